@@ -1,4 +1,4 @@
-"""`python -m gamed` runs the command `gamed`; in a checkout it uses the configuration in the `.build` folder."""
+"""`python -m gamed` has the same commands as `gamed`; in a checkout its default folder is `.build`."""
 
 from gamed.cli import main
 

@@ -273,9 +273,10 @@ def _new_audit_log(counters: "Counters | None") -> AuditLog:
 def _new_access_log(context: ServiceContext) -> AccessLog:
     """Return the access log; Twisted's own format shows the lines of several requests as one event."""
     logger, style = Logger(NAMESPACE), context.settings.log_format
+    events = EventLog(logger)
 
     def write_event(lines: str) -> None:
-        EventLog(logger).info("http_requests", count=lines.count("\n"), below=lines.rstrip("\n"))
+        events.info("http_requests", count=lines.count("\n"), below=lines.rstrip("\n"))
 
     def write_lines(lines: str) -> None:
         logger.info("{lines}", **{RAW: lines})

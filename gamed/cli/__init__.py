@@ -1,10 +1,10 @@
-"""The porch: files, environment and options in, a service or a command's answer out."""
+"""The command line reads options, files and the environment, and runs the service or prints a command's result."""
 
 from gamed.gc_pause import gc_paused
 
 
 def main(*, development: bool = False) -> None:
-    """The console script `gamed`; `development` when started as `python -m gamed`."""
+    """Run the console script `gamed`; `development` means started as `python -m gamed`."""
     with gc_paused():
         from gamed.cli.main import gamed
 

@@ -156,7 +156,7 @@ class OfflineDatabases(Struct, frozen=True):
         return self._run(run_read, STATE_DB, transaction)
 
     def record(self, connection: Connection, command: str, player_id: str | None) -> None:
-        """Within a transaction on auth.db, record for the service's log who ran which command."""
+        """Record who ran which command, for the service's log; call this within a transaction on auth.db."""
         command_log.add_entry(connection, command, player_id, self.ran_by, now_ms())
 
     def _run(

@@ -165,7 +165,7 @@ def read_listeners(data: Path) -> list[str]:
 
 
 def exit_cleanly_on_sigterm() -> None:
-    """While the server starts, let SIGTERM end the process with 0 without any cleanup.
+    """Let SIGTERM end the process with 0, without any cleanup, while the server starts.
 
     That is safe as `kill -9` is safe. An exception would not be: SQLite, which calls back into Python while it
     migrates a database, would turn it into a database error.
@@ -178,7 +178,7 @@ def exit_cleanly_on_sigterm() -> None:
 
 
 def stop_reactor_on_sigterm(reactor: Any) -> None:
-    """From now on let SIGTERM stop the reactor, or stop it as soon as it runs; the process then ends with 0.
+    """Let SIGTERM stop the reactor, or stop it as soon as it runs; the process then ends with 0.
 
     Twisted installs `reactor.sigTerm` and `reactor.sigInt` when the reactor starts. Its own would end the process with
     the signal, and log a traceback for each signal after the first.

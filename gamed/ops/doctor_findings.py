@@ -1,7 +1,4 @@
-"""One finding per thing that was looked at: how bad it is, and what to do.
-
-What came back for one request, or why nothing did.
-"""
+"""A finding of `gamed doctor` names a check, its result, and what to do; the checks get HTTP replies or failures."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
@@ -14,54 +11,54 @@ from gamed.strict_json import JsonMalformed, parse_object
 
 
 class Level(StrEnum):
-    """How a thing was found."""
+    """The result of a check."""
 
     OK = "ok"
     SKIPPED = "skipped"
-    """Not tried; the finding says why."""
+    """The check did not run; the finding has the reason."""
     WARNING = "warning"
     PROBLEM = "problem"
 
 
 class Finding(Struct, frozen=True):
-    """`check` names what was looked at, for scripts; `advice` is one sentence on what to do, "" where nothing is."""
+    """The result of one check: `check` is its name for scripts, `advice` one sentence on what to do, or ""."""
 
     check: str
     level: Level
-    said: str
+    text: str
     advice: str = ""
 
     def members(self) -> dict[str, str]:
-        """As JSON."""
+        """Return the finding as JSON members."""
         return {**asdict(self), "level": self.level.value}
 
 
-def ok(check: str, said: str) -> Finding:
-    return Finding(check, Level.OK, said)
+def ok(check: str, text: str) -> Finding:
+    return Finding(check, Level.OK, text)
 
 
-def skipped(check: str, why: str, advice: str = "") -> Finding:
-    return Finding(check, Level.SKIPPED, f"not tried: {why}", advice)
+def skipped(check: str, reason: str, advice: str = "") -> Finding:
+    return Finding(check, Level.SKIPPED, f"not tried: {reason}", advice)
 
 
-def warning(check: str, said: str, advice: str) -> Finding:
-    return Finding(check, Level.WARNING, said, advice)
+def warning(check: str, text: str, advice: str) -> Finding:
+    return Finding(check, Level.WARNING, text, advice)
 
 
-def problem(check: str, said: str, advice: str) -> Finding:
-    return Finding(check, Level.PROBLEM, said, advice)
+def problem(check: str, text: str, advice: str) -> Finding:
+    return Finding(check, Level.PROBLEM, text, advice)
 
 
 def lines(findings: Sequence[Finding]) -> Iterator[str]:
-    """For a person."""
+    """Yield the findings as lines for a person."""
     for finding in findings:
-        yield f"{finding.level.value:8} {finding.check}: {finding.said}"
+        yield f"{finding.level.value:8} {finding.check}: {finding.text}"
         if finding.advice:
             yield f"{'':8} -> {finding.advice}"
 
 
 def summary(findings: Sequence[Finding]) -> str:
-    """`1 problem, 2 warnings`."""
+    """Return the counts, as `1 problem, 2 warnings`."""
     counts = [(sum(each.level is level for each in findings), level) for level in (Level.PROBLEM, Level.WARNING)]
     return ", ".join(f"{count} {level.value}{'' if count == 1 else 's'}" for count, level in counts)
 
@@ -71,7 +68,7 @@ def any_problem(findings: Sequence[Finding]) -> bool:
 
 
 class FailureCause(StrEnum):
-    """Why nobody answered."""
+    """The reason why a request got no response."""
 
     REFUSED = "refused"
     TIMEOUT = "timeout"
@@ -82,32 +79,32 @@ class FailureCause(StrEnum):
 
 
 class HttpFailure(Struct, frozen=True):
-    """No answer; `detail` is the system's word for it."""
+    """A request without a response; `detail` is the message of the system."""
 
     cause: FailureCause
     detail: str
 
 
 class HttpReply(Struct, frozen=True):
-    """A whole answer; names of headers in small letters."""
+    """A complete response; header names are in lower case."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     seconds: float = 0.0
-    """From the request to the end of the answer."""
+    """The time from the request to the end of the response."""
     certificate_ends_ms: int | None = None
-    """Epoch milliseconds; None without TLS."""
+    """The end of the certificate in epoch milliseconds; None without TLS."""
 
     def json(self) -> dict[str, object]:
-        """The body as an object; {} when it is none."""
+        """Return the body as a JSON object; {} if it is not one."""
         try:
             return parse_object(self.body)
         except JsonMalformed:
             return {}
 
     def date_ms(self) -> int | None:
-        """What the other side's clock showed, to the second (RFC 9110 6.6.1)."""
+        """Return the response's Date, to the second (RFC 9110 6.6.1); None if it is missing or malformed."""
         try:
             return int(parsedate_to_datetime(self.headers["date"]).timestamp() * 1000)
         except (KeyError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""The ports: opened as endpoint strings say, before the first request and with every failure told at once."""
+"""The ports are opened from endpoint strings, before the first request; a port that fails stops the start."""
 
 import socket
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from twisted.python.failure import Failure
 
 TCP = (IPv4Address, IPv6Address)
 QUEUE = 4096
-"""How many may wait at a port to be let in; systemd lets as many wait at its sockets. Twisted's fifty are few when the
-service was started anew and every game comes back: the fifty-second to come hears nothing for a second."""
+"""The length of a port's accept queue, as for systemd's sockets. Twisted's 50 are few after a restart, when every game
+reconnects: the 52nd connection gets no reply for a second."""
 
 
 class ListenerService(Service):
-    """Raises CannotListenError out of the start: a service that lives on without its port would be deaf."""
+    """The service that opens the ports; its start raises CannotListenError, so no service runs without its port."""
 
     def __init__(self, reactor: Any, endpoints: Sequence[str], factory: IProtocolFactory) -> None:
         self._reactor = reactor
@@ -29,7 +29,7 @@ class ListenerService(Service):
 
     @property
     def port(self) -> int:
-        """Of the first TCP listener; 0 while there is none."""
+        """Return the port of the first TCP listener; 0 while there is none."""
         addresses = [port.getHost() for port in self._ports]
         return next((address.port for address in addresses if isinstance(address, TCP)), 0)
 
@@ -47,7 +47,7 @@ class ListenerService(Service):
             if failures:
                 failures[0].raiseException()
             if not adopted:
-                _queue_many(self._ports[-1])
+                _extend_queue(self._ports[-1])
 
     def _listen_on(self, descriptor: int) -> IListeningPort:
         port = InheritedPort(descriptor, self._factory, self._reactor)
@@ -60,23 +60,23 @@ class ListenerService(Service):
         super().startService()  # type: ignore[no-untyped-call]
 
     def stopService(self) -> Deferred[Any]:
-        """No new connections; those that are open stay."""
+        """Accept no new connections; open connections stay."""
         super().stopService()  # type: ignore[no-untyped-call]
         ports, self._ports = self._ports, []
         return gatherResults([maybeDeferred(port.stopListening) for port in ports])
 
 
-def _queue_many(port: Any) -> None:
-    """Of Twisted's own kinds; another plugin's may have no queue."""
+def _extend_queue(port: Any) -> None:
+    """Extend the accept queue of one of Twisted's ports; a port of another plugin may have none."""
     if getattr(port, "backlog", QUEUE) < QUEUE:
         port.socket.listen(QUEUE)
 
 
 class InheritedPort(UNIXPort):
-    """A unix socket that another process opened, and keeps: who connects while we are gone is answered by the next.
+    """The port of a unix socket that another process opened and retains, so that a restart loses no connection.
 
-    Twisted's own port would open its file to everybody, shorten its queue, and at the end shut it down for all and
-    remove the file. With TCP it does nothing of the kind.
+    Twisted's own port would open the file to every user, shorten the queue, and at the end shut the socket down for
+    all processes and remove the file. With TCP it does none of that.
     """
 
     def __init__(self, descriptor: int, factory: IProtocolFactory, reactor: Any) -> None:

@@ -36,7 +36,8 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds in seconds. Most requests end in the first bucket, where observe() stops; the last is for long polls."""
 LIMIT_CODES: Final = frozenset(
-    "rate_limited busy body_too_large head_too_large save_too_large quota_exceeded too_many_slots storage_full".split()
+    {"rate_limited", "busy", "body_too_large", "head_too_large"}
+    | {"save_too_large", "quota_exceeded", "too_many_slots", "storage_full"}
 )
 """Problem codes of requests that a limit rejected."""
 SESSION_EVENTS: Final = {

@@ -111,7 +111,7 @@ class SystemdSupervisor:
         self._watch()
 
     def _watch(self) -> None:
-        """Feed the watchdog only while the reactor runs and both databases respond; else systemd restarts."""
+        """Notify the watchdog only while the reactor runs and both databases respond; else systemd restarts."""
         seconds = self._notifier.heartbeat_seconds
         if seconds is None:
             return

@@ -62,11 +62,11 @@ class PublishCommandTests(CommandCase):
         dry = self.run_text("publish", str(self.source), "--dry-run")
         self.assertIn("would be stored: 2 objects, 405 bytes", dry)
         out = self.run_text("publish", str(self.source), "--note", "1.0")
-        self.assertIn("left out, for the name begins with a dot: .git (--hidden", out)
+        self.assertIn("left out because the name begins with a dot: .git (--hidden", out)
         self.assertIn("2 files, 405 bytes; stored: 2 objects, 405 bytes", out)
         release = self.store.pointer("stable").release
         self.assertIn(f"stable points at {release}\n", out)
-        self.assertIn("no new release", self.run_text("publish", str(self.source), "--note", "1.0"))
+        self.assertIn("already, which has these files", self.run_text("publish", str(self.source), "--note", "1.0"))
         self.put({"new": b"new"})
         changed = ["--type", ".PCK=a/b", "--channel", "beta"]
         done = self.run_json("publish", str(self.source), "--meta", '{"a": 1}', *changed)
@@ -93,11 +93,11 @@ class PublishCommandTests(CommandCase):
         """A path that is not a folder is refused, and a folder with the secrets of the server in it or around it."""
         (self.folder / "authentication.json").write_text("{}")
         for folder, word in (
-            (self.folder / "nowhere", "is not there"),
-            (self.source / "readme.txt", "is no folder"),
+            (self.folder / "nowhere", "does not exist"),
+            (self.source / "readme.txt", "is not a folder"),
             (self.folder, "one inside the other"),
             (self.data, "one inside the other"),
-            (self.data / "assets", "is not there"),
+            (self.data / "assets", "does not exist"),
         ):
             self.refused(1, word, arguments=["publish", str(folder)])
         (self.folder / "link").symlink_to(self.data)
@@ -106,14 +106,14 @@ class PublishCommandTests(CommandCase):
         (self.source / "config/authentication.json").write_text("{}")
         places = ("--config", str(self.source / "config/authentication.json"), "--data", str(self.data))
         code, _, err = command(self.folder / "run", {}, *places, "assets", "publish", str(self.source))
-        self.assertEqual((code, "everybody could read it" in err), (1, True), err)
+        self.assertEqual((code, "would be public" in err), (1, True), err)
 
     def test_wrong_usage(self) -> None:
         """Wrong options are reported before anything is read."""
         for options, word in (
-            (["--channel", "Stable"], "a channel is called by"),
-            (["--channel", "objects"], "a channel is called by"),
-            (["--channel", "r0123456789abcdef"], "a channel is called by"),
+            (["--channel", "Stable"], "a channel's name is"),
+            (["--channel", "objects"], "a channel's name is"),
+            (["--channel", "r0123456789abcdef"], "a channel's name is"),
             (["--note", "two\nlines"], "one line"),
             (["--meta", "[1]"], "not a JSON object"),
             (["--meta", '{"a": NaN}'], "not a JSON object"),
@@ -191,7 +191,7 @@ class MaintenanceTests(CommandCase):
         prepare_files(self.data)
         self.store = AssetStore(self.data / "assets")
         self.assertIn("nothing is published yet", self.run_text("list"))
-        self.assertIn("all is well: 0 releases", self.run_text("verify"))
+        self.assertIn("no errors: 0 releases", self.run_text("verify"))
         self.assertIn("deleted: 0 releases", self.run_text("gc"))
         self.refused(1, "There is no channel stable", arguments=["rollback", "stable"])
         # the command does not ask for confirmation when the channel does not exist
@@ -202,11 +202,11 @@ class MaintenanceTests(CommandCase):
         """`verify` exits with 1 and says what to do, which repairs the damage."""
         self.assertEqual(self.run_json("verify"), {"releases": 2, "objects": 3, "bytes": 408, "flaws": []})
         self.damaged().write_bytes(b"TWO")
-        err = self.refused(1, "is damaged: readme.txt of", "1 flaw", "--repair", arguments=["verify", self.two])
+        err = self.refused(1, "is damaged: readme.txt of", "1 error", "--repair", arguments=["verify", self.two])
         self.assertNotIn("Traceback", err)
         self.assertEqual(self.run_json("verify", self.one)["flaws"], [])
         self.assertIn("1 object, 3 bytes", self.run_text("publish", str(self.source), "--note", "2.0", "--repair"))
-        self.assertIn("all is well", self.run_text("verify"))
+        self.assertIn("no errors", self.run_text("verify"))
         self.refused(1, "There is no release", arguments=["verify", "r" + "0" * 16])
 
     def damaged(self) -> Path:
@@ -217,7 +217,7 @@ class MaintenanceTests(CommandCase):
         """`gc` prints what it deletes or would delete, and what is not old enough."""
         self.put({"readme.txt": b"three"})
         self.published("--note", "3.0")
-        self.assertIn("not needed, but not for so long yet: 1 release, 5 bytes", self.run_text("gc"))
+        self.assertIn("not needed, but not yet for that time: 1 release, 5 bytes", self.run_text("gc"))
         would = self.run_text("gc", "--older-than", "0s", "--dry-run")
         self.assertIn(f"{self.one} would be deleted\nwould be deleted: 1 release, 1 object, 5 bytes", would)
         done = self.run_json("gc", "--older-than", "0s")
@@ -232,17 +232,17 @@ class MaintenanceTests(CommandCase):
         self.assertEqual([each.level for each in doctor_local._assets(self.store)], [Level.OK])
         self.damaged().unlink()
         [finding] = doctor_local._assets(self.store)
-        self.assertEqual((finding.level, "1 of its objects" in finding.said), (Level.PROBLEM, True))
+        self.assertEqual((finding.level, "1 of its objects" in finding.text), (Level.PROBLEM, True))
         (self.store.folder / "releases" / f"{self.two}.json").unlink()
         [finding] = doctor_local._assets(self.store)
-        self.assertIn("which is not there", finding.said)
+        self.assertIn("which does not exist", finding.text)
 
     def test_damaged_pointer(self) -> None:
         """A damaged pointer is listed, `gc` refuses to run, and set-channel repairs it."""
         (self.store.folder / "channels/stable.json").write_bytes(b"{")
-        self.assertIn("channel stable is damaged; see: gamed assets verify", self.run_text("list"))
+        self.assertIn("channel stable is damaged, see: gamed assets verify", self.run_text("list"))
         self.refused(1, "channel stable: ", arguments=["verify"])
         self.refused(1, "gamed assets verify", arguments=["gc"])
         self.refused(1, "gamed assets verify", arguments=["rollback", "stable"])
         self.assertIn("its pointer was damaged", self.run_text("set-channel", "stable", self.one))
-        self.assertIn("all is well", self.run_text("verify"))
+        self.assertIn("no errors", self.run_text("verify"))

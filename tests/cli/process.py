@@ -33,12 +33,12 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
 
 def folder_of(test: SynchronousTestCase) -> Path:
     """A folder with a short path, gone when the test is over."""
-    folder = Path(mkdtemp(prefix="gamed-porch-"))
+    folder = Path(mkdtemp(prefix="gamed-test-"))
     test.addCleanup(rmtree, folder)
     return folder
 
 
-class PorchTestCase(SynchronousTestCase):
+class CommandTestCase(SynchronousTestCase):
     """Each test has a folder of its own; processes that still run are killed when it ends."""
 
     def setUp(self) -> None:

@@ -8,8 +8,8 @@ from click.testing import CliRunner
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.cli.main import RENAMED, gamed
-from gamed.cli.output import TEXT, counted, typed
-from tests.cli.process import PorchTestCase
+from gamed.cli.output import TEXT, counted, prompt_password
+from tests.cli.process import CommandTestCase
 from tests.support.commands import members
 
 NO_TEXT = "an\udcffna"
@@ -40,16 +40,16 @@ class WordTests(SynchronousTestCase):
     def test_no_text(self) -> None:
         """Other bytes are wrong usage."""
         for words in (["players", "show", NO_TEXT], ["players", "merge", "anna", "--into", NO_TEXT]):
-            told = CliRunner().invoke(gamed, words)
-            self.assertEqual((told.exit_code, told.stdout), (2, ""))
-            self.assertIn("this is not UTF-8", told.stderr)
+            result = CliRunner().invoke(gamed, words)
+            self.assertEqual((result.exit_code, result.stdout), (2, ""))
+            self.assertIn("this is not UTF-8", result.stderr)
 
     def test_options_too_late(self) -> None:
-        """The options of every command are told where they belong."""
+        """An error shows where the options of every command belong."""
         for option in ("--config", "-c", "--data"):
-            told = CliRunner().invoke(gamed, ["players", "list", option, "x"])
-            self.assertEqual(told.exit_code, 2)
-            self.assertIn(f"gamed {option} ... players list", told.stderr)
+            result = CliRunner().invoke(gamed, ["players", "list", option, "x"])
+            self.assertEqual(result.exit_code, 2)
+            self.assertIn(f"gamed {option} ... players list", result.stderr)
         self.assertIn("No such option", CliRunner().invoke(gamed, ["players", "list", "--conf"]).stderr)
 
     def test_old_names(self) -> None:
@@ -79,9 +79,9 @@ class WordTests(SynchronousTestCase):
     def test_a_port(self) -> None:
         """`serve` takes an endpoint: who gives it a port or a host, as other servers have them, is shown one."""
         for option in ("--port", "--host"):
-            told = CliRunner().invoke(gamed, ["serve", option, "9000"])
-            self.assertEqual((told.exit_code, told.stdout), (2, ""))
-            self.assertIn(f"No such option '{option}': say --listen tcp:PORT:interface=127.0.0.1", told.stderr)
+            result = CliRunner().invoke(gamed, ["serve", option, "9000"])
+            self.assertEqual((result.exit_code, result.stdout), (2, ""))
+            self.assertIn(f"No such option '{option}'. Use: --listen tcp:PORT:interface=127.0.0.1", result.stderr)
         self.assertNotIn("--listen", CliRunner().invoke(gamed, ["health", "--port", "9000"]).stderr)
 
     def test_counts(self) -> None:
@@ -89,9 +89,9 @@ class WordTests(SynchronousTestCase):
         self.assertEqual([counted(each, "save") for each in (0, 1, 2)], ["0 saves", "1 save", "2 saves"])
 
     def test_a_password(self) -> None:
-        """Who is asked for one is told how long it may be."""
+        """The prompt shows the allowed length of a password."""
         with CliRunner().isolation("correct horse\ncorrect horse\n") as (out, *_):
-            self.assertEqual(typed(), "correct horse")
+            self.assertEqual(prompt_password(), "correct horse")
             self.assertIn(b"Password (8 to 128 characters)", out.getvalue())
 
     def test_every_command_speaks_json(self) -> None:
@@ -112,15 +112,15 @@ class HealthTests(SynchronousTestCase):
     def test_addresses(self) -> None:
         """What is no address is wrong usage; where nobody answers, the server is not well."""
         for url in ("play.example.org", "ftp://a", "http://", "http://a:99999", "http://[::1", "http://a b/"):
-            told = CliRunner().invoke(gamed, ["health", "--url", url])
-            self.assertEqual((told.exit_code, told.stdout), (2, ""), url)
-            self.assertIn("expected an address", told.stderr)
-        told = CliRunner().invoke(gamed, ["health", "--url", f"http://{'a' * 64}.example"])
-        self.assertEqual((told.exit_code, told.stdout), (1, ""))
-        self.assertIs(type(told.exception), SystemExit)
+            result = CliRunner().invoke(gamed, ["health", "--url", url])
+            self.assertEqual((result.exit_code, result.stdout), (2, ""), url)
+            self.assertIn("expected an address", result.stderr)
+        result = CliRunner().invoke(gamed, ["health", "--url", f"http://{'a' * 64}.example"])
+        self.assertEqual((result.exit_code, result.stdout), (1, ""))
+        self.assertIs(type(result.exception), SystemExit)
 
 
-class JsonTests(PorchTestCase):
+class JsonTests(CommandTestCase):
     def test_small_commands(self) -> None:
         """What scripts get of commands that are not about people."""
         _, port = self.serve()

@@ -3,10 +3,10 @@
 import json
 
 from gamed.database.migrations import prepare_files
-from tests.cli.process import PorchTestCase
+from tests.cli.process import CommandTestCase
 
 
-class ConfirmTests(PorchTestCase):
+class ConfirmTests(CommandTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.data.mkdir()

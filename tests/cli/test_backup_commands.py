@@ -15,7 +15,7 @@ from typing import Any
 from gamed.cli import restore_journal
 from gamed.database.backup_format import STORES
 from tests.cli.backup_helpers import BackupCase, command
-from tests.cli.process import PorchTestCase
+from tests.cli.process import CommandTestCase
 from tests.config.fixtures import KEY_TEXT, LOCAL, changed
 from tests.e2e.wire import Answer, ask
 from tests.support.covers import covers
@@ -23,7 +23,7 @@ from tests.support.covers import covers
 WRITERS = 3
 
 
-class ServedTests(PorchTestCase):
+class ServedTests(CommandTestCase):
     port, token = 0, ""
 
     def gamed(self, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
@@ -38,7 +38,7 @@ class ServedTests(PorchTestCase):
         return dict(json.loads(out))
 
     def test_played_on(self) -> None:
-        """Copied while games write; put back, at the next start at the latest; a game is told that its session ended
+        """Copied while games write; restored, at the next start at the latest; a game learns that its session ended
         and its past is gone."""
         (self.folder / "game.json").write_text('{"writes_per_minute": 0}')
         service, self.port = self.serve()
@@ -60,7 +60,7 @@ class ServedTests(PorchTestCase):
 
         self.cut_off(made)
         service, self.port = self.serve()
-        self.assertIn(f"a restore that was cut off is finished: the stores are those of {made}", self.output())
+        self.assertIn(f"an interrupted restore is finished: the databases are those of {made}", self.output())
         answer = self.http("GET", "/game/saves")
         self.assertEqual((answer.status, answer.json["code"]), (401, "session_revoked"))
         self.token = str(self.said("players", "token", "Anna")["access_token"])
@@ -70,7 +70,7 @@ class ServedTests(PorchTestCase):
         self.assertNotIn("after", versions)
         self.assertEqual(versions["before"], 1)
         self.assertEqual({slot: True for slot in seen}, {slot: versions[slot] >= seen[slot] for slot in seen})
-        self.assertEqual(self.gamed("check", "data")[:2], (0, "all is well\n"))
+        self.assertEqual(self.gamed("check", "data")[:2], (0, "no errors\n"))
         self.stop(service)
         self.assertIn("command command=restore", self.output())
 
@@ -139,7 +139,7 @@ class CommandTests(BackupCase):
         (self.folder / "link").symlink_to(self.data)
         self.refused(1, "is in the data folder", "backup", str(self.folder / "link"))
         self.where.config.rename(self.folder / "elsewhere")
-        self.refused(1, "to copy along", "backup", str(self.target))
+        self.refused(1, "to copy.", "backup", str(self.target))
         self.assertEqual([str(path) for path in self.target.iterdir()], [self.made])
 
     def test_no_room(self) -> None:
@@ -147,19 +147,19 @@ class CommandTests(BackupCase):
         before = getrlimit(RLIMIT_FSIZE)
         setrlimit(RLIMIT_FSIZE, (100_000, before[1]))
         try:
-            self.refused(1, "no room any more", "backup", str(self.target))
+            self.refused(1, "is full, or a disk fails", "backup", str(self.target))
         finally:
             setrlimit(RLIMIT_FSIZE, before)
         self.patch(shutil, "disk_usage", lambda path: disk_usage(path)._replace(free=4096))
-        self.refused(1, "has room for 4096 bytes", "backup", str(self.target))
+        self.refused(1, "has 4096 bytes free", "backup", str(self.target))
         before_it = self.stores()
-        self.refused(1, "has room for 4096 bytes", "restore", self.made)
+        self.refused(1, "has 4096 bytes free", "restore", self.made)
         self.assertEqual(self.stores(), before_it)
         self.assertEqual([str(path) for path in self.target.iterdir()], [self.made])
 
     @covers("2.2/8")
     def test_keep(self) -> None:
-        """Older backups go once the new one is there; a person is told what else to keep safe."""
+        """Older backups are deleted once the new one exists; the output says what else to keep safe."""
         code, out, err = self.gamed("backup", str(self.target), "--keep", "1")
         self.assertEqual((code, err), (0, ""))
         self.assertIn(f"Keep a copy of {self.data / 'auth.key'} safe", out)
@@ -192,23 +192,23 @@ class CommandTests(BackupCase):
         before = self.stores()
         with open(f"{self.made}/state.db", "r+b") as file:
             file.truncate(9000)
-        self.refused(1, "state.db is not as it was", "restore", self.made)
-        self.refused(1, "state.db is not as it was", "restore", "--check", self.made)
-        self.refused(1, f"holds backups; name one of them, such as {self.made}.", "restore", str(self.target))
+        self.refused(1, "state.db changed after the backup was made", "restore", self.made)
+        self.refused(1, "state.db changed after the backup was made", "restore", "--check", self.made)
+        self.refused(1, f"has several backups. Name one of them, such as {self.made}.", "restore", str(self.target))
         self.refused(1, "manifest.json is missing", "restore", str(self.folder))
         self.assertEqual(self.stores(), before)
 
     def test_cut_off(self) -> None:
-        """A restore that was cut off stops every other command; run again, it is brought to its end, and told so."""
+        """An interrupted restore stops every other command; run again, it is finished, and reports that."""
         self.go_on()
         restore_journal.begin(self.data)
         for name in STORES:
             (self.data / "restore.new" / name).write_bytes((Path(self.made) / name).read_bytes())
         restore_journal.commit(self.data, restore_journal.RestoreJournal(self.made, ".before-restore-1", STORES))
-        self.refused(78, "A restore was cut off", "saves", "stats")
-        self.refused(78, "A restore was cut off", "backup", str(self.target))
+        self.refused(78, "A restore was interrupted", "saves", "stats")
+        self.refused(78, "A restore was interrupted", "backup", str(self.target))
         code, out, err = self.gamed("restore", self.made, "--json")
         self.assertEqual((code, err), (0, ""))
         self.assertEqual(json.loads(out)["set_aside"], [str(self.data / f"{name}.before-restore-1") for name in STORES])
         self.assertEqual(self.slots(), ["auto"])
-        self.assertEqual(self.gamed("check", "data")[:2], (0, "all is well\n"))
+        self.assertEqual(self.gamed("check", "data")[:2], (0, "no errors\n"))

@@ -61,7 +61,7 @@ class WriteTests(BackupCase):
         """Killed at any step, what has a backup's name is whole; the next backup sweeps what has not."""
 
         def work() -> None:
-            with backup.alone(self.target):
+            with backup.exclusive(self.target):
                 self.back_up()
 
         step, parts = 1, 0
@@ -76,9 +76,9 @@ class WriteTests(BackupCase):
 
     def test_one_at_a_time(self) -> None:
         """A second backup into the same folder is refused while the first is being written, and not afterwards."""
-        with backup.alone(self.target), self.assertRaises(CommandFailed), backup.alone(self.target):
+        with backup.exclusive(self.target), self.assertRaises(CommandFailed), backup.exclusive(self.target):
             pass
-        with backup.alone(self.target):
+        with backup.exclusive(self.target):
             self.assertEqual(self.back_up().manifest.saves, 1)
 
     def test_prune(self) -> None:
@@ -118,7 +118,7 @@ class ReadTests(BackupCase):
             whole = path.read_bytes()
             for harm in (lambda data: data[:-1] + bytes([data[-1] ^ 1]), lambda data: data[:-1], lambda data: b""):
                 path.write_bytes(harm(whole))
-                self.refused(f"{name} is not as it was")
+                self.refused(f"{name} changed after the backup was made")
             path.unlink()
             self.refused(f"{name} is missing")
             path.write_bytes(whole)
@@ -148,7 +148,7 @@ class ReadTests(BackupCase):
         alone.write_bytes((self.made / "state.db").read_bytes())
         found = backup.read(alone)
         self.assertEqual((list(found.stores), found.examined["state.db"].rows), (["state.db"], 1))
-        self.refused("neither the folder of a backup nor a copy", self.where.config)
+        self.refused("not the folder of a backup, and not a copy", self.where.config)
 
     def replace(self, name: str, harm: Callable[[bytes], bytes]) -> None:
         """With a manifest that agrees."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from gamed.cli import backup, restore_journal
 from gamed.cli.errors import SetupError
 from gamed.cli.paths import Paths
-from gamed.cli.restore import put_back
+from gamed.cli.restore import replace_databases
 from gamed.database.connection import connect, file_uri
 from tests.cli.backup_helpers import BackupCase, dies, put, rows
 from tests.sessions.fixtures import ANNA, BERT
@@ -37,12 +37,12 @@ class KilledTests(BackupCase):
         return where
 
     def test_every_step(self) -> None:
-        """Whoever comes next finds everything as it was, or brings it to its end; what was there is kept."""
+        """The next process finds everything unchanged, or finishes the restore; previous files stay."""
         found: list[tuple[list[str], list[str]]] = []
         step = 1
         while True:
             where = self.fresh(step)
-            died = dies(lambda where=where: put_back(self.made, where, "uid:7"), where.data, step)
+            died = dies(lambda where=where: replace_databases(self.made, where, "uid:7"), where.data, step)
             if restore_journal.unfinished(where.data) is not None:
                 with self.assertRaises(SetupError):
                     restore_journal.refuse_unfinished(where.data)
@@ -67,7 +67,7 @@ class KilledTests(BackupCase):
             if where.data.exists():
                 shutil.rmtree(where.data)
             shutil.copytree(self.before, where.data)
-            self.assertTrue(dies(lambda: put_back(self.made, where, "uid:7"), where.data, step))
+            self.assertTrue(dies(lambda: replace_databases(self.made, where, "uid:7"), where.data, step))
             step += 1
         deaths = 0
         while (cut_off := restore_journal.unfinished(where.data)) is not None:

@@ -31,7 +31,7 @@ AT_MS = 1_795_290_840_999
 
 class NameTests(SynchronousTestCase):
     def test_folder(self) -> None:
-        """The second it was made, in UTC; one that is there already is not written over."""
+        """The second it was made, in UTC; one that exists is not overwritten."""
         self.assertEqual(folder_name(AT_MS, []), "gamed-20261121T195400Z")
         taken = ["gamed-20261121T195400Z", "gamed-20261121T195401Z"]
         self.assertEqual(folder_name(AT_MS, taken), "gamed-20261121T195402Z")

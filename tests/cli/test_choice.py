@@ -114,7 +114,7 @@ class ChoiceTests(SynchronousTestCase):
         self.start(None)
         self.assertIs(self.start(FIRST), KeySource.MASTER)
         self.assertEqual(self.names(), {"auth.key.retired"})
-        self.assertIn("set master_key_env", str(self.assertRaises(SetupError, self.start, None)))
+        self.assertIn("Set master_key_env", str(self.assertRaises(SetupError, self.start, None)))
         self.assertIn("another key", str(self.assertRaises(SetupError, self.start, SECOND)))
 
     def test_the_file_s_own_key_as_master_key(self) -> None:

@@ -4,7 +4,7 @@ import time
 from contextlib import closing
 from http.client import HTTPConnection
 
-from tests.cli.process import ROOT, WAIT_SECONDS, PorchTestCase, get
+from tests.cli.process import ROOT, WAIT_SECONDS, CommandTestCase, get
 
 SHIFTED = """
 import os, time
@@ -18,7 +18,7 @@ time.time_ns = lambda: now_ns() + seconds() * 10**9
 DAY = 24 * 3600
 
 
-class ClockTests(PorchTestCase):
+class ClockTests(CommandTestCase):
     def setUp(self) -> None:
         super().setUp()
         (self.folder / "sitecustomize.py").write_text(SHIFTED)

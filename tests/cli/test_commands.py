@@ -7,11 +7,11 @@ from click.testing import CliRunner
 
 from gamed import __version__
 from gamed.cli.main import gamed
-from tests.cli.process import GAMED, MODULE, ROOT, TWISTD, PorchTestCase, get
+from tests.cli.process import GAMED, MODULE, ROOT, TWISTD, CommandTestCase, get
 from tests.config.fixtures import LOCAL, OAUTH, changed
 
 
-class BesideTheServerTests(PorchTestCase):
+class BesideTheServerTests(CommandTestCase):
     def test_players(self) -> None:
         """Added, listed and signed in beside the running service, whose very next request knows of it."""
         process, port = self.serve()
@@ -78,7 +78,7 @@ class BesideTheServerTests(PorchTestCase):
         self.assertEqual(self.gamed("health", "--url=play.example.org")[0], 2)
 
 
-class AloneTests(PorchTestCase):
+class AloneTests(CommandTestCase):
     def test_before_the_first_start(self) -> None:
         """Commands on a server that never ran make nothing, and say how to begin."""
         for command in (["players", "list"], ["players", "token", "anna"], ["key", "fingerprint"]):
@@ -103,7 +103,7 @@ class AloneTests(PorchTestCase):
         self.config.write_text(json.dumps(changed(LOCAL, login__return_proof="off")))
         code, out, err = self.gamed("check", "config")
         self.assertEqual(code, 0)
-        self.assertIn(f"{self.config} is good: local mode", out)
+        self.assertIn(f"{self.config} is valid: local mode", out)
         self.assertIn("warning: ", err)
         self.assertEqual([path.name for path in self.folder.iterdir()], ["authentication.json"])
 
@@ -119,10 +119,10 @@ class AloneTests(PorchTestCase):
         page = (ROOT / "docs" / "commands.md").read_text("utf-8")
         rows = dict(re.findall(r"(?m)^\| `([a-z -]+)` \| .+ \| (yes|no) \|$", page))
         for command in (*rows, "key", "players", "sessions", "owner", ""):
-            told = CliRunner().invoke(gamed, [*command.split(), "--help"])
-            self.assertEqual(told.exit_code, 0)
-            own = told.output.split("Commands:")[0].split("Commands marked")[0]
-            self.assertEqual("[key]" in own, rows.get(command) == "yes", told.output)
+            result = CliRunner().invoke(gamed, [*command.split(), "--help"])
+            self.assertEqual(result.exit_code, 0)
+            own = result.output.split("Commands:")[0].split("Commands marked")[0]
+            self.assertEqual("[key]" in own, rows.get(command) == "yes", result.output)
         code, out, _ = self.run_command("gamed", "serve", "--help", of=TWISTD)
         self.assertEqual(code, 0)
         for option in ("--config", "--data", "--listen", "--private-listen"):

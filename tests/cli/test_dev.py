@@ -12,11 +12,11 @@ from click.testing import CliRunner
 
 from gamed.cli.dev_setup import MASTER_KEY_ENV
 from gamed.cli.main import gamed
-from tests.cli.process import GAMED, WAIT_SECONDS, PorchTestCase, free_port, get
+from tests.cli.process import GAMED, WAIT_SECONDS, CommandTestCase, free_port, get
 from tests.support.covers import covers
 
 
-class DevTests(PorchTestCase):
+class DevTests(CommandTestCase):
     def dev(self, *options: str) -> tuple["subprocess.Popen[str]", int, int]:
         """Running; its two ports."""
         port, provider_port = free_port(), free_port()
@@ -94,7 +94,7 @@ class DevTests(PorchTestCase):
         ports = [f"--port={free_port()}", f"--provider-port={free_port()}"]
         for text in ('{"mode": "local"}', json.dumps({"master_key_env": MASTER_KEY_ENV})[:-1], "[]"):
             (folder / "authentication.json").write_text(text)
-            self.assertIn("name an empty folder with --folder", self.refused("dev", *ports, f"--folder={folder}"))
+            self.assertIn("Name an empty folder with --folder", self.refused("dev", *ports, f"--folder={folder}"))
             self.assertEqual([path.name for path in folder.iterdir()], ["authentication.json"])
             self.assertEqual((folder / "authentication.json").read_text(), text)
 
@@ -131,7 +131,7 @@ class DevTests(PorchTestCase):
         """One sentence on stderr: places of a real server, one port for two, a port that is taken."""
         self.assertIn("--folder DIR", self.refused("--config", str(self.config), "dev"))
         self.assertIn("--folder DIR", self.refused("--data", str(self.data), "dev"))
-        self.assertIn("a port each", self.refused("dev", "--port=9999", "--provider-port=9999"))
+        self.assertIn("Two ports are the same", self.refused("dev", "--port=9999", "--provider-port=9999"))
         _, port, provider_port = self.dev()
         free = str(free_port())
         taken = self.refused("dev", "--port", str(port), "--provider-port", free, expected=1)

@@ -25,7 +25,7 @@ from gamed.dev.clients import BY_KEY
 from gamed.players import tables as player_tables
 from gamed.players.tables import set_state
 from gamed.providers.base import ExternalIdentity
-from tests.cli.process import GAMED, WAIT_SECONDS, PorchTestCase, await_end, free_port, get
+from tests.cli.process import GAMED, WAIT_SECONDS, CommandTestCase, await_end, free_port, get
 
 ASKS = """
 import json, os, urllib.request
@@ -46,7 +46,7 @@ print(json.dumps({
 """
 
 
-class SampleTests(PorchTestCase):
+class SampleTests(CommandTestCase):
     def script(self, text: str, *options: str) -> tuple[int, str, str]:
         """A Python program as the script."""
         file = self.folder / "script.py"
@@ -67,7 +67,7 @@ class SampleTests(PorchTestCase):
         self.assertEqual((found["server"], found["umask"]), (True, umask))
         self.assertFalse(Path(found["place"]).exists())
         self.assertIn("The end of the server's log:", err)
-        self.assertIn("GET /game/ 200", err)
+        self.assertIn("method=GET route=/game/ status=200", err)
 
     def test_folder(self) -> None:
         """With a folder the players stay who they are, at either provider; a blocked one is left out."""
@@ -91,14 +91,14 @@ class SampleTests(PorchTestCase):
     def test_fresh(self) -> None:
         """What this command made is removed; what is in use, or somebody else's, is left alone."""
         plan = DevOptions(8080, 8081, 8082, self.folder / "kept", temporary=False)
-        clear(plan.place)
+        clear(plan.folder)
         prepare(plan)
-        (plan.place / DATA).mkdir()
-        lock = Lock.take(plan.place / DATA)
-        self.assertRaises(CommandFailed, clear, plan.place)
+        (plan.folder / DATA).mkdir()
+        lock = Lock.acquire(plan.folder / DATA)
+        self.assertRaises(CommandFailed, clear, plan.folder)
         lock.release()
-        clear(plan.place)
-        self.assertFalse(plan.place.exists())
+        clear(plan.folder)
+        self.assertFalse(plan.folder.exists())
         diary = self.folder / "notes" / "diary.txt"
         diary.parent.mkdir()
         diary.write_text("dear diary")
@@ -111,10 +111,10 @@ class SampleTests(PorchTestCase):
         content.mkdir()
         (content / "welcome.txt").write_text("Mine.")
         (self.folder / "data").mkdir()
-        [told] = prepare_assets(self.folder / "data", GameSettings(), content)
+        [shown] = prepare_assets(self.folder / "data", GameSettings(), content)
         own = store.pointer("stable").release
-        self.assertEqual(told, f"stable ({own})")
-        self.assertEqual(prepare_assets(self.folder / "data", GameSettings(), None), [told])
+        self.assertEqual(shown, f"stable ({own})")
+        self.assertEqual(prepare_assets(self.folder / "data", GameSettings(), None), [shown])
         (content / "more.txt").write_text("More.")
         prepare_assets(self.folder / "data", GameSettings(), content)
         self.assertNotEqual(store.pointer("stable").release, own)
@@ -142,14 +142,14 @@ class SampleTests(PorchTestCase):
 
     def test_stopped(self) -> None:
         """SIGTERM to gamed ends the script, too; nothing is left behind."""
-        program, told = self.folder / "waits.py", self.folder / "told"
+        program, record = self.folder / "waits.py", self.folder / "record"
         program.write_text(
             "import os, sys, time\n"
             "print(os.getpid(), os.environ['GAMED_PLAYERS'], file=open(sys.argv[1], 'w'), flush=True)\n"
             f"time.sleep({WAIT_SECONDS})"
         )
-        process = self.start(*GAMED, "dev", "--script", f"{sys.executable} {program} {told}")
-        words = self.awaited(told).split()
+        process = self.start(*GAMED, "dev", "--script", f"{sys.executable} {program} {record}")
+        words = self.awaited(record).split()
         process.send_signal(signal.SIGTERM)
         self.assertNotEqual(process.wait(WAIT_SECONDS), 0)
         await_end(int(words[0]))
@@ -164,7 +164,7 @@ class SampleTests(PorchTestCase):
             time.sleep(0.05)
         self.fail(f"nothing came:\n{self.output()}")
 
-    def test_told(self) -> None:
+    def test_environment(self) -> None:
         """A person reads where everything is, on a port that is named."""
         port, provider_port = free_port(), free_port()
         process = self.start(*GAMED, "dev", f"--port={port}", f"--provider-port={provider_port}")

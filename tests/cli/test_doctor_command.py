@@ -14,7 +14,7 @@ import gamed.cli.doctor
 import gamed.cli.main  # what the other user has to be able to import, too
 import gamed.service  # noqa: F401
 from tests.cli.other_user import python_for_all
-from tests.cli.process import GAMED, PorchTestCase
+from tests.cli.process import GAMED, CommandTestCase
 from tests.config.fixtures import KEY_TEXT
 from tests.proxies.samples import Nginx
 from tests.support.certificates import certificate
@@ -57,7 +57,7 @@ class FarProvider:
         self._server.server_close()
 
 
-class DoctorTests(PorchTestCase):
+class DoctorTests(CommandTestCase):
     python = sys.executable
 
     def gamed(self, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
@@ -94,7 +94,7 @@ class DoctorTests(PorchTestCase):
         self.assertEqual((code, found["problem"], err), (0, [], ""))
         checks = {finding["check"] for finding in found["ok"]}
         self.assertLessEqual({"configuration", "data", "auth.db", "state.db", "server", "key", "disk"}, checks)
-        self.assertIn("no provider", found["skipped"][0]["said"])
+        self.assertIn("no provider", found["skipped"][0]["text"])
 
         (self.data / "auth.key").chmod(0o644)
         code, found, err = self.doctor()
@@ -121,7 +121,7 @@ class DoctorTests(PorchTestCase):
         state.write_bytes(b"not a database at all" * 1000)
         code, found, err = self.doctor()
         self.assertEqual((code, {each["check"] for each in found["problem"]}), (1, {"key", "state.db"}))
-        said = {each["check"]: each["said"] for each in found["warning"]}
+        said = {each["check"]: each["text"] for each in found["warning"]}
         self.assertIn("does not answer", said["server"])
 
         self.configure(mode="oaut", public_url="ftp://x")
@@ -175,14 +175,14 @@ class DoctorTests(PorchTestCase):
             },
         )
         code, found, _err = self.doctor()
-        problems = {each["check"]: each["said"] for each in found["problem"]}
+        problems = {each["check"]: each["text"] for each in found["problem"]}
         self.assertEqual((code, set(problems)), (1, {"provider slash", "provider silent", "data", "clock"}))
         self.assertIn("another issuer", problems["provider slash"])
         self.assertIn("does not answer", problems["provider silent"])
         self.assertIn("ahead of", problems["clock"])
-        said = [each["said"] for each in found["ok"] if each["check"] == "provider good"]
+        said = [each["text"] for each in found["ok"] if each["check"] == "provider good"]
         uri = "the redirect URI to register there is https://play.example.org/auth/good/callback"
-        self.assertEqual(said, [uri, "discovery answers", "the page for signing in answers"])
+        self.assertEqual(said, [uri, "discovery answers", "the sign-in page answers"])
         self.assertEqual(set(far.asked), {"/.well-known/openid-configuration", "/authorize"})
 
     def test_missing_client_secret(self) -> None:
@@ -199,7 +199,7 @@ class DoctorTests(PorchTestCase):
         code, found, err = self.doctor()
         self.assertEqual(code, 78, err)
         [configuration] = [each for each in found["problem"] if each["check"] == "configuration"]
-        self.assertIn("PROVIDER_SECRET is not set", configuration["said"])
+        self.assertIn("PROVIDER_SECRET is not set", configuration["text"])
         self.assertIn("gamedctl", configuration["advice"])
         self.assertNotIn("configuration", {each["check"] for each in found["ok"]})
         self.assertIn("provider home", {each["check"] for each in found["problem"]})
@@ -217,13 +217,13 @@ class DoctorTests(PorchTestCase):
             make()
             _code, found, _err = self.doctor()
             [key] = [each for level in found.values() for each in level if each["check"] == "key"]
-            self.assertEqual((key["level"], "no auth.db yet" in key["said"]), ("skipped", True), key)
+            self.assertEqual((key["level"], "no auth.db yet" in key["text"]), ("skipped", True), key)
 
     def test_usage(self) -> None:
         """--write alone, an address that is none, and no address at all."""
         self.configure()
         for options, words in (
-            (["--write"], "--write goes with --public"),
+            (["--write"], "--write needs --public"),
             (["--public", "play.example.org"], "expected an address"),
             (["--public"], "no public_url"),
         ):

@@ -1,11 +1,11 @@
-"""`game.json` at the porch: found beside the configuration, refused with it, and the limits that clients see."""
+"""The command line reads `game.json`: its place, its errors, and the limits that clients see."""
 
 import json
 
-from tests.cli.process import PorchTestCase, get
+from tests.cli.process import CommandTestCase, get
 
 
-class GameFileTests(PorchTestCase):
+class GameFileTests(CommandTestCase):
     def write(self, text: str) -> None:
         self.config.with_name("game.json").write_text(text)
 
@@ -26,7 +26,7 @@ class GameFileTests(PorchTestCase):
         self.write('{"slots": 3}')
         code, out, _ = self.gamed("check", "config")
         self.assertEqual(code, 0)
-        self.assertIn(f"{self.config.with_name('game.json')} is good", out)
+        self.assertIn(f"{self.config.with_name('game.json')} is valid", out)
 
     def test_clients_see_the_limits(self) -> None:
         """GET /game/ tells them, and they hold."""

@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from tests.cli.process import ROOT, PorchTestCase, environment
+from tests.cli.process import ROOT, CommandTestCase, environment
 from tests.config.fixtures import KEY_TEXT, LOCAL, changed
 
 UNIT = """
@@ -47,7 +47,7 @@ sys.exit(subprocess.run(command, env=environ).returncode)
 """
 
 
-class GamedctlTests(PorchTestCase):
+class GamedctlTests(CommandTestCase):
     def setUp(self) -> None:
         super().setUp()
         key = self.folder / "master.key"

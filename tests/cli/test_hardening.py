@@ -6,16 +6,16 @@ from contextlib import ExitStack, closing
 from http.client import HTTPConnection
 from pathlib import Path
 
-from tests.cli.process import GAMED, TWISTD, PorchTestCase, end_daemon, environment, free_port
+from tests.cli.process import GAMED, TWISTD, CommandTestCase, end_daemon, environment, free_port
 from tests.config.fixtures import ENVIRON, OAUTH
 from tests.support.covers import covers
 
 PROBE = """
 import ctypes, os, resource, sys
-from gamed.cli.process import forget, harden
+from gamed.cli.process import erase_variables, harden
 os.environ["ADDED"] = "added-later"
 harden()
-forget(["SECRET", "LONG", "EMPTY", "ABSENT", "ADDED"])
+erase_variables(["SECRET", "LONG", "EMPTY", "ABSENT", "ADDED"])
 print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), resource.getrlimit(resource.RLIMIT_CORE), oct(os.umask(0)))
 print(sorted(set(os.environ) & {"SECRET", "SECRET_2", "LONG", "EMPTY", "ADDED"}))
 print(ctypes.CDLL(None).getenv(b"SECRET"))
@@ -33,7 +33,7 @@ def block(pid: int) -> bytes:
 
 
 @covers("threats/50")
-class HardenTests(PorchTestCase):
+class HardenTests(CommandTestCase):
     def test_forget(self) -> None:
         """Forgotten variables are gone from the process, its children, and the block that /proc shows; others stay."""
         more = {"SECRET": "sesame-1", "SECRET_2": "kept-2", "LONG": "sesame-3" * 1000, "EMPTY": ""}
@@ -76,7 +76,7 @@ class HardenTests(PorchTestCase):
         self.assertEqual(Path(f"/proc/{pid}/environ").stat().st_uid, 0)
 
 
-class FilesTests(PorchTestCase):
+class FilesTests(CommandTestCase):
     def test_more_than_the_shell_gives(self) -> None:
         """Started with 300 open files, as a shell gives 1024, the server takes as many connections as it may."""
         port = free_port()

@@ -5,7 +5,15 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.cli.errors import CommandFailed, SetupError
-from gamed.cli.listen import Listener, described, inherited, judge, parse_listener, probe, refuse_repeated
+from gamed.cli.listen import (
+    Listener,
+    check_listeners,
+    describe,
+    describe_inherited,
+    parse_listener,
+    probe,
+    refuse_repeated,
+)
 from gamed.config.model import Config
 from tests.cli.process import folder_of
 from tests.support.covers import covers
@@ -69,7 +77,7 @@ class DescribedTests(SynchronousTestCase):
         """Who names a port as other servers take it gets that very port back, as an endpoint."""
         for text in ("9000", ":9000", "127.0.0.1:9000", "localhost:9000"):
             error = str(self.assertRaises(SetupError, parse, text))
-            self.assertTrue(error.endswith("expected an endpoint such as tcp:9000:interface=127.0.0.1."), error)
+            self.assertTrue(error.endswith("Expected an endpoint such as tcp:9000:interface=127.0.0.1."), error)
         for text in ("", "0", "70000", "tcp", "nonsense"):
             self.assertIn("such as tcp:8080:interface=127.0.0.1.", str(self.assertRaises(SetupError, parse, text)))
 
@@ -89,10 +97,10 @@ class DescribedTests(SynchronousTestCase):
     def test_reached(self) -> None:
         """What is noted for `gamed health` leads back to the same place."""
         for text in ("tcp:8080:interface=127.0.0.1", "tcp:8080", "tcp6:80:interface=\\:\\:1", "unix:/run/g.sock"):
-            listener = described(parse(text).reached)
+            listener = describe(parse(text).client_endpoint)
             self.assertEqual((listener.host, listener.port, listener.path), (parse(text).host, *_rest(parse(text))))
         self.assertEqual(
-            [described(text).dial for text in ("tcp:1", "tcp6:1", "tcp:1:interface=0.0.0.0")],
+            [describe(text).client_host for text in ("tcp:1", "tcp6:1", "tcp:1:interface=0.0.0.0")],
             ["127.0.0.1", "::1", "127.0.0.1"],
         )
 
@@ -102,42 +110,44 @@ def _rest(listener: Listener) -> tuple[int, str]:
 
 
 @covers("5/10", "5/11")
-class JudgeTests(SynchronousTestCase):
+class CheckTests(SynchronousTestCase):
     def test_exposed_without_encryption(self) -> None:
         """A plain port that others reach needs an https address, or the owner's word that they do not (SPEC 5.5)."""
         exposed = [parse("tcp:8080")]
         for config in (PLAIN, LOOPBACK_URL):
-            error = self.assertRaises(SetupError, judge, exposed, config, private=False)
+            error = self.assertRaises(SetupError, check_listeners, exposed, config, private=False)
             self.assertIn("without encryption", str(error))
             self.assertIn("--private-listen", str(error))
-            judge(exposed, config, private=True)
-        judge(exposed, HTTPS, private=False)
+            check_listeners(exposed, config, private=True)
+        check_listeners(exposed, HTTPS, private=False)
 
     def test_the_port_that_was_meant(self) -> None:
         """The advice to stay on this machine has the owner's own port."""
-        error = str(self.assertRaises(SetupError, judge, [parse("tcp:9000")], PLAIN, private=False))
+        error = str(self.assertRaises(SetupError, check_listeners, [parse("tcp:9000")], PLAIN, private=False))
         self.assertIn("Listen on tcp:9000:interface=127.0.0.1;", error)
 
     def test_one_of_several(self) -> None:
         """One exposed port among local ones is enough to be refused, and is the one named."""
         both = [parse("tcp:8080:interface=127.0.0.1"), parse("tcp:8081:interface=192.168.1.5")]
-        self.assertTrue(str(self.assertRaises(SetupError, judge, both, PLAIN, private=False)).startswith("tcp:8081"))
+        self.assertTrue(
+            str(self.assertRaises(SetupError, check_listeners, both, PLAIN, private=False)).startswith("tcp:8081")
+        )
 
     def test_no_address(self) -> None:
         """Without public_url the address is the first tcp listener's: there must be one (PROTOCOL 1)."""
         unix = [parse("unix:/run/gamed.sock")]
-        self.assertIn("public_url", str(self.assertRaises(SetupError, judge, unix, PLAIN, private=False)))
-        judge(unix, LOOPBACK_URL, private=False)
-        judge([*unix, parse("tcp:8080:interface=127.0.0.1")], PLAIN, private=False)
+        self.assertIn("public_url", str(self.assertRaises(SetupError, check_listeners, unix, PLAIN, private=False)))
+        check_listeners(unix, LOOPBACK_URL, private=False)
+        check_listeners([*unix, parse("tcp:8080:interface=127.0.0.1")], PLAIN, private=False)
 
     def test_inherited(self) -> None:
-        """A socket that came from systemd is judged by the address it is bound to."""
+        """A socket that systemd passed is checked by the address it is bound to."""
         for address, local in (("127.0.0.1", True), ("0.0.0.0", False)):
             with closing(socket.create_server((address, 0))) as server:
                 text = f"fd:{server.fileno()}"
-                listener = inherited(text, server.fileno(), socket.AF_INET)
+                listener = describe_inherited(text, server.fileno(), socket.AF_INET)
                 self.assertEqual(listener.local, local)
-                self.assertEqual(described(listener.reached).port, server.getsockname()[1])
+                self.assertEqual(describe(listener.client_endpoint).port, server.getsockname()[1])
 
     def test_inherited_unix(self) -> None:
         """The same with a unix socket: local, with its path noted."""
@@ -145,10 +155,10 @@ class JudgeTests(SynchronousTestCase):
         with closing(socket.socket(socket.AF_UNIX)) as server:
             server.bind(path)
             server.listen()
-            listener = inherited("fd", server.fileno(), socket.AF_UNIX)
+            listener = describe_inherited("fd", server.fileno(), socket.AF_UNIX)
         self.assertTrue(listener.local)
-        self.assertEqual(described(listener.reached).path, path)
-        self.assertRaises(SetupError, judge, [listener], PLAIN, private=False)
+        self.assertEqual(describe(listener.client_endpoint).path, path)
+        self.assertRaises(SetupError, check_listeners, [listener], PLAIN, private=False)
 
     def test_inherited_reached(self) -> None:
         """`gamed health` finds an IPv6 socket, an abstract one, and one whose path has colons."""
@@ -160,26 +170,26 @@ class JudgeTests(SynchronousTestCase):
             with closing(socket.socket(family)) as server:
                 server.bind(address)
                 server.listen()
-                listener = inherited("fd", server.fileno(), family)
+                listener = describe_inherited("fd", server.fileno(), family)
                 name = server.getsockname()
-            noted = described(listener.reached)
+            noted = describe(listener.client_endpoint)
             self.assertTrue(listener.local)
             if family == socket.AF_INET6:
-                self.assertEqual((noted.dial, noted.port), name[:2])
+                self.assertEqual((noted.client_host, noted.port), name[:2])
             else:
                 self.assertEqual(noted.path, address)
 
     def test_not_to_be_listened_on(self) -> None:
         """A socket of another family than the string says, or that nobody can connect to, is refused, not adopted."""
         with closing(socket.create_server(("127.0.0.1", 0))) as server:
-            error = self.assertRaises(ValueError, inherited, "fd", server.fileno(), socket.AF_UNIX)
+            error = self.assertRaises(ValueError, describe_inherited, "fd", server.fileno(), socket.AF_UNIX)
         self.assertIn("domain=INET", str(error))
         with closing(socket.socket()) as idle, closing(socket.socket(type=socket.SOCK_DGRAM)) as datagrams:
             for each in (idle, datagrams):
-                error = self.assertRaises(ValueError, inherited, "fd", each.fileno(), socket.AF_INET)
-                self.assertIn("no stream socket that listens", str(error))
+                error = self.assertRaises(ValueError, describe_inherited, "fd", each.fileno(), socket.AF_INET)
+                self.assertIn("not a listening stream socket", str(error))
         with open(__file__, "rb") as file:
-            self.assertRaises(OSError, inherited, "fd", file.fileno(), socket.AF_INET)
+            self.assertRaises(OSError, describe_inherited, "fd", file.fileno(), socket.AF_INET)
 
 
 class RepeatedTests(SynchronousTestCase):
@@ -247,12 +257,12 @@ class ProbeTests(SynchronousTestCase):
         self.assertTrue(path.is_socket())
 
     def test_no_place_for_a_unix_socket(self) -> None:
-        """A folder that is not there, or another file in the socket's place, is told before the start."""
+        """A missing folder, or another file in the socket's place, is reported before the start."""
         folder = folder_of(self)
         (folder / "file").touch()
         for path, expected in (
-            (folder / "none" / "s", "no folder that can be written"),
-            (folder / "file", "no socket"),
+            (folder / "none" / "s", "is not a folder that can be written"),
+            (folder / "file", "another file has that name"),
             (folder / ("long" * 30), "path too long"),
         ):
             error = self.assertRaises(SetupError, probe, [parse(f"unix:{path}")])

@@ -7,7 +7,7 @@ from threading import Event
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.cli.errors import CommandFailed
-from gamed.cli.process import Lock, note_listeners, noted
+from gamed.cli.process import Lock, read_listeners, write_listeners
 from tests.cli.process import folder_of
 
 SHORT = ["tcp:1:interface=127.0.0.1"]
@@ -19,19 +19,19 @@ class LockTests(SynchronousTestCase):
     def test_every_read_is_whole(self) -> None:
         """A command that reads while a server starts sees the record of this start or of the last one, never less."""
         data = folder_of(self)
-        note_listeners(data, SHORT)
+        write_listeners(data, SHORT)
         ended = Event()
 
         def read() -> set[tuple[str, ...]]:
             seen = set()
             while not ended.is_set():
-                seen.add(tuple(noted(data)))
+                seen.add(tuple(read_listeners(data)))
             return seen
 
         with ThreadPoolExecutor(2) as threads:
             readers = [threads.submit(read) for _ in range(2)]
             for number in range(STARTS):
-                note_listeners(data, (LONG, SHORT)[number % 2])
+                write_listeners(data, (LONG, SHORT)[number % 2])
             ended.set()
             seen = set().union(*(reader.result() for reader in readers))
         self.assertEqual(seen, {tuple(SHORT), tuple(LONG)})
@@ -39,20 +39,20 @@ class LockTests(SynchronousTestCase):
     def test_the_lock_outlasts_the_record(self) -> None:
         """A server that has recorded where it listens still holds its folder, until it releases the lock."""
         data = folder_of(self)
-        lock = Lock.take(data)
-        note_listeners(data, SHORT)
-        note_listeners(data, LONG)
-        self.assertIn("Another gamed already serves", str(self.assertRaises(CommandFailed, Lock.take, data)))
+        lock = Lock.acquire(data)
+        write_listeners(data, SHORT)
+        write_listeners(data, LONG)
+        self.assertIn("Another gamed already serves", str(self.assertRaises(CommandFailed, Lock.acquire, data)))
         lock.release()
-        Lock.take(data).release()
+        Lock.acquire(data).release()
 
     def test_the_same_again(self) -> None:
         """A restart with the same listeners writes nothing, so that it also works on a full disk."""
         data = folder_of(self)
-        note_listeners(data, SHORT)
+        write_listeners(data, SHORT)
         (record,) = data.iterdir()
         before = record.stat()
-        note_listeners(data, SHORT)
+        write_listeners(data, SHORT)
         self.assertEqual((record.stat().st_ino, record.stat().st_mtime_ns), (before.st_ino, before.st_mtime_ns))
 
     def test_a_held_lock_is_not_waited_for(self) -> None:
@@ -60,4 +60,4 @@ class LockTests(SynchronousTestCase):
         data = folder_of(self)
         with open(data / "gamed.lock", "w", encoding="utf-8") as held:
             fcntl.flock(held, fcntl.LOCK_EX)
-            self.assertRaises(CommandFailed, Lock.take, data)
+            self.assertRaises(CommandFailed, Lock.acquire, data)

@@ -20,7 +20,7 @@ from gamed.players.names import new_player_id
 from gamed.players.tables import create_player
 from gamed.providers.base import ExternalIdentity
 from gamed.providers.discovery import IdentityNamespace
-from tests.cli.process import PorchTestCase, get
+from tests.cli.process import CommandTestCase, get
 from tests.config.fixtures import ENVIRON, KEY_TEXT, OAUTH
 from tests.support.covers import covers
 
@@ -37,7 +37,7 @@ def send(port: int, method: str, path: str, token: str = "", body: object = None
         return answer.status, json.loads(raw) if raw.startswith(b"{") else raw
 
 
-class PeopleCase(PorchTestCase):
+class PeopleCase(CommandTestCase):
     """A service with two local players, Anna and ben."""
 
     def setUp(self) -> None:
@@ -95,15 +95,15 @@ class AdmissionTests(PeopleCase):
     def test_only_newcomers(self) -> None:
         """Only newcomers are approved or rejected."""
         self.assertEqual(self.done("players", "list", "--pending"), [])
-        self.assertEqual(self.gamed("players", "list", "--pending")[1], "nobody waits for approval\n")
+        self.assertEqual(self.gamed("players", "list", "--pending")[1], "no player waits for approval\n")
         for verb in ("approve", "reject"):
             self.assertIn("does not wait", self.refused("players", verb, "anna"))
-            self.assertIn("Nobody waits", self.refused("players", verb, "BKT-RVW"))
+            self.assertIn("waits for approval", self.refused("players", verb, "BKT-RVW"))
 
 
 class ApprovalTests(PeopleCase):
     def setUp(self) -> None:
-        PorchTestCase.setUp(self)
+        CommandTestCase.setUp(self)
         self.config.write_text(json.dumps({"mode": "local", "login": {"registration": "approval"}}))
         self.process, self.port = self.serve()
 
@@ -125,7 +125,7 @@ class ApprovalTests(PeopleCase):
         return page, cookie
 
     def newcomer(self, name: str, *, create: bool = True) -> tuple[Mapping[str, Any], str]:
-        """Somebody makes an account, or signs in: what the game is told, and the page afterwards."""
+        """Create an account, or sign in; return what the game collects, and the page afterwards."""
         _, login = send(self.port, "POST", "/auth/login", body={})
         path = urlsplit(login["login_url"]).path
         page, cookie = self.browse(path)
@@ -135,36 +135,36 @@ class ApprovalTests(PeopleCase):
         page, cookie = self.browse(f"{path}/local", cookie, typed)
         [code] = re.findall(r"\b[A-Z]{3}-[A-Z]{3}\b", page)
         body = {"finish_code": code}
-        _, told = send(self.port, "POST", "/auth/login/collect", login["device_secret"], body)
-        return told, self.browse(f"/auth/login/done?login_id={login['login_id']}", cookie)[0]
+        _, answer = send(self.port, "POST", "/auth/login/collect", login["device_secret"], body)
+        return answer, self.browse(f"/auth/login/done?login_id={login['login_id']}", cookie)[0]
 
     def test_a_newcomer(self) -> None:
-        """Game and page tell the code by which the owner lets the newcomer in, or turns them away."""
-        told, page = self.newcomer("Carl")
-        code = told["problem"]["approval_code"]
-        self.assertEqual((told["status"], told["problem"]["code"]), ("failed", "player_pending"))
+        """Game and page show the code by which the operator approves or rejects a new player."""
+        answer, page = self.newcomer("Carl")
+        code = answer["problem"]["approval_code"]
+        self.assertEqual((answer["status"], answer["problem"]["code"]), ("failed", "player_pending"))
         self.assertIn(code, page)
-        self.assertIn(f"Tell them this code: {code}.", told["problem"]["detail"])  # which every client shows
+        self.assertIn(f"Tell them this code: {code}.", answer["problem"]["detail"])  # which every client shows
         [waiting] = self.done("players", "list", "--pending")
         self.assertEqual((waiting["name"], waiting["state"], waiting["code"]), ("Carl", "pending", code))
         self.assertIn(code, self.gamed("players", "list", "--pending")[1])
         typed = code.lower().replace("-", "")
         self.assertEqual(self.done("players", "approve", typed), {"id": waiting["id"], "state": "active"})
-        told, _ = self.newcomer("carl", create=False)
-        self.assertEqual((told["status"], told["player"]["id"]), ("complete", waiting["id"]))
+        answer, _ = self.newcomer("carl", create=False)
+        self.assertEqual((answer["status"], answer["player"]["id"]), ("complete", waiting["id"]))
         self.assertIn("does not wait", self.refused("players", "reject", "carl"))
 
-        told, _ = self.newcomer("Dora")
-        self.assertEqual(self.done("players", "reject", told["problem"]["approval_code"])["state"], "forgotten")
+        answer, _ = self.newcomer("Dora")
+        self.assertEqual(self.done("players", "reject", answer["problem"]["approval_code"])["state"], "forgotten")
         self.assertEqual(self.done("players", "list", "--pending"), [])
         self.newcomer("Dora")
         self.done("players", "block", "dora")
-        told, _ = self.newcomer("dora", create=False)
-        self.assertEqual(told["problem"]["code"], "player_blocked")
+        answer, _ = self.newcomer("dora", create=False)
+        self.assertEqual(answer["problem"]["code"], "player_blocked")
 
     def test_unblocking_is_no_approval(self) -> None:
         """A newcomer who was blocked before being approved waits for approval again after `unblock`."""
-        told, _ = self.newcomer("Eve")
+        answer, _ = self.newcomer("Eve")
         [waiting] = self.done("players", "list", "--pending")
         self.done("players", "block", "eve")
         self.assertEqual(self.done("players", "list", "--pending"), [])
@@ -172,9 +172,9 @@ class ApprovalTests(PeopleCase):
         self.assertEqual(self.done("players", "unblock", "eve"), {"id": waiting["id"], "state": "pending"})
         self.assertEqual(self.done("players", "list", "--pending"), [waiting])
         self.assertIn("is pending", self.refused("players", "token", "eve"))
-        told, _ = self.newcomer("eve", create=False)
-        self.assertEqual(told["problem"]["code"], "player_pending")
-        self.done("players", "approve", told["problem"]["approval_code"])
+        answer, _ = self.newcomer("eve", create=False)
+        self.assertEqual(answer["problem"]["code"], "player_pending")
+        self.done("players", "approve", answer["problem"]["approval_code"])
         self.done("players", "block", "eve")
         self.assertEqual(self.done("players", "unblock", "eve")["state"], "active")
         self.assertEqual(self.newcomer("eve", create=False)[0]["status"], "complete")
@@ -210,7 +210,7 @@ class SessionTests(PeopleCase):
 
 class WaitTests(PeopleCase):
     def setUp(self) -> None:
-        PorchTestCase.setUp(self)
+        CommandTestCase.setUp(self)
         self.config.write_text('{"mode": "local"}')
         (self.folder / "game.json").write_text('{"wait_seconds": 60}')
         self.process, self.port = self.serve()
@@ -232,9 +232,9 @@ class WaitTests(PeopleCase):
 
 class OwnerTests(PeopleCase):
     def test_owner(self) -> None:
-        """One owner, told to the game with its credentials and its saves; moved by a reset, and only on the host."""
+        """One owner, whom the game gets with its credentials and its saves; moved by a reset, and only on the host."""
         self.assertEqual(self.done("owner", "show"), {"owner": None})
-        self.assertIn("Nobody", self.refused("owner", "reset"))
+        self.assertIn("There is no owner", self.refused("owner", "reset"))
         held = self.token("anna")
         self.assertFalse(held["player"]["owner"])
         for _ in range(2):
@@ -259,11 +259,11 @@ class PersonTests(PeopleCase):
         self.assertEqual((shown["id"], shown["name"], shown["note"]), (self.anna, "Anna", "my sister"))
         self.assertEqual([way["provider"] for way in shown["identities"]], ["local"])
         self.assertEqual(len(shown["sessions"]), 1)
-        told = self.gamed("players", "show", "anna")[1].splitlines()
-        self.assertIn("note: my sister", told)
-        self.assertIn("owner: no", told)
-        self.assertRegex(told[-2], r"^signs in by: local  2\S+Z$")
-        self.assertRegex(told[-1], r"^session: ses_\S+  2\S+Z  gamed players token$")
+        answer = self.gamed("players", "show", "anna")[1].splitlines()
+        self.assertIn("note: my sister", answer)
+        self.assertIn("owner: no", answer)
+        self.assertRegex(answer[-2], r"^signs in with: local  2\S+Z$")
+        self.assertRegex(answer[-1], r"^session: ses_\S+  2\S+Z  gamed players token$")
         for file in self.data.iterdir():
             self.assertNotIn(b"my sister", file.read_bytes() if file.is_file() else b"")
         self.assertEqual(self.done("players", "note", "anna", "--clear"), {"note": None})
@@ -279,10 +279,10 @@ class PersonTests(PeopleCase):
         self.done("players", "unblock", "anna")
         self.done("owner", "claim", "ben")
         lines = [line for line in self.log() if line.startswith("command ")]
-        told = [line.rpartition(" at=")[0] for line in lines]
+        answer = [line.rpartition(" at=")[0] for line in lines]
         by = f"by=uid:{os.getuid()}"
         self.assertEqual(
-            told,
+            answer,
             [
                 f'command command="{command}" player={player} {by}'
                 for command, player in (
@@ -332,7 +332,7 @@ class DepartureTests(DepartureCase):
         self.assertEqual({player["id"] for player in self.done("players", "list")}, {self.ben, bo})
 
 
-class FindTests(PorchTestCase):
+class FindTests(CommandTestCase):
     def test_find(self) -> None:
         """The player of an account at a provider, by the realm that is configured now, without any client secret."""
         self.config.write_text(json.dumps(OAUTH))
@@ -393,5 +393,5 @@ class OwnAccountTests(PeopleCase):
         self.assertEqual(self.code("GET", "/auth/identities", token), (401, "token_invalid"))
         self.assertEqual(get(self.port, "/auth/identities", bens)[0], 200)
         self.assertEqual([player["name"] for player in self.done("players", "list")], ["ben"])
-        told = [line for line in self.log() if not line.startswith("command ")]
-        self.assertEqual(told, [f"erase_started player={self.anna}", f"erased player={self.anna}"])
+        answer = [line for line in self.log() if not line.startswith("command ")]
+        self.assertEqual(answer, [f"erase_started player={self.anna}", f"erased player={self.anna}"])

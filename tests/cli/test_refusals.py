@@ -9,17 +9,17 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.cli.errors import exit_on_error
-from gamed.cli.keys import refusing
+from gamed.cli.keys import database_errors
 from gamed.cli.process import refuse_foreign_folder
 from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DatabaseUnavailable, DiskFull
-from tests.cli.process import TWISTD, PorchTestCase, free_port
+from tests.cli.process import TWISTD, CommandTestCase, free_port
 from tests.config.fixtures import ENVIRON, KEY_TEXT, LOCAL, OAUTH, changed
 from tests.support.covers import covers
 
 OTHER_KEY = b64encode(bytes(range(32))).decode()
 
 
-class RefusalTestCase(PorchTestCase):
+class RefusalTestCase(CommandTestCase):
     def refused(self, *options: str, expected: int = 78) -> str:
         """What `gamed serve` says when it refuses: on stderr alone, without traceback or usage text."""
         answer = self.gamed("serve", *(options or (f"--listen=tcp:{free_port()}:interface=127.0.0.1",)))
@@ -99,7 +99,7 @@ class ConfigurationTests(RefusalTestCase):
     def test_configuration_cannot_be_made(self) -> None:
         """On a first run where the file cannot be written, --config is the advice."""
         self.config = Path("/proc/gamed/authentication.json")
-        self.assertIn("name a place for the configuration with --config FILE", self.refused())
+        self.assertIn("Name another place for the configuration with --config FILE", self.refused())
 
     def test_options(self) -> None:
         """A wrong option is one sentence: from twistd with 78, lest systemd try again; from gamed with 2."""
@@ -169,7 +169,7 @@ class ListeningTests(RefusalTestCase):
     def test_no_address(self) -> None:
         """Local mode on a unix socket alone needs public_url, and then `gamed health` finds it there."""
         path = self.folder / "gamed.sock"
-        self.assertIn("set public_url", self.refused(f"--listen=unix:{path}"))
+        self.assertIn("Set public_url", self.refused(f"--listen=unix:{path}"))
         self.write(changed(LOCAL, public_url="http://localhost:8080"))
         process, _ = self.serve(f"--listen=unix:{path}")
         with closing(socket.socket(socket.AF_UNIX)) as client:
@@ -270,7 +270,7 @@ class StoreTests(SynchronousTestCase):
     def test_how_it_ends(self) -> None:
         """What may be well in a moment, as a held file or a full disk, is tried again by systemd; damage is not."""
         for error, code in ((DatabaseBusy, 1), (DiskFull, 1), (DatabaseUnavailable, 78), (DatabaseCorrupt, 78)):
-            with self.assertRaises(SystemExit) as ended, exit_on_error(), refusing(Path("auth.db")):
+            with self.assertRaises(SystemExit) as ended, exit_on_error(), database_errors(Path("auth.db")):
                 raise error("This is why.")
             self.assertEqual(ended.exception.code, code, error)
             with self.assertRaises(SystemExit) as ended, exit_on_error():

@@ -2,13 +2,13 @@
 
 import json
 
-from tests.cli.process import PorchTestCase
+from tests.cli.process import CommandTestCase
 from tests.config.fixtures import KEY_TEXT, LOCAL, changed
 from tests.support.covers import covers
 
 
 @covers("2.1/6")
-class RekeyTests(PorchTestCase):
+class RekeyTests(CommandTestCase):
     def test_accounts_are_kept(self) -> None:
         """The first start with a master key writes auth.db anew, retires the key file, and tells what was kept."""
         process, _ = self.serve()

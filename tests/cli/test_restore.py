@@ -9,7 +9,7 @@ from sqlite3 import Connection
 from gamed.cli import backup
 from gamed.cli.errors import CommandFailed
 from gamed.cli.paths import FIRST_RUN, Paths
-from gamed.cli.restore import RestoreResult, put_back
+from gamed.cli.restore import RestoreResult, replace_databases
 from gamed.database import migrations
 from gamed.database.connection import APPLICATION_ID
 from gamed.database.migrations import prepare_files
@@ -30,7 +30,7 @@ class RestoreCase(BackupCase):
         self.go_on()
 
     def restore(self, path: Path | None = None) -> RestoreResult:
-        return put_back(backup.read(path or self.made), self.where, "uid:7")
+        return replace_databases(backup.read(path or self.made), self.where, "uid:7")
 
 
 class RoundTripTests(RestoreCase):
@@ -70,7 +70,7 @@ class RoundTripTests(RestoreCase):
         self.assertEqual(self.auth(ask("SELECT command, ran_by FROM command_log")), [("restore", "uid:7")])
 
     def test_new_epochs(self) -> None:
-        """Every shelf gets an epoch of its own, which no device knows."""
+        """The saves of each player get a new epoch, which no device knows."""
         before = rows(self.data / "state.db", EPOCH)
         self.restore()
         [(after,)] = rows(self.data / "state.db", EPOCH)
@@ -89,7 +89,7 @@ class RoundTripTests(RestoreCase):
         new = data_folder(self)
         where = Paths(new / "etc" / "authentication.json", new / "data")
         where.data.mkdir()
-        done = put_back(backup.read(self.made), where, "uid:7")
+        done = replace_databases(backup.read(self.made), where, "uid:7")
         self.assertEqual((done.aside, done.settings, done.kept), ((), (where.config,), ()))
         self.assertEqual(where.config.read_text(), FIRST_RUN)
         self.assertEqual(len(rows(where.data / "auth.db", "SELECT 1 FROM player")), 1)
@@ -165,7 +165,7 @@ class LeftAloneTests(RestoreCase):
         examined, before = backup.read(self.made), self.contents()
         (self.made / "state.db").write_bytes(b"something else")
         with self.assertRaises(CommandFailed):
-            put_back(examined, self.where, "uid:7")
+            replace_databases(examined, self.where, "uid:7")
         self.assertEqual(self.contents(), before)
         self.assertFalse((self.data / "restore.new").exists())
 
@@ -188,21 +188,21 @@ class MigrationTests(BackupCase):
             shutil.copytree(migrations.schema_folder(name), newer / name)
             (newer / name / "002_more.sql").write_text(f"CREATE TABLE more_{name} (n INTEGER) STRICT;")
         self.versions = {"old": migrations.SCHEMAS, "new": newer}
-        self.told: list[str] = []
+        self.shown: list[str] = []
 
     def upgrade(self) -> None:
         self.patch(migrations, "SCHEMAS", self.versions["new"])
-        prepare_files(self.data, self.told.append)
+        prepare_files(self.data, self.shown.append)
 
     def restore(self, path: Path) -> RestoreResult:
-        return put_back(backup.read(path), self.where, "uid:7")
+        return replace_databases(backup.read(path), self.where, "uid:7")
 
     def test_back_to_the_version_before(self) -> None:
         """The copies that were made before an upgrade are what the old version restores; blocks are kept even so."""
         self.upgrade()
         self.go_on()
         self.auth(ask(f"UPDATE player SET state = 'blocked' WHERE player_id = '{BERT}'"))
-        commands = [line.rpartition("gamed ")[2] for line in self.told if "restore" in line]
+        commands = [line.rpartition("gamed ")[2] for line in self.shown if "restore" in line]
         self.assertEqual(
             commands, [f"--data {self.data} restore {self.data / name}.v1" for name in ("auth.db", "state.db")]
         )

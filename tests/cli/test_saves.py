@@ -13,7 +13,7 @@ from gamed.database.migrations import prepare_files
 from gamed.database.offline import run_transaction
 from gamed.players.tables import create_player
 from gamed.saves.write_rules import UNCONDITIONAL, Condition, ConditionKind
-from tests.cli.process import GAMED, PorchTestCase
+from tests.cli.process import GAMED, CommandTestCase
 from tests.saves.state_machine import StoredSlot, count_errors
 from tests.support.databases import ask
 
@@ -21,7 +21,7 @@ ANNA = "ply_A"
 PRESENT, ABSENT = Condition(ConditionKind.PRESENT), Condition(ConditionKind.ABSENT)
 
 
-class SavesTestCase(PorchTestCase):
+class SavesTestCase(CommandTestCase):
     """A data folder with one player: `auto` in three versions and a conflict copy, `old` deleted."""
 
     def setUp(self) -> None:
@@ -87,7 +87,7 @@ class LookTests(SavesTestCase):
         self.assertEqual(found["largest"], [{"player": ANNA, "bytes": 5 + 3 + 3 + 7 + 4}])
 
     def test_stats_count_every_player(self) -> None:
-        """A player who never saved is a player, too, and is told from those who have saves."""
+        """A player who never saved is a player, too, and differs from those who have saves."""
         self.add_player("ply_B")
         self.add_player(ANNA)
         found = json.loads(self.said("saves", "stats", "--json"))
@@ -122,7 +122,7 @@ class LookTests(SavesTestCase):
             (("restore", ANNA, "auto", "9"), "no version 9 of auto"),
             (("restore", ANNA, "old", "2"), "is a delete; version 1 is what it deleted"),
             (("undelete", ANNA, "auto"), "is not deleted: version 3"),
-            (("undelete", ANNA, "never"), "was never there"),
+            (("undelete", ANNA, "never"), "never existed"),
         ):
             code, out, err = self.gamed("saves", *arguments)
             self.assertEqual((code, out), (1, ""))
@@ -130,7 +130,7 @@ class LookTests(SavesTestCase):
             self.assertTrue(err.startswith("gamed: ") and err.count("\n") == 1, err)
 
 
-class NamedTests(PorchTestCase):
+class NamedTests(CommandTestCase):
     def test_ls_by_name(self) -> None:
         """A player who was added and never saved has an empty list, found by the local name; a stranger has none."""
         process, _ = self.serve()
@@ -151,8 +151,8 @@ class ChangeTests(SavesTestCase):
         self.assertEqual(json.loads(self.said("saves", "undelete", ANNA, "old", "--json"))["version"], 3)
         self.assertEqual(self.current("old"), b"gone")
         self.assertEqual(run_transaction(self.data / "state.db", count_errors), [])
-        told = run_transaction(self.data / "auth.db", ask("SELECT command FROM command_log ORDER BY 1"))
-        self.assertEqual(told, [("saves restore",), ("saves undelete",)])
+        recorded = run_transaction(self.data / "auth.db", ask("SELECT command FROM command_log ORDER BY 1"))
+        self.assertEqual(recorded, [("saves restore",), ("saves undelete",)])
 
     def test_export(self) -> None:
         """A zip with a manifest and every version, for its owner's eyes only; nothing is written over."""
@@ -164,7 +164,7 @@ class ChangeTests(SavesTestCase):
             self.assertEqual({name: sha256(archive.read(name)).hexdigest() for name in kept}, kept)
         self.assertEqual(sorted(kept), [*(f"saves/auto/{number}" for number in (1, 2, 3, 4)), "saves/old/1"])
         self.assertEqual(file.stat().st_mode & 0o777, 0o600)
-        for place, words in ((file, "is there already"), (file.parent / "nowhere" / "a.zip", "There is no folder")):
+        for place, words in ((file, "exists. Name another"), (file.parent / "nowhere" / "a.zip", "There is no folder")):
             code, _, err = self.gamed("saves", "export", ANNA, str(place))
             self.assertEqual((code, words in err), (1, True))
         self.assertEqual([path.name for path in file.parent.glob("*.part")], [])
@@ -179,7 +179,7 @@ class ChangeTests(SavesTestCase):
         limited = ["sh", "-c", 'ulimit -f 160; exec "$@"', "sh", *GAMED]
         code, out, err = self.run_command(*self.places, "saves", "export", ANNA, str(file), of=limited)
         self.assertEqual((code, out), (1, ""))
-        self.assertIn(f"{file.parent} does not take the file (File too large); nothing was written.", err)
+        self.assertIn(f"{file.parent} cannot hold the file (File too large). Nothing was written.", err)
         self.assertEqual([path.name for path in file.parent.iterdir() if "zip" in path.name], [])
 
     def test_export_of_damaged_bytes(self) -> None:
@@ -210,7 +210,7 @@ class ChangeTests(SavesTestCase):
 class CheckTests(SavesTestCase):
     def test_well(self) -> None:
         """All is well: exit code 0, and a word."""
-        self.assertEqual(self.said("check", "data"), "all is well\n")
+        self.assertEqual(self.said("check", "data"), "no errors\n")
         self.assertEqual(json.loads(self.said("check", "data", "--json")), {"errors": [], "repaired": 0})
 
     def test_wrong_counts(self) -> None:
@@ -227,7 +227,7 @@ class CheckTests(SavesTestCase):
         self.assertNotIn("Damaged bytes", err)
         for words in ("usage that is counted wrong", "wrong count of references", "too low", "gamed check data --fix"):
             self.assertIn(words, err)
-        self.assertIn("all is well", self.said("check", "data", "--fix"))
+        self.assertIn("no errors", self.said("check", "data", "--fix"))
         self.assertEqual(run_transaction(self.data / "state.db", count_errors), [])
 
     def test_damaged_bytes(self) -> None:
@@ -235,7 +235,7 @@ class CheckTests(SavesTestCase):
         self.state("UPDATE blob SET data = CAST('ONE' AS BLOB) WHERE blob_id = 1")
         code, out, err = self.gamed("check", "data", "--json")
         self.assertEqual((code, json.loads(out)["errors"]), (1, ["damaged bytes: ply_A auto 1"]))
-        self.assertRegex(err, r"^gamed: 1 error\nDamaged bytes are whole again .*gamed saves restore")
+        self.assertRegex(err, r"^gamed: 1 error\nDamaged bytes are repaired .*gamed saves restore")
         self.assertNotIn("--fix", err)
 
     def test_damaged_file(self) -> None:
@@ -254,7 +254,7 @@ class CheckTests(SavesTestCase):
 
     def test_fix_beside_the_service(self) -> None:
         """--fix needs the folder for itself."""
-        lock = Lock.take(self.data)
+        lock = Lock.acquire(self.data)
         self.addCleanup(lock.release)
         code, _, err = self.gamed("check", "data", "--fix")
         self.assertEqual((code, "Another gamed already serves" in err), (1, True), GAMED)

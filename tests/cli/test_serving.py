@@ -2,11 +2,11 @@ import json
 import os
 import signal
 
-from tests.cli.process import GAMED, MODULE, TWISTD, PorchTestCase, await_end, end_daemon, free_port, get
+from tests.cli.process import GAMED, MODULE, TWISTD, CommandTestCase, await_end, end_daemon, free_port, get
 from tests.support.covers import covers
 
 
-class SameServiceTests(PorchTestCase):
+class SameServiceTests(CommandTestCase):
     @covers("operational/1", "threats/63")
     def test_in_the_foreground(self) -> None:
         """`gamed serve`, `python -m gamed serve` and `twistd --nodaemon --pidfile= gamed serve` are one service.
@@ -56,7 +56,7 @@ class SameServiceTests(PorchTestCase):
         self.assertEqual(self.stop(second), 0)
 
 
-class FirstRunTests(PorchTestCase):
+class FirstRunTests(CommandTestCase):
     def test_makes_everything_once(self) -> None:
         """Configuration, folder, key and stores are made for their owner only; a second start changes none of them."""
         process, _ = self.serve()

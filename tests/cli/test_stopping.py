@@ -6,7 +6,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.cli.process import GAMED, TWISTD, WAIT_SECONDS, PorchTestCase, free_port
+from tests.cli.process import GAMED, TWISTD, WAIT_SECONDS, CommandTestCase, free_port
 
 BETWEEN_MS = (0, 1, 3, 7, 12, 20)
 EARLY_MS = (0, 20, 50, 100, 150, 200, 300, 400, 550, 700)
@@ -19,7 +19,7 @@ def handled(pid: int, number: int) -> bool:
     return bool(mask >> (number - 1) & 1)
 
 
-class StoppingTests(PorchTestCase):
+class StoppingTests(CommandTestCase):
     def assertWell(self, process: "subprocess.Popen[str]", moment: object) -> None:
         code = process.wait(WAIT_SECONDS)
         output = self.output()

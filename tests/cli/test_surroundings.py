@@ -2,12 +2,12 @@ import os
 import subprocess
 from collections.abc import Sequence
 
-from tests.cli.process import GAMED, WAIT_SECONDS, PorchTestCase, environment, free_port
+from tests.cli.process import GAMED, WAIT_SECONDS, CommandTestCase, environment, free_port
 
 WARNED = '{"mode": "local", "session": {"access_ttl": "30s"}}'
 
 
-class SurroundingsTests(PorchTestCase):
+class SurroundingsTests(CommandTestCase):
     """What a process is born with may be odd; the answer is a sentence all the same."""
 
     def shell(self, redirection: str, *arguments: str | bytes) -> tuple[int, bytes, bytes]:

@@ -54,11 +54,11 @@ def installed() -> Path:
 class Process:
     """A provider that listens on `port` of 127.0.0.1 and believes that its address is `base`."""
 
-    def __init__(self, command: Sequence[str], told: dict[str, object], folder: Path = ROOT) -> None:
+    def __init__(self, command: Sequence[str], options: dict[str, object], folder: Path = ROOT) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         environ = {**os.environ, "PYTHONPATH": str(ROOT)}
         self._process = subprocess.Popen(
-            [*command, json.dumps(told)],
+            [*command, json.dumps(options)],
             cwd=folder,
             env=environ,
             stdin=subprocess.DEVNULL,
@@ -82,15 +82,15 @@ class Process:
         self._process.wait(START_SECONDS)
 
 
-def node(script: str, **told: object) -> Process:
+def node(script: str, **options: object) -> Process:
     """One of the scripts in `node/`."""
     folder = installed()
-    return Process([NODE, script], told, folder)
+    return Process([NODE, script], options, folder)
 
 
-def python(module: str, **told: object) -> Process:
+def python(module: str, **options: object) -> Process:
     """A module below `tests.e2e` that reads the same argument."""
-    return Process([sys.executable, "-m", f"tests.e2e.{module}"], told)
+    return Process([sys.executable, "-m", f"tests.e2e.{module}"], options)
 
 
 __all__ = ["Process", "ProviderDied", "free_port", "installed", "node", "python"]

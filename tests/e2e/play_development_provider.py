@@ -16,13 +16,13 @@ SIDES = {"discord": DISCORD, "google": GOOGLE}
 
 
 def main() -> None:
-    told = json.loads(sys.argv[1])
+    options = json.loads(sys.argv[1])
     clients = tuple(
         Client(SIDES[side], client_id, Secret(secret.encode()), frozenset({redirect_uri}))
-        for side, client_id, secret, redirect_uri in told["clients"]
+        for side, client_id, secret, redirect_uri in options["clients"]
     )
-    provider = DevelopmentProvider(told["base"], clients, reactor, lambda: time_ns() // 1_000_000, token_bytes)
-    ProviderService(reactor, told["port"], provider).startService()
+    provider = DevelopmentProvider(options["base"], clients, reactor, lambda: time_ns() // 1_000_000, token_bytes)
+    ProviderService(reactor, options["port"], provider).startService()
     reactor.callWhenRunning(print, "ready", flush=True)
     reactor.run()
 

@@ -15,10 +15,10 @@ class Silent(WSGIRequestHandler):
 
 
 def main() -> None:
-    told = json.loads(sys.argv[1])
+    options = json.loads(sys.argv[1])
     logging.disable(logging.CRITICAL)
     app = oidc_provider_mock.app(require_nonce=True)
-    server = make_server("127.0.0.1", told["port"], app, handler_class=Silent)
+    server = make_server("127.0.0.1", options["port"], app, handler_class=Silent)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print("ready", flush=True)
     threading.Event().wait()

@@ -17,7 +17,7 @@ UNLIMITED = {"starts_per_minute": 0, "entries_per_minute": 0, "refreshes_per_min
 def request(
     line: str, *fields: str, body: bytes = b"", host: str | None = "Host: 127.0.0.1", length: bool = True
 ) -> bytes:
-    """A request on the wire, with the fields a careful client would add unless told otherwise."""
+    """A request on the wire, with the fields a careful client would add unless the test sets others."""
     lines = [f"{line} HTTP/1.1", *([host] if host else []), *fields]
     if body and length:
         lines.append(f"Content-Length: {len(body)}")
@@ -34,7 +34,7 @@ class BadInput(ServiceCase):
 
     config: ClassVar = {"mode": "local", "limits": UNLIMITED}
 
-    def judged(self, name: str, sent: bytes, status: int, code: str | None) -> Answer:
+    def answered(self, name: str, sent: bytes, status: int, code: str | None) -> Answer:
         """One case. Without `code` the route is a browser's, and answers a page."""
         received = raw(self.service.port, sent)
         self.assertTrue(received.startswith(b"HTTP/1.1 "), f"{name}: {received[:80]!r}")
@@ -60,7 +60,7 @@ class BadInput(ServiceCase):
         wrong = []
         for case in cases:
             try:
-                self.judged(*case)
+                self.answered(*case)
             except self.failureException as e:
                 wrong.append(str(e))
         self.assertEqual(wrong, [])
@@ -165,7 +165,7 @@ class BadInput(ServiceCase):
         for method, path in [("POST", "/game/saves/auto"), ("PATCH", "/game/"), ("DELETE", "/healthz")]:
             cases.append((f"{method} {path}", request(f"{method} {path}"), 405, "method_not_allowed"))
         self.table(*cases)
-        allow = self.judged("allow", request("BREW /auth/config"), 405, "method_not_allowed").headers["allow"]
+        allow = self.answered("allow", request("BREW /auth/config"), 405, "method_not_allowed").headers["allow"]
         self.assertEqual({"GET", "HEAD"} <= {method.strip() for method in allow.split(",")}, True)
 
     def test_browser_routes(self) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page
 
-from tests.cli.process import GAMED, ROOT, PorchTestCase, free_port
+from tests.cli.process import GAMED, ROOT, CommandTestCase, free_port
 from tests.e2e.chromium import Window
 from tests.e2e.other_origin import installed
 
@@ -14,7 +14,7 @@ AXE = "async () => (await axe.run()).violations.map(v => v.id + ': ' + v.nodes.m
 SERVED = ("--static", "examples/garden", "--static", "clients/js", "--assets", "examples/garden/assets")
 
 
-class DemoTests(PorchTestCase):
+class DemoTests(CommandTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.ports = {name: free_port() for name in ("--port", "--provider-port", "--static-port")}

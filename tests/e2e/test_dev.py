@@ -2,13 +2,13 @@
 
 import json
 
-from tests.cli.process import GAMED, PorchTestCase, free_port
+from tests.cli.process import GAMED, CommandTestCase, free_port
 from tests.e2e.cases import PATIENCE_SECONDS, Player
 from tests.e2e.chromium import Window
 from tests.support.python_client import gamed_client as gc
 
 
-class DevTests(PorchTestCase):
+class DevTests(CommandTestCase):
     def sign_in(self, window: Window, client: "gc.GamedClient", provider: str, person: str) -> None:
         def open_browser(url: str) -> bool:
             running.append(window.later(lambda: window.open(url), lambda: window.press(f"Continue as {person}")))

@@ -61,7 +61,7 @@ class FullDisk(SynchronousTestCase):
         self.store("more", os.urandom(LARGE))
         self.store("s0", os.urandom(SMALL))
         self.all_readable()
-        self.assertIn("all is well", gamed(self.service, "check", "data"))
+        self.assertIn("no errors", gamed(self.service, "check", "data"))
         self.assertEqual(self.service.terminate(), 0)
         self.service.start()
         self.all_readable()

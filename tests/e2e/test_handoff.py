@@ -204,7 +204,7 @@ class Ends(ServiceCase):
     """Said no, on either side."""
 
     def test_decline(self) -> None:
-        """This was not me, on the first page: the game is told at once, the link is over."""
+        """This was not me, on the first page: the game gets the failure at once, and the link has ended."""
         client, window = self.client(), self.window()
         browser = self.opens(window, lambda: window.press("This was not me"))
         error = self.assertRaises(gc.LoginDeclined, client.sign_in, Player(), open_browser=browser)
@@ -226,7 +226,7 @@ class Ends(ServiceCase):
         self.assertEqual(self.service.rows()["player"], 0)
 
     def test_cancel(self) -> None:
-        """Cancelled in the game: the person at the page is told so."""
+        """Cancelled in the game: the page shows it."""
         client, window = self.client(), self.window()
         cancels = lambda: login.cancel()  # noqa: E731, PLW0108 - exists only once the login began
         login = client.begin_sign_in(Player(), open_browser=self.opens(window, cancels))
@@ -265,7 +265,7 @@ class Expiry(ServiceCase):
 
     @covers("3/6")
     def test_nobody_came(self) -> None:
-        """The client that waits is told when the time is over."""
+        """The waiting client gets a response when the time is over."""
         client = self.client()
         error = self.assertRaises(gc.LoginExpired, client.sign_in, Player(), open_browser=lambda url: True)
         self.assertEqual(error.code, "login_expired")

@@ -122,7 +122,7 @@ class KilledCommits(SynchronousTestCase):
             self.service.start()
             self.compare()
         self.assertGreater(self.device.generation, ROUNDS)
-        self.assertIn("all is well", gamed(self.service, "check", "data"))
+        self.assertIn("no errors", gamed(self.service, "check", "data"))
 
     def commit_until_killed(self, commits: int, moment: float) -> None:
         """The service is killed this long after so many were acknowledged."""

@@ -49,16 +49,16 @@ class KilledSignIns(HandCase):
         self.recorders["discord"].held = DISCORD.token
         browser = threading.Thread(target=self.left_alone, args=(callback,))
         browser.start()
-        told = {"stage": "at_provider"}
-        while told["stage"] != "exchanging":
-            told = self.collect(login, wait=5, seen="at_provider").json
-            self.assertIn("stage", told)
+        answer = {"stage": "at_provider"}
+        while answer["stage"] != "exchanging":
+            answer = self.collect(login, wait=5, seen="at_provider").json
+            self.assertIn("stage", answer)
         return login, callback, browser
 
     def interrupted(self, login: dict, callback: str) -> None:
-        """As the first request after the start is told: nothing lasting, and the code is not sent again."""
-        told = self.collect(login).json
-        self.assertEqual((told["status"], told["problem"]["code"]), ("failed", "login_interrupted"))
+        """The first request after the start gets this failure: nothing lasting, and the code is not sent again."""
+        answer = self.collect(login).json
+        self.assertEqual((answer["status"], answer["problem"]["code"]), ("failed", "login_interrupted"))
         self.assertEqual(self.visit(callback).status, 410)
         self.assertEqual(self.visit(login["login_url"]).status, 410)
         tokens = [exchange for exchange in self.recorders["discord"].exchanges if exchange.path == DISCORD.token]

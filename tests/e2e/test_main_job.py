@@ -62,7 +62,7 @@ class MainJob(ServiceCase):
 
     @covers("1/6", "2.1/5")
     def test_first_configuration(self) -> None:
-        """The first run wrote `local` mode, readable by owner and group, where it was told to."""
+        """The first run wrote `local` mode, readable by owner and group, where the options say."""
         self.assertEqual(self.client().policy(), ("local", ()))
         self.assertEqual(self.service.config.stat().st_mode & 0o777, 0o640)
         self.assertEqual(self.service.data.stat().st_mode & 0o777, 0o700)
@@ -79,7 +79,7 @@ class MainJob(ServiceCase):
         self.assertEqual(other.get("auto").data, b"mine")
 
     def test_conflict(self) -> None:
-        """Two devices that write on top of the same version: one wins, the other is told, neither loses bytes."""
+        """Two devices that write over the same version: one wins, the other gets a conflict, neither loses bytes."""
         client = self.created(self.window())
         first = client.put("auto", b"first", base=None)
         client.put("auto", b"second", base=first)
@@ -117,7 +117,7 @@ class MainJob(ServiceCase):
         self.assertEqual(client.whoami()["player"]["id"], client.credential.player_id)
 
     def test_terminated_while_signing_in(self) -> None:
-        """SIGTERM answers whoever waits and ends with 0; the login goes on after the restart."""
+        """SIGTERM answers waiting requests and ends with 0; the login goes on after the restart."""
         client, window, codes = self.client(), self.window(), []
 
         def interrupted() -> None:

@@ -91,8 +91,8 @@ class AxeTests(PageCase):
         if not self.source:
             type(self).source = (installed() / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
 
-    def judged(self, pages: Iterable[Shown], before: Callable[[Page], object] = lambda page: None) -> Found:
-        def judge(page: Page) -> list[str]:
+    def checked(self, pages: Iterable[Shown], before: Callable[[Page], object] = lambda page: None) -> Found:
+        def check(page: Page) -> list[str]:
             found = []
             for scheme in SCHEMES:
                 page.emulate_media(color_scheme=scheme)
@@ -100,29 +100,29 @@ class AxeTests(PageCase):
                 found += [f"{scheme}: {violation}" for violation in page.evaluate(AXE)]
             return found
 
-        return self.look(pages, judge, self.source)
+        return self.look(pages, check, self.source)
 
     def test_sign_in(self) -> None:
         """The page of local mode."""
-        self.assertEqual(self.judged(gallery.sign_ins()), {})
+        self.assertEqual(self.checked(gallery.sign_ins()), {})
 
     def test_provider(self) -> None:
         """The page before a provider."""
-        self.assertEqual(self.judged(gallery.at_providers()), {})
+        self.assertEqual(self.checked(gallery.at_providers()), {})
 
     def test_afterwards(self) -> None:
         """Return, code, the end."""
-        self.assertEqual(self.judged(gallery.afterwards()), {})
+        self.assertEqual(self.checked(gallery.afterwards()), {})
 
     def test_failures(self) -> None:
         """Whatever went wrong."""
-        self.assertEqual(self.judged(gallery.failures()), {})
+        self.assertEqual(self.checked(gallery.failures()), {})
 
     def test_unfolded(self) -> None:
         """The form for a new account, once it is unfolded."""
         pages = [page for page in gallery.sign_ins() if b"<details>" in page.html]
         self.assertGreater(len(pages), 9)
-        self.assertEqual(self.judged(pages, unfold), {})
+        self.assertEqual(self.checked(pages, unfold), {})
 
     def test_it_finds_something(self) -> None:
         """A field without a label, a page without a heading, text that is too pale in one scheme: axe says so."""
@@ -130,10 +130,10 @@ class AxeTests(PageCase):
         for good, bad in ((b'<label for="name">', b"<label>"), (b"<h1>Sign in</h1>", b"")):
             page = Shown("bad", plain.html.replace(good, bad))
             self.assertNotEqual(page.html, plain.html)
-            self.assertEqual(list(self.judged([page])), ["bad"])
+            self.assertEqual(list(self.checked([page])), ["bad"])
         for colour, scheme in (("#bbb", "light"), ("#444", "dark")):
             paint = f"() => document.querySelector('main p').style.setProperty('color', '{colour}')"
-            [found] = self.judged([plain], lambda page, paint=paint: page.evaluate(paint)).values()
+            [found] = self.checked([plain], lambda page, paint=paint: page.evaluate(paint)).values()
             self.assertEqual([line.split(": ")[:2] for line in found], [[scheme, "color-contrast"]])
 
 

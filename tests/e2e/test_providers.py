@@ -84,7 +84,7 @@ class Google(WholeCase):
         self.assertNotEqual(other.credential.player_id, first.credential.player_id)
 
     def test_abort(self) -> None:
-        """Cancelled at the provider: the game is told so, nobody is made."""
+        """Cancelled at the provider: the game gets the failure, and no player is made."""
         client, window = self.client(), self.window()
 
         def cancels() -> None:
@@ -140,7 +140,7 @@ class Discord(WholeCase):
         self.whole(DISCORD, lambda window: at_development(window, "Anna"))
 
     def test_deny(self) -> None:
-        """Denied there: the game is told so, and a page says what to do."""
+        """Denied there: the game gets the failure, and a page says what to do."""
         client, window = self.client(), self.window()
         browser = self.opens(window, lambda: window.press("Deny"))
         error = self.assertRaises(gc.LoginDeclined, client.sign_in, Player(), open_browser=browser)

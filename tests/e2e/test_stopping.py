@@ -14,7 +14,7 @@ class Stopping(ServiceCase):
     config: ClassVar = {"mode": "local", "limits": {"starts_per_minute": 0, "live_logins_per_address": 0}}
 
     def test_a_hundred_waiters(self) -> None:
-        """Each gets its 202 and is told that this connection ends; nobody finds a closed one; the exit code is 0."""
+        """Each gets 202 with `Connection: close`; no client finds a closed connection; the exit code is 0."""
         asked = Barrier(GAMES + 1, timeout=PATIENCE_SECONDS)
 
         def wait(login: dict) -> Answer:
@@ -29,5 +29,5 @@ class Stopping(ServiceCase):
                 self.collect(last)  # who asked before this was answered waits now
             self.assertEqual(self.service.terminate(), 0)
             answers = [each.result() for each in waits]
-        told = {(answer.status, answer.json["stage"], answer.headers.get("connection")) for answer in answers}
-        self.assertEqual((len(answers), told), (GAMES, {(202, "waiting_for_browser", "close")}))
+        kinds = {(answer.status, answer.json["stage"], answer.headers.get("connection")) for answer in answers}
+        self.assertEqual((len(answers), kinds), (GAMES, {(202, "waiting_for_browser", "close")}))

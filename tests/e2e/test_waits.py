@@ -41,7 +41,7 @@ class Waits(SynchronousTestCase):
         return waiting
 
     def test_command(self) -> None:
-        """What a command changes is told; what it does to somebody else's saves is not."""
+        """A change by a command wakes the wait; a change to another player's saves does not."""
         [player] = {line.split()[0] for line in gamed(self.service, "players", "list").splitlines()}
         waiting = self.wait()
         gamed(self.service, "players", "add", "other", "--password-stdin", stdin="correct horse\n")
@@ -67,7 +67,7 @@ class Waits(SynchronousTestCase):
         self.assertEqual(waiting.result(SOON_SECONDS).status, 401)
 
     def test_service_ends(self) -> None:
-        """SIGTERM: whoever waits is answered first, with nothing new."""
+        """On SIGTERM, waiting requests are answered with an empty change list before the server stops."""
         waiting = self.wait()
         self.assertEqual(self.service.terminate(), 0)
         answer = waiting.result(SOON_SECONDS)

@@ -8,7 +8,7 @@ from time import monotonic
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.cli.process import PorchTestCase
+from tests.cli.process import CommandTestCase
 from tests.http.apps import EchoRoutes
 from tests.support.covers import covers
 from tests.support.http import Answer, Browser, Connection, parse_answers, request_bytes
@@ -66,7 +66,7 @@ def worked_seconds(pid: int) -> float:
 
 
 @covers("threats/36")
-class FloodTests(PorchTestCase):
+class FloodTests(CommandTestCase):
     def test_another_client_is_answered_soon(self) -> None:
         """While 64 connections have 350 requests each outstanding, another client's /healthz takes below 300 ms."""
         process, port = self.serve()

@@ -1,4 +1,4 @@
-"""systemd's side of sd_notify(3): a socket that hears what the service says, and from which process."""
+"""The fake service manager is systemd's side of sd_notify(3): a socket that records messages and their senders."""
 
 import socket
 import struct
@@ -9,21 +9,23 @@ from pathlib import Path
 from msgspec import Struct
 from twisted.trial.unittest import SynchronousTestCase
 
-PATIENCE_SECONDS = 60
+WAIT_SECONDS = 60
 
 
-class Heard(Struct, frozen=True):
+class Message(Struct, frozen=True):
+    """A message and the process that sent it."""
+
     pid: int
     lines: list[str]
 
 
-class PlayedManager:
-    """Named as $NOTIFY_SOCKET is; collects all until close()."""
+class FakeManager:
+    """A socket with the name that $NOTIFY_SOCKET has; it records all messages until close()."""
 
     def __init__(self, test: SynchronousTestCase, name: Path | str) -> None:
         self.address = str(name)
-        self.heard: list[Heard] = []
-        self._news = threading.Condition()
+        self.messages: list[Message] = []
+        self._received = threading.Condition()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._socket.bind("\0" + self.address[1:] if self.address.startswith("@") else self.address)
@@ -37,19 +39,19 @@ class PlayedManager:
             if data == b"close":
                 return
             [(_, _, credentials)] = control
-            with self._news:
-                self.heard.append(Heard(struct.unpack("iii", credentials)[0], data.decode().split("\n")))
-                self._news.notify_all()
+            with self._received:
+                self.messages.append(Message(struct.unpack("iii", credentials)[0], data.decode().split("\n")))
+                self._received.notify_all()
 
     @property
     def lines(self) -> list[str]:
-        """All that was said so far, in order."""
-        return [line for heard in self.heard for line in heard.lines]
+        """Return all lines so far, in order."""
+        return [line for message in self.messages for line in message.lines]
 
-    def wait(self, enough: Callable[["PlayedManager"], bool]) -> None:
-        """Until it has heard enough; AssertionError with what it heard when that takes too long."""
-        with self._news:
-            if not self._news.wait_for(lambda: enough(self), PATIENCE_SECONDS):
+    def wait(self, enough: Callable[["FakeManager"], bool]) -> None:
+        """Wait until `enough` is true; raise AssertionError with the lines so far if that takes too long."""
+        with self._received:
+            if not self._received.wait_for(lambda: enough(self), WAIT_SECONDS):
                 raise AssertionError(self.lines)
 
     def wait_for(self, line: str, times: int = 1) -> None:

@@ -13,7 +13,7 @@ from gamed.cli.listen import check_admin, parse_listener, probe
 from gamed.database.errors import DatabaseCorrupt
 from gamed.ops.metrics import Counters
 from gamed.service import AdminServer
-from tests.cli.process import WAIT_SECONDS, PorchTestCase, get
+from tests.cli.process import WAIT_SECONDS, CommandTestCase, get
 from tests.ops.test_metrics import gauges
 from tests.support.covers import covers
 from tests.support.databases import memory_databases
@@ -93,7 +93,7 @@ class AdminTests(SynchronousTestCase):
 
 
 class EndpointTests(SynchronousTestCase):
-    def judge(self, text: str, *others: str) -> None:
+    def check(self, text: str, *others: str) -> None:
         reactor = MemoryReactorClock()
         check_admin(parse_listener(reactor, text, "--admin"), [parse_listener(reactor, other) for other in others])
 
@@ -105,20 +105,20 @@ class EndpointTests(SynchronousTestCase):
             "tcp:0:interface=localhost",
             "unix:/run/gamed/admin.sock",
         ):
-            self.assertIsNone(self.judge(text, "tcp:8080", "unix:/run/gamed/http.sock"))
+            self.assertIsNone(self.check(text, "tcp:8080", "unix:/run/gamed/http.sock"))
 
     @covers("threats/34")
     def test_anything_else(self) -> None:
         """Is refused, however it is spelled; no setting makes it right."""
         for text in ("tcp:9100", "tcp:9100:interface=0.0.0.0", "tcp:9100:interface=192.168.1.5", "tcp6:9100"):
-            error = self.assertRaises(SetupError, self.judge, text)
+            error = self.assertRaises(SetupError, self.check, text)
             self.assertTrue(str(error).startswith(f"--admin {text}: only this machine may reach it"), error)
-        self.assertIn("--admin 9100: ", str(self.assertRaises(SetupError, self.judge, "9100")))
+        self.assertIn("--admin 9100: ", str(self.assertRaises(SetupError, self.check, "9100")))
 
     def test_the_games_own(self) -> None:
         """One endpoint is not both."""
         for text, other in ((ENDPOINT, "tcp:9100"), ("unix:/run/a", "unix:/run/a:mode=660")):
-            self.assertIn("the game is served there", str(self.assertRaises(SetupError, self.judge, text, other)))
+            self.assertIn("the game is served there", str(self.assertRaises(SetupError, self.check, text, other)))
 
     def test_taken(self) -> None:
         """The sentence names the option."""
@@ -134,7 +134,7 @@ def post(port: int, path: str, value: object) -> tuple[int, bytes]:
         return answer.status, answer.read()
 
 
-class ProcessTests(PorchTestCase):
+class ProcessTests(CommandTestCase):
     @covers("threats/34")
     def test_a_service(self) -> None:
         """The numbers are on the owner's port and never on the game's; each line of the log is an object."""

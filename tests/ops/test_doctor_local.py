@@ -71,19 +71,19 @@ class LocalTests(SynchronousTestCase):
             (-121_000, PROBLEM, "ahead of"),
         ):
             finding = doctor_local.check_clock(offset_ms)
-            self.assertEqual((finding.level, words in finding.said), (level, True), offset_ms)
+            self.assertEqual((finding.level, words in finding.text), (level, True), offset_ms)
 
     def test_stores(self) -> None:
-        """What SQLite finds wrong is a problem, and the first line of it is told."""
+        """An error that SQLite finds is a problem, shown with its first line."""
         self.assertEqual(doctor_local.check_store("auth.db", 7, []).level, OK)
         finding = doctor_local.check_store("auth.db", 7, ["row 3 missing from index"])
-        self.assertEqual((finding.level, "row 3 missing" in finding.said), (PROBLEM, True))
+        self.assertEqual((finding.level, "row 3 missing" in finding.text), (PROBLEM, True))
 
     def test_assets(self) -> None:
-        """Channels that lead nowhere are a problem, and the first is told."""
+        """A channel without its release is a problem, and the first is shown."""
         self.assertEqual(doctor_local.check_assets(2, []).level, OK)
         finding = doctor_local.check_assets(2, ["channel stable: lost", "channel beta: lost"])
-        self.assertEqual((finding.level, finding.said), (PROBLEM, "channel stable: lost"))
+        self.assertEqual((finding.level, finding.text), (PROBLEM, "channel stable: lost"))
 
     def test_open_files(self) -> None:
         """Enough files for the connections that are allowed."""
@@ -124,7 +124,7 @@ class LocalTests(SynchronousTestCase):
         """Any answer but an error of its own shows that a provider is there."""
         for answer, level in ((HttpReply(200), OK), (HttpReply(400), OK), (HttpReply(503), WARNING), (GONE, PROBLEM)):
             self.assertEqual(doctor_local.check_provider("discord", "discovery", answer).level, level)
-        self.assertIn("https://play.example.org/auth/google/callback", doctor_local.redirect_uri(PUBLIC, "google").said)
+        self.assertIn("https://play.example.org/auth/google/callback", doctor_local.redirect_uri(PUBLIC, "google").text)
 
 
 class AnswerTests(SynchronousTestCase):
@@ -137,14 +137,14 @@ class AnswerTests(SynchronousTestCase):
 
     def test_json(self) -> None:
         """What is no object has no members."""
-        for body, told in ((b'{"a":1}', {"a": 1}), (b"[]", {}), (b"\xff", {}), (b"", {})):
-            self.assertEqual(HttpReply(200, {}, body).json(), told)
+        for body, members in ((b'{"a":1}', {"a": 1}), (b"[]", {}), (b"\xff", {}), (b"", {})):
+            self.assertEqual(HttpReply(200, {}, body).json(), members)
 
 
 class FindingTests(SynchronousTestCase):
     def test_words(self) -> None:
         """A line each, the advice below; the end counts what is bad."""
-        found = [ok("a", "good"), warning("b", "so", "Do."), problem("c", "bad", "Mend."), skipped("d", "no")]
+        found = [ok("a", "good"), warning("b", "so", "Do."), problem("c", "bad", "Repair."), skipped("d", "no")]
         self.assertEqual(
             list(lines(found)),
             [
@@ -152,10 +152,10 @@ class FindingTests(SynchronousTestCase):
                 "warning  b: so",
                 "         -> Do.",
                 "problem  c: bad",
-                "         -> Mend.",
+                "         -> Repair.",
                 "skipped  d: not tried: no",
             ],
         )
         self.assertEqual((summary(found), any_problem(found)), ("1 problem, 1 warning", True))
         self.assertEqual((summary(found[:1]), any_problem(found[:2])), ("0 problems, 0 warnings", False))
-        self.assertEqual(found[1].members(), {"check": "b", "level": "warning", "said": "so", "advice": "Do."})
+        self.assertEqual(found[1].members(), {"check": "b", "level": "warning", "text": "so", "advice": "Do."})

@@ -19,10 +19,10 @@ GAMED = {"gamed-instance": "0a1b2c3d"}
 NOW_MS, DAY_MS = 1_800_000_000_000, 86_400_000
 
 
-def policy(told: object, status: int = 200, **headers: str) -> HttpReply:
+def policy(members: object, status: int = 200, **headers: str) -> HttpReply:
     fields = {"cache-control": "no-store", "x-request-id": "a"}
     given = {name.replace("_", "-"): value for name, value in headers.items()}
-    return HttpReply(status, {**fields, **given}, json.dumps(told).encode())
+    return HttpReply(status, {**fields, **given}, json.dumps(members).encode())
 
 
 class AddressTests(SynchronousTestCase):
@@ -37,7 +37,7 @@ class AddressTests(SynchronousTestCase):
             (HttpFailure(FailureCause.OTHER, "reset"), "public_url"),
         ):
             finding = doctor_public.check_unreached(URL, cause)
-            self.assertEqual((finding.level, cause.detail in finding.said), (PROBLEM, True))
+            self.assertEqual((finding.level, cause.detail in finding.text), (PROBLEM, True))
             self.assertIn(words, finding.advice)
         at_home = doctor_public.check_unreached("http://localhost:8080", REFUSED)
         self.assertIn("Start gamed", at_home.advice)
@@ -69,7 +69,7 @@ class AddressTests(SynchronousTestCase):
         """A certificate that soon ends is a warning, with the days it has left."""
         for days, level in ((90, OK), (14, OK), (13, WARNING), (0, WARNING)):
             finding = doctor_public.check_certificate(NOW_MS + days * DAY_MS, NOW_MS)
-            self.assertEqual((finding.level, f"{days} days" in finding.said), (level, True))
+            self.assertEqual((finding.level, f"{days} days" in finding.text), (level, True))
         self.assertEqual(doctor_public.check_certificate(None, NOW_MS).level, SKIPPED)
 
     def test_plain(self) -> None:
@@ -119,7 +119,7 @@ class PathTests(SynchronousTestCase):
             self.assertEqual((finding.level, bool(finding.advice)), (level, level is PROBLEM))
 
     def test_forged(self) -> None:
-        """A made-up X-Forwarded-For changes nothing for whoever sends it."""
+        """A forged X-Forwarded-For changes nothing for the client that sends it."""
         for answer, level in ((HttpReply(200), OK), (HttpReply(403), PROBLEM), (SILENT, PROBLEM)):
             self.assertEqual(doctor_public.check_forged(answer).level, level)
 
@@ -139,11 +139,11 @@ class PathTests(SynchronousTestCase):
             (HttpReply(404, {"x-request-id": "a"}), OK, "without a redirect"),
             (HttpReply(301), PROBLEM, "redirected"),
             (HttpReply(308, {"x-request-id": "a"}), PROBLEM, "redirected"),
-            (HttpReply(404), PROBLEM, "does not come through"),
-            (SILENT, PROBLEM, "does not come through"),
+            (HttpReply(404), PROBLEM, "does not reach gamed"),
+            (SILENT, PROBLEM, "does not reach gamed"),
         ):
             finding = doctor_public.check_callback("google", answer)
-            self.assertEqual((finding.level, words in finding.said), (level, True), answer)
+            self.assertEqual((finding.level, words in finding.text), (level, True), answer)
 
     def test_shut(self) -> None:
         """The numbers are nobody's but the owner's."""
@@ -153,4 +153,4 @@ class PathTests(SynchronousTestCase):
             (HttpReply(401), WARNING),
             (REFUSED, OK),
         ):
-            self.assertEqual(doctor_public.check_shut("/metrics", answer).level, level)
+            self.assertEqual(doctor_public.check_operator_only("/metrics", answer).level, level)

@@ -32,12 +32,12 @@ class SavingTests(SynchronousTestCase):
 
     def test_conditions(self) -> None:
         """A condition that gets lost shows in the status."""
-        for judge, right, wrong in (
+        for check, right, wrong in (
             (doctor_public.check_unchanged, 304, 200),
             (doctor_public.check_conflict, 412, 428),
         ):
             self.assertEqual(
-                [judge(answer).level for answer in (HttpReply(right), HttpReply(wrong), CUT)], [OK] + [PROBLEM] * 2
+                [check(answer).level for answer in (HttpReply(right), HttpReply(wrong), CUT)], [OK] + [PROBLEM] * 2
             )
 
     def test_ranges(self) -> None:
@@ -51,7 +51,7 @@ class SavingTests(SynchronousTestCase):
             self.assertEqual(doctor_public.check_range(answer, b"av").level, level, answer)
 
     def test_wait(self) -> None:
-        """An answer may take its time; one that came at once, or never, is told apart."""
+        """A response may come late; one that came at once, or never, is another result."""
         for answer, level, words in (
             (HttpReply(200, seconds=25.1), OK, "25 s"),
             (HttpReply(304, seconds=24.2), OK, "25 s"),
@@ -60,4 +60,4 @@ class SavingTests(SynchronousTestCase):
             (CUT, PROBLEM, "timed out"),
         ):
             finding = doctor_public.check_wait(answer, 25)
-            self.assertEqual((finding.level, words in finding.said), (level, True), answer)
+            self.assertEqual((finding.level, words in finding.text), (level, True), answer)

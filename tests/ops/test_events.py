@@ -145,7 +145,7 @@ class PageTests(SynchronousTestCase):
         """Return the event of the access log, as it is written."""
         written: list[str] = []
         log = AccessLog(written.append, Clock(), lambda: 0)  # type: ignore[arg-type]
-        log.line(request_id="1", method="GET", template="-", status=404, size=0, seconds=0)
+        log.log(request_id="1", method="GET", template="-", status=404, size=0, seconds=0)
         log.flush()
         _, name, *words = written[0].split()
         return Emitted(name, tuple(word.partition("=")[0] for word in words), "info")

@@ -13,7 +13,7 @@ from threading import Event
 from msgspec import Struct, field
 
 from tests.cli.process import WAIT_SECONDS
-from tests.ops.systemd_manager import PlayedManager
+from tests.ops.systemd_manager import FakeManager
 from tests.ops.test_sockets import SocketTestCase, ask
 
 WRITERS = 8
@@ -64,7 +64,7 @@ class LoadTests(SocketTestCase):
     def setUp(self) -> None:
         super().setUp()
         (self.folder / "game.json").write_text('{"writes_per_minute": 0}')
-        self.manager = PlayedManager(self, self.folder / "notify")
+        self.manager = FakeManager(self, self.folder / "notify")
         self.tcp = self.listening(socket.AF_INET, ("127.0.0.1", 0))
 
     def token(self) -> str:
@@ -76,7 +76,7 @@ class LoadTests(SocketTestCase):
         """SIGTERM while games write: STOPPING, exit 0 within seconds, and the next start goes on with all of it.
 
         Each write replaces what was acknowledged before: one that was lost would be a conflict. No connection is
-        refused; a request that came too late is told to come again.
+        refused; a request that came too late gets 503 and may be sent again.
         """
         self.environ["NOTIFY_SOCKET"] = self.manager.address
         port, enough = self.tcp.getsockname()[1], Event()

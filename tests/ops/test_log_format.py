@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.audit import SecurityEvent
 from gamed.cli.errors import SetupError
-from gamed.cli.serve import choose, log_format
+from gamed.cli.serve import choose_observer, parse_log_format
 from gamed.config.settings import LogFormat
 from gamed.http.access_log import AccessLog
 from gamed.ops.logging import RAW, LogStream, Observer, TwistedAuditLog
@@ -144,21 +144,21 @@ class RequestTests(SynchronousTestCase):
 class ChoiceTests(SynchronousTestCase):
     def test_unknown(self) -> None:
         """A word that is no format is refused with those that are."""
-        error = self.assertRaises(SetupError, log_format, "xml")
+        error = self.assertRaises(SetupError, parse_log_format, "xml")
         self.assertEqual(str(error), "--log-format: expected one of text, json, journal.")
 
     def test_text_is_twisteds(self) -> None:
         """Nothing is chosen for it; another way to log, asked for at the same time, is refused."""
         twistd: dict[str, Any] = {"syslog": True}
-        choose(twistd, LogFormat.TEXT)
+        choose_observer(twistd, LogFormat.TEXT)
         self.assertEqual(twistd, {"syslog": True})
-        self.assertRaises(SetupError, choose, twistd, LogFormat.JSON)
+        self.assertRaises(SetupError, choose_observer, twistd, LogFormat.JSON)
 
     def test_a_file(self) -> None:
         """The daemon's file is twistd's choice, and rotates as twistd's does."""
         path = self.mktemp()
         twistd: dict[str, Any] = {"logfile": path, "nodaemon": False}
-        choose(twistd, LogFormat.JSON)
+        choose_observer(twistd, LogFormat.JSON)
         Logger("gamed.room", observer=namedAny(twistd["logger"])()).info("hello {name}", name=SecurityEvent.ERASED)
         with open(path, encoding="utf-8") as file:
             self.assertEqual(loads(file.read())["message"], "hello erased")

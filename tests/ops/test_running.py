@@ -4,16 +4,16 @@ import os
 import signal
 import time
 
-from tests.cli.process import GAMED, TWISTD, PorchTestCase, end_daemon, free_port, get
-from tests.ops.systemd_manager import PlayedManager
+from tests.cli.process import GAMED, TWISTD, CommandTestCase, end_daemon, free_port, get
+from tests.ops.systemd_manager import FakeManager
 
 WATCHDOG_USEC = "400000"
 
 
-class RunningTests(PorchTestCase):
+class RunningTests(CommandTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.manager = PlayedManager(self, self.folder / "notify")
+        self.manager = FakeManager(self, self.folder / "notify")
         self.environ = {"NOTIFY_SOCKET": self.manager.address}
         self.port = free_port()
         self.listen = f"--listen=tcp:{self.port}:interface=127.0.0.1"
@@ -34,7 +34,7 @@ class RunningTests(PorchTestCase):
         self.assertLess(lines.index("READY=1"), lines.index("WATCHDOG=1"))
         self.assertNotIn("WATCHDOG=1", lines[lines.index("STOPPING=1") :])
         self.assertEqual((lines.count("READY=1"), lines.count("STOPPING=1")), (1, 1))
-        self.assertEqual({heard.pid for heard in self.manager.heard}, {process.pid})
+        self.assertEqual({message.pid for message in self.manager.messages}, {process.pid})
 
     def test_a_watchdog_of_somebody_else(self) -> None:
         """Signs of life that another process shall give are not given."""
@@ -54,16 +54,16 @@ class RunningTests(PorchTestCase):
         self.manager.wait_for("READY=1")
         os.kill(pid, signal.SIGTERM)
         self.manager.wait_for("STOPPING=1")
-        self.assertEqual({heard.pid for heard in self.manager.heard}, {pid})
+        self.assertEqual({message.pid for message in self.manager.messages}, {pid})
 
     def test_refused(self) -> None:
-        """A configuration that must be mended first is never ready, and the exit code says so."""
+        """A service with a wrong configuration is never ready; the exit code is 78."""
         self.config.write_text('{"mode": "oauth"}')
         code, _, _ = self.gamed("serve", self.listen)
         self.assertEqual((code, self.manager.lines), (78, []))
 
     def test_without_saves(self) -> None:
-        """A damaged state.db is told, and keeps nothing from serving; the watchdog asks the store that is there."""
+        """A damaged state.db is reported, and the service still starts; the watchdog asks the other database."""
         self.data.mkdir()
         (self.data / "state.db").write_bytes(b"no database" * 100)
         self.environ["WATCHDOG_USEC"] = WATCHDOG_USEC

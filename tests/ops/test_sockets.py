@@ -11,7 +11,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 from gamed.cli.http_client import UnixConnection
-from tests.cli.process import GAMED, WAIT_SECONDS, PorchTestCase, environment, free_port
+from tests.cli.process import GAMED, WAIT_SECONDS, CommandTestCase, environment, free_port
 
 ADDRESS = "http://localhost:8080"
 AS_SYSTEMD = """
@@ -45,7 +45,7 @@ def ask_path(path: str) -> bytes:
     return over(connection)
 
 
-class SocketTestCase(PorchTestCase):
+class SocketTestCase(CommandTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.config.write_text(f'{{"mode": "local", "public_url": "{ADDRESS}"}}')
@@ -161,11 +161,11 @@ class ChoiceTests(SocketTestCase):
         self.assertIn("more than one --listen names this socket", self.refused(sockets[0], options=twice))
 
     def test_without_an_address(self) -> None:
-        """In local mode the address must be told: a passed socket has none (PROTOCOL 1)."""
+        """In local mode the address must be configured: a passed socket has none (PROTOCOL 1)."""
         self.config.write_text('{"mode": "local"}')
         said = self.refused(self.listening(socket.AF_INET, ("127.0.0.1", 0)))
-        self.assertIn("set public_url", said)
+        self.assertIn("Set public_url", said)
 
     def test_exposed(self) -> None:
-        """A passed socket is judged by what it is bound to (SPEC 5.5)."""
+        """A passed socket is checked by the address it is bound to (SPEC 5.5)."""
         self.assertIn("without encryption", self.refused(self.listening(socket.AF_INET, ("0.0.0.0", 0))))

@@ -1,4 +1,4 @@
-"""The unit files, judged by systemd's own programs."""
+"""The unit files pass systemd's own checks."""
 
 import os
 import re

@@ -34,7 +34,7 @@ class Slots(SynchronousTestCase):
         self.assertEqual({self.successResultOf(wait) for wait in waits}, {WakeReason.TIMEOUT})
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_nobody_is_woken_early_or_late(self) -> None:
+    def test_notified_on_time(self) -> None:
         """A wait ends in the quarter second after its time, a shorter one that came later before it."""
         long, short = self.waiters.open(b"l").wait(20), self.waiters.open(b"s").wait(1)
         self.clock.advance(0.99)
@@ -46,7 +46,7 @@ class Slots(SynchronousTestCase):
         self.clock.advance(0.3)
         self.assertIs(self.successResultOf(long), WakeReason.TIMEOUT)
 
-    def test_only_the_key_is_woken(self) -> None:
+    def test_only_the_key_is_notified(self) -> None:
         """News for one is none for another; a key nobody holds is no error."""
         one, two = self.waiters.open(b"1").wait(9), self.waiters.open(b"2").wait(9)
         self.waiters.wake(b"1")
@@ -84,17 +84,17 @@ class Slots(SynchronousTestCase):
         self.assertEqual(len(self.waiters), 0)
 
     def test_a_waiter_that_leaves(self) -> None:
-        """Cancelled while it waits or while it is due, it is not told, and the others are."""
-        told: list[WakeReason] = []
-        waits = [self.waiters.open(bytes([n])).wait(25).addCallbacks(told.append, lambda _: None) for n in range(9)]
+        """Cancelled while it waits or while it is due, it is not notified, and the others are."""
+        notified: list[WakeReason] = []
+        waits = [self.waiters.open(bytes([n])).wait(25).addCallbacks(notified.append, lambda _: None) for n in range(9)]
         waits[0].cancel()
         waits[1].addCallback(lambda _: waits[2].cancel())
         self.waiters.close()
-        self.assertEqual(told, [WakeReason.SHUTTING_DOWN] * 7)
+        self.assertEqual(notified, [WakeReason.SHUTTING_DOWN] * 7)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_a_waiter_that_wakes_others(self) -> None:
-        """An answer may wake another; that one is told, too."""
+        """An answer may wake another; that one is notified, too."""
         one, two = self.waiters.open(b"1").wait(9), self.waiters.open(b"2").wait(9)
         one.addCallback(lambda _: self.waiters.wake(b"2"))
         self.waiters.wake(b"1")
@@ -102,11 +102,11 @@ class Slots(SynchronousTestCase):
         self.assertIs(self.successResultOf(two), WakeReason.CHANGED)
 
     def test_an_end_overtakes_news(self) -> None:
-        """Who is due for news when a newer one comes, or the service goes down, is told of the end."""
+        """A waiter that is due when a newer one comes, or the service stops, is notified of the end."""
         first, second, third = (self.waiters.open(key) for key in (b"1", b"2", b"3"))
-        told: list[tuple[bytes, WakeReason]] = []
+        notified: list[tuple[bytes, WakeReason]] = []
         for slot in (second, third):
-            slot.wait(9).addCallback(lambda why, key=slot.key: told.append((key, why)))
+            slot.wait(9).addCallback(lambda why, key=slot.key: notified.append((key, why)))
 
         def end(_: WakeReason) -> None:
             for key in (b"2", b"3"):
@@ -116,7 +116,7 @@ class Slots(SynchronousTestCase):
 
         first.wait(9).addCallback(end)
         self.waiters.wake(b"1")
-        self.assertEqual(told, [(b"2", WakeReason.SUPERSEDED), (b"3", WakeReason.SHUTTING_DOWN)])
+        self.assertEqual(notified, [(b"2", WakeReason.SUPERSEDED), (b"3", WakeReason.SHUTTING_DOWN)])
         self.assertIs(self.successResultOf(third.wait(9)), WakeReason.SHUTTING_DOWN)
 
     def test_an_end_is_for_ever(self) -> None:
@@ -137,7 +137,7 @@ class Slots(SynchronousTestCase):
         self.assertNoResult(again)
 
     def test_who_is_superseded_comes_again_at_once(self) -> None:
-        """Its client sent the next request behind the first: of three for one key each is told."""
+        """Its client sent the next request behind the first: of three for one key each is notified."""
         first, again = self.waiters.open(b"1"), []
         first.wait(25).addCallback(lambda _: again.append(self.waiters.open(b"1").wait(25)))
         third = self.waiters.open(b"1").wait(25)
@@ -147,7 +147,7 @@ class Slots(SynchronousTestCase):
         )
 
     def test_times_that_are_over_together(self) -> None:
-        """The reactor was late: who is told first may end the wait of another, and later ones still end."""
+        """The reactor was late: the first that is notified may end the wait of another, and later ones still end."""
         waits = [self.waiters.open(key).wait(seconds) for key, seconds in ((b"1", 1), (b"2", 2), (b"3", 9))]
         waits[0].addCallback(lambda _: self.waiters.open(b"2"))
         self.clock.advance(3)
@@ -156,15 +156,15 @@ class Slots(SynchronousTestCase):
         self.assertIs(self.successResultOf(waits[2]), WakeReason.TIMEOUT)
 
 
-class Crowds(SynchronousTestCase):
-    """More than may be woken at once."""
+class ManyWaitersTests(SynchronousTestCase):
+    """More waiters than may be notified at once."""
 
     def setUp(self) -> None:
         self.clock = Clock()
         self.waiters = LongPollRegistry(self.clock)
         self.store: list[Deferred[None]] = []
-        """What those who were woken ask."""
-        self.told: Counter[tuple[int, WakeReason]] = Counter()
+        """Record the notified waiters."""
+        self.notified: Counter[tuple[int, WakeReason]] = Counter()
 
     async def wait(self, number: int) -> None:
         """As a handler: looks again at every news."""
@@ -172,7 +172,7 @@ class Crowds(SynchronousTestCase):
             why = None
             while why in (None, WakeReason.CHANGED):
                 why = await slot.wait(25)
-                self.told[number, why] += 1
+                self.notified[number, why] += 1
                 if why is WakeReason.CHANGED:
                     self.store.append(Deferred())
                     await self.store[-1]
@@ -188,16 +188,16 @@ class Crowds(SynchronousTestCase):
         return [Deferred.fromCoroutine(self.wait(number)) for number in range(MANY)]
 
     def test_the_store_is_not_flooded(self) -> None:
-        """Whoever is woken asks it; the next are woken as those are done, everyone once, in turn."""
+        """The first waiters are notified; the next as those are done, each once, in order."""
         self.begin()
         for number in range(MANY):
             self.waiters.wake(number.to_bytes(2, "big"))
-        self.assertEqual(list(self.told), [(number, WakeReason.CHANGED) for number in range(AWAKE)])
+        self.assertEqual(list(self.notified), [(number, WakeReason.CHANGED) for number in range(AWAKE)])
         self.answer(3)
-        self.assertEqual(len(self.told), AWAKE + 3)
+        self.assertEqual(len(self.notified), AWAKE + 3)
         while self.store:
             self.answer(AWAKE)
-        self.assertEqual(self.told, Counter((number, WakeReason.CHANGED) for number in range(MANY)))
+        self.assertEqual(self.notified, Counter((number, WakeReason.CHANGED) for number in range(MANY)))
 
     def test_who_leaves_makes_room(self) -> None:
         """A client that goes while the store is asked holds nobody up."""
@@ -207,30 +207,30 @@ class Crowds(SynchronousTestCase):
         for handler in handlers[:7]:
             handler.addErrback(lambda _: None).cancel()
         self.clock.advance(0)
-        self.assertEqual(len(self.told), AWAKE + 7)
+        self.assertEqual(len(self.notified), AWAKE + 7)
 
     def test_the_end_waits_for_no_store(self) -> None:
-        """When the service goes down everyone is told at once, whatever the store does."""
+        """When the service stops all are notified at once, whatever the database does."""
         handlers = self.begin()
         for number in range(MANY):
             self.waiters.wake(number.to_bytes(2, "big"))
         self.waiters.close()
         closing = Counter((number, WakeReason.SHUTTING_DOWN) for number in range(AWAKE, MANY))
-        self.assertEqual(self.told, Counter((number, WakeReason.CHANGED) for number in range(AWAKE)) + closing)
+        self.assertEqual(self.notified, Counter((number, WakeReason.CHANGED) for number in range(AWAKE)) + closing)
         self.answer(AWAKE)
         for handler in handlers:
             self.successResultOf(handler)
         self.assertEqual((len(self.waiters), self.clock.getDelayedCalls()), (0, []))
 
     def test_the_reactor_gets_its_turn(self) -> None:
-        """Where waking takes long, others are served in between; everyone is told once, in the order they came."""
+        """While notifying takes long, other requests are served; each waiter is notified once, in order."""
         self.clock = Busy()
         self.waiters = LongPollRegistry(self.clock)
         served = [0]
 
         def serve() -> None:
-            served.append(len(self.told))
-            if len(self.told) < MANY:
+            served.append(len(self.notified))
+            if len(self.notified) < MANY:
                 self.clock.callLater(0, serve)
 
         handlers = self.begin()
@@ -238,6 +238,8 @@ class Crowds(SynchronousTestCase):
         serve()
         self.clock.advance(0)
         self.assertLessEqual(max(after - before for before, after in pairwise(served)), 2 * 11)
-        self.assertEqual(list(self.told.items()), [((number, WakeReason.SHUTTING_DOWN), 1) for number in range(MANY)])
+        self.assertEqual(
+            list(self.notified.items()), [((number, WakeReason.SHUTTING_DOWN), 1) for number in range(MANY)]
+        )
         for handler in handlers:
             self.successResultOf(handler)

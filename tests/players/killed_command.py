@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from gamed.cli.context import OfflineDatabases
-from gamed.cli.removal import CommandSaveRemoval, HostRecords, at_once
+from gamed.cli.removal import CommandPlayerRecords, CommandSaveRemoval, run_inline
 from gamed.crypto import Keys, Secret
 from gamed.players import store as player_store
 from gamed.players.service import RemovalService
@@ -23,8 +23,8 @@ class KillingDatabases(OfflineDatabases):
 
     left = 0
 
-    def _do(self, run, path, unit):
-        done = super()._do(run, path, unit)
+    def _run(self, run, name, transaction):
+        done = super()._run(run, name, transaction)
         if run.__name__ == "run_transaction":
             KillingDatabases.left -= 1
             if KillingDatabases.left == 0:
@@ -34,12 +34,12 @@ class KillingDatabases(OfflineDatabases):
 
 def remove(files: OfflineDatabases, what: str) -> None:
     """Do what the commands do."""
-    removal = RemovalService(HostRecords(files), CommandSaveRemoval(files), lambda: NOW_MS)
+    removal = RemovalService(CommandPlayerRecords(files), CommandSaveRemoval(files), lambda: NOW_MS)
     if what == "erase":
-        at_once(removal.erase(ANNA))
+        run_inline(removal.erase(ANNA))
         return
-    files.auth(lambda connection: player_store.merge_players(connection, KEYS, ANNA, BERT, NOW_MS))
-    at_once(removal.resume())
+    files.write_auth(lambda connection: player_store.merge_players(connection, KEYS, ANNA, BERT, NOW_MS))
+    run_inline(removal.resume())
 
 
 if __name__ == "__main__":

@@ -31,5 +31,5 @@ class StopwatchTests(SynchronousTestCase):
         done = subprocess.run(["bash", "-n", SCRIPT], capture_output=True, text=True, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         if (shellcheck := which("shellcheck")) is not None:
-            judged = subprocess.run([shellcheck, SCRIPT], capture_output=True, text=True, check=False)
-            self.assertEqual(judged.stdout, "")
+            checked = subprocess.run([shellcheck, SCRIPT], capture_output=True, text=True, check=False)
+            self.assertEqual(checked.stdout, "")

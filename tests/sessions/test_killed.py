@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
-from tests.cli.process import WAIT_SECONDS, PorchTestCase, free_port, get
+from tests.cli.process import WAIT_SECONDS, CommandTestCase, free_port, get
 from tests.cli.test_people import send
 
 DYING = (sys.executable, "-m", "tests.sessions.dying_server")
 
 
-class KilledTests(PorchTestCase):
+class KilledTests(CommandTestCase):
     def sessions(self) -> list[tuple[int, int]]:
         with closing(sqlite3.connect(self.data / "auth.db")) as connection:
             rows: list[tuple[int, int]] = connection.execute("SELECT generation, used FROM session").fetchall()

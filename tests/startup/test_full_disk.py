@@ -2,14 +2,14 @@
 
 import subprocess
 
-from tests.cli.process import PorchTestCase
+from tests.cli.process import CommandTestCase
 
 SIZE = 1024 * 1024
 FREE_KIB = (0, 4, 16, 40, 100, 220)
 """Bytes of free space that are too few for the configuration, auth.db's first page, its schema and state.db."""
 
 
-class FullDisk(PorchTestCase):
+class FullDisk(CommandTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.disk = self.folder / "disk"

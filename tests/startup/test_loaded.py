@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Mapping
 
-from tests.cli.process import PorchTestCase
+from tests.cli.process import CommandTestCase
 from tests.startup.test_policy import OAUTH, SECRETS
 
 SERVE = """
@@ -23,7 +23,7 @@ PROVIDERS = {"gamed.providers.oidc", "gamed.providers.oauth2", "gamed.providers.
 LEFT_OUT = {"gamed.ops.metrics", "gamed.assets.publish", "gamed.cli.players", "prometheus_client", "unittest"}
 
 
-class LoadedTests(PorchTestCase):
+class LoadedTests(CommandTestCase):
     def loaded(self, config: Mapping[str, object], *options: str) -> set[str]:
         """Return the modules of a running service; the garbage collector, which was paused, is enabled again."""
         self.config.write_text(json.dumps(config))

@@ -32,7 +32,7 @@ class Recovery(TestCase):
         opened = context.read_all(paths.find({}, str(folder / "authentication.json"), str(folder / "data")))
         listen = [f"tcp:{free_port()}:interface=127.0.0.1"]
         with redirect_stdout(StringIO()):
-            settings, lock = serve.prepare(reactor, opened, listen, private=False, manager=SystemdNotifier())
+            settings, lock = serve.prepare(reactor, opened, listen, private=False, notifier=SystemdNotifier())
         self.addCleanup(lock.release)
         self.begin_exchange(settings.data / "auth.db")
         service = build_service(reactor, settings)

@@ -9,7 +9,7 @@ from playwright.sync_api import Page
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.python.tests.client.fake_server import FakeGamed
-from tests.cli.process import GAMED, ROOT, PorchTestCase, free_port
+from tests.cli.process import GAMED, ROOT, CommandTestCase, free_port
 from tests.e2e.chromium import Window
 from tests.support.nodejs import NODE, NPM, with_node
 from tests.support.python_client import gamed_client as gc
@@ -110,7 +110,7 @@ class OneFolderTests(SynchronousTestCase):
         self.assertEqual(self.in_node(folder), ["ply_1", "of Python"])
 
 
-class BrowserTests(PorchTestCase):
+class BrowserTests(CommandTestCase):
     def setUp(self) -> None:
         """A development server with an empty page of a game, which may use the client."""
         super().setUp()

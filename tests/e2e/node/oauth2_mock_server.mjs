@@ -2,9 +2,9 @@
 // One argument, JSON: port, issuer. Says "ready" when it listens.
 import { OAuth2Server } from 'oauth2-mock-server'
 
-const told = JSON.parse(process.argv[2])
+const options = JSON.parse(process.argv[2])
 const server = new OAuth2Server()
 await server.issuer.keys.generate('RS256')
-await server.start(told.port, '127.0.0.1')
-server.issuer.url = told.issuer
+await server.start(options.port, '127.0.0.1')
+server.issuer.url = options.issuer
 console.log('ready')

@@ -3,15 +3,15 @@
 import { createServer } from 'node:http'
 import Provider, { interactionPolicy } from 'oidc-provider'
 
-const told = JSON.parse(process.argv[2])
+const options = JSON.parse(process.argv[2])
 const prompts = interactionPolicy.base()
 prompts.add(new interactionPolicy.Prompt({ name: 'select_account', requestable: true }), 0)
 
-const provider = new Provider(told.issuer, {
+const provider = new Provider(options.issuer, {
   clients: [{
-    client_id: told.client_id,
-    client_secret: told.client_secret,
-    redirect_uris: [told.redirect_uri],
+    client_id: options.client_id,
+    client_secret: options.client_secret,
+    redirect_uris: [options.redirect_uri],
     response_types: ['code'],
     grant_types: ['authorization_code'],
   }],
@@ -43,4 +43,4 @@ provider.use(async (ctx, next) => {
   return ctx.redirect(await provider.interactionResult(ctx.req, ctx.res, result))
 })
 
-createServer(provider.callback()).listen(told.port, '127.0.0.1', () => console.log('ready'))
+createServer(provider.callback()).listen(options.port, '127.0.0.1', () => console.log('ready'))
