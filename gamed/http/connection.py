@@ -13,9 +13,8 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from gamed.http.client_address import Peer
-from gamed.http.closing import ClosingConnection
 from gamed.http.errors import BadRequest, HttpError, RequestTimeout
-from gamed.http.flow_control import FlowControl
+from gamed.http.flow_control import ClosingConnection, FlowControl
 from gamed.http.parser import ChunkedDecoder, RawRequestHead, read_head, read_request_line
 from gamed.http.request import Request
 from gamed.http.site import Site
