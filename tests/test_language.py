@@ -53,7 +53,7 @@ NOT_AFTER_VERB = {"of", "is", "are", "was", "were", "has", "by", "go"}
 """Second words after which the first is not such a verb: "Count of rows", "Set by"; the style forbids "Let go"."""
 
 VERB_LIST = """
-    abort accept acquire act add adjust admit advance aggregate allocate allow announce answer append apply arm ask
+    abort accept acquire act add adjust admit advance aggregate allocate allow announce answer append apply approve arm ask
     assert assign attach authenticate authorize await begin bind block bound build cache calculate call cancel cap
     change check choose clamp classify clean clear close collapse collect combine commit compact compare compile
     compose compress compute configure confirm connect consume continue convert copy correct count cover create cut
@@ -66,7 +66,7 @@ VERB_LIST = """
     inform initialize insert inspect install interpret interrupt introduce invalidate invoke iterate join keep kill
     leave lend let limit link list listen load locate lock log lower make map mark mask match measure merge migrate
     mint modify monitor mount move name narrow negotiate normalize note notify observe obtain offer omit open override
-    pack pad parse pass patch pause percent-decode perform permit persist pick pin poll pop postpone predict prefer
+    pack pad parse pass patch pause percent-decode perform permit persist pick pin point poll pop postpone predict prefer
     prepare prevent print produce propagate protect prove provide prune publish purge push put query queue quote raise
     read rebuild receive recompute record redact redirect reduce refer refresh refuse register reject release reload
     remember remove rename render renew repair repeat replace reply report represent require reserve reset resolve
