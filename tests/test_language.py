@@ -1,7 +1,7 @@
 """The words and the docstrings of the project keep the rules of its language.
 
-`python -m tests.test_language` prints the counts of each folder; with folders or files as arguments it prints each place
-there.
+`python -m tests.test_language` prints the counts of each folder; with folders or files as arguments it prints each
+place there.
 """
 
 import ast
@@ -53,29 +53,30 @@ NOT_AFTER_VERB = {"of", "is", "are", "was", "were", "has", "by", "go"}
 """Second words after which the first is not such a verb: "Count of rows", "Set by"; the style forbids "Let go"."""
 
 VERB_LIST = """
-    abort accept acquire act add adjust admit advance aggregate allocate allow announce answer append apply approve arm ask
-    assert assign attach authenticate authorize await begin bind block bound build cache calculate call cancel cap
-    change check choose clamp classify clean clear close collapse collect combine commit compact compare compile
-    compose compress compute configure confirm connect consume continue convert copy correct count cover create cut
-    deactivate decide decline decode decompress decrement decrypt defer define delay delegate delete deliver deny
-    derive describe detach detect determine disable discard disconnect dismiss dispatch display divide do download
-    drain draw drop dump emit enable encode encrypt end enforce enqueue ensure enter erase escape estimate evaluate
-    evict examine exclude execute exit expand expect expire explain export expose extend extract fail fetch fill
-    filter find finish fire fix flag flatten flush fold follow forbid force forget fork format forward freeze generate
-    get give grant group guard guess handle hash hide hold identify ignore implement import include increase increment
-    inform initialize insert inspect install interpret interrupt introduce invalidate invoke iterate join keep kill
-    leave lend let limit link list listen load locate lock log lower make map mark mask match measure merge migrate
-    mint modify monitor mount move name narrow negotiate normalize note notify observe obtain offer omit open override
-    pack pad parse pass patch pause percent-decode perform permit persist pick pin point poll pop postpone predict prefer
-    prepare prevent print produce propagate protect prove provide prune publish purge push put query queue quote raise
-    read rebuild receive recompute record redact redirect reduce refer refresh refuse register reject release reload
-    remember remove rename render renew repair repeat replace reply report represent require reserve reset resolve
-    respond restart restore restrict resume retain retire retry return reuse reverse revert revoke rewrite roll rotate
-    round route run save say scan schedule seal search seek select send serialize serve set share shield shift shorten
-    show shrink shut sign silence skip sleep sort spawn specify split spool stage start stop store stream strip submit
-    subscribe subtract summarize supply suppress suspend swap switch sync synchronize terminate test throttle trace
-    track transfer transform translate trim truncate try turn undo unlink unlock unpack unregister unwrap update
-    upgrade upload use validate verify visit wait wake walk warn watch wrap write yield
+    abort accept acquire act add adjust admit advance aggregate allocate allow announce answer append apply
+    approve arm ask assert assign attach authenticate authorize await begin bind block bound build cache calculate
+    call cancel cap change check choose clamp classify clean clear close collapse collect combine commit compact
+    compare compile compose compress compute configure confirm connect consume continue convert copy correct count
+    cover create cut deactivate decide decline decode decompress decrement decrypt defer define delay delegate
+    delete deliver deny derive describe detach detect determine disable discard disconnect dismiss dispatch
+    display divide do download drain draw drop dump emit enable encode encrypt end enforce enqueue ensure enter
+    erase escape estimate evaluate evict examine exclude execute exit expand expect expire explain export expose
+    extend extract fail fetch fill filter find finish fire fix flag flatten flush fold follow forbid force forget
+    fork format forward freeze generate get give grant group guard guess handle hash hide hold identify ignore
+    implement import include increase increment inform initialize insert inspect install interpret interrupt
+    introduce invalidate invoke iterate join keep kill leave lend let limit link list listen load locate lock log
+    lower make map mark mask match measure merge migrate mint modify monitor mount move name narrow negotiate
+    normalize note notify observe obtain offer omit open override pack pad parse pass patch pause percent-decode
+    perform permit persist pick pin point poll pop postpone predict prefer prepare prevent print produce propagate
+    protect prove provide prune publish purge push put query queue quote raise read rebuild receive recompute
+    record redact redirect reduce refer refresh refuse register reject release reload remember remove rename
+    render renew repair repeat replace reply report represent require reserve reset resolve respond restart
+    restore restrict resume retain retire retry return reuse reverse revert revoke rewrite roll rotate round route
+    run save say scan schedule seal search seek select send serialize serve set share shield shift shorten show
+    shrink shut sign silence skip sleep sort spawn specify split spool stage start stop store stream strip submit
+    subscribe subtract summarize supply suppress suspend swap switch sync synchronize terminate test throttle
+    trace track transfer transform translate trim truncate try turn undo unlink unlock unpack unregister unwrap
+    update upgrade upload use validate verify visit wait wake walk warn watch wrap write yield
 """
 """Verbs that a docstring may begin with, none of them among those that the style forbids."""
 
