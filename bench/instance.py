@@ -72,10 +72,10 @@ class GamedInstance:
         """Create the players that do not exist, and sign them in; the service must have run before."""
         host = CommandContext(str(self.folder / "authentication.json"), str(self.data), development=False)
 
-        def unit(connection: Connection, keys: Keys) -> list[Player]:
+        def transaction(connection: Connection, keys: Keys) -> list[Player]:
             return [_sign_in(connection, keys, player_id) for player_id in players]
 
-        return host.open().run(unit)
+        return host.open().write(transaction)
 
     def rss_mib(self, name: str = "VmRSS") -> float:
         return self.process.memory_mib(name)

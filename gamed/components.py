@@ -184,7 +184,7 @@ def _build_providers(context: ServiceContext, configured: Mapping[str, Provider]
     """Return the clients of the configured providers; without any, the modules that they need are not imported."""
     if not configured:
         return {}
-    from gamed.providers.registry import build_providers
+    from gamed.providers.oidc import build_providers
     from gamed.providers.transport import build_agent
 
     reactor, counters = context.reactor, context.counters

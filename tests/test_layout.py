@@ -6,6 +6,7 @@ import each other, and `http/` and `database/` know no feature.
 """
 
 import ast
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 from graphlib import CycleError, TopologicalSorter
@@ -74,7 +75,6 @@ OTHERS = {
     "providers/transport": Kind.FILES,
     "providers/circuit_breaker": Kind.FILES,
     "providers/document_cache": Kind.FILES,
-    "providers/registry": Kind.FILES,
     "sessions/credentials": Kind.RULES,
     "sessions/rotation": Kind.RULES,
     "players/names": Kind.RULES,
@@ -169,6 +169,7 @@ FORBIDDEN = {
     Kind.DATABASE: {"klein", "werkzeug", "treq"},
 }
 REACTOR = "twisted.internet.reactor"
+SMALL_LINES = 60
 CLOCK = {"now", "utcnow", "today"}
 EXEMPT = {
     "gamed.long_poll": {"twisted.internet.defer", "twisted.internet.interfaces"},  # waits end at a deadline
@@ -267,6 +268,27 @@ class LayoutTests(SynchronousTestCase):
         self.assertEqual(circle(package()), [])
         planted = {"gamed.http.a": "from gamed.http import b", "gamed.http.b": "def f():\n    import gamed.http.a"}
         self.assertEqual(set(circle(package() | planted)), {"gamed.http.a", "gamed.http.b"})
+
+    def test_small_modules(self) -> None:
+        """No module under 60 lines is imported by one module alone, but for files that every feature has."""
+        modules = package()
+        importers = {name: [] for name in modules}
+        for module, source in modules.items():
+            for name in {*imports(source, modules)} & modules.keys() - {module}:
+                importers[name].append(module)
+        small = {name for name, source in modules.items() if source.count("\n") < SMALL_LINES}
+        alone = {name for name in small if len(importers[name]) == 1}
+        self.assertEqual(sorted(name for name in alone if name.rpartition(".")[2] not in BY_NAME), [])
+
+    def test_class_names(self) -> None:
+        """No two modules have a class of the same name."""
+        found = Counter(
+            node.name
+            for source in package().values()
+            for node in ast.parse(source).body
+            if isinstance(node, ast.ClassDef)
+        )
+        self.assertEqual([name for name, count in found.items() if count > 1], [])
 
     def test_names_are_real(self) -> None:
         """Each name in the tables above is a module or folder, and the walk finds the whole package."""

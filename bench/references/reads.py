@@ -16,7 +16,7 @@ from gamed.sessions.tables import authenticate
 def indexer_of(folder: Path) -> Indexer:
     """With the key of this folder's auth.db."""
     host = CommandContext(str(folder / "authentication.json"), str(folder / "data"), development=False)
-    return host.open().run(lambda connection, keys: keys.indexer)
+    return host.open().read(lambda connection, keys: keys.indexer)
 
 
 def player_of(connection: Connection, indexer: Indexer, authorization: str | None) -> str:

@@ -15,7 +15,7 @@ from gamed.config.model import Mode as ServerMode
 from gamed.login.pages import texts
 from gamed.ops.logging import LoggedSignInFailures
 from gamed.outcomes import LoginFailure
-from gamed.providers.registry import build_providers
+from gamed.providers.oidc import build_providers
 from tests.hostile.fake_provider import ACCESS, CLIENT_SECRET, FARS, ISSUER, MARK, SUBJECT, settings_of
 from tests.login.browser_fixtures import BASE, BrowserCase, Game, Page, PageBrowser
 from tests.login.test_browser_routes import code as code_on

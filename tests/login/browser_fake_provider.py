@@ -9,7 +9,7 @@ from gamed.crypto import Secret
 from gamed.dev import documents
 from gamed.dev.grants import ResponseMode
 from gamed.providers.discovery import namespace_indexes
-from gamed.providers.registry import build_providers
+from gamed.providers.oidc import build_providers
 from tests.login.browser_fixtures import BrowserCase, Page, PageBrowser
 from tests.support.provider import (
     BASE,

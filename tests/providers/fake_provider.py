@@ -26,7 +26,7 @@ from gamed.config.model import Provider, ProviderProtocol
 from gamed.crypto import Secret
 from gamed.providers.base import AuthorizationRequest, AuthorizationUrl, ExternalIdentity, IdentityProvider
 from gamed.providers.messages import challenge_of
-from gamed.providers.registry import build_providers
+from gamed.providers.oidc import build_providers
 from gamed.timestamps import http_date
 from tests.providers.signing import ES, RSA, Signer, claims_of
 
