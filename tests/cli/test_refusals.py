@@ -202,7 +202,7 @@ class KeyTests(RefusalTestCase):
         self.assertEqual(self.complaint(self.gamed("players", "list")), err)
 
         self.write(LOCAL)
-        self.assertIn("set master_key_env", self.refused())
+        self.assertIn("Set master_key_env", self.refused())
         self.assertEqual(self.stores(), before)
         self.assertFalse((self.data / "auth.key").exists())
 

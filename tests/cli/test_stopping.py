@@ -51,11 +51,25 @@ class StoppingTests(CommandTestCase):
             (signal.SIGINT, signal.SIGINT, -signal.SIGINT),
         ):
             process, _ = self.serve()
-            for number in (first, second):
-                process.send_signal(number)
-                time.sleep(0.002)
+            process.send_signal(first)
+            self.await_ignored(
+                process
+            )  # of two signals at once, Python would handle the one with the smaller number first
+            process.send_signal(second)
             self.assertEqual(process.wait(WAIT_SECONDS), code, (first, second))
             self.assertNotIn("Traceback", self.output())
+
+    def await_ignored(self, process: "subprocess.Popen[str]") -> None:
+        """Wait until the process has handled its first signal, after which it ignores others, or has ended."""
+        wanted = 1 << signal.SIGTERM - 1 | 1 << signal.SIGINT - 1
+        ends = time.monotonic() + WAIT_SECONDS
+        while process.poll() is None and time.monotonic() < ends:
+            status = Path(f"/proc/{process.pid}/status").read_text("utf-8")
+            ignored = int(status.partition("SigIgn:")[2].split()[0], 16)
+            if ignored & wanted == wanted:
+                return
+            time.sleep(0.0005)
+        self.assertIsNotNone(process.poll(), "the first signal was not handled")
 
     def test_during_the_start(self) -> None:
         """From the moment the command runs SIGTERM ends it with 0, on a first run and on later ones."""

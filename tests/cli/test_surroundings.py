@@ -33,7 +33,7 @@ class SurroundingsTests(CommandTestCase):
         (self.folder / "typed").write_bytes(b"correct horse \xff")
         self.environ["PYTHONIOENCODING"] = "utf-8:strict"
         code, out, err = self.shell("<typed", "players", "add", "anna", "--password-stdin")
-        self.assertEqual((code, out, err), (1, b"", b"gamed: The password is not UTF-8.\n"))
+        self.assertEqual((code, out, err), (1, b"", b"gamed: The password is not UTF-8. Pass it in that encoding.\n"))
 
     def test_full_output(self) -> None:
         """What cannot be printed is an error of one line."""
