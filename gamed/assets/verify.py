@@ -28,7 +28,7 @@ class VerifyResult(Struct):
     releases: int = 0
     objects: int = 0
     bytes: int = 0
-    flaws: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
 
 def is_object_intact(store: AssetStore, sha256: str, size: int | None, count: Callable[[int], None]) -> bool:
@@ -57,7 +57,7 @@ def verify(store: AssetStore, display: ProgressDisplay, release: str | None = No
     sizes = {file.sha256: file.size for each in manifests.values() for file in each.files.values()}
     stored = stored_objects(store) if release is None else {}
     _objects(store, display, {**stored, **sizes}, users, done)
-    done.releases, done.flaws = len(manifests), sorted(done.flaws)
+    done.releases, done.errors = len(manifests), sorted(done.errors)
     return done
 
 
@@ -82,7 +82,7 @@ def _manifest(store: AssetStore, release: str, done: VerifyResult) -> Manifest |
     except NotFound:  # deleted meanwhile
         return None
     except AssetsError as e:
-        done.flaws.append(f"release {release}: {e}")
+        done.errors.append(f"release {release}: {e}")
         return None
 
 
@@ -91,9 +91,9 @@ def _pointers(store: AssetStore, done: VerifyResult) -> None:
         try:
             store.manifest(store.pointer(channel).release)
         except NotFound as e:
-            done.flaws.append(f"channel {channel}: points at {e}, which is not there")
+            done.errors.append(f"channel {channel}: points at {e}, which is not there")
         except AssetsError as e:
-            done.flaws.append(f"channel {channel}: {e}")
+            done.errors.append(f"channel {channel}: {e}")
 
 
 Users = Mapping[str, Sequence[tuple[str, str]]]
@@ -118,7 +118,7 @@ def _objects(
         if not is_object_intact(store, sha256, size, progress.add):
             error = _object_error(store, sha256, users.get(sha256, []))
             with lock:
-                done.flaws += [error] if error else []
+                done.errors += [error] if error else []
 
     with display("reading", sum(sizes.values())) as show:
         run_parallel(sizes, check, show)

@@ -138,19 +138,19 @@ def _overview_lines(found: Overview) -> Iterator[str]:
 def _report_errors(found: VerifyResult, *, as_json: bool) -> None:
     counts = {"releases": found.releases, "objects": found.objects, "bytes": found.bytes}
     if as_json:
-        echo(json.dumps({**counts, "flaws": found.flaws}, indent=2))
-    if found.flaws:
-        count = counted(len(found.flaws), "error")
-        raise CommandFailed("\n".join([*([] if as_json else found.flaws), count, *_advice(found)]))
+        echo(json.dumps({**counts, "errors": found.errors}, indent=2))
+    if found.errors:
+        count = counted(len(found.errors), "error")
+        raise CommandFailed("\n".join([*([] if as_json else found.errors), count, *_advice(found)]))
     if not as_json:
         read = f"{counted(found.releases, 'release')}, {counted(found.objects, 'object')}, {found.bytes} bytes"
         echo(f"no errors: {read} read")
 
 
 def _advice(found: VerifyResult) -> Iterator[str]:
-    if any(flaw.startswith("channel ") for flaw in found.flaws):
+    if any(error.startswith("channel ") for error in found.errors):
         yield "Point the channel at an intact release: gamed assets set-channel"
-    if any(flaw.startswith(("object ", "release ")) for flaw in found.flaws):
+    if any(error.startswith(("object ", "release ")) for error in found.errors):
         yield "Publish the same files again to write damaged objects anew: gamed assets publish --repair"
 
 

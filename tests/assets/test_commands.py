@@ -200,11 +200,11 @@ class MaintenanceTests(CommandCase):
 
     def test_verify(self) -> None:
         """`verify` exits with 1 and says what to do, which repairs the damage."""
-        self.assertEqual(self.run_json("verify"), {"releases": 2, "objects": 3, "bytes": 408, "flaws": []})
+        self.assertEqual(self.run_json("verify"), {"releases": 2, "objects": 3, "bytes": 408, "errors": []})
         self.damaged().write_bytes(b"TWO")
         err = self.refused(1, "is damaged: readme.txt of", "1 error", "--repair", arguments=["verify", self.two])
         self.assertNotIn("Traceback", err)
-        self.assertEqual(self.run_json("verify", self.one)["flaws"], [])
+        self.assertEqual(self.run_json("verify", self.one)["errors"], [])
         self.assertIn("1 object, 3 bytes", self.run_text("publish", str(self.source), "--note", "2.0", "--repair"))
         self.assertIn("no errors", self.run_text("verify"))
         self.refused(1, "There is no release", arguments=["verify", "r" + "0" * 16])

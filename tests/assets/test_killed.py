@@ -55,7 +55,7 @@ class KilledTests(AssetsCase):
             now = served(self.store)
             self.assertIn(now, (OLD, NEW))
             found.append(now == NEW)
-            self.assertEqual(verify(self.store, unseen).flaws, [])
+            self.assertEqual(verify(self.store, unseen).errors, [])
             self.assertEqual(self.publish().plan.bytes, sum(map(len, NEW.values())))
             self.assertEqual(served(self.store), NEW)
             self.assertEqual(list((self.store.folder / "tmp").iterdir()), [])
@@ -90,7 +90,7 @@ class KilledTests(AssetsCase):
 
         def check() -> None:
             self.assertEqual(served(self.store), newest)
-            self.assertEqual(verify(self.store, unseen).flaws, [])
+            self.assertEqual(verify(self.store, unseen).errors, [])
             self.collect(0)
             self.assertEqual((len(self.store.releases()), self.store.pointer("stable").history), (1, ()))
             self.assertEqual(set(self.tree()) - {"unreferenced.json"}, needed)
@@ -132,7 +132,7 @@ class KilledTests(AssetsCase):
             self.fresh(step)
             deaths += self.killed_after(random.uniform(0, whole_seconds))
             self.assertIn(served(self.store), (OLD, new))
-            self.assertEqual(verify(self.store, unseen).flaws, [])
+            self.assertEqual(verify(self.store, unseen).errors, [])
             shutil.rmtree(self.store.folder)
         self.assertGreater(deaths, 0)
 

@@ -69,7 +69,7 @@ class StatefulTests(AssetsCase):
                 self.assertEqual(self.store.pointer(name).release, past[0][0])
                 self.assertTrue(served(self.store, name))
             self.assertEqual(self.store.releases(), sorted(model.published))
-        self.assertEqual(verify(self.store, unseen).flaws, [])
+        self.assertEqual(verify(self.store, unseen).errors, [])
 
     def apply_step(self, model: Model, step: str, channel: str, number: int) -> None:
         match step:
