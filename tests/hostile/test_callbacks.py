@@ -9,7 +9,7 @@ from tests.hostile.callbacks import BURNING, NO_EFFECT, Bad
 from tests.hostile.fake_provider import ISSUER, MARK, TOKEN, Reply
 from tests.hostile.helpers import HostileCase, Trip, method_name
 from tests.login.browser_fixtures import Page
-from tests.login.fake_provider import FakeHttpProvider
+from tests.login.fake_provider import FakeProvider
 from tests.support.covers import covers
 
 PROMISED = "authorization_response_iss_parameter_supported"
@@ -18,7 +18,7 @@ PROMISED = "authorization_response_iss_parameter_supported"
 class CallbackCase(HostileCase):
     def setUp(self) -> None:
         self.serve_hostile()
-        self.server.providers["discord"] = FakeHttpProvider("discord")
+        self.server.providers["discord"] = FakeProvider("discord")
 
     def untouched(self, trip: Trip, page: Page) -> None:
         """Nothing was asked of the provider, nothing written for good, and the access log has the request's id."""
