@@ -70,7 +70,7 @@ class RunningTests(CommandTestCase):
         process = self.start(*GAMED, *self.places, "serve", self.listen)
         self.manager.wait_for("READY=1")
         self.manager.wait_for("WATCHDOG=1", times=2)
-        status = f"STATUS=serving at http://127.0.0.1:{self.port}; a store does not answer: StoreUnavailable"
+        status = f"STATUS=serving at http://127.0.0.1:{self.port}; a database does not respond: DatabaseUnavailable"
         self.assertIn(status, self.manager.lines)
         self.assertEqual(get(self.port, "/auth/config")[0], 200)
         self.assertEqual(self.stop(process), 0)

@@ -156,7 +156,7 @@ class ChoiceTests(SocketTestCase):
         """A socket that no --listen names, or two do, is no start: its clients would wait for ever."""
         sockets = [self.listening(socket.AF_INET, ("127.0.0.1", 0)) for _ in range(2)]
         said = self.refused(*sockets, options=("--listen", "systemd:domain=INET:index=1"))
-        self.assertIn("add --listen systemd:domain=INET:index=0", said)
+        self.assertIn("Add --listen systemd:domain=INET:index=0", said)
         twice = ("--listen", "systemd:domain=INET:index=0") * 2
         self.assertIn("more than one --listen names this socket", self.refused(sockets[0], options=twice))
 
