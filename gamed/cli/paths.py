@@ -123,7 +123,7 @@ def write_first_config(path: Path) -> None:
 def not_written(path: Path, error: OSError, advice: str) -> SetupError | CommandFailed:
     """Return the error of a start that could not make this file or folder: CommandFailed if the disk is full."""
     if error.errno in (ENOSPC, EDQUOT):
-        return CommandFailed(f"{path} cannot be made: the disk is full. Free some space, then start again.")
+        return CommandFailed(f"{path} cannot be made: the disk is full. Make room, then start again.")
     return SetupError(f"{path} cannot be made ({error.strerror}). {advice}.")
 
 
