@@ -64,7 +64,9 @@ class Servers:
             self._write_players(name, self._instances[name])
 
     def stop(self) -> None:
-        for process in self._processes.values():
+        """Stop every server, also one whose preparation failed after its start."""
+        started = [*self._processes.values(), *(instance.process for instance in self._instances.values())]
+        for process in dict.fromkeys(started):
             process.stop()
 
     def _reference(self, name: str, *more: str) -> Process:
