@@ -8,6 +8,7 @@ the spread the distance of its quartiles; more than 1 is dearer by processor tim
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -17,16 +18,19 @@ from statistics import median, quantiles
 
 from msgspec.structs import replace
 
-from bench.instance import GamedInstance
+from bench.instance import GamedInstance, Player
 from bench.process import ROOT
 from bench.rows import ETAG, ROWS
-from bench.servers import PLAYERS, saved
+from bench.servers import saved
 from bench.wrk import Load, Measured, run
 
 START = "import runpy, sys; sys.path[0] = {path!r}; runpy.run_module('gamed', run_name='__main__', alter_sys=True)"
 NAMES = ("healthz", "config", "read", "read-304", "put-1", "put-16", "put-64", "refresh", "login")
 NAMES += ("asset-1m", "asset-64k", "asset-304", "asset-4k")
 LOADS = {row.name: row.load for row in ROWS if row.name in NAMES}
+
+
+PLAYERS = 16
 
 
 class Contender:
@@ -56,13 +60,24 @@ class Contender:
         files.mkdir()
         (files / "large.bin").write_bytes(bytes(range(256)) * 4096)
         (files / "small.bin").write_bytes(bytes(range(256)) * 16)
-        places = ["--config", str(self._instance.folder / "authentication.json"), "--data", str(self._instance.data)]
-        subprocess.run([*self._command, *places, "assets", "publish", str(files)], check=True, capture_output=True)
+        self._execute("assets", "publish", str(files))
 
     def _sign_in(self) -> None:
-        players = self._instance.sign_in([f"ply_{number:022d}" for number in range(PLAYERS)])
-        lines = [f"{player.access} {player.refresh} {saved(self._instance, player)}\n" for player in players]
+        """Create the players that do not exist, and sign them in, by commands: the two states may differ in tables."""
+        names = [f"player-{number}" for number in range(PLAYERS)]
+        if not self._players.exists():
+            for name in names:
+                self._execute("players", "add", name, "--password-stdin", stdin=b"correct horse\n")
+        lines = []
+        for name in names:
+            given = json.loads(self._execute("players", "token", name, "--json"))
+            player = Player(given["access_token"], given["refresh_credential"])
+            lines.append(f"{player.access} {player.refresh} {saved(self._instance, player)}\n")
         self._players.write_text("".join(lines))
+
+    def _execute(self, *words: str, stdin: bytes = b"") -> bytes:
+        places = ["--config", str(self._instance.folder / "authentication.json"), "--data", str(self._instance.data)]
+        return subprocess.run([*self._command, *places, *words], check=True, capture_output=True, input=stdin).stdout
 
 
 def ratio(values: list[float]) -> str:
