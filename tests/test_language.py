@@ -131,9 +131,9 @@ def start(docstring: str) -> str:
     return "verb" if first in VERBS and second not in NOT_AFTER_VERB else "other"
 
 
-def docstring_places() -> Iterator[tuple[str, Place]]:
-    """Yield how each function docstring of gamed/ begins, and where it is."""
-    for file in sorted((ROOT / "gamed").rglob("*.py")):
+def docstring_places(folder: str = "gamed") -> Iterator[tuple[str, Place]]:
+    """Yield how each function docstring of a folder begins, and where it is."""
+    for file in sorted((ROOT / folder).rglob("*.py")):
         for line, text in docstrings(file.read_text("utf-8")):
             yield start(text), Place(file.relative_to(ROOT).as_posix(), line, text.partition("\n")[0])
 
@@ -188,6 +188,12 @@ class DocstringTests(SynchronousTestCase):
         self.assertEqual([place for kind, place in places if kind == "forbidden"], [])
         self.assertGreaterEqual(100 * starts["verb"] / starts.total(), VERB_PERCENT)
         self.assertGreater(starts.total(), 500)
+
+    def test_starts_elsewhere(self) -> None:
+        """Docstrings of tests, clients and measurements do not begin with a forbidden word either."""
+        places = [found for folder in ("tests", "clients", "bench") for found in docstring_places(folder)]
+        self.assertEqual([place for kind, place in places if kind == "forbidden"], [])
+        self.assertGreater(len(places), 1000)
 
     def test_planted_docstrings(self) -> None:
         """Only a verb in the imperative counts: no noun, article, pronoun, other form of a verb, or forbidden verb."""

@@ -117,7 +117,7 @@ class CollectTests(AssetsCase):
         self.assertEqual(self.collect().releases, [self.one])
 
     def test_damage(self) -> None:
-        """Nothing is deleted if a pointer, or the release that it points at, is damaged."""
+        """Keep every object if a pointer, or the release that it points to, is damaged."""
         self.now_ms += 48 * HOUR_MS
         newest = self.store.folder / "releases" / f"{self.three}.json"
         for path in (self.store.folder / "channels/stable.json", newest):
@@ -143,7 +143,7 @@ class CollectTests(AssetsCase):
         self.assertEqual(self.rollback(), self.three)
 
     def test_unreadable(self) -> None:
-        """Nothing is deleted if the system refuses to read a release, which may be intact."""
+        """Keep every object if the system refuses to read a release, which may be intact."""
         self.keep, self.now_ms = 1, int(time() * 1000) + 48 * HOUR_MS
         self.refuse_to_open(f"{self.two}.json")  # not needed since now, and its file is old
         before = self.objects()

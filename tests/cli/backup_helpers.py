@@ -91,7 +91,7 @@ class BackupCase(SynchronousTestCase):
         return [str(slot) for (slot,) in rows(self.data / file, "SELECT slot FROM save ORDER BY 1")]
 
     def go_on(self) -> None:
-        """What happens after a backup: one more player, one more save."""
+        """Add a player and a save after a backup."""
         self.join(BERT)
         self.save("later", b"two")
 

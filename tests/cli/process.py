@@ -26,7 +26,7 @@ CLEAN = ("PATH", "LANG", "LC_ALL", "TMPDIR", "COVERAGE_PROCESS_CONFIG", "COVERAG
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:
-    """Nothing of the caller's settings; the checkout importable, also by twistd's search for plugins."""
+    """Return an environment without the caller's settings, in which Python and twistd import this checkout."""
     kept = {name: os.environ[name] for name in CLEAN if name in os.environ}
     return {**kept, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **more}
 

@@ -110,7 +110,7 @@ def leaves(group: click.Group) -> Iterator[tuple[str, click.Command]]:
 
 class HealthTests(SynchronousTestCase):
     def test_addresses(self) -> None:
-        """What is no address is wrong usage; where nobody answers, the server is not well."""
+        """Refuse an invalid address as wrong usage; report a server that does not answer as unhealthy."""
         for url in ("play.example.org", "ftp://a", "http://", "http://a:99999", "http://[::1", "http://a b/"):
             result = CliRunner().invoke(gamed, ["health", "--url", url])
             self.assertEqual((result.exit_code, result.stdout), (2, ""), url)
@@ -122,7 +122,7 @@ class HealthTests(SynchronousTestCase):
 
 class JsonTests(CommandTestCase):
     def test_small_commands(self) -> None:
-        """What scripts get of commands that are not about people."""
+        """Print JSON for scripts, also in the commands that do not concern players."""
         _, port = self.serve()
         [fingerprint] = json.loads(self.gamed("key", "fingerprint", "--json")[1]).values()
         self.assertEqual(self.gamed("key", "fingerprint")[1], f"{fingerprint}\n")

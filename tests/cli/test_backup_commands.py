@@ -188,7 +188,7 @@ class CommandTests(BackupCase):
         self.assertEqual(self.gamed("restore", self.made)[::2], (0, ""))
 
     def test_not_whole(self) -> None:
-        """What is no whole backup is refused, and what is there stays."""
+        """Refuse an incomplete backup, and keep the present files."""
         before = self.stores()
         with open(f"{self.made}/state.db", "r+b") as file:
             file.truncate(9000)

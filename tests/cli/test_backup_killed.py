@@ -19,7 +19,7 @@ OLD, NEW = ([ANNA, BERT], ["auto", "later"]), ([ANNA], ["auto"])
 @covers("threats/54")
 class KilledTests(BackupCase):
     def setUp(self) -> None:
-        """What came after the backup is only in the logs, as a service leaves it that was killed."""
+        """Leave the changes after the backup in the WAL files alone, as a killed server does."""
         super().setUp()
         self.made = backup.read(self.back_up().path)
         self.before = self.folder / "before"

@@ -37,7 +37,7 @@ class NameTests(SynchronousTestCase):
         self.assertEqual(folder_name(AT_MS, taken), "gamed-20261121T195402Z")
 
     def test_part(self) -> None:
-        """What is not whole has a name that no whole one has."""
+        """Give an incomplete backup a name that no complete one has."""
         name = folder_name(AT_MS, [])
         self.assertTrue(is_part(part_name(name)))
         self.assertFalse(any(is_part(each) for each in (name, ".gamed", ".gamed-x.part", f"{name}.part")))
@@ -55,7 +55,7 @@ class NameTests(SynchronousTestCase):
 
 class ManifestTests(SynchronousTestCase):
     def test_there_and_back(self) -> None:
-        """What is written is read again; without a key, too."""
+        """Read a manifest as it was written, with a key and without."""
         for manifest in (
             MANIFEST,
             BackupManifest("2026-11-21T19:54:00.000Z", "1.0.0", None, None, {}, 0, 0, MANIFEST.files),

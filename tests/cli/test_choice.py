@@ -32,7 +32,7 @@ class ChoiceTests(SynchronousTestCase):
         self.data = folder_of(self)
 
     def start(self, master: Secret | None) -> KeySource:
-        """What a start does with keys and stores, in its order."""
+        """Choose the key and open the databases in the order of a server's start."""
         choice = choose(self.data, master, random)
         prepare_files(self.data)
         settle(self.data, choice, random, now_ms)

@@ -32,7 +32,7 @@ class ClockTests(CommandTestCase):
         part.replace(self.mark)
 
     def test_set_back(self) -> None:
-        """What is due in a second is done in a second, and the end is an end, after the clock was set back a day."""
+        """Run timers and the shutdown on time after the clock was set back by a day."""
         process, port = self.serve()
         get(port, "/auth/config")
         self.set_clock(-DAY)

@@ -122,7 +122,7 @@ class DevTests(CommandTestCase):
         self.assertEqual(CliRunner().invoke(gamed, ["dev", f"--static={root / 'none'}"]).exit_code, 2)
 
     def allowed(self, port: int, origin: str) -> str | None:
-        """What a browser hears whose page is of `origin`."""
+        """Return the Access-Control-Allow-Origin of a response to a page of `origin`."""
         with closing(HTTPConnection("127.0.0.1", port, timeout=WAIT_SECONDS)) as connection:
             connection.request("GET", "/auth/config", headers={"Origin": origin})
             return connection.getresponse().getheader("Access-Control-Allow-Origin")

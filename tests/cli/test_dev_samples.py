@@ -89,7 +89,7 @@ class SampleTests(CommandTestCase):
             self.assertEqual(owner, found["anna"])
 
     def test_fresh(self) -> None:
-        """What this command made is removed; what is in use, or somebody else's, is left alone."""
+        """Remove the folder that this command made; keep one that is in use or belongs to another user."""
         plan = DevOptions(8080, 8081, 8082, self.folder / "kept", temporary=False)
         clear(plan.folder)
         prepare(plan)

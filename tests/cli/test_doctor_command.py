@@ -44,7 +44,7 @@ class FarProvider:
                 return "Fri, 31 Dec 1999 23:59:59 GMT"
 
             def log_message(self, *_: object) -> None:
-                """Nobody reads it."""
+                """Discard the line."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.base, self.asked = f"http://127.0.0.1:{self._server.server_port}", asked

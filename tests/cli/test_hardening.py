@@ -25,7 +25,7 @@ sys.stdout.buffer.write(open("/proc/self/environ", "rb").read())
 
 
 def block(pid: int) -> bytes:
-    """What /proc shows of a process's first environment; b"" where only root may look, and we are not root."""
+    """Return a process's first environment from /proc; b"" if only root may read it and the test is not root."""
     try:
         return Path(f"/proc/{pid}/environ").read_bytes()
     except PermissionError:

@@ -57,7 +57,7 @@ class DescribedTests(SynchronousTestCase):
         self.assertEqual(parse("unix:/run/a\\:b").path, "/run/a:b")
 
     def test_not_an_endpoint(self) -> None:
-        """What Twisted would not listen on is refused with an example."""
+        """Refuse a string that Twisted cannot listen on, with an example of an endpoint."""
         for text in (
             "",
             "8080",
@@ -74,7 +74,7 @@ class DescribedTests(SynchronousTestCase):
             self.assertIn("such as tcp:8080:interface=127.0.0.1", str(self.assertRaises(SetupError, parse, text)), text)
 
     def test_a_port_alone(self) -> None:
-        """Who names a port as other servers take it gets that very port back, as an endpoint."""
+        """Accept a port number alone, as other servers do, as an endpoint on exactly that port."""
         for text in ("9000", ":9000", "127.0.0.1:9000", "localhost:9000"):
             error = str(self.assertRaises(SetupError, parse, text))
             self.assertTrue(error.endswith("Expected an endpoint such as tcp:9000:interface=127.0.0.1."), error)
@@ -82,7 +82,7 @@ class DescribedTests(SynchronousTestCase):
             self.assertIn("such as tcp:8080:interface=127.0.0.1.", str(self.assertRaises(SetupError, parse, text)))
 
     def test_no_port(self) -> None:
-        """What no port is, is refused, not tried, and in our words."""
+        """Refuse an invalid port before listening, with a message of gamed."""
         for port in ("-1", "65536", "99999999999999999999", "80x", "http", ""):
             error = self.assertRaises(SetupError, parse, f"tcp:{port}:interface=127.0.0.1")
             self.assertIn("the port is not one of 0 to 65535", str(error))
@@ -95,7 +95,7 @@ class DescribedTests(SynchronousTestCase):
         self.assertIn("the certificate or its key cannot be used", str(error))
 
     def test_reached(self) -> None:
-        """What is noted for `gamed health` leads back to the same place."""
+        """Record an address for `gamed health` that leads to the same listener."""
         for text in ("tcp:8080:interface=127.0.0.1", "tcp:8080", "tcp6:80:interface=\\:\\:1", "unix:/run/g.sock"):
             listener = describe(parse(text).client_endpoint)
             self.assertEqual((listener.host, listener.port, listener.path), (parse(text).host, *_rest(parse(text))))

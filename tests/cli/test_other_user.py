@@ -129,7 +129,7 @@ class OtherUserTests(CommandTestCase):
         self.assertEqual(self.stop(process), 0, self.output())
 
     def test_assets(self) -> None:
-        """What root publishes is the service's user's; what that user may not read is not published, and named."""
+        """Give the service's user what root publishes; refuse a file that this user cannot read, by its name."""
         self.serve_as_other()
         assets = self.folder / "assets"
         assets.mkdir(mode=0o755)

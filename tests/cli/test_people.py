@@ -49,7 +49,7 @@ class PeopleCase(CommandTestCase):
         return str(self.done("players", "add", name, "--password-stdin", stdin="correct horse")["id"])
 
     def done(self, *arguments: str, stdin: str = "") -> Any:
-        """What the command printed as JSON."""
+        """Return the JSON that the command printed."""
         code, out, err = self.gamed(*arguments, "--json", stdin=stdin)
         self.assertEqual((code, err), (0, ""), (arguments, out))
         return json.loads(out)

@@ -50,7 +50,7 @@ class FindTests(SynchronousTestCase):
         self.assertEqual(find({}, "x.json", "y"), Paths(Path.cwd() / "x.json", Path.cwd() / "y"))
 
     def test_several_folders(self) -> None:
-        """Of systemd's several configuration folders the one that holds the file, else the first."""
+        """Choose the one of systemd's configuration folders that has the file, else the first."""
         first, second = folder_of(self), folder_of(self)
         both = {"CONFIGURATION_DIRECTORY": f"{first}:{second}"}
         self.assertEqual(find(both, None, None).config, first / "authentication.json")
@@ -77,7 +77,7 @@ class FileTests(SynchronousTestCase):
         )
 
     def test_cut_first_run(self) -> None:
-        """What a start left that was cut off is in nobody's way, also where every start has the same process number."""
+        """Start beside the files of a start that was killed, also with the same process number."""
         part = self.places.config.with_name(f".authentication.json.{os.getpid()}")
         part.parent.mkdir()
         part.write_text("{")

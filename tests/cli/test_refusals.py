@@ -21,7 +21,7 @@ OTHER_KEY = b64encode(bytes(range(32))).decode()
 
 class RefusalTestCase(CommandTestCase):
     def refused(self, *options: str, expected: int = 78) -> str:
-        """What `gamed serve` says when it refuses: on stderr alone, without traceback or usage text."""
+        """Return the refusal of `gamed serve`: on stderr alone, without traceback or usage text."""
         answer = self.gamed("serve", *(options or (f"--listen=tcp:{free_port()}:interface=127.0.0.1",)))
         return self.complaint(answer, expected)
 
@@ -122,7 +122,7 @@ class ListeningTests(RefusalTestCase):
         self.assertFalse(self.config.exists())
 
     def test_taken_port_of_a_second_listener(self) -> None:
-        """Of several listeners each must be free."""
+        """Refuse to start if the port of the second listener is taken."""
         with closing(socket.create_server(("127.0.0.1", 0))) as server:
             first, second = free_port(), server.getsockname()[1]
             listen = [f"--listen=tcp:{port}:interface=127.0.0.1" for port in (first, second)]
@@ -177,7 +177,7 @@ class ListeningTests(RefusalTestCase):
         self.stop(process)
 
     def test_malformed(self) -> None:
-        """What is no endpoint is refused with an example of one."""
+        """Refuse a malformed endpoint with an example of a valid one."""
         self.assertIn("such as tcp:8080:interface=127.0.0.1", self.refused("--listen=8080"))
 
 
@@ -268,7 +268,7 @@ class KeyTests(RefusalTestCase):
 
 class StoreTests(SynchronousTestCase):
     def test_how_it_ends(self) -> None:
-        """What may be well in a moment, as a held file or a full disk, is tried again by systemd; damage is not."""
+        """Exit with 1 for a held file or a full disk, so that systemd tries again, and with 78 for damage."""
         for error, code in ((DatabaseBusy, 1), (DiskFull, 1), (DatabaseUnavailable, 78), (DatabaseCorrupt, 78)):
             with self.assertRaises(SystemExit) as ended, exit_on_error(), database_errors(Path("auth.db")):
                 raise error("This is why.")

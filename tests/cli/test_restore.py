@@ -35,7 +35,7 @@ class RestoreCase(BackupCase):
 
 class RoundTripTests(RestoreCase):
     def test_both_stores(self) -> None:
-        """What the backup holds is there again, what came later is set aside and can be read there."""
+        """Restore the content of the backup; set later content aside, where it can be read."""
         self.assertEqual(self.slots(), ["auto", "later"])
         done = self.restore()
         self.assertEqual((self.players(), self.slots()), ([(ANNA, "active")], ["auto"]))
@@ -50,7 +50,7 @@ class RoundTripTests(RestoreCase):
         self.assertEqual(self.slots(), ["auto"])
 
     def test_twice(self) -> None:
-        """What a first restore set aside stays when there is a second."""
+        """Keep the files that a first restore set aside when there is a second."""
         first, second = self.restore().aside, self.restore().aside
         self.assertEqual(len({*first, *second}), 4)
         self.assertEqual(self.slots(first[1].name), ["auto", "later"])
@@ -110,7 +110,7 @@ class BlockTests(RestoreCase):
         self.auth(ask(f"INSERT INTO identity VALUES (x'01', '{player_id}', 'discord', x'00', 1, 1)"))
 
     def test_kept(self) -> None:
-        """Who is blocked now stays blocked, also who came after the backup, with their way to sign in."""
+        """Keep players blocked who are blocked now, also those newer than the backup, with their identities."""
         self.link(BERT)
         self.block(ANNA)
         self.block(BERT)
@@ -119,7 +119,7 @@ class BlockTests(RestoreCase):
         self.assertEqual(self.auth(ask("SELECT player_id FROM identity")), [(BERT,)])
 
     def test_approval_is_kept(self) -> None:
-        """Whether a blocked player was ever let in is known after a restore, as the file in use knew it."""
+        """Keep the approval of a blocked player as the replaced database had it."""
         self.auth(ask(f"UPDATE player SET approved = 0 WHERE player_id = '{BERT}'"))
         self.block(ANNA)
         self.block(BERT)
@@ -131,7 +131,7 @@ class BlockTests(RestoreCase):
             self.assertEqual(found, [(ANNA, 0), (BERT, 1)])
 
     def test_blocked_then(self) -> None:
-        """Who was blocked when the backup was made is blocked again."""
+        """Block players again who were blocked when the backup was made."""
         self.block(ANNA)
         made = self.back_up(NOW_MS + 5000).path
         self.auth(ask("UPDATE player SET state = 'active'"))

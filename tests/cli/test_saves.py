@@ -81,7 +81,7 @@ class LookTests(SavesTestCase):
         self.assertIn("current", lines[1])
 
     def test_stats(self) -> None:
-        """What all keep together."""
+        """Print the totals of all players."""
         found = json.loads(self.said("saves", "stats", "--json"))
         self.assertEqual((found["players_with_saves"], found["saves"], found["current_bytes"]), (1, 1, 5))
         self.assertEqual(found["largest"], [{"player": ANNA, "bytes": 5 + 3 + 3 + 7 + 4}])
@@ -143,7 +143,7 @@ class NamedTests(CommandTestCase):
 
 class ChangeTests(SavesTestCase):
     def test_restore_and_undelete(self) -> None:
-        """What is brought back is current, and the service's log will tell who did it."""
+        """Make a restored version current, and record the command for the server's log."""
         self.assertEqual(
             self.said("saves", "restore", ANNA, "auto", "1"), "auto is version 5 now, with the 3 bytes of version 1\n"
         )
@@ -183,7 +183,7 @@ class ChangeTests(SavesTestCase):
         self.assertEqual([path.name for path in file.parent.iterdir() if "zip" in path.name], [])
 
     def test_export_of_damaged_bytes(self) -> None:
-        """What is not as it was is named and left out, and the rest is written."""
+        """Name a damaged save and leave it out; export the rest."""
         self.state("UPDATE blob SET data = CAST('ONE' AS BLOB) WHERE blob_id = 1")
         file = Path(self.folder) / "anna.zip"
         code, out, err = self.gamed("saves", "export", ANNA, str(file), "--json")
@@ -194,7 +194,7 @@ class ChangeTests(SavesTestCase):
             self.assertEqual(archive.read("saves/auto/3"), b"three")
 
     def test_erase(self) -> None:
-        """Nothing is left but the fact; without a terminal it must be said twice."""
+        """Erase everything but the fact; without a terminal only with a second confirmation."""
         code, _, err = self.gamed("saves", "erase", ANNA)
         self.assertEqual((code, "--yes" in err), (2, True))
         numbers = "WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 20)"

@@ -36,7 +36,7 @@ class SurroundingsTests(CommandTestCase):
         self.assertEqual((code, out, err), (1, b"", b"gamed: The password is not UTF-8. Pass it in that encoding.\n"))
 
     def test_full_output(self) -> None:
-        """What cannot be printed is an error of one line."""
+        """Report output that cannot be written as an error of one line."""
         self.assertEqual(self.shell(">/dev/full", "key", "new"), (1, b"", b"gamed: No space left on device\n"))
 
     def test_no_text(self) -> None:

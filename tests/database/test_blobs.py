@@ -133,7 +133,7 @@ class Blobs(BlobCase):
         self.assertEqual({kept}, {row[0] for row in self.parts()})
 
     def test_swept_after_a_day(self) -> None:
-        """What nothing refers to is removed once it is a day old, by itself; what is younger or in use stays."""
+        """Delete a blob without references after a day; keep younger blobs and those in use."""
         self.append(LARGE)
         used = self.append(LARGE)
         self.finish(used, LARGE)
@@ -147,8 +147,9 @@ class Blobs(BlobCase):
         self.assertEqual({used, young}, {row[0] for row in self.parts()})
 
     def test_staged_bytes_have_their_own_time(self) -> None:
-        """What can be found and waits for a commit goes after its own time, shorter or longer than that of the rest;
-        what was found once by a version goes at the next turn."""
+        """Delete staged blobs after their own time, shorter or longer than that of other blobs; delete blobs that a
+        version had at the next cleanup.
+        """
         for days, swept in ((0.5, {1, 3}), (2, {2, 3})):
             with self.subTest(days=days):
                 stores = memory_databases(lambda: self.now_ms, staged_ms=int(days * KEPT_MS))

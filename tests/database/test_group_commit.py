@@ -164,7 +164,7 @@ class DeadBatch(Case):
         self.connection.execute(f"PRAGMA max_page_count = {pages + spare_pages}")
 
     def test_full_in_the_middle(self) -> None:
-        """Of ten transactions the fifth does not fit: it gets DiskFull, the other nine are stored, exactly those."""
+        """Give the fifth of ten transactions DiskFull if it does not fit, and store exactly the other nine."""
         self.fill(spare_pages=20)
         transactions = [put(n, size=100) for n in range(10)]
         transactions[4] = put(4, size=100 * PAGE)

@@ -202,7 +202,9 @@ class Locked(QueueCase):
         self.other.execute("BEGIN IMMEDIATE")
 
     def test_none_waits_twice(self) -> None:
-        """What waited while a batch waited in vain gets DatabaseBusy with it, not after a batch of its own."""
+        """Give DatabaseBusy to all transactions that waited beside a batch that failed so, without a batch of their
+        own.
+        """
         queue = self.stores.auth
         sizes = self.batches(queue)
         answers = self.together(queue, *map(arrive, range(3 * BATCH_ITEMS)))
@@ -274,7 +276,7 @@ class Threads(TestCase):
         self.stores: Databases = file_databases(self, reactor)
 
     async def test_one_winner(self) -> None:
-        """Of 20 transactions that decide on the same row at once, one wins; the others return that they did not."""
+        """Let one of 20 concurrent transactions on one row succeed; the others return that they did not."""
         won = await gatherResults([self.stores.auth.submit(claim(str(n))) for n in range(20)])
         self.assertEqual(1, sum(won))
         self.assertEqual([1], await self.stores.reads.submit(arrivals))

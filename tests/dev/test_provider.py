@@ -116,7 +116,7 @@ class BrowserTests(ProviderCase):
             self.assertIn(member, parse_qs(urlsplit(url).query))
 
     def test_odd_forms(self) -> None:
-        """Nobody known, an unknown manner, a form of somebody else's: a page, no redirect."""
+        """Answer an unknown player, an unknown response mode or a forged form with a page, not a redirect."""
         for changed in ({"person": "zaphod"}, {"manner": "odd"}, {"query": "client_id=other"}, {"query": ""}):
             form = urlencode({"query": urlencode(DISCORD), "person": "bo", **changed}).encode()
             self.assertEqual(self.ask("POST", "/oauth2/authorize", {"Content-Type": FORM}, data=form)[0], 400)
@@ -146,7 +146,7 @@ class BrowserTests(ProviderCase):
             self.assertEqual(self.ask("GET", f"/oauth2/authorize?{query}")[0], 400, query)
 
     def test_mistakes(self) -> None:
-        """What a client forgot comes back as an error, by way of the browser, with nobody asked."""
+        """Return a client's mistake as an error through the browser, without a sign-in page."""
         for asked, error in (
             ({**DISCORD, "response_type": "token"}, "unsupported_response_type"),
             ({**DISCORD, "scope": "identify email"}, "invalid_scope"),
@@ -238,7 +238,7 @@ class DiscordTests(ProviderCase):
             self.assertEqual((status, answer["error"]), (400, "invalid_request"))
 
     def test_user_agent(self) -> None:
-        """Who does not say `DiscordBot (address, version)` is blocked on every call, in HTML."""
+        """Block each request without a `DiscordBot (address, version)` User-Agent, with an HTML page."""
         for agent in ("", "treq", "DiscordBot", "DiscordBot (game.example, 1.0)", "DiscordBot (https://game.example)"):
             for method, path in (("POST", "/api/v10/oauth2/token"), ("GET", "/api/v10/users/@me")):
                 status, answer = self.ask(method, path, {"User-Agent": agent})
@@ -300,13 +300,13 @@ class GoogleTests(ProviderCase):
         )
 
     def test_no_user_endpoint(self) -> None:
-        """Nothing but the ID token says who somebody is."""
+        """Identify the player by the ID token alone."""
         self.assertNotIn("userinfo_endpoint", self.ask("GET", "/.well-known/openid-configuration")[1])
 
 
 class RecordTests(ProviderCase):
     def test_sent(self) -> None:
-        """What was sent is there to be asserted, with names in lower case."""
+        """Record requests for assertions, with header names in lower case."""
         self.exchange(self.discord_form())
         [sent] = self.provider.requests("/api/v10/oauth2/token")
         self.assertEqual(

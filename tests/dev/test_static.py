@@ -70,7 +70,7 @@ class StaticTests(SynchronousTestCase):
         self.assertEqual((answer.code, answer.headers.getRawHeaders("location")), (308, ["/a%20b/"]))
 
     def test_not_found(self) -> None:
-        """What is hidden, above the folders, or not there."""
+        """Answer 404 for paths that are hidden, above the folders, or do not exist."""
         tricks = ("/secret", "/../secret", "/%2e%2e/secret", "/..%2fsecret", "/.git/config", "/a%20b/", "/%00", "/%ff")
         for path in (*tricks, "//etc/passwd", "/C:/x", "/..%5csecret", "/" + "x" * 300, "/" + "x/" * 1000):
             answer, found = self.get(path)

@@ -133,7 +133,7 @@ class Window:
 
     @property
     def status(self) -> int:
-        """Of the page opened last."""
+        """Return the status of the last page."""
         return self._status
 
     def open(self, url: str) -> None:

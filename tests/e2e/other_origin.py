@@ -73,7 +73,7 @@ class Process:
             time.sleep(0.02)
 
     def text(self) -> bytes:
-        """Everything it ever said."""
+        """Return all bytes that it has sent."""
         return os.pread(self._log.fileno(), 1 << 20, 0)
 
     def close(self) -> None:

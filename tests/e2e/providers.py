@@ -157,7 +157,7 @@ class ProviderCase(ServiceCase):
         self.service.start()
 
     def prepare(self) -> None:
-        """Everything but the service's configuration and its start."""
+        """Prepare everything but the service's configuration and its start."""
         self.folder = Path(self.mktemp()).absolute()
         variables = {stand.variable: self.secret for stand in self.stands}
         self.service = Service(self.folder, None, {"GAMED_MASTER_KEY": KEY, **variables})
@@ -215,7 +215,7 @@ class ProviderCase(ServiceCase):
     # -- what a provider was sent --
 
     def assertSent(self, stand: Stand) -> None:
-        """Everything that one whole sign-in must have sent, and nothing beside it (SPEC 1, 2.3, 4, 5)."""
+        """Compare the requests of one complete sign-in with those of SPEC 1, 2.3, 4 and 5."""
         recorder = self.recorders[stand.name]
         asked = self._authorization(stand, recorder)
         exchange, form = self._exchange(stand, recorder)

@@ -71,7 +71,7 @@ class Recorder:
         self._server.server_close()
 
     def of_service(self) -> list[Exchange]:
-        """What did not come from a browser."""
+        """Return the requests that did not come from a browser."""
         return [exchange for exchange in self.exchanges if not exchange.from_browser]
 
     def of_browser(self) -> list[Exchange]:

@@ -95,11 +95,11 @@ class Service:
                 raise
 
     def text(self) -> str:
-        """Everything it ever wrote to stdout and stderr."""
+        """Return everything that the process has written to stdout and stderr."""
         return self.log.read_text("utf-8", "backslashreplace")
 
     def environment(self) -> bytes:
-        """What the machine's administrator sees of its environment."""
+        """Return the process's environment as the machine's administrator can read it."""
         return Path(f"/proc/{self.pid}/environ").read_bytes() + Path(f"/proc/{self.pid}/cmdline").read_bytes()
 
     def files(self) -> dict[str, bytes]:

@@ -76,7 +76,7 @@ class BadInput(ServiceCase):
         return self.collect(login, finish_code=window.code()).json["access_token"]
 
     def test_json(self) -> None:
-        """What is not one JSON object in UTF-8, within its size and depth."""
+        """Refuse bodies that are not one JSON object in UTF-8 within its size and depth."""
         cases = {
             "cut off": b'{"client":',
             "not an object": b"[]",
@@ -121,7 +121,7 @@ class BadInput(ServiceCase):
         )
 
     def test_heads(self) -> None:
-        """What is no HTTP request, or one that two readers could read differently."""
+        """Refuse heads that are not HTTP, or that two parsers could read differently."""
         get = "GET /auth/config"
         cases = [
             ("no host", request(get, host=None), 400, "bad_request"),

@@ -35,7 +35,7 @@ class FinishCode(ServiceCase):
     """Six letters, typed."""
 
     def test_nothing_listens(self) -> None:
-        """Nothing listens on the loopback port: the page is opened again, shows the code, and the code is typed."""
+        """Show the finish code when the page is opened again, if no game listens on the loopback port."""
         client, window = self.client(), self.window()
         deaf = lambda: login._listener.close()  # noqa: E731, PLW0108 - exists only once the login began
         steps = [deaf, lambda: window.create_account(NAME, PASSWORD)]

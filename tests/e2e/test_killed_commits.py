@@ -137,7 +137,7 @@ class KilledCommits(SynchronousTestCase):
             raise self.device.problem
 
     def compare(self) -> None:
-        """What was asked for last works, whether it was carried out before or not."""
+        """Repeat the last request, which works whether the server applied it before or not."""
         device, port, bearer = self.device, self.service.port, self.device.keeper.token
         listed = ask(port, "GET", "/game/saves", bearer=bearer).json["saves"]
         now = {save["slot"]: save["sha256"] for save in listed}

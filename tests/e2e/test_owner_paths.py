@@ -57,7 +57,7 @@ class FromLocal(ProviderCase):
         self.assertEqual(self.service.rows()["player"], 1)
 
     def test_without(self) -> None:
-        """Who just signs in at the provider is a new player; nothing is merged."""
+        """Create a new player for a sign-in at the provider without adoption, and merge none."""
         window = self.window()
         client = self.on_device("new", DISCORD, window, at_development(window, "Anna"))
         self.assertIsNone(client.get("auto"))

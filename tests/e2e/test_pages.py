@@ -54,10 +54,9 @@ def named(name: str) -> Shown:
 
 class PageCase(TestCase):
     def look(self, pages: Iterable[Shown], step: Callable[[Page], Any], script: str = "", **window: Any) -> Found:
-        """What `step` found on each page, where it found anything; `script` has run before.
-
-        The first page comes as the service sends it, the others are written into the same document, for speed: its
-        Content-Security-Policy stays in force.
+        """Return the findings of `step` on each page that has some, after `script` has run. The first page comes from
+        the service, the others are written into the same document, for speed: its Content-Security-Policy stays in
+        force.
         """
         first, *others = pages
 
@@ -231,7 +230,7 @@ def unfold(page: Page) -> None:
 
 
 def styled(page: Page, style: str) -> list[str]:
-    """What is cut off with one more style sheet; it comes past the policy, as a person's own does."""
+    """Return what one more style sheet cuts off; it bypasses the policy, as a user's own style sheet does."""
     unfold(page)
     page.evaluate(OWN_STYLE, style)
     return page.evaluate(CUT)

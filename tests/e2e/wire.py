@@ -57,7 +57,7 @@ def ask_on(
 
 
 def raw(port: int, *pieces: bytes, half_close: bool = False) -> bytes:
-    """What comes back for these bytes: one whole answer, or all there is when the service closes."""
+    """Return the response to these bytes: one complete response, or all bytes until the server closes."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as connection:
         received = b""
         with contextlib.suppress(ConnectionResetError, BrokenPipeError):

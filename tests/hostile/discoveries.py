@@ -25,7 +25,7 @@ def answers(reply: Reply) -> Twist:
 
 
 def _wrong_addresses(name: str) -> tuple[Mode, ...]:
-    """What no endpoint may be."""
+    """Return discovery documents whose endpoints have invalid addresses."""
     bad = {
         "absent": None,
         "a number": 7,

@@ -21,7 +21,9 @@ class CallbackCase(HostileCase):
         self.server.providers["discord"] = FakeProvider("discord")
 
     def untouched(self, trip: Trip, page: Page) -> None:
-        """Nothing was asked of the provider, nothing written for good, and the access log has the request's id."""
+        """Assert that the provider got no request, the database did not change, and the access log has the request's
+        id.
+        """
         self.assertEqual(self.far.calls(TOKEN), [])
         self.assertEqual((self.lasting(), self.saves()), (self.before, self.saved))
         if trip.poll.answers:  # another attempt does not change the stage; the browser's visit may have
@@ -175,7 +177,7 @@ class Late(CallbackCase):
         self.assertEqual([call.form["code"] for call in self.far.calls(TOKEN)], ["one"])
 
     def test_every_cause_stays_here(self) -> None:
-        """What the provider wrote into the address is not in the address the browser goes on to."""
+        """Keep the provider's text out of the address that the browser is redirected to."""
         trip = self.depart()
         page = trip.browser.get(self.callback(trip) + f"&iss={quote(ISSUER)}&scope={MARK}&prompt={MARK}")
         self.assertEqual(page.status, 303)

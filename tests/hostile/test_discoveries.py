@@ -36,7 +36,7 @@ class DiscoveryCase(HostileCase):
         return game, browser, Page(connection.answer), poll
 
     def clean(self, page: Page) -> None:
-        """Nothing lasting, nothing said that is not ours, no code and no secret sent."""
+        """Assert that no row changed, the page has only texts of gamed, and no code or secret was sent."""
         self.assertEqual((self.lasting(), self.saves()), (self.before, self.saved))
         self.assertNotIn("Xyzzy", page.html + repr(page.headers) + repr(self.heard) + str(self.site.log.lines))
         self.assertEqual({call.body for call in self.far.seen if call.method == "GET"} - {b""}, set())

@@ -63,7 +63,7 @@ class Linking(IntentCase):
     typed: ClassVar = {}
 
     def prepared(self, mode: Mode) -> str:
-        """Somebody who signed in at the other provider a moment ago."""
+        """Prepare a player who signed in at the other provider a moment ago."""
         self.serve_hostile(OTHERS[mode.provider])
         self.intent = LoginIntent.LOGIN
         trip = self.depart()

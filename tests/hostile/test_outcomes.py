@@ -82,7 +82,7 @@ class BreakerTests(OutcomeCase):
         self.signs_in()
 
     def test_of_each_provider(self) -> None:
-        """What one provider does shuts no door to another."""
+        """Keep one provider usable while another one fails."""
         self.far.always(DISCORD_TOKEN, Reply(500))
         self.opened()
         self.turned_away()

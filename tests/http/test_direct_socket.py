@@ -93,7 +93,7 @@ class StateTests(SocketCase):
         self.assertEqual(self.theirs.recv(100), b"headbody")
 
     def test_bytes_wait(self) -> None:
-        """Nothing may overtake written bytes, neither new ones nor those that the transport tried to send already."""
+        """Keep the order of written bytes, also behind those that the transport has tried to send."""
         self.transport.write(b"a" * 1_000_000)
         self.assertFalse(direct_socket.can_send(self.transport))
         self.transport.doWrite()
@@ -107,7 +107,7 @@ class StateTests(SocketCase):
         self.assertEqual(direct_socket.send(self.transport, b"c", b""), 0)
 
     def test_closing(self) -> None:
-        """Nothing is sent behind the end of a response that was the last."""
+        """Send no bytes after the end of the last response."""
         self.transport.write(b"last")
         self.transport.loseConnection()
         self.transport.doWrite()
@@ -128,7 +128,7 @@ class StateTests(SocketCase):
         self.assertIsNone(direct_socket.unsent_bytes(self.transport))
 
     def test_other_transports(self) -> None:
-        """What is not a socket of Twisted's is not used directly."""
+        """Use only sockets of Twisted directly."""
         for other in (StringTransport(), None):
             self.assertFalse(direct_socket.can_send(other))
             self.assertFalse(direct_socket.is_plain(other))

@@ -115,7 +115,7 @@ class LeavingTests(SynchronousTestCase):
         self.addCleanup(gc.enable)
 
     def test_while_the_transport_is_full(self) -> None:
-        """Nothing of the connection is left for the garbage collector."""
+        """Leave no reference cycle behind when a connection ends."""
         connection = Browser([EchoRoutes()]).connect().send(GET)
         connection.channel.flow.pauseProducing()
         connection.transport.unregisterProducer()
@@ -125,7 +125,7 @@ class LeavingTests(SynchronousTestCase):
         self.assertIsNone(channel())
 
     def test_before_the_policy_refuses(self) -> None:
-        """Nothing of the request and of its refusal is left for the collector."""
+        """Leave no reference cycle behind when the body policy refuses a request."""
         turnstile = BlockingPolicy()
         browser = Browser([EchoRoutes(body_policies={"echo_any": turnstile})])
 

@@ -53,7 +53,7 @@ class HeaderTests(SynchronousTestCase):
 
     @covers("4/12", "threats/31")
     def test_auth_is_not_stored_and_tells_no_referrer(self) -> None:
-        """Everything below /auth/ is not cached, errors too."""
+        """Forbid caching of every response below /auth/, also of errors."""
         for answer in (
             self.browser.post_json("/auth/echo", {}),
             self.browser.get("/auth/nope"),

@@ -59,7 +59,7 @@ class TagListTest(SynchronousTestCase):
         self.assertEqual(parse_tags(" * "), EntityTagList((), star=True))
 
     def test_malformed(self) -> None:
-        """Everything else is refused."""
+        """Refuse every other form."""
         for text in MALFORMED:
             with self.assertRaises(TagsMalformed, msg=text):
                 parse_tags(text)

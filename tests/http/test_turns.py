@@ -43,7 +43,7 @@ class Flood:
 
     @property
     def over(self) -> bool:
-        """Whether every connection has its last answer."""
+        """Return whether every connection has its last response."""
         return not self._open
 
     def read(self) -> None:
@@ -101,7 +101,7 @@ class TurnTests(SynchronousTestCase):
         return connection
 
     def test_one_answer_each(self) -> None:
-        """Of two connections with three requests each, neither gets two answers in a row."""
+        """Answer two connections with three requests each in alternation."""
         clients = ["192.0.2.1", "192.0.2.2"]
         open_ = [self.begin(request_bytes("GET", "/echo/text", {"X-Forwarded-For": client}) * 3) for client in clients]
         open_[0].turn()

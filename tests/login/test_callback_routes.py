@@ -177,7 +177,7 @@ class SecondCallback(CallbackRouteCase):
         self.assertIn(first.answer.headers["location"], second.answer.headers["refresh"])
 
     def test_two_browsers(self) -> None:
-        """Of two browsers with attempts, the second one gets an error and sees neither code nor outcome."""
+        """Give the second of two browsers with attempts an error, without code or outcome."""
         late = self.new_browser()
         other = self.at_provider(self.go_on(late, self.player.url), "bo")
         self.finishes()

@@ -161,7 +161,7 @@ class Games(LoginCase):
 
     @covers("threats/9")
     def test_five_wrong_codes_at_once(self) -> None:
-        """Of six wrong codes sent at once the first five count; the sixth is not checked."""
+        """Count the first five of six wrong codes sent at once; do not check the sixth."""
         server = self.local_server()
         _, right = self.ready(server)
         wrong = CollectRequest(right.secret, presented=PresentedProof.finish_code("BBBBBB"))

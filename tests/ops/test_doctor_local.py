@@ -31,7 +31,7 @@ PUBLIC = Config(public_url="https://play.example.org")
 
 class LocalTests(SynchronousTestCase):
     def test_files(self) -> None:
-        """Who owns a file and who may open it; the key is never anybody else's."""
+        """Check the owner and mode of each file; no other user may read the key."""
         for facts, secret, level in (
             (FileFacts(0o600, 7), True, OK),
             (FileFacts(0o600, 7), False, OK),
@@ -136,7 +136,7 @@ class AnswerTests(SynchronousTestCase):
             self.assertIsNone(HttpReply(200, headers).date_ms())
 
     def test_json(self) -> None:
-        """What is no object has no members."""
+        """Return no members for a body that is not an object."""
         for body, members in ((b'{"a":1}', {"a": 1}), (b"[]", {}), (b"\xff", {}), (b"", {})):
             self.assertEqual(HttpReply(200, {}, body).json(), members)
 

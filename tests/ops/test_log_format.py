@@ -84,11 +84,11 @@ class FormatTests(SynchronousTestCase):
         self.assertEqual(self.logged(LogFormat.JOURNAL, "", **{RAW: "<6>x\n"}), "<6>x\n")
 
     def test_no_text(self) -> None:
-        """What is no Unicode, such as a file's name, is written escaped."""
+        """Escape bytes that are not Unicode, such as those of a file's name."""
         self.assertEqual(self.logged(LogFormat.JOURNAL, "{x}", x="\udcff"), "<6>[gamed.room] \\udcff\n")
 
     def test_before_the_log_begins(self) -> None:
-        """What is printed at the start looks like the log."""
+        """Print lines before the log begins in the form of the log."""
         out = StringIO()
         print("data", "/srv", file=LogStream(out, LogFormat.JSON, LogLevel.info, lambda: NOW_MS), flush=True)
         self.assertEqual(
@@ -148,7 +148,7 @@ class ChoiceTests(SynchronousTestCase):
         self.assertEqual(str(error), "--log-format: expected one of text, json, journal.")
 
     def test_text_is_twisteds(self) -> None:
-        """Nothing is chosen for it; another way to log, asked for at the same time, is refused."""
+        """Keep Twisted's own text format by default; refuse a second way to log beside --log-format."""
         twistd: dict[str, Any] = {"syslog": True}
         choose_observer(twistd, LogFormat.TEXT)
         self.assertEqual(twistd, {"syslog": True})

@@ -87,7 +87,7 @@ class RequestTests(MetricsTestCase):
         self.assertEqual(buckets["+Inf", "/game/saves/{slot}"], 1)
 
     def test_limits(self) -> None:
-        """What a limit refused, by its kind and where; a page that says so counts, too."""
+        """Count refusals of a limit by kind and route, also those shown as a page."""
         self.line("PUT", status=413, code="quota_exceeded")
         self.line("POST", "/auth/login/{token}/local", 429)
         self.line(status=404, code="save_not_found")

@@ -51,7 +51,7 @@ class SocketTestCase(CommandTestCase):
         self.config.write_text(f'{{"mode": "local", "public_url": "{ADDRESS}"}}')
 
     def listening(self, family: socket.AddressFamily, address: object) -> socket.socket:
-        """What a socket unit opens."""
+        """Open the sockets of a socket unit."""
         sock = socket.socket(family)
         self.addCleanup(sock.close)
         sock.bind(address)
@@ -77,7 +77,7 @@ class SocketTestCase(CommandTestCase):
         return process
 
     def refused(self, *sockets: socket.socket, options: tuple[str, ...] = ()) -> str:
-        """What is said instead of a start."""
+        """Return the message of a refused start."""
         process = self.passing(*sockets, options=options)
         self.assertEqual(process.wait(WAIT_SECONDS), 78)
         return self.output()
@@ -88,10 +88,9 @@ class SocketTestCase(CommandTestCase):
 
 
 class RestartTests(SocketTestCase):
-    def test_nobody_is_turned_away(self) -> None:
-        """Who connects while the service is down is answered when it is back, over TCP and over a unix socket.
-
-        The file of the unix socket stays as it was.
+    def test_no_client_is_refused(self) -> None:
+        """Answer clients that connect during a restart, over TCP and over a unix socket. The file of the unix socket
+        stays as it was.
         """
         path = str(self.folder / "gamed.sock")
         tcp, unix = self.listening(socket.AF_INET, ("127.0.0.1", 0)), self.listening(socket.AF_UNIX, path)
@@ -109,8 +108,8 @@ class RestartTests(SocketTestCase):
         self.assertEqual(self.gamed("health"), (0, "ok\n", ""))
         self.assertEqual(self.stop(second), 0, self.output())
 
-    def test_at_the_door(self) -> None:
-        """Who connected and asked just before the stop is answered, by the server that goes or by the next."""
+    def test_just_before_the_stop(self) -> None:
+        """Answer requests sent just before the stop, by the old server or by the next."""
         tcp = self.listening(socket.AF_INET, ("127.0.0.1", 0))
         port = tcp.getsockname()[1]
         first = self.passing(tcp)

@@ -101,7 +101,7 @@ class SupervisionTests(SynchronousTestCase):
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_stopped(self) -> None:
-        """Nothing is said any more, and no timer is left; also when the stop came before the stores had answered."""
+        """Send no notification and leave no timer after the stop, also before the databases have answered."""
         self.supervision.started(BASE)
         self.supervision.stopping()
         self.supervision.stopped()

@@ -17,7 +17,7 @@ EXPOSURE = 1.3
 
 
 def run(*command: str) -> str:
-    """What it says on either stream; AssertionError unless it ends well."""
+    """Return the output of both streams; raise AssertionError unless the command exits with 0."""
     environ = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_SECONDS, env=environ, check=False)
     if done.returncode:

@@ -128,7 +128,7 @@ class Slots(SynchronousTestCase):
         self.assertIs(self.successResultOf(self.waiters.open(b"2").wait(25)), WakeReason.SHUTTING_DOWN)
 
     def test_a_wait_that_is_given_up(self) -> None:
-        """Nothing is left of it, and the slot may wait again."""
+        """Forget a cancelled wait, so that its place can be used again."""
         slot = self.waiters.open(b"1")
         slot.wait(1).addErrback(lambda _: None).cancel()
         self.assertEqual(self.clock.getDelayedCalls(), [])

@@ -170,7 +170,7 @@ class TimeTests(ClientTestCase):
             self.assertEqual(desk.clock.getDelayedCalls(), [])
 
     def test_ten_seconds_in_all(self) -> None:
-        """What the token endpoint took, the user endpoint does not have."""
+        """Subtract the token endpoint's time from that of the user endpoint."""
         self.desk.far.script(ME, Reply(503, headers={"Retry-After": "3"}), Reply(hang=True))
         waiting = started(self.desk.identify())
         self.desk.clock.advance(3)
@@ -346,7 +346,7 @@ class BreakerTests(ClientTestCase):
         self.successResultOf(self.desk.identify())
 
     def test_silence_of_four_seconds(self) -> None:
-        """What is longer than a short silence is not sat out, though there were time enough."""
+        """Refuse at once during a long cooldown, although the deadline would allow the wait."""
         self.desk.far.script(TOKEN, Reply(429, headers={"Retry-After": "4"}))
         self.failure()
         self.failure()

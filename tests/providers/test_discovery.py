@@ -101,7 +101,7 @@ class MetadataTests(SynchronousTestCase):
         self.assertEqual((metadata.basic_auth, metadata.iss_promised), (True, False))
 
     def test_what_is_offered(self) -> None:
-        """Of what a provider offers only what we accept counts."""
+        """Use only those of a provider's offers that gamed accepts."""
         algorithms = "id_token_signing_alg_values_supported"
         methods = "token_endpoint_auth_methods_supported"
         self.assertEqual(self.validate(**{algorithms: ["HS256", "ES256", "none"]}).algorithms, {"ES256"})

@@ -92,7 +92,7 @@ class FormTests(SynchronousTestCase):
             self.assertRaises(ProviderError, passed, token)
 
     def test_headers(self) -> None:
-        """What lets a token say how to check it is refused even when everything else is right."""
+        """Refuse a token whose header chooses how to check it, even if the rest is valid."""
         jwk = dict(RSA.public)
         one = validate_keys({"keys": [RSA.public]})
         with self.assertRaises(ProviderError) as refused:

@@ -102,7 +102,7 @@ class TokenTests(SynchronousTestCase):
     @given(st.integers(100, 599), st.dictionaries(st.sampled_from([*GOOD, "id_token", "error"]), JSON))
     @settings(deadline=None)
     def test_any_answer(self, status: int, members: dict[str, object]) -> None:
-        """Nothing but tokens or a ProviderFailure comes of any answer; tokens only of 200 without an error."""
+        """Return tokens or raise ProviderFailure for any response; return tokens only for a 200 without an error."""
         try:
             validate_tokens(ProviderResponse("token_endpoint", status, members))
         except ProviderFailure:

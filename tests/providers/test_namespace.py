@@ -8,7 +8,7 @@ from tests.config.fixtures import OAUTH, changed, load_config
 
 class RealmTests(SynchronousTestCase):
     def realms(self, **members: str) -> dict[str, IdentityNamespace]:
-        """Of the providers, with members of discord set."""
+        """Return the namespaces of the providers, with members of discord set."""
         file = changed(OAUTH, **{f"providers__discord__{name}": value for name, value in members.items()})
         return {name: IdentityNamespace.of(provider) for name, provider in load_config(file).config.providers.items()}
 

@@ -135,7 +135,7 @@ class GoodPathTests(OidcCase):
         self.assertIsInstance(self.failure(), ProviderError)
 
     def test_no_metadata_at_start(self) -> None:
-        """Nothing is asked before somebody signs in, and a provider that was down then works as soon as it is up."""
+        """Fetch metadata at the first sign-in; a provider that was down at the start works as soon as it is up."""
         self.assertEqual(self.far.seen, [])
         self.far.script(DISCOVERY, Reply(503))
         self.failureResultOf(started(self.desk.go()), ProviderUnavailable)
@@ -169,7 +169,7 @@ class DocumentTests(OidcCase):
             self.assertEqual(self.desk.clock.getDelayedCalls(), [])
 
     def test_who_came_late(self) -> None:
-        """Who joins a fetch late ends with it, and the next one begins anew."""
+        """End a late caller with the fetch that it joined; begin a new fetch for the next."""
         self.far.script(DISCOVERY, Reply(hang=True))
         early = started(self.desk.go())
         self.desk.clock.advance(TIMEOUT_SECONDS - 1)

@@ -296,7 +296,7 @@ class QuietTests(SocketCase):
 
 class SentTests(SocketCase):
     async def test_request(self) -> None:
-        """What goes over the wire: one request per connection, with exactly these fields."""
+        """Send one request per connection, with exactly these fields."""
         self.listen(says(GOOD, end=False))
         url, client = f"http://127.0.0.1:{self.port}/t?x=1", ClientCredentials("c", Secret(b"s"))
         call = token_request(url, client, {"code": b"code-7"}, "lgn_a")

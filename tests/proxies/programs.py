@@ -79,8 +79,9 @@ class Proxy:
         return Line(self.port, self._tls, source)
 
     def raw(self, *pieces: bytes) -> bytes:
-        """What comes back for these bytes until the proxy closes. A piece after the first is sent once something came
-        back for the one before."""
+        """Return the response to these bytes, until the proxy closes. Each further piece is sent after a response to
+        the one before.
+        """
         line = self.line()
         line.connect()
         received = b""

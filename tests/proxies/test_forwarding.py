@@ -88,7 +88,7 @@ class ForwardingTests(SynchronousTestCase):
                 self.assertEqual(heard.values("content-length"), [str(len(body))] if body else [], proxy.name)
 
     def test_other_paths(self) -> None:
-        """Nothing else reaches gamed, and no proxy redirects."""
+        """Forward no other path to gamed, and redirect none."""
         for proxy in self.proxies:
             for target in ("/", "/auth", "/game", "/assets", "/healthz/", "/metrics", "/readyz", "/auth/../metrics"):
                 answer = proxy.ask("GET", target)

@@ -98,8 +98,9 @@ class PlayersTests(SynchronousTestCase):
 
     @covers("threats/49")
     def test_restart(self) -> None:
-        """Who waits while gamed stops is answered, not cut off. Then 502, of which no log repeats the request; once
-        gamed runs again, all is well at once."""
+        """Answer waiting requests while gamed stops; then respond 502 without logging the request, until gamed runs
+        again.
+        """
         self.stop()
         headers = {"Cookie": f"__Host-gl={LOST[0]}", "Referer": f"https://{HOST}/?x={LOST[0]}"}
         paths = (f"/auth/discord/callback?code={LOST[1]}&state={LOST[2]}", f"/auth/login/{LOST[3]}")

@@ -24,7 +24,7 @@ def found(kind: str, page: str, words: str) -> bool:
 
 class FreshTests(SynchronousTestCase):
     def test_commands_are_in_the_pages(self) -> None:
-        """What the script takes out of the README and the guides stands there, word for word."""
+        """Find the commands that the script uses in the README and the guides, word for word."""
         script = (ROOT / ".ci/fresh").read_text("utf-8")
         wanted = [(kind, page, one or other) for kind, page, one, other in LOOKED_FOR.findall(script)]
         self.assertEqual([each for each in wanted if not found(*each)], [])

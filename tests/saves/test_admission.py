@@ -140,7 +140,7 @@ class ManyUploadsTest(SaveCase):
         return self.browser.connect().send(f"{head}{framing}\r\n\r\n{body}".encode())
 
     def test_of_one_player(self) -> None:
-        """Of 58 uploads of one player four go on, the others are rejected; another player can save."""
+        """Accept four of 58 uploads of one player and reject the others; another player can save."""
         self.free = 256 * MIB + 1000 * MIB
         for framing in ("Transfer-Encoding: chunked", f"Content-Length: {16 * MIB}"):
             calls = [self.trickle(f"PUT /game/saves/s{n}", framing) for n in range(58)]

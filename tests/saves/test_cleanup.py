@@ -53,7 +53,7 @@ class PruneTest(SweepCase):
             self.later(minutes * 60_000)
 
     def test_autosaves(self) -> None:
-        """Of saves every five minutes ten are kept and one for each earlier hour; unused bytes are deleted at once."""
+        """Keep ten of saves every five minutes and one for each earlier hour; delete unused bytes at once."""
         self.save_often(48)
         self.clean_up()
         numbers = self.numbers()

@@ -99,7 +99,7 @@ class RefusedTest(CommitCase):
         return conflicts
 
     def test_one_does_not_fit(self) -> None:
-        """Nothing is applied; the refused bytes are a conflict copy, what would have fitted waits on."""
+        """Apply no entry if one conflicts; keep its bytes as a conflict copy, and the others staged."""
         self.put("a", ONE, ABSENT)
         self.put("a", TWO, {"If-Match": "*"})
         answer = self.commit_staged(write("b", FOUR), write("a", THREE, tag(1, ONE)), bodies=(THREE, FOUR))
@@ -192,7 +192,7 @@ class RefusedTest(CommitCase):
         self.assert_counts_agree()
 
     def test_two_devices(self) -> None:
-        """Of two concurrent commits to the same slots one succeeds; all bytes of the other are kept."""
+        """Let one of two concurrent commits to the same slots succeed; keep all bytes of the other."""
         for slot in "abc":
             self.put(slot, slot.encode(), ABSENT)
         bodies = [[f"{device}{slot}".encode() for slot in "abc"] for device in (1, 2)]

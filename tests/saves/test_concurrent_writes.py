@@ -19,7 +19,7 @@ class RivalTest(SaveCase):
         return [call.answer for call in calls]
 
     def test_one_winner(self) -> None:
-        """Of twenty concurrent writes to one version one succeeds; the others get 412, and their bytes are kept."""
+        """Let one of twenty concurrent writes to one version succeed; answer the others 412 and keep their bytes."""
         first = self.put("auto", b"first", ABSENT)
         named = {"If-Match": first.headers["etag"]}
         answers = self.all_at_once(*(("auto", b"writer %d" % n, named) for n in range(WRITERS)))
@@ -30,7 +30,7 @@ class RivalTest(SaveCase):
         self.assert_counts_agree()
 
     def test_one_creator(self) -> None:
-        """Of many creations of one slot one succeeds; the same bytes sent twice are one save."""
+        """Let one of many creations of one slot succeed; the same bytes sent twice are one save."""
         answers = self.all_at_once(("auto", b"a", ABSENT), ("auto", b"b", ABSENT), ("auto", b"a", ABSENT))
         self.assertEqual([answer.status for answer in answers], [201, 412, 200])
         self.assert_counts_agree()
@@ -46,7 +46,7 @@ class RivalTest(SaveCase):
         self.assertEqual(found, [(sha256(BIG).digest(), 3)])
 
     def test_write_against_delete(self) -> None:
-        """Of a write and a delete of the same version the first succeeds and the other gets 412."""
+        """Let the first of a write and a delete of one version succeed; answer the other 412."""
         self.put("auto", b"first", ABSENT)
         named = {"If-Match": tag(1, b"first")}
         self.stores.state.pause()

@@ -116,7 +116,7 @@ class ContentTest(ExportCase):
         self.assertEqual((manifest["player"], manifest["versions"], files), (BERT, [], {}))
 
     def test_only_ones_own(self) -> None:
-        """Nothing of another player is in it."""
+        """Export no bytes of another player."""
         self.bearer = self.sign_in(BERT)
         self.put("auto", b"of Bert")
         self.assertEqual(self.opened(self.export())[1], {"saves/auto/1": b"of Bert"})

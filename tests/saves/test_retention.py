@@ -69,7 +69,7 @@ class HistoryTest(SynchronousTestCase):
             self.assertEqual(1 in kept_versions(versions, now_ms), stays)
 
     def test_newest_of_its_hour(self) -> None:
-        """Of two in one hour the later one stays; hours are those of the clock."""
+        """Keep the later one of two versions in one hour of the clock."""
         young = saved_every(1000, 10)
         hour = NOW - 3 * HOUR_MS
         old = [written(-1, hour + 50), written(-2, hour + 10), written(-3, hour - 10), written(-4, hour - 20)]

@@ -178,7 +178,7 @@ class MetaTest(SynchronousTestCase):
         self.assertIsNone(check_meta(None, 2048))
 
     def test_bad(self) -> None:
-        """Everything else is refused in words that do not repeat it."""
+        """Refuse every other form, with a message that does not repeat it."""
         for text in BAD_META:
             with self.assertRaises(BadMeta, msg=text[:40]) as caught:
                 check_meta(text, 2048)

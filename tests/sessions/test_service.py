@@ -277,7 +277,7 @@ class ThreadTests(TestCase):
 
     @covers("threats/24")
     async def test_revoked_by_a_command(self) -> None:
-        """What another process revokes holds from the next request."""
+        """Refuse a session that another process has revoked from the next request on."""
         data = data_folder(self)
         server = self.open_server(data)
         session_id, pair = await server.open()

@@ -28,7 +28,7 @@ class WatchedProvider(DevelopmentProvider):
     """With a question that tests ask."""
 
     def requests(self, path: str) -> list[RecordedRequest]:
-        """What was sent to this path, in order."""
+        """Return the requests to this path, in order."""
         return [sent for sent in self.sent if sent.path == path]
 
 

@@ -104,7 +104,7 @@ class SealTests(SynchronousTestCase):
 
     @given(purposes, text(), binary())
     def test_round_trip(self, purpose: Purpose, row: str, plain: bytes) -> None:
-        """What was sealed is what is opened; the plain bytes are not in it."""
+        """Decrypt what was encrypted; the sealed value does not contain the plain bytes."""
         sealed = KEYS.sealer.seal(purpose, row, plain)
         self.assertEqual(KEYS.sealer.unseal(purpose, row, sealed), plain)
         self.assertEqual(len(sealed), 12 + len(plain) + 16)

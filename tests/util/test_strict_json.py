@@ -94,7 +94,7 @@ class ParseTests(SynchronousTestCase):
 
     @given(st.dictionaries(st.text(), JSON, max_size=4))
     def test_json_passes(self, value: dict[str, object]) -> None:
-        """What another JSON writer wrote is read as the same value, or is too deep."""
+        """Read the output of another JSON writer as the same value, or refuse it as too deep."""
         text = dumps(value)
         if depth(text) <= DEPTH:
             self.assertEqual(parse_object(text.encode()), value)

@@ -140,7 +140,7 @@ class ScenarioRun(Surroundings):
             self._keep(step, self.end("main").releases.publish(channel, files, also, about))
 
     def _hang_up(self, what: bool, step: dict[str, Any]) -> None:
-        """Nobody listens there any more."""
+        """Close the socket, so that the port refuses connections."""
         self.end(step.get("end", "main")).close()
 
     def _release(self, name: str, step: dict[str, Any]) -> None:

@@ -215,7 +215,7 @@ class Devices(Walk):
             raise Mismatch(f"they do not agree: {states}, {self.held}, the server has {current}")
 
     def check(self) -> None:
-        """Nothing current was replaced by who had not seen it, and nothing is doubled."""
+        """Assert that no current save was replaced by a device that had not seen it, and that none is doubled."""
         listed = self.versions(self.slot)
         kept = {version["version"]: version["text"] for version in listed if version["kind"] != "delete"}
         for version in listed:

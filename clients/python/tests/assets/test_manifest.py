@@ -85,7 +85,7 @@ class Manifests(AssetsCase):
         self.assertEqual(sorted(path.name for path in self.root.iterdir()), ["content"])
 
     def test_paths(self) -> None:
-        """Nothing of a release with one such path is fetched or written."""
+        """Fetch and write no file of a release that has one such path."""
         for path in ("../../outside", "/tmp/gamed-outside", "nul", "\ud800"):
             self.refused(manifest({"good": b"x", "HERE": b"y"}).replace(b'"HERE"', json.dumps(path).encode()))
 

@@ -153,6 +153,6 @@ class OneFile(SynchronousTestCase):
 
     @covers("threats/29")
     def test_no_shell(self) -> None:
-        """Nothing in it starts a program itself."""
+        """Find no call in the source that starts a program."""
         names = {node.attr for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
         self.assertEqual(names & {"system", "popen", "Popen", "startfile", "spawn", "execv", "subprocess"}, set())

@@ -78,7 +78,7 @@ class Asking(ClientCase):
         self.url = self.fake.login_url.format(base=self.server)
 
     def environ(self, **more: str) -> dict[str, str]:
-        """Nothing that could open a page."""
+        """Return an environment without any program that could open a page."""
         kept = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
         return {**kept, "PATH": str(self.empty), "BROWSER": "/nowhere/browser %s", "PYTHONUTF8": "1", **more}
 

@@ -42,7 +42,7 @@ class History(SyncCase):
         self.raised(gc.Refused, "version_protected", self.server.dismiss, self.slot, 2)
 
     def test_changes(self) -> None:
-        """Everything first, then what changed since, deletions too; everything again when that past is gone."""
+        """Report all saves first, then changes and deletions; report all again when the epoch has changed."""
         whole = self.server.changes()
         self.assertEqual((whole.whole, [s.etag for s in whole.saves if s.slot == self.slot]), (True, [self.two.etag]))
         self.assertEqual(self.server.changes(whole.cursor), gc.Changes(whole.cursor, [], False))

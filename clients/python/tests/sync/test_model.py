@@ -144,7 +144,9 @@ class World(Struct):
         return states == {"in_step"} and len({player.held for player in self.players}) == 1
 
     def check(self) -> None:
-        """Nothing current was replaced by who had not seen it, nothing is doubled, and what gave way is kept."""
+        """Assert that no current save was replaced by a device that had not seen it, none is doubled, and each
+        displaced one is kept.
+        """
         try:
             versions = self.case.server.versions(self.slot)
         except gc.NotFound:

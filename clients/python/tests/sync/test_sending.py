@@ -95,7 +95,7 @@ class Losses(SyncCase):
         self.assertEqual((desk.state(self.slot), self.current(self.slot)), ("in_step", b"two"))
 
     def test_list_first(self) -> None:
-        """Nothing is written before the first list has arrived; one that is lost holds everything back."""
+        """Write nothing before the first list has arrived; retry a list that is lost."""
         desk = self.device()
         desk.sync.write(self.slot, b"one")
         desk.proxy.next("GET", *LOSSES)
@@ -131,7 +131,7 @@ class Losses(SyncCase):
         self.assertEqual(self.current(self.slot), b"sofa")
 
     def test_clocks(self) -> None:
-        """Nothing is ordered by a clock: a device of another century is like any other."""
+        """Order no save by a clock: a device with a clock of another century works like any other."""
         desk, sofa = self.two()
         self.patch(gs.time, "gmtime", lambda: gs.time.struct_time((1970, 1, 1, 0, 0, 0, 3, 1, 0)))
         sofa.sync.write(self.slot, b"sofa")
@@ -229,7 +229,7 @@ class Refusals(SyncCase):
         self.assertEqual(self.current(self.slot), b"x")
 
     def test_other_player(self) -> None:
-        """Nothing is written in the name of a player who signed in here since."""
+        """Write no save in the name of another player who has signed in since."""
         desk = self.device()
         desk.sync.write(self.slot, b"x")
         other = {**desk.credentials, "player": {"id": "ply_other"}}
