@@ -191,6 +191,8 @@ class HttpConnection(Protocol):
         """Read the body of the current request, which its policy has accepted or refused."""
         if request.complete:
             self._handle(request)
+            if self._read_ended:
+                self._check_end()
             return
         length = request.head.length
         held, self._buffer = self._buffer, b""

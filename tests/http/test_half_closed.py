@@ -143,6 +143,15 @@ class PolicyTests(HalfClosedCase):
         self.assertEqual((self.connection.answer.code, self.connection.closed), ("bad_request", True))
         self.assertEqual((self.receiver.aborted, self.routes.calls), (1, []))
 
+    def test_no_body_and_no_answer(self) -> None:
+        """Abort a request without a body whose handler needs more than five seconds after its policy has accepted it."""
+        self.say_all(request_bytes("GET", "/echo/later"))
+        self.admit()
+        self.browser.clock.advance(4.9)
+        self.assertFalse(self.connection.transport.disconnected)
+        self.browser.clock.advance(0.1)
+        self.assertTrue(self.connection.transport.disconnected)
+
     def test_complete_and_no_answer(self) -> None:
         """A policy that needs more than five seconds is given up, too."""
         self.say_all(request_bytes("GET", "/echo/later", {}, b"hello"))
