@@ -5,13 +5,16 @@ A command writes its row in the transaction of the change, so that neither exist
 
 from functools import partial
 from sqlite3 import Connection
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gamed.audit import AuditLog, SecurityEvent
-from gamed.database.queues import ReadQueue, WriteQueue
 from gamed.structs import Component
 from gamed.timestamps import rfc3339
+
+if TYPE_CHECKING:  # commands write rows without the queues, which need Twisted
+    from gamed.database.queues import ReadQueue, WriteQueue
 
 ROWS = 200
 """How many rows one transaction reads."""
@@ -20,8 +23,8 @@ ROWS = 200
 class CommandLogForwarder(Component, frozen=True):
     """The part of the service that writes the rows of `command_log` to the security log."""
 
-    _reads: ReadQueue
-    _writes: WriteQueue
+    _reads: "ReadQueue"
+    _writes: "WriteQueue"
     _audit: AuditLog
 
     async def forward(self) -> int:

@@ -144,7 +144,7 @@ class PolicyTests(HalfClosedCase):
         self.assertEqual((self.receiver.aborted, self.routes.calls), (1, []))
 
     def test_no_body_and_no_answer(self) -> None:
-        """Abort a request without a body whose handler needs more than five seconds after its policy has accepted it."""
+        """Abort a request without a body whose handler needs over five seconds after its policy has accepted it."""
         self.say_all(request_bytes("GET", "/echo/later"))
         self.admit()
         self.browser.clock.advance(4.9)
