@@ -1,4 +1,4 @@
-"""`python -m tests.covers_pages` writes the Tests columns of docs/spec.md and docs/security.md.
+"""`python -m tests.covers_pages` writes the Tests columns of docs/internals/spec.md and docs/internals/threats.md.
 
 A table that begins with the column Id and ends with the column Tests has its last column written here, from the
 `@covers` decorators of the tests. A person writes the other columns. The tests are read with `ast`: none is imported,
@@ -16,7 +16,7 @@ from msgspec import Struct
 from tests.support.covers import covers
 
 ROOT = Path(__file__).parent.parent
-PAGES = (ROOT / "docs/spec.md", ROOT / "docs/security.md")
+PAGES = (ROOT / "docs/internals/spec.md", ROOT / "docs/internals/threats.md")
 COMMAND = "python -m tests.covers_pages"
 
 

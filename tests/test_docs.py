@@ -27,7 +27,7 @@ TESTS = re.compile(r"\b(?:clients|tests)(?:\.\w+)+")
 NAME = re.compile(r"@?(?:[A-Z]\w+(?:\.\w+)?|\w+\.\w+(?=\()|[a-z_]\w*(?=\())(?:\(\))?")
 """`SaveService`, `SaveService.write()`, `decide_write()`, `RULES`: a name of the code, as pages spell it."""
 NOT_OURS = {"COMMIT", "Host"}
-ARCHITECTURE = "docs/architecture.md"
+ARCHITECTURE = "docs/internals/architecture.md"
 
 
 def pages() -> list[Path]:
@@ -124,7 +124,7 @@ class PagesTests(SynchronousTestCase):
     @covers("2.3/9")
     def test_every_member_is_described(self) -> None:
         """The configuration page has each member of the file that gamed accepts, and each limit's default."""
-        page = (ROOT / "docs/configuration.md").read_text("utf-8")
+        page = (ROOT / "docs/owners/configuration.md").read_text("utf-8")
         session = {"access_ttl", "refresh_ttl", "device_transaction_ttl", "max_lifetime"}
         login = {field.name for field in fields(model.LoginSettings)}
         limits = {field.name for field in fields(model.AuthLimits)}
@@ -135,7 +135,7 @@ class PagesTests(SynchronousTestCase):
 
     def test_every_limit_is_described(self) -> None:
         """Each member of game.json has its row, with the default that gamed has."""
-        page = (ROOT / "docs/configuration.md").read_text("utf-8")
+        page = (ROOT / "docs/owners/configuration.md").read_text("utf-8")
         defaults = game.GameSettings()
         rows = {f"| `{name}` | {shown(name, getattr(defaults.saves, name))} |" for name in game.RULES}
         rows.add(f"| `staged_ttl` | {defaults.staged_seconds // 3600}h |")
@@ -148,11 +148,11 @@ class PagesTests(SynchronousTestCase):
     @covers("2.1/27")
     def test_first_file(self) -> None:
         """The configuration page prints the file that the first run writes."""
-        self.assertIn(f"```json\n{FIRST_RUN}```", (ROOT / "docs/configuration.md").read_text("utf-8"))
+        self.assertIn(f"```json\n{FIRST_RUN}```", (ROOT / "docs/owners/configuration.md").read_text("utf-8"))
 
     def test_every_command_is_described(self) -> None:
         """The commands page has a row for each command, and for no other."""
-        page = (ROOT / "docs/commands.md").read_text("utf-8")
+        page = (ROOT / "docs/owners/commands.md").read_text("utf-8")
         rows = re.findall(r"(?m)^\| `([a-z -]+)` \| .+ \| (?:yes|no) \|$", page)
         self.assertEqual(sorted(rows), sorted(commands(gamed)))
 

@@ -16,7 +16,7 @@ from tests.support.python_client import gamed_client as gc
 from tests.test_guides import blocks
 from tests.test_spec import ROOT
 
-PAGE = "docs/game-developers.md"
+PAGE = "docs/developers/game-developers.md"
 OWN_CODES = {"unreachable", "untrusted_address", "disk_full"}
 """Of the clients: no server sends them."""
 WRAPPED = """

@@ -14,7 +14,7 @@ from tests.support.commands import members
 from tests.test_docs import commands
 from tests.test_spec import ROOT
 
-GUIDES = ("docs/providers.md", "docs/owner-guide.md")
+GUIDES = ("docs/owners/providers.md", "docs/owners/owner-guide.md")
 CHANGES = re.compile(r"(?m)^\| `([^`]+)` \|")
 SYMPTOMS = (
     "redirect_uri",
@@ -61,8 +61,8 @@ class GuideTests(SynchronousTestCase):
 
     def test_redirect_uris(self) -> None:
         """The page has the redirect URI of each provider in its configurations."""
-        page = (ROOT / "docs/providers.md").read_text("utf-8")
-        for text in blocks("docs/providers.md", "json"):
+        page = (ROOT / "docs/owners/providers.md").read_text("utf-8")
+        for text in blocks("docs/owners/providers.md", "json"):
             config = configured(text)
             for name in config.providers:
                 if name != "forge":
@@ -81,7 +81,7 @@ class GuideTests(SynchronousTestCase):
 
     def test_proxies(self) -> None:
         """Each line of a proxy's sample that the guide changes exists once."""
-        page = (ROOT / "docs/owner-guide.md").read_text("utf-8")
+        page = (ROOT / "docs/owners/owner-guide.md").read_text("utf-8")
         for sample in ("etc/nginx/gamed.conf", "etc/caddy/Caddyfile"):
             copied = re.search(rf"(?m)^cp {sample} (\S+)$", page)
             rows = CHANGES.findall(page.partition(f"| Line of `{copied[1]}` | To |\n")[2].partition("\n\n")[0])
@@ -91,7 +91,9 @@ class GuideTests(SynchronousTestCase):
 
     def test_symptoms(self) -> None:
         """The problem codes of the troubleshooting have these statuses, and the log events exist in the code."""
-        chapter = (ROOT / "docs/operations.md").read_text("utf-8").partition("## Troubleshooting by symptom\n")[2]
+        chapter = (
+            (ROOT / "docs/owners/operations.md").read_text("utf-8").partition("## Troubleshooting by symptom\n")[2]
+        )
         named = re.findall(r"`(\d{3})` `(\w+)`", chapter)
         self.assertGreaterEqual(len(named), 7)
         self.assertEqual([(status, code) for status, code in named if CODES[code].status != int(status)], [])

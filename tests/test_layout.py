@@ -1,8 +1,8 @@
 """A module may import only modules of certain kinds; its kind follows from the name of its file.
 
 The sources are read with `ast`, so that an import inside a function counts, too. The rules are those of
-docs/architecture.md: values and decisions do no I/O, services know neither Twisted nor SQL, routes and stores never
-import each other, and `http/` and `database/` know no feature.
+docs/internals/architecture.md: values and decisions do no I/O, services know neither Twisted nor SQL, routes and stores
+never import each other, and `http/` and `database/` know no feature.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""docs/security.md names a defence and tests for each threat, and the remaining risks."""
+"""docs/internals/threats.md has a defence and tests for each threat, docs/owners/security.md the remaining risks."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.covers_pages import ROOT, cells
 
-PAGE = ROOT / "docs/security.md"
+THREATS = ROOT / "docs/internals/threats.md"
+PAGE = ROOT / "docs/owners/security.md"
 HEAD = ["Id", "Asset", "Attacker", "Attack", "Defence", "Tests"]
 RESIDUE = ("A code read aloud", "Another user's process on the player's machine", '`login.return_proof: "off"`')
 
@@ -32,7 +33,7 @@ def section(page: str, title: str) -> str:
 
 def threats(page: str) -> Iterator[Threat]:
     """Yield the rows of the tables of threats, without their heads."""
-    for line in section(page, "Threats").splitlines():
+    for line in page.splitlines():
         row = cells(line)
         if row and row != HEAD and set(row) != {"---"}:
             yield Threat(*row)
@@ -45,19 +46,16 @@ def complaints(threat: Threat) -> list[str]:
 
 
 class SecurityTests(SynchronousTestCase):
-    def setUp(self) -> None:
-        self.page = PAGE.read_text("utf-8")
-
     def test_every_threat_is_tested(self) -> None:
         """Each row has all its cells, so that it has at least one test; CoversTests checks the column of tests."""
-        listed = list(threats(self.page))
+        listed = list(threats(THREATS.read_text("utf-8")))
         self.assertGreater(len(listed), 40)
         self.assertEqual([complaint for threat in listed for complaint in complaints(threat)], [])
         self.assertEqual(len({threat.attack for threat in listed}), len(listed))
 
     def test_remaining_risks(self) -> None:
         """The page names the risks that a server cannot prevent."""
-        left = section(self.page, "What is left")
+        left = section(PAGE.read_text("utf-8"), "What is left")
         self.assertEqual([words for words in RESIDUE if f"**{words}.**" not in left], [])
 
     def test_planted_faults(self) -> None:

@@ -1,4 +1,4 @@
-"""docs/spec.md has a test, a page or `words` for every sentence of the specification."""
+"""docs/internals/spec.md has a test, a page or `words` for every sentence of the specification."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.covers_pages import COMMAND, PAGES, ROOT, all_covering_tests, cells, covering_tests, faults, with_tests
 from tests.support.covers import covers
 
-PAGE = ROOT / "docs/spec.md"
+PAGE = ROOT / "docs/internals/spec.md"
 SPEC = ROOT.parent / "shared/SPEC.md"
 SENTENCES = "2274e8460da6bdbda418daaaccaf98daed369a22a2d240b9a0840d65edc49dad"
 """The SHA-256 of the specification's sentences, one a line, so that no sentence can be removed or changed unnoticed."""
@@ -56,7 +56,7 @@ def table_row(line: str) -> Iterator[str]:
 
 
 def listed(page: str) -> Iterator[Row]:
-    """Yield the rows of docs/spec.md, without the heads of its tables."""
+    """Yield the rows of docs/internals/spec.md, without the heads of its tables."""
     section = ""
     for line in page.splitlines():
         if line.startswith("## "):

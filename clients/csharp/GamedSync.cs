@@ -10,7 +10,7 @@
 //         await conflict.KeepMineAsync();                  // or KeepTheirsAsync(), or MergedAsync(bytes)
 //
 // A write stands on what the game last read or wrote, never on what merely arrived: progress that the player has not
-// seen is not written over. Nothing is decided by a clock. The rules, step by step: docs/offline.md.
+// seen is not written over. Nothing is decided by a clock. The rules, step by step: docs/developers/offline.md.
 //
 // Every failure is a GamedError, or an IOException of this device's disk. Methods may be called from any thread and do
 // their work on others, in the order in which they were called; one process at a time for a player's folder.

@@ -10,7 +10,7 @@
 #         conflict.keep_mine()                            # or keep_theirs(), or merged(bytes)
 #
 # A write stands on what the game last read or wrote, never on what merely arrived: progress that the player has not
-# seen is not written over. Nothing is decided by a clock. The rules, step by step: docs/offline.md.
+# seen is not written over. Nothing is decided by a clock. The rules, step by step: docs/developers/offline.md.
 #
 # What asks the server (pump, run, theirs, base, keep_theirs) is a coroutine; all else returns its Result at once.
 # One process at a time for a player's folder. Names and behaviour are those of clients/python/gamed_sync.py.

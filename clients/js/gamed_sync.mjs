@@ -11,7 +11,7 @@
  *       await conflict.keepMine()                              // or keepTheirs(), or merged(bytes)
  *
  * A write stands on what the game last read or wrote, never on what merely arrived: progress that the player has not
- * seen is not written over. Nothing is decided by a clock. The rules, step by step: docs/offline.md.
+ * seen is not written over. Nothing is decided by a clock. The rules, step by step: docs/developers/offline.md.
  *
  * Every failure is a GamedError. Methods may be called side by side; one tab or process at a time for a player's
  * folder.

@@ -10,7 +10,7 @@ Copy it beside gamed_client.py; standard library only, Python 3.9 or newer.
         conflict.keep_mine()                          # or keep_theirs(), or merged(b"...")
 
 A write stands on what the game last read or wrote, never on what merely arrived: progress that the player has not seen
-is not written over. Nothing is decided by a clock. The rules, step by step: docs/offline.md.
+is not written over. Nothing is decided by a clock. The rules, step by step: docs/developers/offline.md.
 
 Every failure is a GamedError. Methods may be called from any thread; one process at a time for a player's folder.
 """

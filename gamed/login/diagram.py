@@ -1,4 +1,4 @@
-"""`python -m gamed.login.diagram > docs/login-states.md` writes the transition table as a page of documentation."""
+"""`python -m gamed.login.diagram > docs/internals/login-states.md` writes the transition table as a page."""
 
 from gamed.login.transaction import (
     DELIVERED_MS,

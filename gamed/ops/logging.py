@@ -4,8 +4,8 @@
     <6>[gamed.service] service_started url=...
 
 The text format is Twisted's own. Security events are lines of the log under the namespace `gamed.security`
-(docs/audit.md), such as `refresh_reused player=ply_... session=ses_...`. A sign-in that failed at a provider is one
-line, with the request id that the page showed.
+(docs/owners/audit.md), such as `refresh_reused player=ply_... session=ses_...`. A sign-in that failed at a provider is
+one line, with the request id that the page showed.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""The commands of docs/assets.md work as printed, also through nginx and Caddy with the samples."""
+"""The commands of docs/developers/assets.md work as printed, also through nginx and Caddy with the samples."""
 
 import re
 import subprocess
@@ -21,7 +21,7 @@ PREFIX = 100_000
 
 def commands() -> str:
     """Return all command blocks of the page's part for game developers."""
-    part = (ROOT / "docs/assets.md").read_text("utf-8").partition("\n## For game developers\n")[2]
+    part = (ROOT / "docs/developers/assets.md").read_text("utf-8").partition("\n## For game developers\n")[2]
     return "\n".join(re.findall(r"(?ms)^```sh\n(.+?)^```", part))
 
 

@@ -116,7 +116,7 @@ class AloneTests(CommandTestCase):
 
     def test_help(self) -> None:
         """Every command explains itself; those that need the key say so."""
-        page = (ROOT / "docs" / "commands.md").read_text("utf-8")
+        page = (ROOT / "docs/owners/commands.md").read_text("utf-8")
         rows = dict(re.findall(r"(?m)^\| `([a-z -]+)` \| .+ \| (yes|no) \|$", page))
         for command in (*rows, "key", "players", "sessions", "owner", ""):
             result = CliRunner().invoke(gamed, [*command.split(), "--help"])

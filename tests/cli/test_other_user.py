@@ -109,7 +109,7 @@ class OtherUserTests(CommandTestCase):
     def test_first_start_of_the_guide(self) -> None:
         """The owner's guide has a command that starts the server as the user `gamed`: with this machine's paths and
         user in place of the guide's it does so, from a shell without any variable."""
-        [printed] = [text for text in blocks("docs/owner-guide.md", "sh") if "gamed serve" in text]
+        [printed] = [text for text in blocks("docs/owners/owner-guide.md", "sh") if "gamed serve" in text]
         command = printed.replace("/etc/gamed/authentication.json", str(self.config))
         command = command.replace("/var/lib/gamed/data", str(self.data))
         command = command.replace("/opt/gamed/bin/gamed serve", f"{self.python} -c '{RUN}' serve --listen=$LISTEN")

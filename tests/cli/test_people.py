@@ -364,7 +364,7 @@ class FindTests(CommandTestCase):
 
 class LeakedKeyTests(DepartureCase):
     def test_new_key_new_auth_db(self) -> None:
-        """The way of docs/operations.md: a new key and a new auth.db, then each old id's saves to its new player."""
+        """The way of the operations page: a new key and a new auth.db, then each old id's saves to its new player."""
         self.save(self.token("anna")["access_token"], "auto", b"anna's")
         self.stop(self.process)
         old = self.folder / "leaked"

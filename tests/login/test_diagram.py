@@ -1,4 +1,4 @@
-"""These tests compare docs/login-states.md with the transition table."""
+"""These tests compare docs/internals/login-states.md with the transition table."""
 
 from pathlib import Path
 
@@ -14,8 +14,8 @@ DOCS = Path(gamed.__file__).parents[1] / "docs"
 
 class Diagram(SynchronousTestCase):
     def test_the_page_is_current(self) -> None:
-        """docs/login-states.md is what `python -m gamed.login.diagram` prints."""
-        self.assertEqual((DOCS / "login-states.md").read_text("utf-8"), page())
+        """docs/internals/login-states.md is what `python -m gamed.login.diagram` prints."""
+        self.assertEqual((DOCS / "internals/login-states.md").read_text("utf-8"), page())
 
     def test_the_clock(self) -> None:
         """The page gives the deadlines of the code, also for an exchange that ends late."""

@@ -54,6 +54,6 @@ class PageTests(SynchronousTestCase):
     @covers("6/1")
     def test_table(self) -> None:
         """The page has each event with exactly its values, and no other."""
-        page = (ROOT / "docs/audit.md").read_text("utf-8")
+        page = (ROOT / "docs/owners/audit.md").read_text("utf-8")
         rows = {name: tuple(re.findall(r"`(\w+)`", values)) for name, values in ROW.findall(page)}
         self.assertEqual(rows, {event.value: values for event, values in FIELDS.items()})

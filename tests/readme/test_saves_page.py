@@ -14,7 +14,7 @@ from tests.readme.test_transcript import BLOCK, MARK, Step, bash
 
 
 def printed_steps() -> list[Step]:
-    found = BLOCK.findall((ROOT / "docs/saves.md").read_text("utf-8"))
+    found = BLOCK.findall((ROOT / "docs/developers/saves.md").read_text("utf-8"))
     return [Step(first, second) for (language, first), (_, second) in pairwise(found) if language == "bash"]
 
 

@@ -11,7 +11,12 @@ from tests.test_spec import ROOT
 
 class PageTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.part = (ROOT / "docs/assets.md").read_text("utf-8").partition("### In Python\n")[2].partition("\n### ")[0]
+        self.part = (
+            (ROOT / "docs/developers/assets.md")
+            .read_text("utf-8")
+            .partition("### In Python\n")[2]
+            .partition("\n### ")[0]
+        )
 
     def test_calls(self) -> None:
         """Each public method has its row, and no other."""

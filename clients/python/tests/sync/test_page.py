@@ -10,7 +10,7 @@ from tests.test_spec import ROOT
 
 class PageTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.page = (ROOT / "docs/offline.md").read_text("utf-8")
+        self.page = (ROOT / "docs/developers/offline.md").read_text("utf-8")
 
     def test_calls(self) -> None:
         """Each public method has its row, and no other."""
