@@ -19,7 +19,7 @@ from sqlite3 import Connection
 from bench.instance import disk_probe_ms, percentile
 from gamed.database import blobs as database_blobs
 from gamed.database.connection import connect, file_uri, prepare
-from gamed.database.migrations import prepare_files
+from gamed.database.migrations import prepare_file
 from gamed.saves import cleanup, erase_store
 from gamed.saves.limits import SaveLimits
 
@@ -99,7 +99,7 @@ def main() -> None:
     given = options.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="gamed-bench-"))
     try:
-        prepare_files(folder)
+        prepare_file(folder / "state.db")
         with closing(connect(file_uri(folder / "state.db", "rw"))) as connection:
             prepare(connection)
             fill(connection, given.slots, given.versions)

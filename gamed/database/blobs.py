@@ -110,6 +110,10 @@ class BlobStore:
             return fail(new_error(DatabaseUnavailable))
         return self.queue.submit(lambda connection: run_reads(connection, [transaction])[0])
 
+    def in_thread(self, work: Callable[[], T]) -> Deferred[T]:
+        """Call a function that works on files in the thread of the blobs; drain() does not wait for it."""
+        return self._thread.call(work)
+
     def drain(self) -> Deferred[None]:
         """Accept nothing new; fire when everything that has started is done, with all its steps."""
         return Deferred.fromCoroutine(self._drain())
@@ -260,22 +264,24 @@ def count(size: int) -> int:
 
 def check(connection: sqlite3.Connection, blob_id: int) -> None:
     """Raise BlobNotFound or BlobCorrupt unless the blob exists and has the stored hash."""
-    _check_parts(connection, blob_id, lambda data: None)
+    _check_parts(connection, blob_id, _size_and_hash(connection, blob_id), lambda data: None)
 
 
 def hash_parts(connection: sqlite3.Connection, blob_id: int) -> list[bytes]:
     """Check the whole blob and return the SHA-256 of each part, with which a part can be checked alone."""
     digests: list[bytes] = []
-    _check_parts(connection, blob_id, lambda data: digests.append(sha256(data).digest()))
+    stored = _size_and_hash(connection, blob_id)
+    _check_parts(connection, blob_id, stored, lambda data: digests.append(sha256(data).digest()))
     return digests
 
 
 def copy_out(connection: sqlite3.Connection, blob_id: int, folder: Path) -> IO[bytes]:
     """Check the blob and copy it into an unlinked file under `folder`; return the file at its start."""
+    stored = _size_and_hash(connection, blob_id)
     try:
         copy = TemporaryFile(dir=folder)  # noqa: SIM115  the caller closes it
         try:
-            _check_parts(connection, blob_id, copy.write)
+            _check_parts(connection, blob_id, stored, copy.write)
             copy.seek(0)
         except BaseException:
             copy.close()
@@ -287,18 +293,25 @@ def copy_out(connection: sqlite3.Connection, blob_id: int, folder: Path) -> IO[b
     return copy
 
 
-def _check_parts(connection: sqlite3.Connection, blob_id: int, use: Callable[[bytes], object]) -> None:
-    """Call `use` with each part; then raise BlobCorrupt unless all together have the stored size and hash."""
-    query = "SELECT sha256, size FROM blob WHERE blob_id = :blob_id AND sha256 IS NOT NULL"
-    stored: tuple[bytes, int] | None = connection.execute(query, {"blob_id": blob_id}).fetchone()
+def _size_and_hash(connection: sqlite3.Connection, blob_id: int) -> tuple[int, bytes]:
+    """Return the stored size and SHA-256 of a finished blob; raise BlobNotFound."""
+    query = "SELECT size, sha256 FROM blob WHERE blob_id = :blob_id AND sha256 IS NOT NULL"
+    stored: tuple[int, bytes] | None = connection.execute(query, {"blob_id": blob_id}).fetchone()
     if stored is None:
         raise BlobNotFound("These bytes are no longer kept.")
+    return stored
+
+
+def _check_parts(
+    connection: sqlite3.Connection, blob_id: int, stored: tuple[int, bytes], use: Callable[[bytes], object]
+) -> None:
+    """Call `use` with each part; then raise BlobCorrupt unless all together have the stored size and hash."""
     digest, size = sha256(), 0
     for data in read_all(connection, blob_id):
         digest.update(data)
         size += len(data)
         use(data)
-    if (digest.digest(), size) != stored:
+    if (size, digest.digest()) != stored:
         raise BlobCorrupt("The stored bytes are damaged.")
 
 

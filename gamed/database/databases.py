@@ -103,11 +103,6 @@ class Databases:
         folder.mkdir(mode=0o700, exist_ok=True)
         return cls(reactor, auth, state, folder, now_ms, staged_ms=staged_ms)
 
-    @property
-    def state_available(self) -> bool:
-        """Return whether saves can be read."""
-        return self._state.unavailable_as is not DatabaseUnavailable
-
     def state_damaged(self) -> None:
         """Mark state.db as damaged, after a transaction found damage that it could leave out."""
         self._state.mark_damaged()

@@ -10,7 +10,6 @@ from twisted.logger import Logger
 
 from gamed.database.connection import (
     APPLICATION_ID,
-    AUTH,
     PAGE_BYTES,
     STATE,
     connect,
@@ -47,17 +46,6 @@ def scripts_in(folder: Path) -> list[Path]:
     return sorted(folder.glob("[0-9][0-9][0-9]_*.sql"))
 
 
-def prepare_files(
-    data: Path, progress: Callable[[str], None] = no_progress, working: Callable[[], None] = no_progress
-) -> None:
-    """Create or migrate auth.db and state.db in this folder, before any fork and under the folder's lock.
-
-    `progress` is called with a text before long work, `working` repeatedly during it.
-    """
-    prepare_file(data / f"{AUTH}.db", progress, working)
-    prepare_state(data, progress, working)
-
-
 def prepare_state(
     data: Path, progress: Callable[[str], None] = no_progress, working: Callable[[], None] = no_progress
 ) -> None:
@@ -75,9 +63,10 @@ def prepare_file(
     *,
     copied: bool = True,
 ) -> None:
-    """Migrate one file to the newest schema; with `copied`, copy it first if it has an older one.
+    """Create a file, or migrate it to the newest schema; with `copied`, copy it first if it has an older one.
 
-    Raise MigrationError if the file is not for this version, DatabaseError if SQLite cannot use it.
+    The caller holds the folder's lock. `progress` is called with a text before long work, `working` repeatedly during
+    it. Raise MigrationError if the file is not for this version, DatabaseError if SQLite cannot use it.
     """
     folder = schema_folder(path.stem)
     with translated(), closing(connect(file_uri(path, "rwc"))) as connection:

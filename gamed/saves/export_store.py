@@ -193,6 +193,10 @@ class SqliteExport(Struct, eq=False):
         return self._databases.blobs.read(self._step)
 
     def close(self) -> None:
+        self._databases.blobs.in_thread(self._close)
+
+    def _close(self) -> None:
+        """Close the files, in the thread: this writes the end of an incomplete ZIP, and frees the file's blocks."""
         for file in (self._export, self._out):
             if file is not None:
                 with suppress(OSError):  # a full disk; the file is closed, although its last bytes are not written

@@ -7,13 +7,12 @@ from typing import Any
 
 from gamed.assets.store import AssetStore, publish_lock
 from gamed.cli import doctor_local
-from gamed.database.migrations import prepare_files
 from gamed.database.offline import run_transaction
 from gamed.ops.doctor_findings import Level
 from tests.assets.fixtures import AssetsCase, contents, served
 from tests.cli.backup_helpers import command
 from tests.support.covers import covers
-from tests.support.databases import ask
+from tests.support.databases import ask, prepare_files
 
 FILES = {"readme.txt": b"hello", "data/level1.pck": b"\x00one" * 100}
 

@@ -19,7 +19,6 @@ from gamed.cli.paths import FIRST_RUN, Paths
 from gamed.config.settings import KeySource
 from gamed.crypto import Keys, Secret
 from gamed.database.connection import connect, file_uri, prepare
-from gamed.database.migrations import prepare_files
 from gamed.database.offline import run_transaction
 from gamed.players import keyring
 from gamed.players import tables as player_tables
@@ -27,7 +26,7 @@ from gamed.saves.write_rules import UNCONDITIONAL
 from gamed.sessions.credentials import CredentialIssuer, CredentialPair
 from tests.saves.state_machine import StoredSlot
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, POLICY, Counting, sign_in
-from tests.support.databases import ask, data_folder
+from tests.support.databases import ask, data_folder, prepare_files
 
 KEY = Secret(bytes(range(32)))
 STEPS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "sqlite3.connect", "shutil.rmtree"}

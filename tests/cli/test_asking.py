@@ -2,8 +2,8 @@
 
 import json
 
-from gamed.database.migrations import prepare_files
 from tests.cli.process import CommandTestCase
+from tests.support.databases import prepare_files
 
 
 class ConfirmTests(CommandTestCase):

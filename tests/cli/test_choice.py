@@ -13,8 +13,8 @@ from gamed.cli.errors import SetupError
 from gamed.cli.keys import choose, settle
 from gamed.config.settings import KeySource
 from gamed.crypto import Secret
-from gamed.database.migrations import prepare_files
 from tests.cli.process import folder_of
+from tests.support.databases import prepare_files
 
 FIRST, SECOND = Secret(bytes(range(32))), Secret(bytes(range(32, 64)))
 

@@ -12,13 +12,12 @@ from gamed.cli.paths import FIRST_RUN, Paths
 from gamed.cli.restore import RestoreResult, replace_databases
 from gamed.database import migrations
 from gamed.database.connection import APPLICATION_ID
-from gamed.database.migrations import prepare_files
 from gamed.sessions import tables as session_tables
 from gamed.sessions.errors import SessionRevoked
 from tests.cli.backup_helpers import BackupCase, rows
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS
 from tests.support.covers import covers
-from tests.support.databases import ask, data_folder
+from tests.support.databases import ask, data_folder, prepare_files
 
 EPOCH = "SELECT epoch FROM player_saves"
 

@@ -9,13 +9,12 @@ from zipfile import ZipFile
 
 from gamed.cli.process import Lock
 from gamed.database.connection import PAGE_BYTES, connect, file_uri, prepare
-from gamed.database.migrations import prepare_files
 from gamed.database.offline import run_transaction
 from gamed.players.tables import create_player
 from gamed.saves.write_rules import UNCONDITIONAL, Condition, ConditionKind
 from tests.cli.process import GAMED, CommandTestCase
 from tests.saves.state_machine import StoredSlot, count_errors
-from tests.support.databases import ask
+from tests.support.databases import ask, prepare_files
 
 ANNA = "ply_A"
 PRESENT, ABSENT = Condition(ConditionKind.PRESENT), Condition(ConditionKind.ABSENT)

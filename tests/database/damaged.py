@@ -18,13 +18,13 @@ from gamed.config.authentication import load
 from gamed.config.game import GameSettings
 from gamed.config.settings import KeySource, Settings
 from gamed.crypto import Keys, Secret
-from gamed.database.migrations import check_schema, prepare_files
+from gamed.database.migrations import check_schema
 from gamed.database.offline import run_transaction
 from gamed.ops.systemd import SystemdNotifier
 from gamed.players import keyring
 from gamed.saves.limits import SaveLimits
 from gamed.service import GamedService
-from tests.support.databases import InlineReactor, InlineThreads
+from tests.support.databases import InlineReactor, InlineThreads, prepare_files
 from tests.support.http import Answer, Browser
 
 KEY = Secret(bytes(32))

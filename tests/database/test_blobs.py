@@ -123,6 +123,11 @@ class Blobs(BlobCase):
         self.failureResultOf(self.stores.blobs.fetch(77), BlobNotFound)
         self.failureResultOf(self.stores.blobs.fetch(self.append(LARGE)), BlobNotFound)
 
+    def test_fetch_unknown_without_a_folder(self) -> None:
+        """A blob that does not exist is BlobNotFound, even if no file could be made for its copy."""
+        self.stores.blobs._folder /= "missing"
+        self.failureResultOf(self.stores.blobs.fetch(77), BlobNotFound)
+
     def test_discard(self) -> None:
         """A discarded blob goes with all its parts; one that something refers to stays."""
         kept, dropped = self.append(LARGE), self.append(bytes(40 * PART_BYTES))

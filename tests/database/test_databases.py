@@ -14,10 +14,9 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from gamed.database.connection import connect, file_uri
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DatabaseError, DatabaseUnavailable
-from gamed.database.migrations import prepare_files
 from tests.database.test_queues import arrivals, arrive
 from tests.support.covers import covers
-from tests.support.databases import InlineReactor, ask, data_folder, file_databases, memory_databases
+from tests.support.databases import InlineReactor, ask, data_folder, file_databases, memory_databases, prepare_files
 
 OUTSIDER = """
 import sys
@@ -53,7 +52,7 @@ class StateUnavailable(SynchronousTestCase):
         return stores
 
     def check(self, stores: Databases) -> None:
-        self.assertFalse(stores.state_available)
+        self.assertIs(stores.state._file.unavailable_as, DatabaseUnavailable)
         self.failureResultOf(stores.state.submit(insert_player), DatabaseUnavailable)
         self.failureResultOf(stores.reads.submit(list_players), DatabaseUnavailable)
         self.failureResultOf(stores.blobs.fetch(1), DatabaseUnavailable)

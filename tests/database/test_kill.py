@@ -6,10 +6,9 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.database.migrations import prepare_files
 from gamed.database.offline import run_transaction
 from tests.support.covers import covers
-from tests.support.databases import ask, data_folder
+from tests.support.databases import ask, data_folder, prepare_files
 
 ROUNDS = 20
 

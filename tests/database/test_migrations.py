@@ -14,12 +14,11 @@ from gamed.database.migrations import (
     check_schema,
     migrate,
     prepare_file,
-    prepare_files,
     schema_folder,
     scripts_in,
 )
 from tests.support.covers import covers
-from tests.support.databases import data_folder
+from tests.support.databases import data_folder, prepare_files
 
 FIRST = "CREATE TABLE a (n INTEGER PRIMARY KEY) STRICT; CREATE TABLE b (n INTEGER REFERENCES a) STRICT;"
 

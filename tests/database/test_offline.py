@@ -20,10 +20,10 @@ from gamed.database.errors import (
     DatabaseUnavailable,
     DiskFull,
 )
-from gamed.database.migrations import MigrationError, prepare_files
+from gamed.database.migrations import MigrationError
 from gamed.database.offline import run_transaction
 from tests.database.test_queues import arrivals, arrive, increment
-from tests.support.databases import ask, data_folder, file_databases
+from tests.support.databases import ask, data_folder, file_databases, prepare_files
 
 
 class Once(SynchronousTestCase):

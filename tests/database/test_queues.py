@@ -252,7 +252,7 @@ class Damaged(SynchronousTestCase):
         self.assertEqual([(0,)], self.successResultOf(stores.reads.submit(ask("SELECT count(*) FROM save"))))
         self.assertEqual(1, self.successResultOf(stores.auth.submit(arrive(1))))
         self.failureResultOf(stores.check(), DatabaseCorrupt)
-        self.assertTrue(stores.state_available)
+        self.assertIs(stores.state._file.unavailable_as, DatabaseCorrupt)
         self.assertGreater(pages, 1)
 
 

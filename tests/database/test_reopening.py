@@ -12,10 +12,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.database.databases import RETRY_SECONDS
 from gamed.database.errors import DatabaseReadOnly, DatabaseUnavailable
-from gamed.database.migrations import prepare_files
 from tests.database.test_databases import insert_player, list_players
 from tests.database.test_queues import arrivals, arrive
-from tests.support.databases import InlineReactor, InlineThreads, data_folder, file_databases
+from tests.support.databases import InlineReactor, InlineThreads, data_folder, file_databases, prepare_files
 
 
 class Unavailable(SynchronousTestCase):

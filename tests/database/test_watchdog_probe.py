@@ -7,8 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.database.connection import AUTH, STATE, DatabaseFile
 from gamed.database.errors import DatabaseCorrupt, DatabaseUnavailable
 from gamed.database.health import WatchdogProbe
-from gamed.database.migrations import prepare_files
-from tests.support.databases import InlineReactor, InlineThreads, data_folder
+from tests.support.databases import InlineReactor, InlineThreads, data_folder, prepare_files
 
 
 class WatchdogProbeTests(SynchronousTestCase):

@@ -13,7 +13,7 @@ from twisted.internet import reactor
 from twisted.internet.defer import Deferred
 
 from gamed.database.databases import Databases
-from gamed.database.migrations import prepare_files
+from tests.support.databases import prepare_files
 
 WRITERS = 32
 

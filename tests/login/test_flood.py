@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from gamed.config.model import AuthLimits
 from gamed.crypto import Index
 from gamed.database.connection import AUTH, DatabaseFile, connect, prepare
-from gamed.database.migrations import prepare_files
 from gamed.login import store as login_store
 from gamed.login.collect import Complete
 from gamed.login.policy import LoginQuota, address_indexes
@@ -19,7 +18,7 @@ from gamed.login.transaction import ClientInfo
 from gamed.rate_limit import RateLimited
 from tests.login.examples import CountingRandom, a_login, keys
 from tests.login.fixtures import LoginCase
-from tests.support.databases import data_folder
+from tests.support.databases import data_folder, prepare_files
 from tests.support.examples import examples
 
 SCALE = examples(few=10, many=1)

@@ -12,7 +12,6 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.settings import KeySource
 from gamed.crypto import DecryptionFailed, Keys, Purpose, Secret
-from gamed.database.migrations import prepare_files
 from gamed.database.offline import run_transaction
 from gamed.players import keyring
 from gamed.players import tables as player_tables
@@ -21,7 +20,7 @@ from gamed.players.names import fold, name_index, parse_name
 from gamed.sessions.credentials import CredentialIssuer
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, POLICY, Counting, auth_db, sign_in
 from tests.support.covers import covers
-from tests.support.databases import data_folder
+from tests.support.databases import data_folder, prepare_files
 
 FILE_KEY, MASTER_KEY, OTHER_KEY = (Secret(bytes([number]) * 32) for number in (1, 2, 3))
 OLD, NEW, OTHER = (Keys.of(key, Counting()) for key in (FILE_KEY, MASTER_KEY, OTHER_KEY))

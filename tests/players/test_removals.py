@@ -14,7 +14,6 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.crypto import Index
 from gamed.database.databases import Databases
-from gamed.database.migrations import prepare_files
 from gamed.database.offline import run_transaction
 from gamed.players import store as player_store
 from gamed.players import tables as player_tables
@@ -33,7 +32,7 @@ from tests.players.test_account_routes import removals_of
 from tests.saves.state_machine import body_of, count_errors
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, POLICY, Counting, sign_in
 from tests.sessions.server import SessionServer
-from tests.support.databases import data_folder, file_databases
+from tests.support.databases import data_folder, file_databases, prepare_files
 
 LIMITS = SaveLimits()
 ABSENT = Condition(ConditionKind.ABSENT)

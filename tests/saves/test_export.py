@@ -12,6 +12,7 @@ from gamed.saves import batch_routes, export_store
 from tests.saves.helpers import ABSENT, BIG, MIB, digest_of
 from tests.saves.test_uploads import TornCase
 from tests.sessions.fixtures import ANNA, BERT
+from tests.support.databases import LateThreads
 from tests.support.http import Answer, Connection, request_bytes
 
 PATH = "/game/export"
@@ -340,6 +341,17 @@ class PlaceTest(ExportCase):
         archive._out = open("/dev/full", "w+b")  # noqa: SIM115  close() closes it
         self.failureResultOf(archive.step(), DiskFull)
         archive.close()
+        self.assertTrue(archive.file.closed)
+
+    def test_closed_in_the_thread(self) -> None:
+        """The files of an export that is cut off are closed in the thread of the steps, as that writes to the disk."""
+        archive = self.exports._begin(ANNA, self.cursor())
+        self.assertTrue(self.successResultOf(archive.step()))
+        pool = self.stores.threads[3].pool
+        self.patch(pool, "threadpool", late := LateThreads())
+        archive.close()
+        self.assertFalse(archive.file.closed)
+        late.run()
         self.assertTrue(archive.file.closed)
 
     def cursor(self) -> Any:

@@ -7,7 +7,6 @@ from twisted.trial.unittest import TestCase
 
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseBusy, DiskFull
-from gamed.database.migrations import prepare_files
 from gamed.database.offline import run_transaction
 from gamed.players.tables import State
 from gamed.sessions import tables as session_tables
@@ -27,7 +26,7 @@ from gamed.sessions.service import MAX_FIRST_USES
 from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS
 from tests.sessions.server import SessionServer, SessionTestCase, text
 from tests.support.covers import covers
-from tests.support.databases import data_folder, file_databases, unwritable
+from tests.support.databases import data_folder, file_databases, prepare_files, unwritable
 
 CALLERS = 30
 

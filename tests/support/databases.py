@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from gamed.database.blobs import KEPT_MS
 from gamed.database.connection import AUTH, STATE, DatabaseFile, connect
 from gamed.database.databases import Databases
-from gamed.database.migrations import migrate, prepare_files, schema_folder
+from gamed.database.migrations import migrate, prepare_file, prepare_state, schema_folder
 from gamed.database.queues import WriteQueue
 from gamed.timestamps import Now
 
@@ -55,6 +56,22 @@ class InlineThreads:
 
     def stop(self) -> None:
         self.started = False
+
+
+class LateThreads(InlineThreads):
+    """A thread pool that runs its functions when run() is called."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Callable[[], None]] = []
+
+    def callInThreadWithCallback(
+        self, landed: Callable[[bool, Any], None], work: Callable[..., Any], *args: Any, **kw: Any
+    ) -> None:
+        self._waiting.append(partial(super().callInThreadWithCallback, landed, work, *args, **kw))
+
+    def run(self) -> None:
+        while self._waiting:
+            self._waiting.pop(0)()
 
 
 def memory_databases(
@@ -100,6 +117,12 @@ def file_databases(
         stores = Databases.open(reactor, data, now_ms)
     test.addCleanup(stores.close)
     return stores
+
+
+def prepare_files(data: Path, progress: Callable[[str], None] = lambda text: None) -> None:
+    """Create or migrate both databases, as `gamed serve` does."""
+    prepare_file(data / "auth.db", progress)
+    prepare_state(data, progress)
 
 
 def data_folder(test: SynchronousTestCase) -> Path:
