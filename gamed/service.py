@@ -120,6 +120,7 @@ class GamedService(MultiService):
         self._recovery.stop()
 
     async def _stop(self) -> None:
+        _log.info("service_stopping")
         self._supervisor.stopping()
         self._recovery.stop()
         if self._admin is not None:
@@ -139,6 +140,7 @@ class GamedService(MultiService):
         self._assets.close()
         await self._context.databases.close()
         self._access_log.flush()
+        _log.info("service_stopped")
         self._supervisor.stopped()
 
     def _within_shutdown_time(self, work: Deferred[None]) -> Deferred[None]:

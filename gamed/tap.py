@@ -12,7 +12,7 @@ from twisted.application.service import IService
 from twisted.python import usage
 
 from gamed import __version__
-from gamed.cli import context, paths
+from gamed.cli import context, paths, start_report
 from gamed.cli import serve as cli_serve
 from gamed.cli.errors import CONFIGURATION, exit_on_error, exit_with
 from gamed.cli.process import Lock, allow_files, exit_cleanly_on_sigterm, harden, stop_reactor_on_sigterm
@@ -105,7 +105,11 @@ class Options(StderrOptions):
 def makeService(options: Options) -> IService:
     """Return the service of `twistd gamed serve`."""
     exit_cleanly_on_sigterm()
-    return make_checked(options)
+    service = make_checked(options)
+    serve = options.subOptions
+    with exit_on_error(), cli_serve.format_early_output(serve.log_format):
+        start_report.advise(serve.opened, serve.log_format)
+    return service
 
 
 def make_checked(options: Options) -> IService:

@@ -1,6 +1,9 @@
 """The configuration file and the data folder are found (SPEC 2.1), read, and made on the first run."""
 
 import os
+import shlex
+import shutil
+import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -66,6 +69,32 @@ def find(environ: Mapping[str, str], config: str | None, data: str | None, *, de
         return Paths(file.absolute(), Path(folder).absolute())
     in_checkout = checkout is not None and file.is_relative_to(checkout / BUILD)
     return Paths(file.absolute(), (checkout / BUILD if checkout and in_checkout else file.absolute().parent) / "data")
+
+
+def command_line(places: Paths, *words: str) -> str:
+    """Return a command for the operator to type: with the options that make it use these places, if it needs any."""
+    development = Path(sys.argv[0]).name == "__main__.py"
+    options: list[str] = []
+    if find(os.environ, None, None, development=development) != places:
+        options = ["--config", str(places.config)]
+        if find(os.environ, str(places.config), None, development=development) != places:
+            options += ["--data", str(places.data)]
+    return shlex.join([*_program(development=development), *options, *words])
+
+
+def _program(*, development: bool) -> list[str]:
+    """Return how the operator started this program, else the console script beside its Python."""
+    if development:
+        return [sys.executable, "-m", "gamed"]
+    started = sys.argv[0]
+    if Path(started).name != "gamed":  # such as twistd
+        started = str(Path(sysconfig.get_path("scripts")) / "gamed")
+    return ["gamed" if shutil.which("gamed") == started else started]
+
+
+def virtual_environment(path: Path) -> Path | None:
+    """Return the virtual environment that this path is in; None if it is in none."""
+    return next((folder for folder in path.resolve().parents if (folder / "pyvenv.cfg").is_file()), None)
 
 
 def _of_several(directories: str) -> Path:

@@ -23,18 +23,15 @@ from twisted.plugins.twisted_core import systemdEndpointParser
 from twisted.python.logfile import LogFile
 from twisted.scripts._twistd_unix import ServerOptions
 
-from gamed import __version__
-from gamed.cli import keys, paths, restore_journal
+from gamed.cli import keys, paths, restore_journal, start_report
 from gamed.cli import listen as cli_listen
 from gamed.cli.context import OpenedConfiguration
 from gamed.cli.errors import SetupError, echo, exit_on_error
 from gamed.cli.listen import Listener, cannot_listen, duplicate
-from gamed.cli.output import counted
 from gamed.cli.paths import Paths
 from gamed.cli.process import Lock, refuse_foreign_folder, write_listeners
 from gamed.clock import now_ms
 from gamed.config.settings import DEFAULT_LISTEN, LogFormat, Settings
-from gamed.crypto import Keys
 from gamed.database.migrations import check_schema, prepare_file, prepare_state
 from gamed.ops.logging import LogStream, Observer
 from gamed.ops.systemd import StartTimeoutExtender, SystemdNotifier
@@ -107,7 +104,7 @@ def prepare(
         accounts = keys.settle(places.data, choice, token_bytes, now_ms)
     write_listeners(places.data, [listener.client_endpoint for listener in listeners])
     settings = Settings(config, places.config, places.data, texts, private, choice.key, choice.source, opened.game)
-    _report(settings, opened, accounts)
+    start_report.show(settings, opened, listeners, accounts)
     return replace(settings, admin=admin), lock
 
 
@@ -144,19 +141,6 @@ def _prepare_files(places: Paths, notifier: SystemdNotifier) -> None:
         prepare_file(places.data / paths.AUTH_DB, progress, timeout.extend)
     with keys.database_errors(places.data / paths.STATE_DB):
         prepare_state(places.data, progress, timeout.extend)
-
-
-def _report(settings: Settings, opened: OpenedConfiguration, accounts: int | None) -> None:
-    fingerprint = Keys.of(settings.master_key, token_bytes).fingerprint
-    echo(f"gamed {__version__}, {settings.config.mode.value} mode")
-    echo(f"configuration {settings.config_path}{' (made just now)' if opened.first_run else ''}")
-    if opened.places.game.exists():
-        echo(f"limits {opened.places.game}")
-    echo(f"data {settings.data}")
-    echo(f"key from the {'key file' if settings.key_source == 'file' else 'master key'}, fingerprint {fingerprint}")
-    if accounts is not None:
-        kept = counted(accounts, "local account")
-        echo(f"auth.db is written with the master key now: {kept} kept, every player must sign in again")
 
 
 def inherited_sockets(reactor: Any) -> list[str]:
@@ -207,10 +191,15 @@ def parse_log_format(text: str) -> LogFormat:
 
 
 def choose_observer(twistd: MutableMapping[str, Any] | None, style: LogFormat) -> None:
-    """Set the log observer in twistd's options; twistd still decides between stdout and a rotating file."""
-    if twistd is None or style is LogFormat.TEXT:
+    """Set the log observer in twistd's options; twistd still decides between stdout and a rotating file.
+
+    Text in a file is twistd's own choice: its observer rotates the file at SIGUSR1, too.
+    """
+    if twistd is None or (style is LogFormat.TEXT and not _logs_to_stdout(twistd)):
         return
     if twistd.get("syslog") or twistd.get("logger"):
+        if style is LogFormat.TEXT:
+            return
         raise SetupError(f"--log-format {style.value}: twistd has another option for logs. Leave one of them out.")
     twistd["logger"] = f"{__name__}.{make_observer.__name__}"
     _log_formats.append((twistd, style))
@@ -219,10 +208,15 @@ def choose_observer(twistd: MutableMapping[str, Any] | None, style: LogFormat) -
 def make_observer() -> Observer:
     """Return the log observer; twistd calls this function by its name, and logs to the stream that it would choose."""
     twistd, style = _log_formats[-1]
-    path = twistd.get("logfile") or ""
-    if path == "-" or (twistd.get("nodaemon") and not path):
+    if _logs_to_stdout(twistd):
         return Observer(sys.stdout, style)
-    return Observer(cast(TextIO, LogFile.fromFullPath(path or "twistd.log")), style)  # a new file at 1 MB
+    path = twistd.get("logfile") or "twistd.log"
+    return Observer(cast(TextIO, LogFile.fromFullPath(path)), style)  # a new file at 1 MB
+
+
+def _logs_to_stdout(twistd: Mapping[str, Any]) -> bool:
+    path = twistd.get("logfile")
+    return path == "-" or bool(twistd.get("nodaemon") and not path)
 
 
 @contextmanager

@@ -3,9 +3,10 @@
     {"time":"2026-11-21T09:36:23.004Z","level":"info","namespace":"gamed.service","message":"service_started url=..."}
     <6>[gamed.service] service_started url=...
 
-The text format is Twisted's own. Security events are lines of the log under the namespace `gamed.security`
-(docs/owners/audit.md), such as `refresh_reused player=ply_... session=ses_...`. A sign-in that failed at a provider is
-one line, with the request id that the page showed.
+The text format is Twisted's own. Twisted's reports of its own start and end are left out of every format: gamed's
+events `service_started` and `service_stopped` say the same. Security events are lines of the log under the namespace
+`gamed.security` (docs/owners/audit.md), such as `refresh_reused player=ply_... session=ses_...`. A sign-in that failed
+at a provider is one line, with the request id that the page showed.
 """
 
 import io
@@ -13,7 +14,15 @@ from collections.abc import Callable
 from json import dumps
 from typing import TYPE_CHECKING, Any, TextIO
 
-from twisted.logger import FileLogObserver, ILogObserver, LogEvent, Logger, LogLevel, eventAsText
+from twisted.logger import (
+    FileLogObserver,
+    ILogObserver,
+    LogEvent,
+    Logger,
+    LogLevel,
+    eventAsText,
+    formatEventAsClassicLogText,
+)
 from zope.interface import implementer
 
 from gamed.audit import FIELDS, WARNINGS, SecurityEvent
@@ -38,10 +47,15 @@ _security_log = EventLog(Logger(SECURITY_NAMESPACE))
 
 @implementer(ILogObserver)
 class Observer(FileLogObserver):
-    """A log observer that writes to the text stream `out` in the JSON or journal format."""
+    """A log observer that writes to the text stream `out`."""
 
     def __init__(self, out: TextIO, style: LogFormat) -> None:
-        super().__init__(out, as_json if style is LogFormat.JSON else as_journal)
+        formats = {LogFormat.TEXT: formatEventAsClassicLogText, LogFormat.JSON: as_json, LogFormat.JOURNAL: as_journal}
+        super().__init__(out, formats[style])
+
+    def __call__(self, event: LogEvent) -> None:
+        if not _is_of_framework(event):
+            super().__call__(event)
 
 
 def as_json(event: LogEvent) -> str | None:
@@ -99,6 +113,14 @@ class LogStream(io.TextIOBase):
 
     def flush(self) -> None:
         self._out.flush()
+
+
+def _is_of_framework(event: LogEvent) -> bool:
+    """Return whether Twisted logs something without consequence, such as its reactor or a port that it opened."""
+    namespace = str(event.get("log_namespace") or "")
+    if namespace != "log_legacy" and not namespace.startswith("twisted."):
+        return False
+    return _level(event) in (LogLevel.debug, LogLevel.info) and "warning" not in event
 
 
 def _message(event: LogEvent) -> str:

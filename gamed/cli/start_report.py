@@ -1,0 +1,76 @@
+"""`gamed serve` shows what it serves, where its files are, and what the operator can do next."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from secrets import token_bytes
+
+from gamed import __version__
+from gamed.cli import keys
+from gamed.cli.context import OpenedConfiguration
+from gamed.cli.errors import echo, warn
+from gamed.cli.listen import Listener
+from gamed.cli.output import counted
+from gamed.cli.paths import AUTH_DB, Paths, command_line, virtual_environment
+from gamed.config.model import Config, Mode
+from gamed.config.settings import KeySource, LogFormat, Settings
+from gamed.crypto import Keys
+from gamed.database.offline import run_read
+from gamed.players.tables import count_players
+
+
+def show(settings: Settings, opened: OpenedConfiguration, listeners: Sequence[Listener], accounts: int | None) -> None:
+    """Show four lines: version and address, configuration, data, key; `accounts` is as keys.settle() returns it."""
+    places, config = opened.places, settings.config
+    made = " (made just now)" if opened.first_run else ""
+    limits = f" and {places.game.name}" if places.game.exists() else ""
+    echo(f"gamed {__version__} in {config.mode.value} mode: {_address(config, listeners)}")
+    echo(f"configuration {settings.config_path}{limits}{made}")
+    echo(f"data {settings.data}")
+    echo(_key(settings))
+    if accounts is not None:
+        kept = counted(accounts, "local account")
+        echo(f"auth.db is written with the master key now: {kept} kept, every player must sign in again")
+
+
+def _address(config: Config, listeners: Sequence[Listener]) -> str:
+    """Return the address of the server; a port that the kernel chooses is known later, and then logged."""
+    if config.public_url:
+        return config.public_url
+    port = next((each.port for each in listeners if each.kind in ("tcp", "tcp6")), 0)
+    return f"http://127.0.0.1:{port}, for this machine" if port else "a free port, for this machine"
+
+
+def _key(settings: Settings) -> str:
+    fingerprint = Keys.of(settings.master_key, token_bytes).fingerprint
+    if settings.key_source is KeySource.FILE:
+        what = f"key file {settings.data / keys.FILE_NAME}"
+    else:
+        what = f"master key from {settings.config.master_key_origin}"
+    return f"{what}, fingerprint {fingerprint}: keep a copy in another place, no backup has it"
+
+
+def advise(opened: OpenedConfiguration, style: LogFormat) -> None:
+    """Show one command to run next, and warn of data in a virtual environment; a program's log has no advice."""
+    places = opened.places
+    environment = virtual_environment(places.data)
+    if environment is not None:
+        warn(
+            f"the data are in the virtual environment {environment}: deleting it also deletes all players and saves. "
+            f"Stop the server, then move them: {command_line(places, 'move-data', str(_better_folder()))}"
+        )
+    if style is LogFormat.TEXT:
+        echo(f"next: {command_line(places, *_next(places, opened.config))}")
+
+
+def _better_folder() -> Path:
+    return Path("/var/lib/gamed") if os.geteuid() == 0 else Path.home() / "gamed"
+
+
+def _next(places: Paths, config: Config) -> Sequence[str]:
+    """Return the command that helps most: add the first player, else check the address or this machine."""
+    with keys.database_errors(places.data / AUTH_DB):
+        players = run_read(places.data / AUTH_DB, count_players)
+    if config.mode is Mode.LOCAL and not players:
+        return ("players", "add", "NAME")
+    return ("doctor", "--public") if config.public_url else ("doctor",)

@@ -1,0 +1,138 @@
+"""`gamed serve` shows five lines that an owner needs, and then only events of gamed."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+from gamed import __version__
+from tests.cli.process import GAMED, ROOT, TWISTD, CommandTestCase, free_port
+
+NEXT = re.compile(r"(?m)^next: (.+)$")
+
+
+class FirstMinuteTests(CommandTestCase):
+    def started(self, *options: str) -> list[str]:
+        """Return the lines that a start printed, until it was stopped."""
+        process, _ = self.serve(*options)
+        self.assertEqual(self.stop(process), 0)
+        return self.output().splitlines()
+
+    def advised(self) -> list[str]:
+        """Return the words of the command that the last start advised, with gamed of this checkout as the program."""
+        [line] = NEXT.findall(self.output())
+        _, *words = shlex.split(line)
+        return words
+
+    def test_five_lines(self) -> None:
+        """The first start shows version, mode, address, files, the key file to copy, and one command to run next."""
+        port = free_port()
+        process, _ = self.serve(port=port)
+        self.stop(process)
+        first, config, data, key, advice = self.output().splitlines()[:5]
+        self.assertEqual(first, f"gamed {__version__} in local mode: http://127.0.0.1:{port}, for this machine")
+        self.assertEqual(config, f"configuration {self.config} (made just now)")
+        self.assertEqual(data, f"data {self.data}")
+        self.assertRegex(key, rf"^key file {re.escape(str(self.data / 'auth.key'))}, fingerprint [0-9a-f]{{12}}: keep ")
+        self.assertTrue(advice.startswith("next: "), advice)
+
+    def test_no_framework(self) -> None:
+        """After those lines each line is an event of gamed, until the service has stopped."""
+        lines = self.started()[5:]
+        self.assertEqual([line for line in lines if not re.search(r" \[gamed\.\w+#\w+\] |^\t", line)], [])
+        events = [line.partition("] ")[2].split()[0] for line in lines if not line.startswith("\t")]
+        self.assertEqual((events[0], events[-1]), ("service_started", "service_stopped"))
+        self.assertIn("service_stopping", events)
+
+    def test_twistd(self) -> None:
+        """twistd in the foreground shows the same lines."""
+        port = free_port()
+        plain = (*TWISTD, "--nodaemon", "--pidfile=", "gamed", "serve", *self.places)
+        process = self.start(*plain, f"--listen=tcp:{port}:interface=127.0.0.1")
+        self.await_answer(port, process)
+        self.stop(process)
+        self.assertNotRegex(self.output(), "twistd|reactor|HttpServer|Shut Down|Main loop")
+        self.assertIn("service_stopped", self.output())
+
+    def test_for_programs(self) -> None:
+        """The formats for programs frame every line, leave the framework's lines out, and give no advice."""
+        journal = self.started("--log-format", "journal")
+        self.assertEqual([line for line in journal if not re.match(r"<[3-6]>(\[gamed[.\w]*\] |\t)", line)], [])
+        namespaces = {json.loads(line)["namespace"] for line in self.started("--log-format", "json")}
+        self.assertEqual({name.partition(".")[0] for name in namespaces}, {"gamed"})
+        self.assertNotIn("next: ", self.output() + "".join(journal))
+
+    def test_advice_works(self) -> None:
+        """The advised command adds the first player as printed; then the advice is to check this machine."""
+        self.started()
+        words = ["Anna" if word == "NAME" else word for word in self.advised()]
+        code, out, err = self.run_command(*words, "--password-stdin", stdin="correct horse")
+        self.assertEqual((code, err), (0, ""), out)
+        self.started()
+        self.assertEqual(self.advised()[-1], "doctor")
+
+    def test_public_address(self) -> None:
+        """With a public_url the first line has it, and the advice is to check it from outside."""
+        self.config.write_text('{"mode": "local", "public_url": "https://play.example.org"}')
+        self.config.chmod(0o600)
+        self.started()
+        self.run_command(
+            *("Anna" if word == "NAME" else word for word in self.advised()), "--password-stdin", stdin="correct horse"
+        )
+        self.assertIn("local mode: https://play.example.org", self.started()[0])
+        self.assertEqual(self.advised()[-2:], ["doctor", "--public"])
+
+    def test_no_options_needed(self) -> None:
+        """The advised command has no options if the environment names the same places, and begins as it was typed."""
+        self.environ = {"GAMED_CONFIG": str(self.config), "GAMED_DATA": str(self.data)}
+        script = self.folder / "gamed"
+        script.write_text(f"#!{GAMED[0]}\nfrom gamed.cli import main\nmain()\n")
+        script.chmod(0o755)
+        port = free_port()
+        process = self.start("./gamed", "serve", f"--listen=tcp:{port}:interface=127.0.0.1")
+        self.await_answer(port, process)
+        self.stop(process)
+        self.assertIn("\nnext: ./gamed players add NAME\n", self.output())
+
+
+class VirtualEnvironmentTests(CommandTestCase):
+    def test_warned(self) -> None:
+        """Data in a virtual environment are reported, with a command that moves them; others are not."""
+        home = self.folder / "home"
+        home.mkdir()
+        self.environ = {"HOME": str(home)}
+        process, _ = self.serve()
+        self.stop(process)
+        self.assertNotIn("virtual environment", self.output())
+        (self.folder / "pyvenv.cfg").touch()
+        process, _ = self.serve()
+        self.stop(process)
+        [line] = re.findall(r"(?m)^gamed: warning: (.+)$", self.output())
+        self.assertIn(f"the data are in the virtual environment {self.folder}: deleting it also deletes", line)
+        words = shlex.split(line.rpartition("move them: ")[2])
+        self.assertEqual(words[-2], "move-data")
+        self.assertFalse(Path(words[-1]).is_relative_to(self.folder / "data"))
+
+
+class VersionTests(CommandTestCase):
+    def test_one_version(self) -> None:
+        """The version is a release candidate that pip orders before 1.0.0, and the change log begins with it."""
+        self.assertRegex(__version__, r"^\d+\.\d+\.\d+(rc\d+)?$")
+        [first, *_] = re.findall(r"(?m)^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"))
+        self.assertEqual(first, __version__)
+
+    def test_of_the_others(self) -> None:
+        """The wire contract and every client have the number of the release that this version leads to."""
+        release = __version__.partition("rc")[0]
+        contract = re.findall(r"(?m)^  version: '([\d.]+)'$", (ROOT / "docs/openapi.yaml").read_text("utf-8"))
+        self.assertEqual(contract, [release.rpartition(".")[0]])
+        sources = {
+            "python/gamed_client.py": r'^__version__ = "(.+)"',
+            "js/gamed.mjs": r'^export const VERSION = "(.+)"',
+            "godot3/gamed.gd": r'^const VERSION = "(.+)"',
+            "godot4/gamed.gd": r'^const VERSION = "(.+)"',
+            "csharp/GamedClient.cs": r'const string ClientVersion = "(.+)"',
+        }
+        for name, pattern in sources.items():
+            found = re.findall(f"(?m){pattern}", (ROOT / "clients" / name).read_text("utf-8"))
+            self.assertEqual(found, [release], name)
