@@ -143,7 +143,7 @@ BELOW = {Kind.SHARED, Kind.RULES}
 MAY_IMPORT = {
     Kind.SHARED: {Kind.SHARED},
     Kind.RULES: BELOW | {Kind.CONFIG},
-    Kind.SERVICE: BELOW | {Kind.SERVICE, Kind.CONFIG},
+    Kind.SERVICE: BELOW | {Kind.SERVICE, Kind.STORE, Kind.CONFIG},
     Kind.TABLES: BELOW | {Kind.TABLES, Kind.DATABASE},
     Kind.STORE: BELOW | {Kind.STORE, Kind.TABLES, Kind.DATABASE, Kind.SERVICE, Kind.CONFIG},
     Kind.FILES: BELOW | {Kind.FILES, Kind.SERVICE, Kind.CONFIG},

@@ -7,6 +7,7 @@ import struct
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gamed.crypto import Keys, Random, Secret
 from gamed.sessions.errors import RefreshInvalid, TokenInvalid, TokenMissing
@@ -42,13 +43,6 @@ class SessionPolicy(Struct, frozen=True):
         return wanted if ends is None else min(wanted, ends)
 
 
-class AccessToken(Struct, frozen=True):
-    """An access token and when it expires, in epoch milliseconds."""
-
-    token: Secret
-    expires_ms: int
-
-
 class CredentialPair(Struct, frozen=True):
     """The two credentials that one sign-in or one rotation issues; expiries in epoch milliseconds."""
 
@@ -56,10 +50,6 @@ class CredentialPair(Struct, frozen=True):
     refresh: Secret
     access_expires_ms: int
     refresh_expires_ms: int
-
-    def renewed(self, access: AccessToken) -> "CredentialPair":
-        """Return a pair of the same refresh credential and a new access token."""
-        return CredentialPair(access.token, self.refresh, access.expires_ms, self.refresh_expires_ms)
 
 
 class AuthenticatedSession(Struct, frozen=True):
@@ -81,18 +71,22 @@ class AuthenticatedSession(Struct, frozen=True):
         return now_ms - self.signed_in_ms <= RECENT_MS
 
 
-def generate_access_token(random: Random, now_ms: int, policy: SessionPolicy, created_ms: int) -> AccessToken:
-    """Generate an access token for a session that began at `created_ms`."""
-    token = generate_token(TokenType.ACCESS_TOKEN, random(ENTROPY_BYTES))
-    return AccessToken(token, policy.expiry_ms(policy.access_seconds, now_ms, created_ms))
-
-
 def generate_pair(random: Random, now_ms: int, policy: SessionPolicy, created_ms: int) -> CredentialPair:
     """Generate both credentials for a session that began at `created_ms`, which is now for a new session."""
-    access = generate_access_token(random, now_ms, policy, created_ms)
+    access = generate_token(TokenType.ACCESS_TOKEN, random(ENTROPY_BYTES))
     refresh = generate_token(TokenType.REFRESH_CREDENTIAL, random(ENTROPY_BYTES))
+    access_expires_ms = policy.expiry_ms(policy.access_seconds, now_ms, created_ms)
     refresh_expires_ms = policy.expiry_ms(policy.refresh_seconds, now_ms, created_ms)
-    return CredentialPair(access.token, refresh, access.expires_ms, refresh_expires_ms)
+    return CredentialPair(access, refresh, access_expires_ms, refresh_expires_ms)
+
+
+def renew_access(
+    pair: CredentialPair, random: Random, now_ms: int, policy: SessionPolicy, created_ms: int
+) -> CredentialPair:
+    """Return the pair with a new access token, for a session that began at `created_ms`."""
+    access = generate_token(TokenType.ACCESS_TOKEN, random(ENTROPY_BYTES))
+    expires_ms = policy.expiry_ms(policy.access_seconds, now_ms, created_ms)
+    return replace(pair, access=access, access_expires_ms=expires_ms)
 
 
 class CredentialIssuer(Component, frozen=True):
@@ -101,12 +95,6 @@ class CredentialIssuer(Component, frozen=True):
     keys: Keys
     policy: SessionPolicy
     random: Random
-
-    def pair(self, now_ms: int, created_ms: int) -> CredentialPair:
-        return generate_pair(self.random, now_ms, self.policy, created_ms)
-
-    def access(self, now_ms: int, created_ms: int) -> AccessToken:
-        return generate_access_token(self.random, now_ms, self.policy, created_ms)
 
 
 def new_session_id(random: Random) -> str:
@@ -118,11 +106,12 @@ def response_members(pair: CredentialPair, session_id: str, now_ms: int) -> dict
 
     Only this function reveals credentials. Write its result into a response and nowhere else.
     """
+    access, refresh = pair.access.reveal().decode(), pair.refresh.reveal().decode()
     return {
         "token_type": "Bearer",
-        "access_token": pair.access.reveal().decode(),
+        "access_token": access,
         "expires_in": seconds_until(pair.access_expires_ms, now_ms),
-        "refresh_credential": pair.refresh.reveal().decode(),
+        "refresh_credential": refresh,
         "refresh_expires_in": seconds_until(pair.refresh_expires_ms, now_ms),
         "session_id": session_id,
     }

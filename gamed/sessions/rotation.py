@@ -44,10 +44,6 @@ class RotationState(Struct, frozen=True):
         """Return the next generation, delivered now and not used yet."""
         return replace(self, generation=self.generation + 1, rotated_ms=now_ms, used=False)
 
-    def marked(self, generation: int) -> "RotationState":
-        """Return the state after a client has sent a credential of `generation`."""
-        return replace(self, used=self.used or generation == self.generation)
-
 
 def decide(state: RotationState, generation: int, expires_ms: int, now_ms: int) -> RotationDecision:
     """Decide what a credential of `generation` that expires at `expires_ms` gets."""

@@ -12,14 +12,12 @@ A crash loses these uses. Then the sessions are as before the reads, and the ser
 next rotation instead of now.
 """
 
-from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
-from typing import Protocol
 
 from msgspec import field
 
 from gamed.audit import NULL_AUDIT_LOG, AuditLog, SecurityEvent
-from gamed.crypto import Secret
 from gamed.database.errors import DatabaseCorrupt, DatabaseError, DiskFull
 from gamed.sessions.credentials import (
     AuthenticatedSession,
@@ -30,7 +28,8 @@ from gamed.sessions.credentials import (
     response_members,
 )
 from gamed.sessions.errors import SessionError, SessionNotFound, TokenMissing
-from gamed.sessions.rotation import Refreshed, RefreshRejected
+from gamed.sessions.rotation import RefreshRejected
+from gamed.sessions.store import SqliteSessionStore
 from gamed.structs import Component
 from gamed.timestamps import Now
 
@@ -40,21 +39,6 @@ CLEANUP_ROWS = 500
 """How many rows one transaction of a cleanup deletes or updates: a few milliseconds of the write queue."""
 RevocationListener = Callable[[str], object]
 """A function that is called with the id of a player of whom a session ended: it wakes the player's long polls."""
-
-
-class SessionStore(Protocol):
-    """The sessions of auth.db; each call is one transaction, and raises DatabaseError if that failed."""
-
-    def authenticate(self, token: Secret, now_ms: int) -> Awaitable[AuthenticatedSession]: ...
-    def mark_used(self, session_id: str, generation: int, now_ms: int) -> Awaitable[None]: ...
-    def mark_all_used(self, uses: Sequence[tuple[str, int]], now_ms: int) -> Awaitable[None]: ...
-    def refresh(self, credential: Secret, now_ms: int) -> Awaitable[Refreshed | RefreshRejected]: ...
-    def log_out(
-        self, access: Secret | None, refresh: Secret | None, scope: LogoutScope, now_ms: int
-    ) -> Awaitable[frozenset[str] | RefreshRejected]: ...
-    def list(self, player_id: str, now_ms: int) -> Awaitable[Sequence[SessionInfo]]: ...
-    def end(self, player_id: str, session_id: str, now_ms: int) -> Awaitable[bool | None]: ...
-    def delete_old(self, now_ms: int, rows: int) -> Awaitable[int]: ...
 
 
 class FirstUses(Container[str]):
@@ -94,7 +78,7 @@ class FirstUses(Container[str]):
 class SessionService(Component, frozen=True):
     """The operations on sessions that requests need, whatever the protocol of the request."""
 
-    _store: SessionStore
+    _store: SqliteSessionStore
     _revoked: RevocationListener
     _now_ms: Now
     _audit: AuditLog = NULL_AUDIT_LOG

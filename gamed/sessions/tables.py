@@ -8,8 +8,7 @@ from contextlib import suppress
 from sqlite3 import Connection
 
 from gamed.crypto import Index, Indexer, Keys, Purpose, Secret
-from gamed.players.tables import State
-from gamed.sessions.credentials import AccessToken, AuthenticatedSession, CredentialPair, SessionInfo
+from gamed.sessions.credentials import AuthenticatedSession, CredentialPair, SessionInfo
 from gamed.sessions.errors import PlayerBlocked, SessionRevoked, TokenExpired, TokenInvalid
 
 
@@ -51,13 +50,13 @@ def insert_pair(
     connection: Connection, indexer: Indexer, session_id: str, generation: int, pair: CredentialPair
 ) -> None:
     """Insert both credentials of a new generation; the caller updates the row of the session."""
-    insert_access(connection, indexer, session_id, generation, AccessToken(pair.access, pair.access_expires_ms))
+    insert_access(connection, indexer, session_id, generation, pair)
     query = """
         INSERT INTO refresh_credential (credential_index, session_id, generation, expires_ms)
         VALUES (:credential_index, :session_id, :generation, :expires_ms)
     """
     values = {
-        "credential_index": refresh_index(indexer, pair.refresh),
+        "credential_index": indexer.index(Purpose.REFRESH_CREDENTIAL, pair.refresh.reveal()),
         "session_id": session_id,
         "generation": generation,
         "expires_ms": pair.refresh_expires_ms,
@@ -66,28 +65,24 @@ def insert_pair(
 
 
 def insert_access(
-    connection: Connection, indexer: Indexer, session_id: str, generation: int, access: AccessToken
+    connection: Connection, indexer: Indexer, session_id: str, generation: int, pair: CredentialPair
 ) -> None:
-    """Insert one more access token of a generation; the earlier ones stay valid."""
+    """Insert the access token of a pair for a generation; earlier ones stay valid."""
     query = """
         INSERT INTO access_token (token_index, session_id, generation, expires_ms)
         VALUES (:token_index, :session_id, :generation, :expires_ms)
     """
     values = {
-        "token_index": access_index(indexer, access.token),
+        "token_index": access_index(indexer, pair.access),
         "session_id": session_id,
         "generation": generation,
-        "expires_ms": access.expires_ms,
+        "expires_ms": pair.access_expires_ms,
     }
     connection.execute(query, values)
 
 
 def access_index(indexer: Indexer, token: Secret) -> Index:
     return indexer.index(Purpose.ACCESS_TOKEN, token.reveal())
-
-
-def refresh_index(indexer: Indexer, credential: Secret) -> Index:
-    return indexer.index(Purpose.REFRESH_CREDENTIAL, credential.reveal())
 
 
 _SESSION_OF_TOKEN = """
@@ -112,15 +107,10 @@ def authenticate(connection: Connection, indexer: Indexer, token: Secret, now_ms
         raise SessionRevoked
     if now_ms >= expires_ms:
         raise TokenExpired
-    require_active(state)
-    first_use_of = generation if generation == newest and not used else None
-    return AuthenticatedSession(player_id, session_id, bool(owner), created_ms, first_use_of)
-
-
-def require_active(state: State) -> None:
-    """Raise PlayerBlocked for a player who is blocked or not approved yet."""
     if state != "active":
         raise PlayerBlocked
+    first_use_of = generation if generation == newest and not used else None
+    return AuthenticatedSession(player_id, session_id, bool(owner), created_ms, first_use_of)
 
 
 def session_of_token(connection: Connection, indexer: Indexer, token: Secret) -> str | None:

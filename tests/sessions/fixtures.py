@@ -10,13 +10,14 @@ from twisted.trial.unittest import SynchronousTestCase
 import gamed.database
 from gamed.crypto import Keys, Secret
 from gamed.players import tables as player_tables
-from gamed.sessions import refresh_store
+from gamed.sessions import store as session_store
 from gamed.sessions import tables as session_tables
 from gamed.sessions.credentials import (
     AuthenticatedSession,
     CredentialIssuer,
     CredentialPair,
     SessionPolicy,
+    generate_pair,
     new_session_id,
 )
 from gamed.sessions.rotation import Refreshed, RefreshRejected
@@ -92,7 +93,7 @@ def sign_in(
 ) -> tuple[str, CredentialPair]:
     """Open a session of an existing player, in the caller's transaction."""
     session_id = new_session_id(issuer.random)
-    pair = issuer.pair(now_ms, now_ms)
+    pair = generate_pair(issuer.random, now_ms, issuer.policy, now_ms)
     session_tables.open_session(
         connection,
         issuer.keys,
@@ -117,7 +118,7 @@ class TransactionTestCase(SynchronousTestCase):
         self.session_id, self.first = self.auth.sign_in()
 
     def refresh(self, credential: Secret) -> Refreshed | RefreshRejected:
-        return refresh_store.refresh(self.auth.connection, self.auth.issuer, credential, self.auth.now_ms)
+        return session_store.refresh(self.auth.connection, self.auth.issuer, credential, self.auth.now_ms)
 
     def rotated(self, credential: Secret) -> CredentialPair:
         outcome = self.refresh(credential)

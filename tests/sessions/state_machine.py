@@ -12,7 +12,7 @@ from hypothesis.strategies import SearchStrategy, builds, lists, one_of, sampled
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from gamed.sessions import refresh_store
+from gamed.sessions import store as session_store
 from gamed.sessions import tables as session_tables
 from gamed.sessions.credentials import CredentialPair
 from gamed.sessions.errors import RefreshExpired, RefreshReused, SessionRevoked
@@ -145,7 +145,7 @@ class Rule:
         return answer
 
     def use(self, generation: int, now_ms: int) -> None:
-        self.state = self.state.marked(generation)
+        self.state = replace(self.state, used=self.state.used or generation == self.state.generation)
 
     def decide(self, generation: int, now_ms: int) -> RotationDecision:
         return decide(self.state, generation, self.expires_ms[generation], now_ms)
@@ -207,7 +207,7 @@ class Stored:
 
     def refresh(self, generation: int, now_ms: int) -> RotationDecision:
         credential = self.pairs[generation].refresh
-        outcome = refresh_store.refresh(self.auth.connection, self.auth.issuer, credential, now_ms)
+        outcome = session_store.refresh(self.auth.connection, self.auth.issuer, credential, now_ms)
         if not isinstance(outcome, Refreshed):
             refused = {
                 RefreshExpired: RotationDecision.EXPIRED,

@@ -2,7 +2,7 @@
 
 from gamed.crypto import Secret
 from gamed.players import tables as player_tables
-from gamed.sessions import refresh_store
+from gamed.sessions import store as session_store
 from gamed.sessions.credentials import LogoutScope
 from gamed.sessions.errors import (
     RefreshInvalid,
@@ -24,13 +24,13 @@ class LogoutTests(TransactionTestCase):
         self.bert_id, _ = self.auth.sign_in(BERT)
 
     def this(self, access: Secret | None, refresh: Secret | None) -> frozenset[str]:
-        return refresh_store.log_out_this(self.auth.connection, self.auth.issuer, (access, refresh), self.auth.now_ms)
+        return session_store.log_out_this(self.auth.connection, self.auth.issuer, (access, refresh), self.auth.now_ms)
 
     def more(
         self, scope: LogoutScope, access: Secret | None, refresh: Secret | None
     ) -> frozenset[str] | RefreshRejected:
         shown = access, refresh
-        return refresh_store.log_out_more(self.auth.connection, self.auth.issuer, shown, scope, self.auth.now_ms)
+        return session_store.log_out_more(self.auth.connection, self.auth.issuer, shown, scope, self.auth.now_ms)
 
     def live(self) -> set[str]:
         query = "SELECT session_id FROM session WHERE revoked_ms IS NULL"

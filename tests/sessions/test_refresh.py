@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from gamed.players import tables as player_tables
-from gamed.sessions import refresh_store
+from gamed.sessions import store as session_store
 from gamed.sessions import tables as session_tables
 from gamed.sessions.credentials import AuthenticatedSession, CredentialIssuer, SessionPolicy
 from gamed.sessions.errors import (
@@ -203,5 +203,5 @@ class GreatestAgeTests(TransactionTestCase):
         """A maximum age that the owner lowers applies to credentials that were issued before."""
         self.auth.wait(2 * DAY_MS)
         lowered = CredentialIssuer(self.auth.keys, SessionPolicy(900, 3600, 24 * 3600), self.auth.random)
-        outcome = refresh_store.refresh(self.auth.connection, lowered, self.first.refresh, self.auth.now_ms)
+        outcome = session_store.refresh(self.auth.connection, lowered, self.first.refresh, self.auth.now_ms)
         self.assertEqual(outcome, RefreshRejected(RefreshExpired))

@@ -84,10 +84,3 @@ class StateTests(SynchronousTestCase):
         after = line.rotated(now_ms)
         self.assertEqual((after.generation, after.rotated_ms, after.used), (line.generation + 1, now_ms, False))
         self.assertEqual((after.revoked, after.ends_ms), (line.revoked, line.ends_ms))
-
-    @given(lines, integers(1, 50))
-    def test_marked(self, line: RotationState, generation: int) -> None:
-        """Only the newest generation's credentials make it used, and it stays used."""
-        after = line.marked(generation)
-        self.assertEqual(after.used, line.used or generation == line.generation)
-        self.assertEqual(replace(after, used=line.used), line)
