@@ -127,7 +127,7 @@ class LoginComponents:
         configured = config.providers if config.mode is Mode.OAUTH else {}
         self._realms = namespace_indexes(keys.indexer, configured.values())
         providers = _build_providers(context, configured)
-        self._access = ProviderAccess(providers, base_url, LoggedSignInFailures(context.counters))
+        self._access = ProviderAccess(providers, base_url, LoggedSignInFailures(context.counters).sign_in_failed)
 
     def routes(self) -> Sequence[RouteGroup]:
         """Return the routes for games, for the pages of a login, and for callbacks."""

@@ -88,11 +88,6 @@ class AuthLimits(Struct, frozen=True):
     passwords_per_minute: int = 5
     connections: int = 20000
 
-    @property
-    def passwords_per_minute_per_address(self) -> int:
-        """Return four times the limit of one account and address, because one address may use several accounts."""
-        return 4 * self.passwords_per_minute
-
 
 @redacts("master_key")
 class Config(Struct, frozen=True):

@@ -138,5 +138,5 @@ class AuthorizeService(Component, frozen=True):
         self, login: LoginTransaction, visit: SignInForm, outcome: LoginFailure, cause: str
     ) -> RedirectToResult:
         """End the login, and log the cause for the operator."""
-        self._access.log.sign_in_failed(login.provider, outcome, cause, visit.request_id)
+        self._access.sign_in_failed(login.provider, outcome, cause, visit.request_id)
         return await self._browsers.fail(visit.token, visit.browser, outcome)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from gamed.audit import SecurityEvent
 from gamed.crypto import DecryptionFailed, Index
 from gamed.database.errors import DatabaseBusy
 from gamed.login import keys
@@ -70,7 +71,8 @@ class CallbackService(Component, frozen=True):
         decision = await self._decide(callback, request.browser)
         check, attempt, login = decision.check, decision.attempt, decision.login
         if check in INVALIDATES_ATTEMPT:
-            self._access.log.callback_rejected(callback.provider, check.name.lower(), request.request_id)
+            values = {"provider": callback.provider, "check": check.name.lower(), "request": request.request_id}
+            self._context.audit.record(SecurityEvent.CALLBACK_REJECTED, **values)
         if attempt is None or login is None or check in INVALIDATES_ATTEMPT:
             raise CallbackRejected(check)
         if check is CallbackCheck.ENDED:
@@ -101,7 +103,7 @@ class CallbackService(Component, frozen=True):
             identity = await self._redeem(callback, attempt)
         except (ProviderFailure, DecryptionFailed) as e:
             outcome = e.outcome if isinstance(e, ProviderFailure) else LoginFailure.LOGIN_INTERRUPTED
-            self._access.log.sign_in_failed(callback.provider, outcome, str(e), request_id)
+            self._access.sign_in_failed(callback.provider, outcome, str(e), request_id)
             await self._fail(login, outcome)
         except Exception:  # an unexpected error must not keep the game waiting
             await self._fail(login, LoginFailure.LOGIN_INTERRUPTED)

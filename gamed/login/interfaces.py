@@ -133,14 +133,6 @@ class LoginStore(Protocol):
         """Delete the buckets that limit no client any more."""
 
 
-class SignInFailureLog(Protocol):
-    """The operator's log of failed sign-ins: stable names, and no value from a player, a browser or a provider."""
-
-    def sign_in_failed(self, provider: str, outcome: LoginFailure, cause: str, request_id: str) -> None: ...
-
-    def callback_rejected(self, provider: str, check: str, request_id: str) -> None: ...
-
-
 class ProviderAccess(Component, frozen=True):
     """The configured providers by name, the server's base URL, and the log of sign-ins that fail at a provider."""
 
@@ -148,7 +140,8 @@ class ProviderAccess(Component, frozen=True):
     """Empty in local mode."""
     base_url: Callable[[], str]
     """Without `public_url` it is known when the port is bound."""
-    log: SignInFailureLog
+    sign_in_failed: Callable[[str, LoginFailure, str, str], object]
+    """Logs provider, outcome, cause and request id for the operator, without a value from a browser or a provider."""
 
     def redirect_uri(self, name: str) -> str:
         """Return the redirect URI that has to be registered at the provider (SPEC 4.2)."""

@@ -169,9 +169,3 @@ class LoggedSignInFailures:
             self._counters.record_failed_sign_in(provider, outcome)
         log = _log.error if outcome in _CONFIGURATION else _log.warn
         log("sign_in_failed", provider=provider, outcome=outcome.value, request=request_id, detail=cause)
-
-    def callback_rejected(self, provider: str, check: str, request_id: str) -> None:
-        """Record a security event: a browser sent a callback that its provider did not make for it."""
-        if self._counters is not None:
-            self._counters.record_event(SecurityEvent.CALLBACK_REJECTED, {})
-        TwistedAuditLog().record(SecurityEvent.CALLBACK_REJECTED, provider=provider, check=check, request=request_id)

@@ -38,12 +38,6 @@ def read_key_record(connection: Connection) -> KeyRecord | None:
     return None if row is None else KeyRecord(row[0], row[1], KeySource(row[2]))
 
 
-def key_fits(connection: Connection, keys: Keys) -> bool:
-    """Return whether auth.db is written with these keys; False if the service has never opened the file."""
-    record = read_key_record(connection)
-    return record is not None and record.check_value == keys.check
-
-
 def check_key(connection: Connection, keys: Keys, source: KeySource, now_ms: int) -> None:
     """Record the key at the first start; at every later start raise KeyMismatch unless it is the same key."""
     record = read_key_record(connection)

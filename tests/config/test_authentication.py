@@ -77,7 +77,7 @@ class WholeFileTests(SynchronousTestCase):
         self.assertEqual(config.session.max_lifetime_seconds, 90 * 86400)
         self.assertEqual(config.login.registration, Registration.APPROVAL)
         self.assertEqual((config.limits.starts_per_minute, config.limits.live_logins), (0, 20000))
-        self.assertEqual(config.limits.passwords_per_minute_per_address, 28)
+        self.assertEqual(config.limits.passwords_per_minute, 7)
 
 
 class ComplaintTests(SynchronousTestCase):

@@ -13,7 +13,7 @@ from twisted.logger import LogEvent, LogLevel, formatEvent, globalLogPublisher
 
 from gamed.config.model import Mode as ServerMode
 from gamed.login.pages import texts
-from gamed.ops.logging import LoggedSignInFailures
+from gamed.ops.logging import LoggedSignInFailures, TwistedAuditLog
 from gamed.outcomes import LoginFailure
 from gamed.providers.oidc import build_providers
 from tests.hostile.fake_provider import ACCESS, CLIENT_SECRET, FARS, ISSUER, MARK, SUBJECT, settings_of
@@ -64,9 +64,10 @@ class HostileCase(BrowserCase):
         """In oauth mode with one provider; `agent` and `clock` other than those in memory."""
         self.prepare(mode=ServerMode.OAUTH, ttl_seconds=3600)
         server = self.server
-        access = replace(server.access, log=LoggedSignInFailures())
+        access = replace(server.access, sign_in_failed=LoggedSignInFailures().sign_in_failed)
         server.authorize = replace(server.authorize, _access=access)
-        server.callbacks = replace(server.callbacks, _access=access)
+        context = replace(server.context, audit=TwistedAuditLog())
+        server.callbacks = replace(server.callbacks, _context=context, _access=access)
         self.enable(name, agent, clock, home)
         self.trips: list[Trip] = []
         self.heard: list[tuple[LogLevel, str]] = []

@@ -61,9 +61,6 @@ class FailureLines:
     def sign_in_failed(self, provider: str, outcome: LoginFailure, cause: str, request_id: str) -> None:
         self.lines.append(f"failed {provider} {outcome.value} {request_id}: {cause}")
 
-    def callback_rejected(self, provider: str, check: str, request_id: str) -> None:
-        self.lines.append(f"rejected {provider} {check} {request_id}")
-
 
 class LoginServer:
     """A login server in memory with one player, Anna, who has a local account."""
@@ -89,7 +86,7 @@ class LoginServer:
         self.store = SqliteLoginStore(self.stores.reads, self.stores.auth, self.keys)
         self.providers = dict(providers or {})
         self.log = FailureLines()
-        self.access = ProviderAccess(self.providers, lambda: BASE, self.log)
+        self.access = ProviderAccess(self.providers, lambda: BASE, self.log.sign_in_failed)
         issuer = CredentialIssuer(self.keys, terms.session, self.random)
         self.sessions = SessionService(
             SqliteSessionStore(self.stores.reads, self.stores.auth, issuer), lambda player_id: None, self.now_ms

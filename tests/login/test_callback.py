@@ -151,7 +151,8 @@ class Refused(LoginCase):
             state = server.redirect_state(started)
             with self.assertRaises(CallbackRejected):
                 server.finish_callback(state, **other)
-            self.assertEqual(server.log.lines, [f"rejected {other.get('provider', 'google')} {name} req-1"])
+            provider = other.get("provider", "google")
+            self.assertEqual(server.security, [f"callback_rejected provider={provider} check={name} request=req-1"])
             self.assertEqual(
                 server.rows("SELECT status, sealed_verifier FROM authorization_attempt"), [("invalidated", None)]
             )

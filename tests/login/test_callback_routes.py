@@ -129,8 +129,8 @@ class Invalidated(CallbackRouteCase):
         """Check 5 rejects the other provider's path; the link, opened again, still works."""
         self.refused(self.callback(provider="google", iss=FAR), 400, texts.CALLBACK_INVALID)
         self.refused(self.callback(), 410, texts.CALLBACK_INVALID)
-        [line] = self.server.log.lines
-        self.assertTrue(line.startswith("rejected google other_provider "), line)
+        line = self.server.security[0]
+        self.assertTrue(line.startswith("callback_rejected provider=google check=other_provider "), line)
         self.assertNotIn(self.query["state"], line)
         self.assertEqual([sent.path for sent in self.fake.sent if "oken" in sent.path], [])
         self.back = self.at_provider(self.go_on(self.browser, self.player.url))
@@ -140,10 +140,10 @@ class Invalidated(CallbackRouteCase):
     def test_wrong_issuer(self) -> None:
         """Check 6 rejects another issuer, an extra slash, and a missing `iss` that the metadata promised."""
         for iss in ("https://evil.example", FAR + "/", ""):
-            self.server.log.lines.clear()
+            self.server.security.clear()
             self.begin("google")
             self.refused(self.callback(provider="google", iss=iss), 400, texts.CALLBACK_INVALID)
-            self.assertIn("rejected google other_issuer", self.server.log.lines[0])
+            self.assertIn("callback_rejected provider=google check=other_issuer", self.server.security[0])
             self.back = self.at_provider(self.go_on(self.browser, self.player.url))
             self.finishes()
 

@@ -6,7 +6,7 @@ from twisted.logger import formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.audit import FIELDS, NULL_AUDIT_LOG, SecurityEvent
-from gamed.ops.logging import LoggedSignInFailures, TwistedAuditLog
+from gamed.ops.logging import TwistedAuditLog
 from tests.support.covers import covers
 from tests.test_spec import ROOT
 
@@ -40,14 +40,6 @@ class LineTests(SynchronousTestCase):
         TwistedAuditLog().record(SecurityEvent.ERASED, player="ply_a")
         NULL_AUDIT_LOG.record(SecurityEvent.ERASED, player="ply_a")
         self.assertEqual(seen, ["erased player=ply_a"])
-
-    def test_callback_rejected(self) -> None:
-        """The journal of sign-ins writes its security event in the same form."""
-        seen: list[str] = []
-        globalLogPublisher.addObserver(observer := lambda event: seen.append(formatEvent(event)))
-        self.addCleanup(globalLogPublisher.removeObserver, observer)
-        LoggedSignInFailures().callback_rejected("discord", "iss", "req-1")
-        self.assertEqual(seen, ["callback_rejected provider=discord check=iss request=req-1"])
 
 
 class PageTests(SynchronousTestCase):

@@ -170,7 +170,7 @@ class SecurityTests(MetricsTestCase):
     def test_nobody_is_named(self) -> None:
         """Players, sessions and providers that nobody configured are no labels."""
         self.audit.record(SecurityEvent.SIGN_IN_REFUSED, player="ply_S3cret", provider="S3cret", outcome="login_denied")
-        LoggedSignInFailures(self.counters).callback_rejected("discord", "iss", "5f0c")
+        self.audit.record(SecurityEvent.CALLBACK_REJECTED, provider="discord", check="iss", request="5f0c")
         samples = self.samples()
         self.assertEqual(samples["gamed_logins_total"], {("login_denied", "-"): 1})
         self.assertEqual(samples["gamed_security_events_total"]["callback_rejected",], 1)

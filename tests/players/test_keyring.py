@@ -87,8 +87,9 @@ class CheckTests(FileCase):
         before = self.contents()
         self.check(Keys.of(FILE_KEY, Counting()), FILE)
         self.assertEqual(self.contents(), before)
-        self.assertTrue(run_transaction(self.auth, lambda connection: keyring.key_fits(connection, OLD)))
-        self.assertFalse(run_transaction(self.auth, lambda connection: keyring.key_fits(connection, NEW)))
+        record = run_transaction(self.auth, keyring.read_key_record)
+        assert record is not None
+        self.assertEqual(record.check_value, OLD.check)
 
     def test_same_key_from_elsewhere(self) -> None:
         """The bytes of the key file, supplied as master key, are the same key, and the source is recorded."""
@@ -146,7 +147,9 @@ class RekeyTests(FileCase):
         for name in ("Anna", "bert"):
             run_transaction(self.auth, lambda connection, name=name: player_tables.find_named(connection, OLD, name))
         self.assertEqual([self.count(table) for table in ("session", "access_token", "limit_bucket")], [1, 1, 1])
-        self.assertTrue(run_transaction(self.auth, lambda connection: keyring.key_fits(connection, OLD)))
+        record = run_transaction(self.auth, keyring.read_key_record)
+        assert record is not None
+        self.assertEqual(record.check_value, OLD.check)
 
     def assert_new(self) -> None:
         """Assert that all rows are readable with the new key."""
