@@ -47,7 +47,7 @@ BY_NAME = {
     "store": Kind.STORE,
     "routes": Kind.ROUTES,
 }
-"""The kind of a file in a feature's folder; a name such as `refresh_store` counts by its last word."""
+"""The kind of a file in a feature's folder; a name such as `collect_store` counts by its last word."""
 
 OTHERS = {
     "login/transaction": Kind.RULES,
