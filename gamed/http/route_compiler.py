@@ -1,6 +1,7 @@
 """This module compiles the rules of all Klein apps into one route table, at the start.
 
-An ambiguous rule is an error here: two rules fit the same path, and neither is more specific in every segment.
+Two mistakes are errors here. An ambiguous rule: two rules fit the same path, and neither is more specific in every
+segment. A rule outside the prefixes of its route group: no request would ever get to it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +32,7 @@ _RANKS: Final = {"token": 1, "string": 2, "text": 3, "path": 4}
 
 
 def compile_routes(groups: Sequence[RouteGroup]) -> RouteTable:
-    """Return the table; raise ValueError for an ambiguous rule, or a body policy for an endpoint that is not."""
+    """Return the table; raise ValueError for a rule that cannot work, or a body policy for an unknown endpoint."""
     apps = [_app_of(group) for group in groups]
     prefixes = _prefixes(apps, groups)
     literal: dict[str, dict[str, RouteMatch]] = {}
@@ -41,11 +42,13 @@ def compile_routes(groups: Sequence[RouteGroup]) -> RouteTable:
         shapes: dict[Segments, RouteShape] = {}
         for rule, route in _routes(app, group):
             methods = set(rule.methods or ()) - (set() if app.answers_head else {"HEAD"})
+            segments = tuple(_ARGUMENT.sub(_kind, segment) for segment in rule.rule.split("/"))
+            if not (_is_within(segments, group.prefixes) and (route.arguments or prefixes.app_of(rule.rule) is app)):
+                raise ValueError(f"{rule.rule} is outside the prefixes of its route group")
             if route.arguments:
-                segments = tuple(_ARGUMENT.sub(_kind, segment) for segment in rule.rule.split("/"))
                 shape = shapes.get(segments) or shapes.setdefault(segments, _shape(prefixes, app, segments))
                 _insert(shape.routes, methods, route, rule)
-            elif prefixes.app_of(rule.rule) is app:
+            else:
                 _insert(literal.setdefault(rule.rule, {}), methods, RouteMatch(app, route.template, route), rule)
         _check_ambiguity(shapes)
         for segments in sorted(shapes, key=_ranks):
@@ -120,6 +123,15 @@ def _insert(routes: dict[str, T], methods: Iterable[str], route: T, rule: Rule) 
     for method in methods:
         if routes.setdefault(method, route) is not route:
             raise ValueError(f"ambiguous rule: {method} {rule.rule}")
+
+
+def _is_within(rule: Segments, prefixes: Iterable[str]) -> bool:
+    """Return whether some path of a rule begins with one of the prefixes."""
+    for prefix in prefixes:
+        start = tuple("<text>" if segment == "*" else segment for segment in prefix.removesuffix("/").split("/"))
+        if _overlap(rule, (*start, "<path>")) or (not prefix.endswith("/") and _overlap(rule, start)):
+            return True
+    return False
 
 
 def _check_ambiguity(shapes: Iterable[Segments]) -> None:

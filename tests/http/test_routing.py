@@ -91,6 +91,22 @@ class RoutingTests(SynchronousTestCase):
         routes = EchoRoutes(body_policies={"nobody": SmallBodyPolicy("text/plain")})
         self.assertRaises(ValueError, compile_routes, [routes])
 
+    def test_rules_outside_the_prefixes(self) -> None:
+        """A rule of which no path begins with a prefix of its group is refused; its requests would get 404."""
+        for prefix, inside, outside in (
+            ("/a/", ["/a/", "/a/b", "/a/<x>", "/<x>/b", "/<path:p>"], ["/", "/a", "/b", "/ab/c", "/b/<x>", "/<x>"]),
+            ("/a", ["/a", "/a/b", "/a/<path:p>", "/<x>", "/<x>/b"], ["/ab", "/b/<x>", "/b/<path:p>"]),
+            ("/a/*/c", ["/a/<x>/c", "/a/b/c", "/a/<text:x>/c/<y>"], ["/a/<x>", "/a/<x>/d", "/b/<x>/c"]),
+        ):
+            for rule in inside:
+                self.assertTrue(compile_routes([group(rule, prefixes=[prefix])]))
+            for rule in outside:
+                with self.assertRaises(ValueError, msg=rule):
+                    compile_routes([group(rule, prefixes=[prefix])])
+        other = group("/a/b/c", prefixes=["/a/b/"])
+        with self.assertRaisesRegex(ValueError, "/a/b/d is outside the prefixes of its route group"):
+            compile_routes([group("/a/b/d", prefixes=["/a/"]), other])
+
     def test_errors_of_werkzeug_in_a_handler(self) -> None:
         """Klein's errors are problems; one without a code is a 500."""
         browser = Browser([KleinErrorsGroup()], crashes=True)
