@@ -4,7 +4,8 @@ python -m bench.jumps [--checkout DIR] [--show]
 
 A profile hook in every thread of the service notes the module of each call while one request is under way: a PUT of
 4 KiB, a provider's callback, a refresh, a small asset. A jump is a call or a return into another module of gamed than
-the one before; `back` are those into a module that was left before. The played provider (gamed.dev) is not counted.
+the one before; `back` are those into a module that was left before. The played provider (gamed.dev) is not counted, nor
+is the flush of the access log: a timer runs it once a second for all requests, during this one or not.
 """
 
 import argparse
@@ -26,9 +27,11 @@ from bench.process import ROOT, free_port
 HOOK = """
 import json, os, runpy, signal, sys, threading
 sys.path[0] = {path!r}
-trail, noting = [], [False]
+trail, noting, flushing = [], [False], set()
 def note(frame, event, arg):
-    if noting[0] and event in ("call", "return"):
+    if event in ("call", "return") and frame.f_code.co_qualname == "AccessLog.flush":
+        (flushing.add if event == "call" else flushing.discard)(threading.get_ident())
+    elif noting[0] and event in ("call", "return") and threading.get_ident() not in flushing:
         name = frame.f_globals.get("__name__", "")
         if name.startswith("gamed") and not name.startswith(("gamed.dev", "gamed.cli")):
             trail.append((threading.get_ident(), event, name, frame.f_code.co_name))
