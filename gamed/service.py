@@ -219,10 +219,6 @@ class AdminServer:
         )
         self._listener = ListenerService(reactor, (endpoint,), self._server)
 
-    @property
-    def port(self) -> int:
-        return self._listener.port
-
     def open(self) -> None:
         """Listen; raise CannotListenError."""
         self._listener.startService()

@@ -86,8 +86,7 @@ def stream(request: Request, content: IO[bytes] | PartReader, first: int, length
 
     The content is closed at the end, and when the client leaves, which cancels the result.
     """
-    source = _PartSource(content, first) if isinstance(content, PartReader) else _FileSource(content, first)
-    producer = PushProducer(request, source, length)
+    producer = PushProducer(request, content, first, length)
     producer.start()
     return producer.done
 
@@ -102,85 +101,25 @@ def stream_file(request: Request, file: FileSource, first: int, length: int) -> 
     return producer.done
 
 
-class _PartSource:
-    """A reader of parts, from an offset on."""
+class _ContentProducer:
+    """A producer that writes content until it is all written, has failed, or the client has left."""
 
-    def __init__(self, parts: PartReader, first: int) -> None:
-        self._parts = parts
-        self._at = first
-
-    async def read(self, most: int) -> bytes:
-        n, skip = divmod(self._at, self._parts.part_bytes)
-        data = (await self._parts.part(n))[skip : skip + most]
-        self._at += len(data)
-        return data
-
-    def close(self) -> None:
-        self._parts.close()
-
-
-class _FileSource:
-    """A reader of a Python file, from an offset on."""
-
-    def __init__(self, file: IO[bytes], first: int) -> None:
-        file.seek(first)
-        self._file = file
-
-    async def read(self, most: int) -> bytes:
-        return self._file.read(min(most, CHUNK_BYTES))
-
-    def close(self) -> None:
-        self._file.close()
-
-
-@implementer(IPushProducer)
-class PushProducer:
-    """A producer that reads and writes one piece at a time until it is paused."""
-
-    def __init__(self, request: Any, source: _PartSource | _FileSource, length: int) -> None:
+    def __init__(self, request: Any, content: PartReader | IO[bytes]) -> None:
         self._request = request  # Twisted leaves the methods of a consumer untyped
-        self._source = source
-        self._left = length
-        self._paused = True
-        self._working = False
-        self._ended = False
+        self._content = content
+        self._reading = self._ended = False
         self.done: Deferred[None] = Deferred(lambda _: self.stopProducing())
-
-    def start(self) -> None:
-        self._request.registerProducer(self, True)
-        self.resumeProducing()
-
-    def pauseProducing(self) -> None:
-        self._paused = True
-
-    def resumeProducing(self) -> None:
-        self._paused = False
-        if not self._working and not self._ended:
-            self._working = True
-            Deferred.fromCoroutine(self._work()).addErrback(self._failed)
 
     def stopProducing(self) -> None:
         """Close the content, because the client has left."""
-        self._paused = self._ended = True
-        self._source.close()
-
-    async def _work(self) -> None:
-        try:
-            while not self._paused and self._left:
-                data = await self._source.read(self._left)
-                if self._ended:
-                    return
-                if not data:
-                    raise EOFError("what was to be sent is shorter than its head said")
-                self._left -= len(data)
-                self._request.write(data)
-        finally:
-            self._working = False
-        if not self._left and not self._ended:
+        if not self._ended:
             self._ended = True
-            self._source.close()
-            self._request.unregisterProducer()
-            self.done.callback(None)
+            self._content.close()
+
+    def _complete(self) -> None:
+        self.stopProducing()
+        self._request.unregisterProducer()
+        self.done.callback(None)
 
     def _failed(self, reason: Failure) -> None:
         """Fail, so that the connection is aborted and the client does not take the content for complete."""
@@ -190,16 +129,68 @@ class PushProducer:
 
 
 @implementer(IPushProducer)
-class SendfileProducer:
+class PushProducer(_ContentProducer):
+    """A producer that reads and writes one piece at a time until it is paused."""
+
+    def __init__(self, request: Any, content: PartReader | IO[bytes], first: int, length: int) -> None:
+        super().__init__(request, content)
+        self._at, self._left = first, length
+        self._paused = True
+        self._parts = content if isinstance(content, PartReader) else None
+        if not isinstance(content, PartReader):
+            content.seek(first)
+            self._file = content
+
+    def start(self) -> None:
+        self._request.registerProducer(self, True)
+        self.resumeProducing()
+
+    def pauseProducing(self) -> None:
+        self._paused = True
+
+    def stopProducing(self) -> None:
+        self._paused = True
+        super().stopProducing()
+
+    def resumeProducing(self) -> None:
+        self._paused = False
+        if not self._reading and not self._ended:
+            self._reading = True
+            Deferred.fromCoroutine(self._work()).addErrback(self._failed)
+
+    async def _work(self) -> None:
+        try:
+            while not self._paused and self._left:
+                data = await self._read()
+                if self._ended:
+                    return
+                if not data:
+                    raise EOFError("what was to be sent is shorter than its head said")
+                self._at += len(data)
+                self._left -= len(data)
+                self._request.write(data)
+        finally:
+            self._reading = False
+        if not self._left and not self._ended:
+            self._complete()
+
+    async def _read(self) -> bytes:
+        """Return the next piece, at most as much as is left."""
+        if self._parts is None:
+            return self._file.read(min(self._left, CHUNK_BYTES))
+        n, skip = divmod(self._at, self._parts.part_bytes)
+        return (await self._parts.part(n))[skip : skip + self._left]
+
+
+@implementer(IPushProducer)
+class SendfileProducer(_ContentProducer):
     """A producer that sends a file whenever the transport has nothing left to write and the socket has room."""
 
     def __init__(self, request: Any, transport: Any, file: FileSource, first: int, length: int) -> None:
-        self._request = request  # Twisted leaves the methods of a consumer untyped
+        super().__init__(request, file)
         self._transport = transport
         self._file = file
         self._at, self._end = first, first + length
-        self._reading = self._ended = False
-        self.done: Deferred[None] = Deferred(lambda _: self.stopProducing())
 
     def start(self) -> None:
         self._request.registerProducer(self, True)
@@ -211,12 +202,6 @@ class SendfileProducer:
 
     def pauseProducing(self) -> None:
         """Do nothing: this producer itself finds the socket full."""
-
-    def stopProducing(self) -> None:
-        """Close the file, because the client has left."""
-        if not self._ended:
-            self._ended = True
-            self._file.close()
 
     def resumeProducing(self) -> None:
         """Send what the socket takes."""
@@ -243,10 +228,7 @@ class SendfileProducer:
         if self._at < self._end:
             self._wait()
         else:
-            self._ended = True
-            self._file.close()
-            self._request.unregisterProducer()
-            self.done.callback(None)
+            self._complete()
 
     def _sendfile(self, wanted: int) -> int:
         """Return how many bytes the socket has taken: 0 if it is full or closed, which the transport finds out."""
@@ -273,9 +255,3 @@ class SendfileProducer:
         """
         self._request.pause()
         direct_socket.resume_when_writable(self._transport)
-
-    def _failed(self, reason: Failure) -> None:
-        """Fail, so that the connection is aborted and the client does not take the content for complete."""
-        if not self._ended:
-            self.stopProducing()
-            self.done.errback(reason)
