@@ -21,7 +21,7 @@ from bench.plots import COST, draw_parts
 from bench.process import CLIENT_CPU, TICKS
 
 HANDLERS = r"gamed/http/(background|conditional|health_routes|spool)\.py"
-RESPONSES = r"gamed/http/(request|headers|json_body|responses|streaming|direct_socket)\.py"
+RESPONSES = r"gamed/http/(request|json_body|streaming|direct_socket)\.py"
 LOG = r"gamed/ops/|gamed/http/access_log\.py|twisted/logger/"
 PARTS = {
     "reactor's turn": r"twisted/internet/(tcp|abstract|fdesc|epollreactor|posixbase|base|main|address)\.py",

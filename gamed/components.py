@@ -27,7 +27,7 @@ from gamed.database.errors import DatabaseError
 from gamed.event_log import EventLog
 from gamed.http.app import RouteGroup
 from gamed.http.background import ShieldedTasks
-from gamed.http.client_address import spare_files
+from gamed.http.server import spare_files
 from gamed.login.authorize import AuthorizeService
 from gamed.login.browser import BrowserLoginService, LoginLifecycle, ResultService
 from gamed.login.browser_routes import BrowserRoutes, CallbackRoutes, PageResponder, ResultRoutes

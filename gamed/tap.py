@@ -117,7 +117,7 @@ def make_checked(options: Options) -> IService:
     with gc_paused():
         from twisted.internet import reactor
 
-        from gamed.http.client_address import RESERVED_FILES
+        from gamed.http.server import RESERVED_FILES
         from gamed.service import build_service
 
     use_monotonic_clock(reactor)

@@ -9,11 +9,10 @@ from gamed.assets import errors
 from gamed.assets.service import AssetRepresentation, AssetRequest, AssetResponse, AssetService, StoredFile
 from gamed.http.app import make_app
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
-from gamed.http.conditional import sha256_field
+from gamed.http.conditional import parse_conditions, sha256_field
 from gamed.http.problems import ErrorTable
-from gamed.http.request import Request
-from gamed.http.responses import PreparedHeaders
-from gamed.http.streaming import read_conditions, stream, stream_file
+from gamed.http.request import PreparedHeaders, Request
+from gamed.http.streaming import stream, stream_file
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.sessions.routes import bearer
 from gamed.sessions.service import SessionService
@@ -77,7 +76,7 @@ class AssetRoutes(Component, frozen=True):
     ) -> bytes | None:
         """Authenticate the player, find the asset, and send it."""
         header, wants_content = request.head.headers.get, request.head.method != "HEAD"
-        asked = AssetRequest(read_conditions(header), header("range") if wants_content else None, wants_content)
+        asked = AssetRequest(parse_conditions(header), header("range") if wants_content else None, wants_content)
         if self._sessions is not None:
             await self._sessions.authenticate(bearer(request.head), reading=True)
         found = await find(asked)

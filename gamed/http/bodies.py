@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 
 from gamed.http.conditional import Header
 from gamed.http.errors import BodyTooLarge, UnsupportedMediaType
-from gamed.http.headers import RequestHeaders
+from gamed.http.parser import RequestHeaders
 
 BODY_BYTES = 8 * 1024
 """Longest body of a route that names no policy (PROTOCOL 1)."""

@@ -1,10 +1,8 @@
-"""This module finds the client behind trusted proxies and limits the connections of each network."""
+"""This module finds the address of a client, also behind trusted proxies."""
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from resource import RLIMIT_NOFILE, getrlimit
 
 from msgspec import Struct
 from twisted.internet.address import UNIXAddress
@@ -23,8 +21,6 @@ UNIX = "unix"
 ADDRESS_CHARACTERS = 64
 """Longer than any address with a zone and a port."""
 LOOPBACK: tuple[Network, ...] = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
-RESERVED_FILES = 256
-"""Descriptors kept for the stores, spooled bodies and the log."""
 
 
 class HttpSettings(Struct, frozen=True):
@@ -138,48 +134,3 @@ def parse_address(text: str) -> Address | None:
         return None
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address
-
-
-def most_connections(wanted: int) -> int:
-    """Return how many connections to accept: as many as wanted, but never more than the process may open."""
-    soft, _hard = getrlimit(RLIMIT_NOFILE)
-    return max(1, min(wanted, soft - RESERVED_FILES))
-
-
-def spare_files(wanted_connections: int) -> int:
-    """Return half of the descriptors that connections never use."""
-    soft, _hard = getrlimit(RLIMIT_NOFILE)
-    return max(1, (soft - most_connections(wanted_connections)) // 2)
-
-
-class ConnectionLimiter:
-    """The count of open connections, in all and for each network of a peer."""
-
-    def __init__(self, settings: HttpSettings) -> None:
-        self._per_address = settings.connections_per_address
-        self._most = most_connections(settings.connections)
-        self._open: Counter[str] = Counter()
-        """By network."""
-        self.count = 0
-        self.refused: Counter[str] = Counter(connections=0, connections_per_address=0)
-        """Connections that were not accepted, by the limit."""
-
-    def acquire(self, peer: Peer) -> bool:
-        """Count a new connection; return False if it exceeds a limit."""
-        if self.count >= self._most:
-            self.refused["connections"] += 1
-            return False
-        if any(self._open[network] >= self._per_address * factor for network, factor in peer.networks):
-            self.refused["connections_per_address"] += 1
-            return False
-        self._open.update(network for network, _ in peer.networks)
-        self.count += 1
-        return True
-
-    def release(self, peer: Peer) -> None:
-        """Remove a closed connection from the count."""
-        self.count -= 1
-        for network, _ in peer.networks:
-            self._open[network] -= 1
-            if not self._open[network]:
-                del self._open[network]

@@ -25,6 +25,9 @@ _GAP: Final = compile(r"[ \t]*(,[ \t]*)*", ASCII)
 class TagsMalformed(ValueError):
     """A text that is neither `*` nor a list of entity-tags in double quotes."""
 
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"If-Match and If-None-Match take etags: {reason}.")
+
 
 class EntityTag(Struct, frozen=True):
     """An entity-tag: the text between the quotes, and whether `W/` precedes them."""

@@ -12,13 +12,13 @@ from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from gamed.http.bodies import SmallBodyPolicy
 from gamed.http.client_address import Peer
 from gamed.http.errors import BadRequest, HttpError, RequestTimeout
-from gamed.http.flow_control import ClosingConnection, FlowControl
 from gamed.http.parser import ChunkedDecoder, RawRequestHead, read_head, read_request_line
 from gamed.http.request import Request
 from gamed.http.site import Site
-from gamed.http.timeouts import HEAD_SECONDS, WINDOW_SECONDS, BodyRate, Timeout
+from gamed.http.timeouts import HEAD_SECONDS, WINDOW_SECONDS, BodyRate, ClosingConnection, FlowControl, Timeout
 
 HELD_BYTES: Final = 16 * 1024
 """What may wait in memory while a body policy or a handler works."""
@@ -135,7 +135,7 @@ class HttpConnection(Protocol):
         """Do nothing: ClosingConnection.linger() has closed our side."""
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        self._begin_closing()
+        self._state, self._buffer = State.CLOSING, b""
         self._timeout.cancel()
         self.flow.close()
         del self.flow  # it refers to this connection: a cycle per connection
@@ -166,7 +166,8 @@ class HttpConnection(Protocol):
         self._expects_continue = raw.length != 0 and raw.expects_continue
         routed = self._site.route(raw, self.peer)
         self._request = request = Request(self, self._site, routed, raw.version)
-        if request.complete and routed.accepts_small_body:
+        route = routed.match.route if routed.refusal is None else None
+        if request.complete and route is not None and type(route.body_policy) is SmallBodyPolicy:  # nothing to decide
             self._state = State.HANDLING
             request.handle()
         else:

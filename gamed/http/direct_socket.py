@@ -11,22 +11,13 @@ are used instead.
 - `TLS`, `socket` of twisted.internet.tcp.Connection: whether bytes are encrypted on their way, and the socket.
 """
 
-from collections.abc import Callable
 from fcntl import ioctl
 from sys import byteorder
 from termios import TIOCOUTQ
 from typing import Any, Final, TypeGuard
 
 from twisted.internet.abstract import FileDescriptor
-from twisted.internet.interfaces import IReactorTime
 from twisted.internet.tcp import Connection
-
-from gamed.http.timeouts import Timeout
-
-STALL_SECONDS: Final = 60
-"""How long a response may stay unread."""
-PROGRESS_BYTES: Final = 16 * 1024
-"""A client that takes less than this in STALL_SECONDS makes no progress."""
 
 
 def _names_exist() -> bool:
@@ -86,38 +77,3 @@ def unsent_bytes(transport: object) -> int | None:
     except OSError:
         return None
     return int(waiting) + in_kernel
-
-
-class StalledWrite:
-    """A watch over a full transport; it gives up a client that takes too little in STALL_SECONDS.
-
-    The kernel's buffer holds megabytes before the transport has room again, and a slow line may need minutes for them.
-    `unsent` returns how many bytes the client has yet to take, or None if that is not known: while they become fewer,
-    the client is slow and not gone.
-    """
-
-    def __init__(self, clock: IReactorTime, unsent: Callable[[], int | None], give_up: Callable[[], object]) -> None:
-        self._timeout = Timeout(clock, self._check)
-        self._unsent = unsent
-        self._give_up = give_up
-        self._before: int | None = None
-        self._running = False
-
-    def start(self) -> None:
-        """Begin to watch, unless it does already."""
-        if not self._running:
-            self._running = True
-            self._before = self._unsent()
-            self._timeout.reset(STALL_SECONDS)
-
-    def close(self) -> None:
-        """Stop watching for good."""
-        self._timeout.cancel()
-
-    def _check(self) -> None:
-        self._running = False
-        before, now = self._before, self._unsent()
-        if before is None or now is None or before - now < PROGRESS_BYTES:
-            self._give_up()
-        else:
-            self.start()

@@ -28,10 +28,6 @@ class BadRequest(HttpError):
     """A request that is not HTTP/1.1 (RFC 9112), or a query that cannot be parsed."""
 
 
-class BadPrecondition(HttpError):
-    """Malformed entity-tags in a GET or HEAD."""
-
-
 class InvalidRequest(HttpError):
     """A body that is not what the route asks for; `errors` are (JSON pointer of RFC 6901, detail)."""
 

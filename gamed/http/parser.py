@@ -8,7 +8,7 @@ HTTP/2.0, `gzip, chunked` and chunk extensions of 100 KB, skips the body of an U
 request, and it cannot pause: one read of 64 KiB brings up to 2,520 requests at once.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address
 from re import ASCII, DOTALL, IGNORECASE, Match, compile
@@ -16,8 +16,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from gamed.http.conditional import Header
 from gamed.http.errors import BadRequest, HeadTooLarge, MisdirectedRequest, RouteNotFound
-from gamed.http.headers import RequestHeaders
 from gamed.structs import redacts
 
 HEAD_BYTES: Final = 16 * 1024
@@ -43,6 +43,50 @@ _HOST_LITERAL = compile(r"\[([0-9a-f:.]++)\](?::[0-9]{0,5})?", ASCII)
 _CHUNK_SIZE = compile(rb"([0-9A-Fa-f]++)(?:;[\t\x20-\x5b\x5d-\x7e\x80-\xff]*+)?", DOTALL)
 
 
+class RequestHeaders:
+    """The header fields of one request; names are lower case, a value is its bytes as Latin-1 (RFC 9110 5.5)."""
+
+    __slots__ = ("_joined", "_repeated", "get")
+    get: Header
+    """The function from a lower-case name to all its values joined by ", ", or None (RFC 9110 5.2)."""
+
+    def __init__(self, block: str) -> None:
+        """Split a block of valid lines `name:value CR LF`."""
+        lines = [line.split(":", 1) for line in block[:-2].split("\r\n")] if block else []
+        self._joined = {name.lower(): value.strip(" \t") for name, value in lines}
+        self.get = self._joined.get  # no method, because each request calls it several times
+        self._repeated: dict[str, list[str]] = {}
+        if len(self._joined) < len(lines):
+            self._collect_repeated(lines)
+
+    def __repr__(self) -> str:
+        """Show no field: some are credentials."""
+        return f"<{type(self).__name__}>"
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._joined
+
+    def single(self, name: str) -> str | None:
+        """Return the value of a field that was sent exactly once, else None; `name` in lower case."""
+        return self._joined.get(name) if name not in self._repeated else None
+
+    def values(self, name: str) -> Sequence[str]:
+        """Return the value of each line with this lower-case name."""
+        value = self._joined.get(name)
+        return self._repeated.get(name) or ([] if value is None else [value])
+
+    def lines(self) -> Sequence[tuple[str, str]]:
+        """Return all fields as (lower-case name, value), those of one name together."""
+        return [(name, value) for name in self._joined for value in self.values(name)]
+
+    def _collect_repeated(self, lines: Sequence[Sequence[str]]) -> None:
+        values: dict[str, list[str]] = {}
+        for name, value in lines:
+            values.setdefault(name.lower(), []).append(value.strip(" \t"))
+        self._repeated = {name: found for name, found in values.items() if len(found) > 1}
+        self._joined.update({name: ", ".join(found) for name, found in self._repeated.items()})
+
+
 @redacts("target", "headers")
 class RawRequestHead(Struct, frozen=True):
     """A request head as sent, before its target is decoded."""
@@ -56,17 +100,9 @@ class RawRequestHead(Struct, frozen=True):
     """Bytes of the body; None when it is chunked."""
     size: int = 0
     """Bytes from the begin of the buffer to the end of the head."""
-
-    @property
-    def persistent(self) -> bool:
-        """Return whether the connection may carry another request (RFC 9112 9.3); HTTP/1.0 never does here."""
-        connection = self.headers.get("connection")
-        return self.version == "HTTP/1.1" and (connection is None or "close" not in _members(connection))
-
-    @property
-    def expects_continue(self) -> bool:
-        expect = self.headers.get("expect")
-        return expect is not None and self.version == "HTTP/1.1" and "100-continue" in _members(expect)
+    persistent: bool = False
+    """Whether the connection may carry another request (RFC 9112 9.3); HTTP/1.0 never does here."""
+    expects_continue: bool = False
 
 
 def read_head(buffer: bytes) -> RawRequestHead | None:
@@ -94,7 +130,10 @@ def read_head(buffer: bytes) -> RawRequestHead | None:
     headers = RequestHeaders(fields)
     framed = "content-length" in headers or "transfer-encoding" in headers
     length = _body_length(version, headers) if framed else 0
-    return RawRequestHead(method, target, version, headers, length, end + 4)
+    connection, expect, current = headers.get("connection"), headers.get("expect"), version == "HTTP/1.1"
+    persistent = current and (connection is None or "close" not in _members(connection))
+    expects_continue = current and expect is not None and "100-continue" in _members(expect)
+    return RawRequestHead(method, target, version, headers, length, end + 4, persistent, expects_continue)
 
 
 def read_request_line(buffer: bytes) -> RawRequestHead | None:

@@ -11,7 +11,7 @@ from werkzeug import exceptions
 
 from gamed.database import errors as database_errors
 from gamed.http import errors
-from gamed.http.conditional import RangeUnsatisfiable
+from gamed.http.conditional import RangeUnsatisfiable, TagsMalformed
 from gamed.rate_limit import RateLimited
 
 ErrorTable = Mapping[type[Exception], tuple[int, str]]
@@ -20,7 +20,6 @@ ErrorTable = Mapping[type[Exception], tuple[int, str]]
 HTTP_ERRORS: ErrorTable = {
     errors.InvalidRequest: (400, "invalid_request"),
     errors.BadRequest: (400, "bad_request"),
-    errors.BadPrecondition: (400, "bad_precondition"),
     errors.RouteNotFound: (404, "route_not_found"),
     errors.MethodNotAllowed: (405, "method_not_allowed"),
     errors.RequestTimeout: (408, "request_timeout"),
@@ -33,6 +32,7 @@ HTTP_ERRORS: ErrorTable = {
     exceptions.BadRequest: (400, "bad_request"),
     exceptions.NotFound: (404, "route_not_found"),
     exceptions.MethodNotAllowed: (405, "method_not_allowed"),
+    TagsMalformed: (400, "bad_precondition"),
     RangeUnsatisfiable: (416, "range_not_satisfiable"),
     RateLimited: (429, "rate_limited"),
     database_errors.DatabaseBusy: (503, "busy"),

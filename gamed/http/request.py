@@ -1,19 +1,36 @@
-"""A request passes its body to a receiver and runs its handler."""
+"""A request passes its body to a receiver, runs its handler, and writes the response."""
 
-from typing import Final
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
 
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IPushProducer
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from gamed.event_log import EventLog
+from gamed.http import direct_socket
 from gamed.http.bodies import DISCARDED_BODY, NO_BODY, BodyReceiver
 from gamed.http.errors import RouteNotFound
-from gamed.http.responses import ResponseWriter
+from gamed.http.parser import RequestHeaders
+from gamed.http.site import Routed, Site
+from gamed.http.tracebacks import redacted_traceback
+from gamed.timestamps import http_date
 
+_log = EventLog(Logger())
+_STATUS: Final = {status.value: b"%d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus}
+"""The end of each status line."""
+PROTOCOL: Final = "1.0"
+NO_CONTENT: Final = frozenset({204, 304})
+"""Statuses of responses without content."""
+AUTH_HEADERS: Final = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+"""On every response below `/auth/`."""
 CLIENT_LEFT: Final = 499
 """The status in the access log of a request whose client left before its response."""
 
 
-class Request(ResponseWriter):
+class Request:
     """A request as handlers see it: `head`, `body`, `request_id`, and the methods that set up the response.
 
     A handler returns the content. One that streams sets Content-Length, registers a producer, and returns None when all
@@ -23,9 +40,51 @@ class Request(ResponseWriter):
     body: BodyReceiver = NO_BODY
     error: BaseException | None = None
     """Why no handler will run."""
+    status = 200
+    problem = ""
+    """The code of the problem that is answered."""
+    started = False
+    """Whether the response has begun."""
+    sent_bytes = 0
+    """Bytes of content that were written."""
+    _content_length = 0
+    """Bytes of content that the head announces; 0 for a response without content."""
+    _producer: IPushProducer | None = None
+    _work: Deferred[Any] | None = None
+    """The handler that runs; cancelled when the client leaves."""
+
+    def __init__(self, connection: Any, site: Site, routed: Routed, version: str) -> None:
+        """Begin the response on an HttpConnection, whose module imports this one."""
+        self._connection = connection
+        self._site = site
+        self._routed = routed
+        self._version = version
+        self.head = head = routed.head
+        self.complete = head.length == 0
+        """Whether the whole body was read; if not, the connection carries no other request."""
+        self.request_id = site.new_request_id()
+        self.began = site.seconds()
+        self.response_headers = ResponseHeaders()
 
     def __repr__(self) -> str:
         return f"<Request {self.request_id} {self.template}>"
+
+    @property
+    def template(self) -> str:
+        """Return the route, as `/game/saves/{slot}`: the only part of a path that may be logged."""
+        return self._routed.match.template
+
+    @property
+    def transport(self) -> Any:
+        """Return the transport, for responses that bypass its buffers; None once the client has left."""
+        return None if self._connection is None else self._connection.transport
+
+    @property
+    def disconnected(self) -> bool:
+        """Return whether the client has left."""
+        return self._connection is None
+
+    # for handlers
 
     def getCookie(self, name: str) -> str | None:
         """Return the value of a cookie; None if the client sent none of that name."""
@@ -33,6 +92,55 @@ class Request(ResponseWriter):
             pair.lstrip(" \t").partition("=") for line in self.head.headers.values("cookie") for pair in line.split(";")
         )
         return dict((key, value) for key, mark, value in pairs if mark).get(name)
+
+    def setResponseCode(self, code: int) -> None:
+        """Set the status; the phrase is always the standard one."""
+        self.status = code
+
+    def setHeader(self, name: str, value: str) -> None:
+        """Set a response header field, instead of what was set before."""
+        self.response_headers.set(name, value)
+
+    def setHeaders(self, values: Mapping[str, str]) -> None:
+        """Set several response header fields."""
+        self.response_headers.update(values)
+
+    def beginHeaders(self, prepared: "PreparedHeaders") -> None:
+        """Set the fields that many responses begin with."""
+        self.response_headers.begin(prepared)
+
+    def write(self, data: bytes) -> None:
+        """Write content; the first call sends the head with it. A response without content drops the data."""
+        if self._connection is None:
+            return
+        if not self.started:
+            self._start_response(data)
+        elif self.status not in NO_CONTENT and self.head.method != "HEAD":
+            if self.sent_bytes + len(data) > self._content_length:
+                raise RuntimeError("a response is longer than its Content-Length")
+            self._connection.transport.write(data)
+            self.sent_bytes += len(data)
+
+    def registerProducer(self, producer: IPushProducer, streaming: bool = True) -> None:
+        """Let a push producer write the response; it is paused while the transport is full."""
+        if self._producer is not None:
+            raise RuntimeError("a producer is already registered")
+        self._producer = producer
+        if self.disconnected:
+            producer.stopProducing()
+        else:
+            self._connection.flow.producer = producer
+
+    def unregisterProducer(self) -> None:
+        """Stop asking the producer for more."""
+        self._producer = None
+        if not self.disconnected:
+            self._connection.flow.producer = None
+
+    def pause(self) -> None:
+        """Act as if the transport were full: for a producer that has found the socket itself full."""
+        if self._connection is not None:
+            self._connection.flow.pauseProducing()
 
     # the body
 
@@ -132,3 +240,200 @@ class Request(ResponseWriter):
         work, self._work = self._work, None
         if work is not None:
             work.cancel()
+
+    # the response
+
+    def send_result(self, result: object) -> None:
+        """Send a handler's result: text, bytes or None; None also ends a streamed response."""
+        if self._connection is None:
+            return
+        try:
+            if not self.started:
+                content = result.encode() if isinstance(result, str) else b"" if result is None else result
+                if not isinstance(content, bytes):
+                    raise TypeError(f"a handler returned {type(result).__name__}")
+                self._start_response(content, len(content))
+            self._finish()
+        except Exception as e:
+            self.send_error(e)
+
+    def send_error(self, error: BaseException) -> None:
+        """Respond with an error; nothing that a handler set before it failed is kept."""
+        if self._connection is None:
+            return
+        if self.started:
+            self._log_error("response_content", error)
+            self._connection.abort()
+            return
+        self.response_headers = ResponseHeaders()
+        sent = credential_sent(self.head.headers)
+        try:
+            response = self._routed.match.app.error_response(
+                error, self.request_id, self.template, credential_sent=sent
+            )
+            self.status, self.problem = response.status, response.code
+            self.response_headers.update(response.headers)
+            self._start_response(response.body, len(response.body))
+            self._finish()
+        except Exception as e:
+            self._log_error("error_response", e)
+            self._connection.abort()
+        error.__traceback__ = None  # its frames refer to the request, which refers to the error: a cycle per error
+
+    def _start_response(self, data: bytes, length: int | None = None) -> None:
+        """Send the head and the first data; `length` is that of the content, None if Content-Length is set already."""
+        headers, status = self.response_headers, self.status
+        if length is not None:
+            headers.set("Content-Length", str(length))
+        self._set_common_headers(headers)
+        if status in NO_CONTENT:
+            headers.remove("Content-Length")
+            headers.remove("Content-Type")
+            length = None
+        elif length is None:
+            announced = headers.get("Content-Length")
+            if announced is None:
+                raise RuntimeError("a response without Content-Length")
+            length = int(announced)
+        if length is None or self.head.method == "HEAD":
+            data, length = b"", 0
+        if len(data) > length:
+            raise RuntimeError("a response is longer than its Content-Length")
+        self._content_length = length
+        if not (self.complete and self._connection.persistent) and self._version == "HTTP/1.1":
+            headers.set("Connection", "close")
+        head = b"%b %b%b\r\n" % (self._version.encode(), _STATUS[status], headers.encode())
+        self.started = True
+        direct_socket.write(self._connection.transport, head, data)
+        self.sent_bytes += len(data)
+
+    def _set_common_headers(self, headers: "ResponseHeaders") -> None:
+        """Set the header fields that every response has, just before its first byte is sent."""
+        date = http_date(self._site.now_ms())
+        headers.update({"Date": date, "X-Content-Type-Options": "nosniff", "X-Request-Id": self.request_id})
+        if self.head.path.startswith("/auth/"):
+            headers.update(AUTH_HEADERS)
+        if (headers.get("Content-Type") or "").startswith(("application/json", "application/problem+json")):
+            headers.set("Gamed-Protocol", PROTOCOL)
+        cors = self._site.cors
+        if cors.origins and self.head.path.startswith(self._routed.match.app.cors_families):
+            headers.add("Vary", "Origin")
+            headers.update(cors.response_headers(self.head.headers.single("origin")))
+
+    def _finish(self) -> None:
+        if self.sent_bytes != self._content_length:
+            raise RuntimeError("a response is shorter than its Content-Length")
+        self._work = None
+        self._log_access(self.status)
+        connection, self._connection = self._connection, None
+        connection.flow.producer = None
+        connection.request_done(self)
+
+    def _log_access(self, status: int) -> None:
+        self._site.access_log.log(
+            request_id=self.request_id,
+            method=self.head.method,
+            template=self._routed.match.template,
+            status=status,
+            size=self.sent_bytes,
+            seconds=self._site.seconds() - self.began,
+            received=(self.head.length or 0) if self.complete else 0,
+            code=self.problem,
+        )
+
+    def _log_error(self, phase: str, error: BaseException) -> None:
+        _log.error(
+            "unexpected_error",
+            phase=phase,
+            error=type(error).__name__,
+            route=self.template,
+            request=self.request_id,
+            below=redacted_traceback(error),
+        )
+
+
+def credential_sent(headers: RequestHeaders) -> bool:
+    """Return whether any Authorization field carries something to authenticate with, of whichever scheme.
+
+    An empty field and a bare `Bearer` carry nothing, so the 401 must not call a token invalid (RFC 6750 3.1).
+    """
+    values = headers.values("authorization")
+    return any(value.strip(" \t").lower() not in {"", "bearer"} for value in values)
+
+
+class ResponseHeaders:
+    """The header fields of one response: one value for each name, and further lines beside them."""
+
+    __slots__ = ("_added", "_prepared", "_values")
+
+    def __init__(self) -> None:
+        self._prepared: PreparedHeaders | None = None
+        self._values: dict[str, str] = {}
+        self._added: list[tuple[str, str]] = []
+
+    def __repr__(self) -> str:
+        """Show no field: some are cookies."""
+        return f"<{type(self).__name__}>"
+
+    def set(self, name: str, value: str) -> None:
+        """Set a field, instead of what was set before; the name is written as it is given."""
+        self._values[name] = value
+
+    def begin(self, prepared: "PreparedHeaders") -> None:
+        """Set the first fields of a response, from a block that was encoded once."""
+        if self._values or self._prepared is not None:
+            self.update(prepared.values)
+        else:
+            self._prepared = prepared
+
+    def update(self, values: Mapping[str, str]) -> None:
+        """Set several fields."""
+        self._values.update(values)
+
+    def add(self, name: str, value: str) -> None:
+        """Add one more line, whatever is set."""
+        self._added.append((name, value))
+
+    def remove(self, name: str) -> None:
+        """Remove what was set, if it was."""
+        if self._prepared is not None and name in self._prepared.values:
+            self._merge_prepared(self._prepared)
+        self._values.pop(name, None)
+
+    def get(self, name: str) -> str | None:
+        """Return what was set."""
+        value = self._values.get(name)
+        return value if value is not None or self._prepared is None else self._prepared.values.get(name)
+
+    def encode(self) -> bytes:
+        """Return the lines as they are sent, without the empty one; a line end inside a value becomes a blank."""
+        prepared = self._prepared
+        if prepared is not None and not prepared.values.keys().isdisjoint(self._values):
+            self._merge_prepared(prepared)
+        lines = [f"{name}: {value}\r\n" for name, value in self._values.items()]
+        if self._added:
+            lines += [f"{name}: {value}\r\n" for name, value in self._added]
+        text = "".join(lines)
+        if text.count("\r") == len(lines) == text.count("\n"):
+            block = text.encode()
+        else:
+            block = b"".join(b"%b\r\n" % b" ".join(line.encode().splitlines()) for line in lines)
+        return block if self._prepared is None else self._prepared.block + block
+
+    def _merge_prepared(self, prepared: "PreparedHeaders") -> None:
+        self._prepared, self._values = None, {**prepared.values, **self._values}
+
+
+class PreparedHeaders:
+    """The fields that many responses begin with, encoded once."""
+
+    __slots__ = ("block", "values")
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        headers = ResponseHeaders()
+        headers.update(values)
+        self.values, self.block = values, headers.encode()
+
+    def __repr__(self) -> str:
+        """Show no field: an etag reveals what a player has."""
+        return f"<{type(self).__name__}>"

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from werkzeug.routing import Rule
 
 from gamed.http.app import BaseApp, RouteGroup, TokenConverter, make_app
-from gamed.http.routing import Prefixes, Route, RouteMatch, RouteShape, RouteTable
+from gamed.http.site import Prefixes, Route, RouteMatch, RouteShape, RouteTable
 
 T = TypeVar("T")
 Segments = tuple[str, ...]

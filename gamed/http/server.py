@@ -1,6 +1,8 @@
-"""The server accepts connections within limits, and closes them when the service stops."""
+"""The server accepts connections within limits, in all and for each network, and closes them when the service stops."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from resource import RLIMIT_NOFILE, getrlimit
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress, IReactorTime
@@ -9,10 +11,14 @@ from twisted.internet.protocol import ServerFactory
 from gamed.crypto import Random
 from gamed.http.access_log import RequestLog
 from gamed.http.app import RouteGroup
-from gamed.http.client_address import ConnectionLimiter, HttpSettings, Peer, peer_host
+from gamed.http.client_address import HttpSettings, Peer, peer_host
 from gamed.http.connection import HttpConnection
+from gamed.http.route_compiler import compile_routes
 from gamed.http.site import Site
 from gamed.timestamps import Now
+
+RESERVED_FILES = 256
+"""Descriptors kept for the stores, spooled bodies and the log."""
 
 
 class HttpServer(ServerFactory):
@@ -70,6 +76,51 @@ class HttpServer(ServerFactory):
                     closed.callback(None)
 
 
+def most_connections(wanted: int) -> int:
+    """Return how many connections to accept: as many as wanted, but never more than the process may open."""
+    soft, _hard = getrlimit(RLIMIT_NOFILE)
+    return max(1, min(wanted, soft - RESERVED_FILES))
+
+
+def spare_files(wanted_connections: int) -> int:
+    """Return half of the descriptors that connections never use."""
+    soft, _hard = getrlimit(RLIMIT_NOFILE)
+    return max(1, (soft - most_connections(wanted_connections)) // 2)
+
+
+class ConnectionLimiter:
+    """The count of open connections, in all and for each network of a peer."""
+
+    def __init__(self, settings: HttpSettings) -> None:
+        self._per_address = settings.connections_per_address
+        self._most = most_connections(settings.connections)
+        self._open: Counter[str] = Counter()
+        """By network."""
+        self.count = 0
+        self.refused: Counter[str] = Counter(connections=0, connections_per_address=0)
+        """Connections that were not accepted, by the limit."""
+
+    def acquire(self, peer: Peer) -> bool:
+        """Count a new connection; return False if it exceeds a limit."""
+        if self.count >= self._most:
+            self.refused["connections"] += 1
+            return False
+        if any(self._open[network] >= self._per_address * factor for network, factor in peer.networks):
+            self.refused["connections_per_address"] += 1
+            return False
+        self._open.update(network for network, _ in peer.networks)
+        self.count += 1
+        return True
+
+    def release(self, peer: Peer) -> None:
+        """Remove a closed connection from the count."""
+        self.count -= 1
+        for network, _ in peer.networks:
+            self._open[network] -= 1
+            if not self._open[network]:
+                del self._open[network]
+
+
 def build_server(
     groups: Sequence[RouteGroup],
     settings: HttpSettings,
@@ -80,4 +131,5 @@ def build_server(
     random: Random,
 ) -> HttpServer:
     """Return the factory to listen with; `clock` is the reactor."""
-    return HttpServer(Site(groups, settings, clock, access_log=access_log, now_ms=now_ms, random=random), clock)
+    routes = compile_routes(groups)
+    return HttpServer(Site(routes, settings, clock, access_log=access_log, now_ms=now_ms, random=random), clock)

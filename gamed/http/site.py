@@ -1,25 +1,168 @@
-"""The site finds the route of each request head, or the reason not to serve it."""
+"""The site finds the route of each request head, or the reason not to serve it.
 
-from collections.abc import Sequence
+gamed.http.route_compiler builds the route table at the start.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from re import Pattern
 from typing import Final
 
+from msgspec import Struct
 from twisted.internet.interfaces import IReactorTime
 
 from gamed.crypto import Random
 from gamed.http.access_log import RequestLog
-from gamed.http.app import RouteGroup
-from gamed.http.bodies import RequestHead
+from gamed.http.app import BaseApp, HtmlApp
+from gamed.http.bodies import BodyPolicy, RequestHead
 from gamed.http.client_address import LOCAL_SOCKET, ForwardedFor, HttpSettings, Peer
-from gamed.http.errors import HttpError, MethodNotAllowed, ShuttingDown
-from gamed.http.headers import CorsPolicy, RequestHeaders
-from gamed.http.parser import RawRequestHead, check_host, decode_path, split_target
-from gamed.http.route_compiler import compile_routes
-from gamed.http.routing import Routed
+from gamed.http.errors import HttpError, MethodNotAllowed, RouteNotFound, ShuttingDown
+from gamed.http.parser import RawRequestHead, RequestHeaders, check_host, decode_path, split_target
+from gamed.structs import redacts
 from gamed.timestamps import Now
 
 REQUEST_ID_BYTES: Final = 12
 IDS_DRAWN: Final = 64
 """Request ids for which random bytes are drawn at once: each draw is a system call."""
+CORS_ALLOWED: Final = (
+    "authorization, content-type, if-match, if-none-match, if-range, range, prefer, content-digest, save-meta"
+)
+CORS_EXPOSED: Final = (
+    "etag, save-version, save-meta, retry-after, x-request-id, repr-digest, content-range, preference-applied, "
+    "asset-release, gamed-protocol"
+)
+
+
+class Route(Struct, frozen=True, eq=False):
+    """One rule with one method."""
+
+    app: BaseApp
+    template: str
+    """`/game/saves/{slot}`; what a log line may say of a path."""
+    handler: Callable[..., object]
+    """The Klein endpoint, bound to its route group: takes the request and the arguments."""
+    arguments: tuple[str, ...]
+    body_policy: BodyPolicy
+
+
+@redacts("kwargs")
+class RouteMatch(Struct, frozen=True, eq=False):
+    """The result of a look-up: a route, or the refusal that is answered instead."""
+
+    app: BaseApp
+    template: str = "-"
+    route: Route | None = None
+    kwargs: Mapping[str, str] = {}
+    methods: tuple[str, ...] = ()
+    """Of a path that exists, but not with this method."""
+    refusal: HttpError | None = None
+
+
+class Routed(Struct, frozen=True, eq=False):
+    """A request head with its route."""
+
+    match: RouteMatch
+    head: RequestHead
+    refusal: HttpError | None = None
+    """The first reason not to serve it."""
+    preflight: bool = False
+    """Whether it is an OPTIONS request, which the site itself answers."""
+
+
+class RouteShape(Struct, frozen=True, eq=False):
+    """All rules of one app with the same literal segments and the same kinds of arguments."""
+
+    app: BaseApp
+    pattern: Pattern[str]
+    """Fits the whole path, with a group for each argument."""
+    shared: bool
+    """Whether some path of this shape belongs to another app, whose prefix is longer."""
+    routes: dict[str, Route]
+    """By method."""
+
+
+class Prefixes(Struct, frozen=True, eq=False):
+    """The prefixes of all apps, longest first; those with a wildcard count where no other one fits."""
+
+    literal: Sequence[tuple[str, BaseApp]]
+    wildcard: Sequence[tuple[Pattern[str], BaseApp]]
+
+    def app_of(self, path: str) -> BaseApp | None:
+        for prefix, app in self.literal:
+            if path.startswith(prefix) and (prefix[-1] == "/" or path[len(prefix) : len(prefix) + 1] in ("", "/")):
+                return app
+        return next((app for pattern, app in self.wildcard if pattern.fullmatch(path)), None)
+
+
+class RouteTable(Struct, frozen=True, eq=False):
+    """The routes of all apps: literal paths in a dict, others by their first segment and a pattern."""
+
+    prefixes: Prefixes
+    literal: Mapping[str, Mapping[str, RouteMatch]]
+    """By path and method."""
+    shapes: Mapping[str, Sequence[RouteShape]]
+    """By the first segment, each with `any_shapes` behind them; the first one that fits a path is taken."""
+    any_shapes: Sequence[RouteShape]
+    """Those whose first segment is an argument."""
+    fallback: BaseApp
+    """Answers for a path that no app has."""
+
+    def find(self, method: str, path: str) -> RouteMatch:
+        """Return the route, or a refusal; methods are case-sensitive (RFC 9110 9.1)."""
+        literal = self.literal.get(path)
+        if literal is not None and method in literal:
+            return literal[method]
+        allowed: dict[str, Route] = {}
+        for shape in self.shapes.get(path.split("/", 2)[1], self.any_shapes):
+            match = shape.pattern.fullmatch(path)
+            if match is None or (shape.shared and self.prefixes.app_of(path) is not shape.app):
+                continue
+            route = shape.routes.get(method)
+            if route is not None:
+                kwargs = dict(zip(route.arguments, match.groups(), strict=True))
+                return RouteMatch(route.app, route.template, route, kwargs)
+            allowed = {**shape.routes, **allowed}
+        if literal is not None:
+            allowed.update({name: match.route for name, match in literal.items() if match.route is not None})
+        if not allowed:
+            return self.not_found(method, path, RouteNotFound())
+        methods = tuple(sorted(allowed))
+        first = allowed[methods[0]]
+        return RouteMatch(first.app, first.template, None, {}, methods, MethodNotAllowed(methods))
+
+    def not_found(self, method: str, path: str, refusal: HttpError) -> RouteMatch:
+        """Return the refusal for a path that no route has; the app with its prefix answers, else JSON.
+
+        An app of pages answers only GET and HEAD with a page: any other method comes from a program that has built a
+        wrong path, and that can read a problem.
+        """
+        app = self.prefixes.app_of(path)
+        if app is None or (isinstance(app, HtmlApp) and method not in {"GET", "HEAD"}):
+            app = self.fallback
+        return RouteMatch(app, refusal=refusal)
+
+
+class CorsPolicy(Struct, frozen=True):
+    """The origins whose web pages may use the JSON routes."""
+
+    origins: Collection[str]
+
+    def preflight_headers(self, methods: Collection[str], origin: str | None) -> Mapping[str, str]:
+        """Return the header fields of the 204 to an OPTIONS request for a path with these methods."""
+        allowed = ", ".join(sorted({*methods, "OPTIONS"}))
+        if origin not in self.origins:
+            return {"Allow": allowed}
+        return {
+            "Allow": allowed,
+            "Access-Control-Allow-Methods": allowed,
+            "Access-Control-Allow-Headers": CORS_ALLOWED,
+            "Access-Control-Max-Age": "600",
+        }
+
+    def response_headers(self, origin: str | None) -> Mapping[str, str]:
+        """Return the header fields with which a page of an allowed origin may read the response."""
+        if origin is None or origin not in self.origins:
+            return {}
+        return {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": CORS_EXPOSED}
 
 
 class Site:
@@ -27,7 +170,7 @@ class Site:
 
     def __init__(
         self,
-        groups: Sequence[RouteGroup],
+        routes: RouteTable,
         settings: HttpSettings,
         clock: IReactorTime,
         *,
@@ -43,7 +186,7 @@ class Site:
         self.shutting_down = False
         self._random = random
         self._request_ids: list[str] = []
-        self._routes = compile_routes(groups)
+        self._routes = routes
         self._forwarded = ForwardedFor(settings.trusted_proxies)
 
     def new_request_id(self) -> str:

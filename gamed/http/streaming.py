@@ -14,8 +14,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from gamed.http import direct_socket
-from gamed.http.conditional import ByteRange, Conditions, Header, TagsMalformed, parse_conditions
-from gamed.http.errors import BadPrecondition
+from gamed.http.conditional import ByteRange
 from gamed.http.request import Request
 
 PRIVATE: Final = {"Cache-Control": "private, no-cache, no-transform", "Vary": "Authorization"}
@@ -50,14 +49,6 @@ class FileSource(PartReader, Protocol):
         """Load bytes from offset `at` into the page cache, if the file has some there."""
 
     def fileno(self) -> int: ...
-
-
-def read_conditions(header: Header) -> Conditions:
-    """Return the conditions of a GET or HEAD; raise BadPrecondition for malformed entity-tags."""
-    try:
-        return parse_conditions(header)
-    except TagsMalformed as e:
-        raise BadPrecondition(f"If-Match and If-None-Match take etags: {e}.") from None
 
 
 async def send_part(

@@ -9,11 +9,11 @@ from twisted.internet.interfaces import IReactorTime
 from gamed.http.app import make_app
 from gamed.http.background import ShieldedTasks
 from gamed.http.bodies import DEFAULT_BODY_POLICIES, BodyPolicy
-from gamed.http.conditional import sha256_field
+from gamed.http.conditional import parse_conditions, sha256_field
 from gamed.http.errors import ShuttingDown
 from gamed.http.json_body import read_json, write_json
 from gamed.http.request import Request
-from gamed.http.streaming import PRIVATE, read_conditions, send_part
+from gamed.http.streaming import PRIVATE, send_part
 from gamed.saves.batch import CommitEntry, CommitService, parse_commit
 from gamed.saves.export import ExportContent, ExportService
 from gamed.saves.limits import SaveLimits
@@ -110,7 +110,7 @@ class ExportRoutes(Component, frozen=True):
 
     @app.route("/game/export", methods=["GET"])
     async def export(self, request: Request) -> bytes | None:
-        conditions, with_bytes = read_conditions(request.head.header), request.head.method != "HEAD"
+        conditions, with_bytes = parse_conditions(request.head.header), request.head.method != "HEAD"
         export = await self._exports.open(access_token(request.head))
         try:
             range_field = request.head.header("range") if with_bytes else None

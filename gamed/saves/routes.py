@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from gamed.http.app import make_app
 from gamed.http.background import ShieldedTasks
 from gamed.http.bodies import BodyPolicy
-from gamed.http.conditional import prefer_wait, sha256_field
+from gamed.http.conditional import parse_conditions, prefer_wait, sha256_field
 from gamed.http.json_body import read_query, write_json
 from gamed.http.request import Request
-from gamed.http.streaming import PRIVATE, read_conditions, send_part
+from gamed.http.streaming import PRIVATE, send_part
 from gamed.saves.commands import ReadRequest, WriteResult
 from gamed.saves.erase import EraseService
 from gamed.saves.model import Cursor, Version, parse_cursor, version_number
@@ -60,7 +60,7 @@ class SaveRoutes(Component, frozen=True):
 
     @app.route("/game/saves", methods=["GET"])
     async def list_saves(self, request: Request) -> bytes | None:
-        since, conditions = _since(request), read_conditions(request.head.header)
+        since, conditions = _since(request), parse_conditions(request.head.header)
         knows = since is not None or conditions.if_none_match is not None
         wait = self._saves.clamp_wait(prefer_wait(request.head.header("prefer"))) if knows else 0
         listing = await self._saves.list_saves(access_token(request.head), since, conditions, wait)
@@ -119,7 +119,7 @@ class SaveRoutes(Component, frozen=True):
 
     async def _read(self, request: Request, slot: str, version: int | None = None) -> bytes | None:
         with_bytes, header = request.head.method != "HEAD", request.head.header
-        read_request = ReadRequest(slot, read_conditions(header), with_bytes, header("range"), version)
+        read_request = ReadRequest(slot, parse_conditions(header), with_bytes, header("range"), version)
         result = await self._saves.read(access_token(request.head), read_request)
         request.setHeaders(_save_headers(result.version))
         if not result.modified:

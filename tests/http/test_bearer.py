@@ -3,7 +3,8 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.http.bodies import RequestHead
-from gamed.http.headers import RequestHeaders, credential_sent
+from gamed.http.parser import RequestHeaders
+from gamed.http.request import credential_sent
 from gamed.sessions.routes import bearer
 
 

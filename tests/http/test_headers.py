@@ -5,8 +5,8 @@ from random import Random
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.http.headers import RequestHeaders
-from gamed.http.responses import PreparedHeaders, ResponseHeaders
+from gamed.http.parser import RequestHeaders
+from gamed.http.request import PreparedHeaders, ResponseHeaders
 
 STEPS: list[Callable[[ResponseHeaders], object]] = [
     lambda fields: fields.set("ETag", "2"),

@@ -7,10 +7,17 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.http.app import make_app
 from gamed.http.bodies import RequestHead
 from gamed.http.errors import BadRequest, HeadTooLarge, HttpError, MisdirectedRequest, RouteNotFound
-from gamed.http.headers import RequestHeaders
-from gamed.http.parser import RawRequestHead, check_host, decode_path, normalize_host, read_head, split_target
-from gamed.http.responses import PreparedHeaders, ResponseHeaders
-from gamed.http.routing import Routed, RouteMatch
+from gamed.http.parser import (
+    RawRequestHead,
+    RequestHeaders,
+    check_host,
+    decode_path,
+    normalize_host,
+    read_head,
+    split_target,
+)
+from gamed.http.request import PreparedHeaders, ResponseHeaders
+from gamed.http.site import Routed, RouteMatch
 from tests.support.covers import covers
 
 

@@ -15,7 +15,7 @@ from gamed.http.bodies import BodyPolicy, SmallBodyPolicy
 from gamed.http.json_body import write_json
 from gamed.http.request import Request
 from gamed.http.route_compiler import compile_routes, template_of
-from gamed.http.routing import RouteTable
+from gamed.http.site import RouteTable
 from tests.http.apps import CollectRoutes, EchoRoutes, PageRoutes
 from tests.support.http import Browser
 
