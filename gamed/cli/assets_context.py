@@ -20,42 +20,30 @@ from gamed.assets.manifest import is_channel, is_release
 from gamed.assets.store import FOLDER, AssetStore
 from gamed.cli.context import CommandContext, OfflineDatabases, read_game_settings
 from gamed.cli.errors import CommandFailed, DatabaseNotFound, SetupError, warn
-from gamed.cli.output import Text
+from gamed.cli.output import utf8
 from gamed.cli.paths import AUTH_DB, Paths
 from gamed.config.game import GameSettings
 from gamed.database.errors import DatabaseError
 
 
-class ChannelType(Text):
-    """The type of an argument that names a channel."""
-
-    name = "channel"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        name = super().convert(value, param, ctx)
-        if not is_channel(name):
-            self.fail(
-                "a channel's name is 1 to 32 of a-z 0-9 - beginning with a letter, such as stable; not objects, "
-                "and not like the id of a release.",
-                param,
-                ctx,
-            )
-        return name
+def channel_name(text: str) -> str:
+    """Return the name of a channel; raise click.BadParameter if it is not valid."""
+    if not is_channel(utf8(text)):
+        raise click.BadParameter(
+            "a channel's name is 1 to 32 of a-z 0-9 - beginning with a letter, such as stable; not objects, "
+            "and not like the id of a release."
+        )
+    return text
 
 
-class ReleaseType(Text):
-    """The type of an argument that is the id of a release."""
-
-    name = "release"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        name = super().convert(value, param, ctx)
-        if not is_release(name):
-            self.fail("a release is r and 16 of 0-9 a-f, as `gamed assets list` shows them.", param, ctx)
-        return name
+def release_id(text: str) -> str:
+    """Return the id of a release; raise click.BadParameter if it is not valid."""
+    if not is_release(utf8(text)):
+        raise click.BadParameter("a release is r and 16 of 0-9 a-f, as `gamed assets list` shows them.")
+    return text
 
 
-channel_argument = click.argument("channel", type=ChannelType())
+channel_argument = click.argument("channel", type=channel_name)
 
 
 class Assets(Struct, frozen=True):

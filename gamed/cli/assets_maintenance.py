@@ -1,6 +1,5 @@
 """`gamed assets list`, `verify` and `gc` show, check and delete stored releases (PROTOCOL 5)."""
 
-import json
 from collections.abc import Iterator
 
 import click
@@ -9,95 +8,94 @@ from gamed.assets import gc as asset_gc
 from gamed.assets import verify as asset_verify
 from gamed.assets.gc import GcResult
 from gamed.assets.verify import Overview, ReleaseListing, VerifyResult
-from gamed.cli.assets_context import Assets, ReleaseType, asset_errors
-from gamed.cli.context import CommandContext
-from gamed.cli.errors import CommandFailed, echo, exit_on_error
-from gamed.cli.output import counted, json_option, measured
+from gamed.cli.assets_context import Assets, asset_errors, release_id
+from gamed.cli.context import CommandContext, reports_json
+from gamed.cli.errors import CommandFailed
+from gamed.cli.output import counted, measured
 from gamed.clock import now_ms
 from gamed.timestamps import DurationMalformed, parse_duration, rfc3339
 
 
-class Duration(click.ParamType[int]):
-    """The type of an option that is a duration such as `24h`, in seconds."""
-
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_duration(str(value))
-        except DurationMalformed:
-            self.fail("expected a duration such as 24h.", param, ctx)
+def _seconds(text: str) -> int:
+    try:
+        return parse_duration(text)
+    except DurationMalformed:
+        raise click.BadParameter("expected a duration such as 24h.") from None
 
 
 @click.command("list", short_help="Show channels, releases, and their size on disk.")
-@json_option
-@click.pass_obj
-def list_(context: CommandContext, as_json: bool) -> None:
+@reports_json
+def list_(context: CommandContext) -> None:
     """Show the release of each channel, the stored releases, and their size on disk."""
-    with exit_on_error():
-        opened = Assets.open(context)
-        with asset_errors(opened.store.folder):
-            found = asset_verify.overview(opened.store, opened.keep, now_ms())
-        if as_json:
-            echo(json.dumps(_overview_members(found), indent=2))
-        for line in [] if as_json else _overview_lines(found):
-            echo(line)
+    opened = Assets.open(context)
+    with asset_errors(opened.store.folder):
+        found = asset_verify.overview(opened.store, opened.keep, now_ms())
+    context.report(_overview_members(found), _overview_lines(found), indent=2)
 
 
 @click.command(short_help="Read every object, and check its hash.")
-@click.argument("release", type=ReleaseType(), required=False)
-@json_option
-@click.pass_obj
-def verify(context: CommandContext, release: str | None, as_json: bool) -> None:
+@click.argument("release", type=release_id, required=False)
+@reports_json
+def verify(context: CommandContext, release: str | None) -> None:
     """Read every object, or those of one release, and check that its hash is its name.
 
     The exit code is 0 if there are no errors, else 1, with a line for each error.
     """
-    with exit_on_error():
-        opened = Assets.open(context)
-        with asset_errors(opened.store.folder):
-            found = asset_verify.verify(opened.store, measured, release)
-        _report_errors(found, as_json=as_json)
+    opened = Assets.open(context)
+    with asset_errors(opened.store.folder):
+        found = asset_verify.verify(opened.store, measured, release)
+    counts = {"releases": found.releases, "objects": found.objects, "bytes": found.bytes}
+    read = f"{counted(found.releases, 'release')}, {counted(found.objects, 'object')}, {found.bytes} bytes"
+    text = [] if found.errors else [f"no errors: {read} read"]
+    context.report({**counts, "errors": found.errors}, text, indent=2)
+    if found.errors:
+        count = counted(len(found.errors), "error")
+        raise CommandFailed("\n".join([*([] if context.as_json else found.errors), count, *_advice(found)]))
 
 
 @click.command(short_help="Delete releases that no channel needs.")
 @click.option(
     "--older-than",
-    type=Duration(),
+    type=_seconds,
     default="24h",
     show_default=True,
     metavar="DURATION",
     help="Time without a channel that needs it.",
 )
 @click.option("--dry-run", is_flag=True, help="Only print what would be deleted.")
-@json_option
-@click.pass_obj
-def gc(context: CommandContext, older_than: int, dry_run: bool, as_json: bool) -> None:
+@reports_json
+def gc(context: CommandContext, older_than: int, dry_run: bool) -> None:
     """Delete releases that no channel has needed for 24 hours, and the objects that only they use.
 
     Each channel needs its release and its previous ones, as many as `assets.keep_releases` in game.json.
     """
-    with exit_on_error():
-        opened = Assets.open(context)
-        with asset_errors(opened.store.folder):
-            done = asset_gc.collect_garbage(opened.store, opened.keep, older_than, now_ms(), dry_run=dry_run)
-        if not dry_run and (done.releases or done.objects):
-            opened.record("assets gc")
-        _report_deleted(done, dry_run=dry_run, as_json=as_json)
+    opened = Assets.open(context)
+    with asset_errors(opened.store.folder):
+        done = asset_gc.collect_garbage(opened.store, opened.keep, older_than, now_ms(), dry_run=dry_run)
+    if not dry_run and (done.releases or done.objects):
+        opened.record("assets gc")
+    members = {
+        "releases": done.releases,
+        "objects": len(done.objects),
+        "bytes": done.bytes,
+        "waiting": done.waiting,
+        "waiting_bytes": done.waiting_bytes,
+        "dry_run": dry_run,
+    }
+    context.report(members, _deleted_lines(done, dry_run=dry_run), indent=2)
 
 
 def _overview_members(found: Overview) -> dict[str, object]:
+    channels = {
+        channel: {
+            "release": pointer.release,
+            "pointed": rfc3339(pointer.pointed_ms),
+            "before": [each.release for each in pointer.history],
+        }
+        for channel, pointer in found.channels.items()
+    }
     return {
-        "channels": {
-            channel: {
-                "release": pointer.release,
-                "pointed": rfc3339(pointer.pointed_ms),
-                "before": [each.release for each in pointer.history],
-            }
-            for channel, pointer in found.channels.items()
-        },
+        "channels": channels,
         "releases": [_release_members(each) for each in found.releases],
         "damaged": list(found.damaged),
         "objects": found.objects,
@@ -135,18 +133,6 @@ def _overview_lines(found: Overview) -> Iterator[str]:
         yield f"{damaged} is damaged, see: gamed assets verify"
 
 
-def _report_errors(found: VerifyResult, *, as_json: bool) -> None:
-    counts = {"releases": found.releases, "objects": found.objects, "bytes": found.bytes}
-    if as_json:
-        echo(json.dumps({**counts, "errors": found.errors}, indent=2))
-    if found.errors:
-        count = counted(len(found.errors), "error")
-        raise CommandFailed("\n".join([*([] if as_json else found.errors), count, *_advice(found)]))
-    if not as_json:
-        read = f"{counted(found.releases, 'release')}, {counted(found.objects, 'object')}, {found.bytes} bytes"
-        echo(f"no errors: {read} read")
-
-
 def _advice(found: VerifyResult) -> Iterator[str]:
     if any(error.startswith("channel ") for error in found.errors):
         yield "Point the channel at an intact release: gamed assets set-channel"
@@ -154,23 +140,11 @@ def _advice(found: VerifyResult) -> Iterator[str]:
         yield "Publish the same files again to write damaged objects anew: gamed assets publish --repair"
 
 
-def _report_deleted(done: GcResult, *, dry_run: bool, as_json: bool) -> None:
-    if as_json:
-        members = {
-            "releases": done.releases,
-            "objects": len(done.objects),
-            "bytes": done.bytes,
-            "waiting": done.waiting,
-            "waiting_bytes": done.waiting_bytes,
-            "dry_run": dry_run,
-        }
-        echo(json.dumps(members, indent=2))
-        return
+def _deleted_lines(done: GcResult, *, dry_run: bool) -> Iterator[str]:
     for release in done.releases:
-        echo(f"{release} {'would be' if dry_run else 'is'} deleted")
-    what = "would be deleted" if dry_run else "deleted"
+        yield f"{release} {'would be' if dry_run else 'is'} deleted"
     gone = f"{counted(len(done.releases), 'release')}, {counted(len(done.objects), 'object')}, {done.bytes} bytes"
-    echo(f"{what}: {gone}")
+    yield f"{'would be deleted' if dry_run else 'deleted'}: {gone}"
     if done.waiting or done.waiting_bytes:
         waiting = f"{counted(len(done.waiting), 'release')}, {done.waiting_bytes} bytes"
-        echo(f"not needed, but not yet for that time: {waiting}")
+        yield f"not needed, but not yet for that time: {waiting}"

@@ -18,10 +18,10 @@ from msgspec.structs import replace
 
 from gamed import __version__
 from gamed.assets.store import sync_folder
-from gamed.cli.context import CommandContext, report
-from gamed.cli.errors import CommandFailed, exit_on_error
+from gamed.cli.context import CommandContext, reports_json
+from gamed.cli.errors import CommandFailed
 from gamed.cli.keys import FILE_NAME as KEY_FILE
-from gamed.cli.output import counted, json_option, measured
+from gamed.cli.output import counted, measured
 from gamed.cli.paths import MAX_FILE_BYTES, Paths, read_file, write_whole
 from gamed.clock import now_ms
 from gamed.config.settings import KeySource
@@ -54,27 +54,24 @@ class Backup(Struct, frozen=True):
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--keep", type=click.IntRange(1), metavar="N", help="Then delete all but the newest N backups in DIR.")
-@json_option
-@click.pass_obj
-def backup(context: CommandContext, folder: Path, keep: int | None, as_json: bool) -> None:
+@reports_json
+def backup(context: CommandContext, folder: Path, keep: int | None) -> None:
     """Copy both databases and the configuration into a new folder below DIR, while the service runs.
 
     The folder gets its name, gamed-YYYYMMDDTHHMMSSZ, only once every file in it was read again and checked. The key
     of auth.db is not in it: without that key the backup is worthless. Keep the key in another safe place.
     """
-    with exit_on_error():
-        where = context.places()
-        context.open_keyless()
-        try:
-            target = _target(folder, where.data)
-            with exclusive(target):
-                made = _made(where, target)
-                pruned = [] if keep is None else prune(target, made.path.name, keep)
-        except PermissionError as e:  # root has become that user
-            raise CommandFailed(
-                f"{e.filename} cannot be used by uid {os.geteuid()}. Let that user write there."
-            ) from None
-        report(_members(made, pruned), "\n".join(_lines(made, where, pruned)), as_json=as_json)
+    where = context.places()
+    context.open_keyless()
+    try:
+        target = _target(folder, where.data)
+        with exclusive(target):
+            made = _made(where, target)
+            pruned = [] if keep is None else prune(target, made.path.name, keep)
+    except PermissionError as e:  # root has become that user
+        raise CommandFailed(f"{e.filename} cannot be used by uid {os.geteuid()}. Let that user write there.") from None
+    manifest = made.manifest.members() if made.manifest else {}
+    context.report({"backup": str(made.path), **manifest, "pruned": pruned}, _lines(made, where, pruned))
 
 
 def _target(folder: Path, data: Path) -> Path:
@@ -106,11 +103,6 @@ def _made(where: Paths, target: Path) -> Backup:
         ) from None
 
 
-def _members(made: Backup, pruned: Sequence[str]) -> dict[str, object]:
-    manifest = made.manifest.members() if made.manifest else {}
-    return {"backup": str(made.path), **manifest, "pruned": list(pruned)}
-
-
 def _lines(made: Backup, where: Paths, pruned: Sequence[str]) -> Iterator[str]:
     yield str(made.path)
     if made.manifest is not None:
@@ -137,7 +129,9 @@ def write(where: Paths, target: Path, now_ms: int) -> Backup:
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
-    return _at(made, target / name)
+    whole = target / name
+    stores, settings = ({name: whole / name for name in files} for files in (made.stores, made.settings))
+    return replace(made, path=whole, stores=stores, settings=settings)
 
 
 def read(path: Path) -> Backup:
@@ -236,7 +230,10 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _folder(path: Path) -> Backup:
-    manifest = backup_format.parse_manifest(_small(path / MANIFEST))
+    text = read_file(str(path / MANIFEST))
+    if len(text) > MAX_FILE_BYTES:
+        raise BackupError(f"{MANIFEST} is larger than {MAX_FILE_BYTES} bytes")
+    manifest = backup_format.parse_manifest(text)
     for name, copied in manifest.files.items():
         if hash_file(path / name) != copied:
             raise BackupError(f"{name} changed after the backup was made")
@@ -259,23 +256,7 @@ def _file(path: Path) -> Backup:
 
 
 def _examined(backup: Backup) -> Backup:
-    found = {name: _examine(path, name) for name, path in backup.stores.items()}
+    found = {name: offline.examine(path, name.removesuffix(".db")) for name, path in backup.stores.items()}
     auth = backup.stores.get(STORES[0])
     ring = None if auth is None else offline.examine_copy(auth, keyring.read_key_record)
     return replace(backup, examined=found, ring=ring)
-
-
-def _examine(path: Path, name: str) -> IntegrityResult:
-    return offline.examine(path, name.removesuffix(".db"))
-
-
-def _small(path: Path) -> bytes:
-    text = read_file(str(path))
-    if len(text) > MAX_FILE_BYTES:
-        raise BackupError(f"{path.name} is larger than {MAX_FILE_BYTES} bytes")
-    return text
-
-
-def _at(backup: Backup, path: Path) -> Backup:
-    stores, settings = ({name: path / name for name in files} for files in (backup.stores, backup.settings))
-    return replace(backup, path=path, stores=stores, settings=settings)

@@ -1,6 +1,5 @@
 """`gamed check data` checks both databases from end to end and repairs wrong counts."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import Any
 import click
 
 from gamed.cli.config import check_config
-from gamed.cli.context import CommandContext, OfflineDatabases
-from gamed.cli.errors import CommandFailed, DatabaseNotFound, echo, exit_on_error
-from gamed.cli.output import counted, json_option, progress
+from gamed.cli.context import CommandContext, OfflineDatabases, reports_json
+from gamed.cli.errors import CommandFailed, DatabaseNotFound
+from gamed.cli.output import counted, progress
 from gamed.cli.paths import AUTH_DB, STATE_DB
 from gamed.cli.process import Lock
 from gamed.database import blobs as database_blobs
@@ -35,36 +34,26 @@ check.add_command(check_config)
 
 @check.command(short_help="Check both databases from end to end.")
 @click.option("--fix", is_flag=True, help="Repair wrong counts; the service must not run.")
-@json_option
-@click.pass_obj
-def data(context: CommandContext, fix: bool, as_json: bool) -> None:
+@reports_json
+def data(context: CommandContext, fix: bool) -> None:
     """Check both databases from end to end: the files, the stored counts, and the hash of every save.
 
     The exit code is 0 if there are no errors, else 1, with a line for each error. While the service runs, the check
     takes longer.
     """
-    with exit_on_error():
-        files = context.open_keyless()
-        lock = Lock.acquire(files.data) if fix else None
-        repaired, found = 0, [*_file(files, AUTH_DB), *_file(files, STATE_DB)]
-        if not found:  # a damaged file is not written to
-            repaired = files.write_state(integrity.repair) if fix else 0
-            found = _saves(files)
-        if lock is not None:
-            lock.release()
-        _report(found, repaired, fix=fix, as_json=as_json)
-
-
-def _report(found: Sequence[str], repaired: int, *, fix: bool, as_json: bool) -> None:
-    if as_json:
-        echo(json.dumps({"errors": list(found), "repaired": repaired}))
-    elif repaired:
-        echo(f"{repaired} counts repaired")
+    files = context.open_keyless()
+    lock = Lock.acquire(files.data) if fix else None
+    repaired, found = 0, [*_file(files, AUTH_DB), *_file(files, STATE_DB)]
+    if not found:  # a damaged file is not written to
+        repaired = files.write_state(integrity.repair) if fix else 0
+        found = _saves(files)
+    if lock is not None:
+        lock.release()
+    text = [f"{repaired} counts repaired"] if repaired else []
+    context.report({"errors": found, "repaired": repaired}, text if found else [*text, "no errors"])
     if found:
-        count = counted(len(found), "error")
-        raise CommandFailed("\n".join([*([] if as_json else found), count, *_advice(found, fix=fix)]))
-    if not as_json:
-        echo("no errors")
+        shown = [] if context.as_json else found
+        raise CommandFailed("\n".join([*shown, counted(len(found), "error"), *_advice(found, fix=fix)]))
 
 
 def _advice(found: Sequence[str], *, fix: bool) -> Iterator[str]:

@@ -6,24 +6,21 @@ from secrets import token_bytes
 
 import click
 
-from gamed.cli.context import CommandContext, OpenedConfiguration, read_all, report
-from gamed.cli.errors import CommandFailed, exit_on_error
-from gamed.cli.output import json_option
+from gamed.cli.context import CommandContext, OpenedConfiguration, read_all, reports_json
+from gamed.cli.errors import CommandFailed
 from gamed.cli.process import harden
 from gamed.crypto import KEY_BYTES
 
 
 @click.command("config", short_help="[key] Report every error in the configuration.")
-@json_option
-@click.pass_obj
-def check_config(context: CommandContext, as_json: bool) -> None:
+@reports_json
+def check_config(context: CommandContext) -> None:
     """Report every error in the configuration, its environment variables included; change nothing. [key]"""
     harden()
-    with exit_on_error():
-        opened = read_all(context.places())
-        if opened.first_run:
-            raise CommandFailed(f"There is no {opened.places.config} yet; `gamed serve` writes one.")
-        report(_summary(opened), "\n".join(_lines(opened)), as_json=as_json)
+    opened = read_all(context.places())
+    if opened.first_run:
+        raise CommandFailed(f"There is no {opened.places.config} yet; `gamed serve` writes one.")
+    context.report(_summary(opened), _lines(opened))
 
 
 def _summary(opened: OpenedConfiguration) -> dict[str, object]:
@@ -54,23 +51,20 @@ def key() -> None:
 
 
 @key.command(short_help="Print a new master key; nothing is stored.")
-@json_option
-def new(as_json: bool) -> None:
+@reports_json
+def new(context: CommandContext) -> None:
     """Print a new master key, 32 random bytes as Base64; nothing is stored.
 
     Put it into the variable that master_key_env names, and keep a copy on another machine: without its key, auth.db
     cannot be read.
     """
-    with exit_on_error():
-        made = b64encode(token_bytes(KEY_BYTES)).decode()
-        report({"key": made}, made, as_json=as_json)
+    made = b64encode(token_bytes(KEY_BYTES)).decode()
+    context.report({"key": made}, made)
 
 
 @key.command(short_help="[key] Print the fingerprint of this server's key.")
-@json_option
-@click.pass_obj
-def fingerprint(context: CommandContext, as_json: bool) -> None:
+@reports_json
+def fingerprint(context: CommandContext) -> None:
     """Print 12 hex digits that identify this server's key without revealing it. [key]"""
-    with exit_on_error():
-        found = context.open().keys.fingerprint
-        report({"fingerprint": found}, found, as_json=as_json)
+    found = context.open().keys.fingerprint
+    context.report({"fingerprint": found}, found)

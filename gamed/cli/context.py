@@ -2,12 +2,13 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from secrets import token_bytes
 from sqlite3 import Connection
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
+import click
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -30,6 +31,7 @@ from gamed.players.errors import PlayerError, PlayerUnknown
 from gamed.players.tables import NamedPlayer, find_named, list_players
 from gamed.timestamps import rfc3339
 
+P = ParamSpec("P")
 T = TypeVar("T")
 HINT = (
     "This command needs the key of auth.db, as the service has it. Where systemd keeps it: "
@@ -106,6 +108,8 @@ class CommandContext(Struct, frozen=True):
     config: str | None
     data: str | None
     development: bool
+    as_json: bool = False
+    """The option --json of the command itself, which `reports_json` adds."""
 
     def places(self, config: str | None = None, data: str | None = None) -> Paths:
         """Return the paths; the arguments are options behind the command's name, which win."""
@@ -128,6 +132,25 @@ class CommandContext(Struct, frozen=True):
         switch_to_owner(places.data)
         refuse_unfinished(places.data)
         return OfflineDatabases(places.data, runner)
+
+    def report(self, result: object, lines: str | Iterable[str], indent: int | None = None) -> None:
+        """Print the result of a command: as JSON for a script with --json, else as lines for a person."""
+        if self.as_json:
+            echo(json.dumps(result, indent=indent))
+        else:
+            for line in [lines] if isinstance(lines, str) else lines:
+                echo(line)
+
+
+def reports_json(command: Callable[Concatenate[CommandContext, P], None]) -> Callable[P, None]:
+    """Add --json to a command, and pass it the CommandContext, which reports its result."""
+
+    def choose(ctx: click.Context, _: click.Parameter, chosen: bool) -> None:
+        if chosen:
+            ctx.obj = replace(ctx.obj, as_json=True)
+
+    option = click.option("--json", is_flag=True, expose_value=False, callback=choose, help="Print JSON for scripts.")
+    return option(click.pass_obj(command))
 
 
 class OfflineDatabases(Struct, frozen=True):
@@ -252,8 +275,3 @@ def player_members(named: NamedPlayer, keys: Keys) -> dict[str, object]:
 def display_name(named: NamedPlayer) -> str:
     """Return the local name with the id, or the id alone."""
     return f"{named.name} ({named.player.player_id})" if named.name else named.player.player_id
-
-
-def report(result: Mapping[str, object], text: str, *, as_json: bool) -> None:
-    """Print the result of a command, as JSON for a script or as text for a person."""
-    echo(json.dumps(result) if as_json else text)

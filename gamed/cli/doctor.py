@@ -3,7 +3,6 @@
 With --write it also saves as a new player, who is erased afterwards.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -17,11 +16,18 @@ import click
 from msgspec.structs import replace
 
 from gamed.cli import doctor_local
-from gamed.cli.context import CommandContext, KeyedDatabases, OpenedConfiguration, read_game_settings, read_with_key
+from gamed.cli.context import (
+    CommandContext,
+    KeyedDatabases,
+    OpenedConfiguration,
+    read_game_settings,
+    read_with_key,
+    reports_json,
+)
 from gamed.cli.doctor_local import Step, instance
-from gamed.cli.errors import CONFIGURATION, CommandFailed, SetupError, echo, exit_on_error, exit_with
+from gamed.cli.errors import CONFIGURATION, CommandFailed, SetupError, exit_with
 from gamed.cli.http_client import REQUEST_TIMEOUT_SECONDS, ask
-from gamed.cli.output import TEXT, json_option, progress
+from gamed.cli.output import progress, utf8
 from gamed.cli.paths import Paths
 from gamed.cli.players import sign_in
 from gamed.cli.process import harden, ran_by, switch_to_owner
@@ -67,15 +73,14 @@ NOTE = "made by gamed doctor, to be erased"
 @click.option(
     "--public",
     metavar="[URL]",
-    type=TEXT,
+    type=utf8,
     is_flag=False,
     flag_value="",
     help="Ask the public address instead, as players do. [default: public_url]",
 )
 @click.option("--write", is_flag=True, help="With --public: also write saves, as a player who is erased afterwards.")
-@json_option
-@click.pass_obj
-def doctor(context: CommandContext, public: str | None, write: bool, as_json: bool) -> None:
+@reports_json
+def doctor(context: CommandContext, public: str | None, write: bool) -> None:
     """Find what is wrong with this server, and print what to do about it. [key]
 
     The exit code is 0 if there is no problem (there may be warnings), 1 if there is one, 78 if the configuration must
@@ -83,27 +88,19 @@ def doctor(context: CommandContext, public: str | None, write: bool, as_json: bo
     """
     if write and public is None:
         raise click.UsageError("--write needs --public. Pass both.")
-    with exit_on_error():
-        harden()
-        if public is None:
-            print_findings(*check_machine(context.places()), as_json=as_json)
-        else:
-            found = list(check_public(context.places(), public, write=write))
-            print_findings(found, None, as_json=as_json)
-
-
-def print_findings(findings: Sequence[Finding], refused: Exception | None, *, as_json: bool) -> None:
-    if as_json:
-        bad = any_problem(findings)
-        echo(json.dumps({"ok": not bad, "findings": [finding.members() for finding in findings]}))
+    harden()
+    refused = None
+    if public is None:
+        findings, refused = check_machine(context.places())
     else:
-        echo("\n".join(lines(findings)))
+        findings = list(check_public(context.places(), public, write=write))
+    bad = any_problem(findings)
+    last = [] if bad or refused else [summary(findings)]
+    context.report({"ok": not bad, "findings": [finding.members() for finding in findings]}, [*lines(findings), *last])
     if refused is not None:
         exit_with(CONFIGURATION, f"gamed: {summary(findings)}; the configuration must be corrected first")
-    if any_problem(findings):
+    if bad:
         raise CommandFailed(summary(findings))
-    if not as_json:
-        echo(summary(findings))
 
 
 def check_machine(places: Paths) -> tuple[list[Finding], Exception | None]:

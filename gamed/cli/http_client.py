@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 import click
 
-from gamed.cli.context import CommandContext, report
-from gamed.cli.errors import CommandFailed, exit_on_error
-from gamed.cli.output import TEXT, json_option
+from gamed.cli.context import CommandContext, reports_json
+from gamed.cli.errors import CommandFailed
+from gamed.cli.output import utf8
 from gamed.cli.process import read_listeners
 from gamed.ops.doctor_findings import FailureCause, HttpFailure, HttpReply, Reached
 
@@ -102,24 +102,22 @@ class UnixConnection(HTTPConnection):
 
 
 @click.command()
-@click.option("--url", metavar="URL", type=TEXT, help="Ask that address instead, such as https://play.example.org")
-@json_option
-@click.pass_obj
-def health(host: CommandContext, url: str | None, as_json: bool) -> None:
+@click.option("--url", metavar="URL", type=utf8, help="Ask that address instead, such as https://play.example.org")
+@reports_json
+def health(context: CommandContext, url: str | None) -> None:
     """Exit 0 if the server of this data folder answers GET /healthz with ok, else 1."""
-    with exit_on_error():
-        connection = _to_url(url) if url else to_server(host.places().data)
-        try:
-            connection.request("GET", "/healthz", headers={"Connection": "close"})
-            answer = connection.getresponse()
-            body = answer.read(1024)
-        except (OSError, HTTPException, UnicodeError) as e:  # the last from a host name that cannot be one
-            raise CommandFailed(f"No answer: {e or type(e).__name__}") from None
-        if answer.status != 200:
-            raise CommandFailed(f"Not healthy: {answer.status} {answer.reason}")
-        if body != b"ok":
-            raise CommandFailed("The answer is not from gamed: another program uses that address.")
-        report({"health": "ok", "instance": answer.getheader("Gamed-Instance")}, "ok", as_json=as_json)
+    connection = _to_url(url) if url else to_server(context.places().data)
+    try:
+        connection.request("GET", "/healthz", headers={"Connection": "close"})
+        answer = connection.getresponse()
+        body = answer.read(1024)
+    except (OSError, HTTPException, UnicodeError) as e:  # the last from a host name that cannot be one
+        raise CommandFailed(f"No answer: {e or type(e).__name__}") from None
+    if answer.status != 200:
+        raise CommandFailed(f"Not healthy: {answer.status} {answer.reason}")
+    if body != b"ok":
+        raise CommandFailed("The answer is not from gamed: another program uses that address.")
+    context.report({"health": "ok", "instance": answer.getheader("Gamed-Instance")}, "ok")
 
 
 def _to_url(url: str) -> HTTPConnection:

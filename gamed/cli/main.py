@@ -7,6 +7,7 @@ import click
 
 from gamed import __version__
 from gamed.cli.context import CommandContext
+from gamed.cli.errors import exit_on_error
 from gamed.cli.process import exit_cleanly_on_sigterm
 from gamed.gc_pause import gc_paused
 
@@ -75,7 +76,8 @@ class MainGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with exit_on_error():
+                return super().invoke(ctx)
         except click.NoSuchOption as e:
             name = e.option_name
             if e.ctx is not None and e.ctx.command is serve and name in ("--port", "--host"):

@@ -1,9 +1,9 @@
-"""Commands share their options and arguments, counts in words, progress bars, confirmations and password prompts."""
+"""Commands share their arguments and options, counts in words, progress bars, confirmations and password prompts."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import click
 
@@ -16,22 +16,16 @@ T = TypeVar("T")
 WHO = "NAME-or-ID"
 
 
-class Text(click.ParamType[str]):
-    """The type of a text argument: a shell passes bytes that are not UTF-8 as lone surrogates, which are rejected."""
-
-    name = "text"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            str(value).encode()
-        except UnicodeEncodeError:
-            self.fail("this is not UTF-8.", param, ctx)
-        return str(value)
+def utf8(text: str) -> str:
+    """Return a text argument; raise click.BadParameter for other bytes, which Python passes as lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise click.BadParameter("this is not UTF-8.") from None
+    return text
 
 
-TEXT = Text()
-who_argument = click.argument("who", metavar=WHO, type=TEXT)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+who_argument = click.argument("who", metavar=WHO, type=utf8)
 password_option = click.option(
     "--password-stdin", is_flag=True, help="Read the password from standard input, one line."
 )

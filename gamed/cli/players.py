@@ -1,17 +1,14 @@
 """`gamed players` adds, lists, shows and signs in players (PROTOCOL 3.5); other modules define its other commands."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
 from secrets import token_bytes
 from sqlite3 import Connection
 
 import click
-from msgspec import Struct
 
-from gamed.cli.context import CommandContext, KeyedDatabases, display_name, get_player, player_members, report
-from gamed.cli.errors import CommandFailed, echo, exit_on_error, warn
+from gamed.cli.context import CommandContext, KeyedDatabases, display_name, get_player, player_members, reports_json
+from gamed.cli.errors import CommandFailed, warn
 from gamed.cli.moderation import approve, block, reject, unblock
-from gamed.cli.output import TEXT, json_option, password_option, password_reader, who_argument
+from gamed.cli.output import password_option, password_reader, utf8, who_argument
 from gamed.cli.removal import erase, merge
 from gamed.cli.sessions import last_use, session_members
 from gamed.clock import now_ms
@@ -20,7 +17,7 @@ from gamed.crypto import Keys
 from gamed.login.transaction import ClientInfo
 from gamed.players import tables as player_tables
 from gamed.players.errors import NameTaken, PlayerError
-from gamed.players.names import SignInMethod, name_index, new_player_id, parse_name
+from gamed.players.names import name_index, new_player_id, parse_name
 from gamed.players.passwords import hash_password
 from gamed.players.tables import (
     NamedPlayer,
@@ -35,7 +32,7 @@ from gamed.players.tables import (
 )
 from gamed.providers.base import ExternalIdentity
 from gamed.providers.discovery import IdentityNamespace
-from gamed.sessions.credentials import SessionInfo, SessionPolicy, generate_pair, new_session_id, response_members
+from gamed.sessions.credentials import SessionPolicy, generate_pair, new_session_id, response_members
 from gamed.sessions.tables import list_sessions, open_session, revoke_all
 from gamed.timestamps import rfc3339
 
@@ -43,39 +40,37 @@ PROVIDER = "local"
 CLIENT_INFO = ClientInfo.of({"name": "gamed players token"}).to_json()
 
 
-@click.group()
+@click.group(commands=[approve, reject, block, unblock, merge, erase])
 def players() -> None:
     """Add players, show them, and decide who may play."""
 
 
 @players.command(short_help="[key] Add a player with a local account.")
-@click.argument("name", type=TEXT)
+@click.argument("name", type=utf8)
 @password_option
-@json_option
-@click.pass_obj
-def add(context: CommandContext, name: str, password_stdin: bool, as_json: bool) -> None:
+@reports_json
+def add(context: CommandContext, name: str, password_stdin: bool) -> None:
     """Add a player with a local account. [key]
 
     Without --password-stdin the terminal prompts for the password.
     """
-    with exit_on_error():
-        read_password = password_reader(stdin=password_stdin)
-        try:
-            chosen = parse_name(name)
-        except PlayerError as e:
-            raise CommandFailed(str(e)) from None
-        store, player_id = _open(context), new_player_id(token_bytes)
-        store.read(lambda connection, keys: _require_free(connection, keys, chosen))
-        password = hash_password(read_password())  # slow on purpose, so before the transaction
+    read_password = password_reader(stdin=password_stdin)
+    try:
+        chosen = parse_name(name)
+    except PlayerError as e:
+        raise CommandFailed(str(e)) from None
+    store, player_id = _open(context), new_player_id(token_bytes)
+    store.read(lambda connection, keys: _require_free(connection, keys, chosen))
+    password = hash_password(read_password())  # slow on purpose, so before the transaction
 
-        def transaction(connection: Connection, keys: Keys) -> None:
-            player_tables.add_local_player(
-                connection, keys, player_id=player_id, name=chosen, password=password, now_ms=now_ms()
-            )
-            store.record(connection, "players add", player_id)
+    def transaction(connection: Connection, keys: Keys) -> None:
+        player_tables.add_local_player(
+            connection, keys, player_id=player_id, name=chosen, password=password, now_ms=now_ms()
+        )
+        store.record(connection, "players add", player_id)
 
-        store.write(transaction)
-        report({"id": player_id, "name": chosen}, f"added {chosen} as {player_id}", as_json=as_json)
+    store.write(transaction)
+    context.report({"id": player_id, "name": chosen}, f"added {chosen} as {player_id}")
 
 
 def _open(context: CommandContext) -> KeyedDatabases:
@@ -93,49 +88,41 @@ def _require_free(connection: Connection, keys: Keys, name: str) -> None:
 
 @players.command("list", short_help="[key] Show every player.")
 @click.option("--pending", is_flag=True, help="Only those who wait for approval, with their codes.")
-@json_option
-@click.pass_obj
-def list_(context: CommandContext, pending: bool, as_json: bool) -> None:
+@reports_json
+def list_(context: CommandContext, pending: bool) -> None:
     """Show every player, oldest first. [key]"""
-    with exit_on_error():
-        store = context.open()
-        state: State | None = "pending" if pending else None
-        chosen = store.read(lambda connection, keys: list_players(connection, keys.sealer, state))
-        lines = [player_members(named, store.keys) for named in chosen]
-        if as_json:
-            echo(json.dumps(lines, indent=2))
-        else:
-            for line in lines:
-                shown = (line["id"], f"{line['state']:8}", line["name"] or "-", line.get("code", ""))
-                echo("  ".join(map(str, shown)).rstrip())
-            if not lines:
-                echo("no player waits for approval" if pending else "no players yet")
+    store = context.open()
+    state: State | None = "pending" if pending else None
+    chosen = store.read(lambda connection, keys: list_players(connection, keys.sealer, state))
+    found = [player_members(named, store.keys) for named in chosen]
+    lines = [
+        f"{each['id']}  {each['state']:8}  {each['name'] or '-'}  {each.get('code', '')}".rstrip() for each in found
+    ]
+    context.report(found, lines or ("no player waits for approval" if pending else "no players yet"), indent=2)
 
 
 @players.command(short_help="[key] Give a local account a new password.")
 @who_argument
 @password_option
-@json_option
-@click.pass_obj
-def password(context: CommandContext, who: str, password_stdin: bool, as_json: bool) -> None:
+@reports_json
+def password(context: CommandContext, who: str, password_stdin: bool) -> None:
     """Give a local account a new password, and sign it out everywhere. [key]
 
     Without --password-stdin the terminal prompts for the password.
     """
-    with exit_on_error():
-        read_password, store = password_reader(stdin=password_stdin), _open(context)
-        store.read(lambda connection, keys: _with_account(connection, keys, who))
-        encoded = hash_password(read_password())
+    read_password, store = password_reader(stdin=password_stdin), _open(context)
+    store.read(lambda connection, keys: _with_account(connection, keys, who))
+    encoded = hash_password(read_password())
 
-        def transaction(connection: Connection, keys: Keys) -> NamedPlayer:
-            named, now = _with_account(connection, keys, who), now_ms()
-            player_tables.set_password(connection, named.player.player_id, encoded, now)
-            revoke_all(connection, named.player.player_id, now)
-            store.record(connection, "players password", named.player.player_id)
-            return named
+    def transaction(connection: Connection, keys: Keys) -> NamedPlayer:
+        named, now = _with_account(connection, keys, who), now_ms()
+        player_tables.set_password(connection, named.player.player_id, encoded, now)
+        revoke_all(connection, named.player.player_id, now)
+        store.record(connection, "players password", named.player.player_id)
+        return named
 
-        named = store.write(transaction)
-        report({"id": named.player.player_id}, f"{display_name(named)} has a new password", as_json=as_json)
+    named = store.write(transaction)
+    context.report({"id": named.player.player_id}, f"{display_name(named)} has a new password")
 
 
 def _with_account(connection: Connection, keys: Keys, who: str) -> NamedPlayer:
@@ -147,24 +134,23 @@ def _with_account(connection: Connection, keys: Keys, who: str) -> NamedPlayer:
 
 @players.command(short_help="[key] Sign in as a player.")
 @who_argument
-@json_option
-@click.pass_obj
-def token(context: CommandContext, who: str, as_json: bool) -> None:
+@reports_json
+def token(context: CommandContext, who: str) -> None:
     """Sign in as a player, without a browser: print an access token and a refresh credential. [key]
 
     With --json it prints the response that a game's collect request gets.
     """
-    with exit_on_error():
-        store = context.open()
+    store = context.open()
 
-        def transaction(connection: Connection, keys: Keys) -> dict[str, object]:
-            player = get_player(connection, keys, who).player
-            answer = sign_in(connection, keys, player, store.config)
-            store.record(connection, "players token", player.player_id)
-            return answer
+    def transaction(connection: Connection, keys: Keys) -> dict[str, object]:
+        player = get_player(connection, keys, who).player
+        answer = sign_in(connection, keys, player, store.config)
+        store.record(connection, "players token", player.player_id)
+        return answer
 
-        answer = store.write(transaction)
-        report(answer, _lines(answer), as_json=as_json)
+    answer = store.write(transaction)
+    shown = ("access_token", "expires_in", "refresh_credential", "refresh_expires_in", "session_id")
+    context.report(answer, [f"{name}: {answer[name]}" for name in shown])
 
 
 def sign_in(connection: Connection, keys: Keys, player: Player, config: Config) -> dict[str, object]:
@@ -193,54 +179,32 @@ def sign_in(connection: Connection, keys: Keys, player: Player, config: Config) 
     return {"status": "complete", **response_members(pair, session_id, now), "provider": PROVIDER, "player": shown}
 
 
-def _lines(answer: Mapping[str, object]) -> str:
-    shown = ("access_token", "expires_in", "refresh_credential", "refresh_expires_in", "session_id")
-    return "\n".join(f"{name}: {answer[name]}" for name in shown)
-
-
-@click.command(short_help="[key] Show a player's state, note and sessions.")
+@players.command(short_help="[key] Show a player's state, note and sessions.")
 @who_argument
-@json_option
-@click.pass_obj
-def show(context: CommandContext, who: str, as_json: bool) -> None:
+@reports_json
+def show(context: CommandContext, who: str) -> None:
     """Show a player: state, note, sign-in methods, sessions. [key]"""
-    with exit_on_error():
-        store = context.open()
-        details = store.read(lambda connection, keys: PlayerDetails.read(connection, keys, who))
-        echo(json.dumps(details.members(store.keys), indent=2) if as_json else "\n".join(details.lines(store.keys)))
+    store = context.open()
+    context.report(*store.read(lambda connection, keys: _details(connection, keys, who)), indent=2)
 
 
-class PlayerDetails(Struct, frozen=True):
-    """A player with note, sign-in methods and sessions."""
-
-    named: NamedPlayer
-    note: str | None
-    sign_in_methods: Sequence[SignInMethod]
-    sessions: Sequence[SessionInfo]
-
-    @classmethod
-    def read(cls, connection: Connection, keys: Keys, who: str) -> "PlayerDetails":
-        named = find_named(connection, keys, who)
-        player_id = named.player.player_id
-        note = note_of(connection, keys.sealer, player_id)
-        return cls(named, note, sign_in_methods(connection, player_id), list_sessions(connection, player_id, now_ms()))
-
-    def members(self, keys: Keys) -> Mapping[str, object]:
-        ways = [
-            {"provider": way.provider, "linked_at": rfc3339(way.linked_ms), "last_used_at": rfc3339(way.last_used_ms)}
-            for way in self.sign_in_methods
-        ]
-        sessions = [session_members(row) for row in self.sessions]
-        return {**player_members(self.named, keys), "note": self.note, "identities": ways, "sessions": sessions}
-
-    def lines(self, keys: Keys) -> Iterator[str]:
-        for name, value in player_members(self.named, keys).items():
-            yield f"{name}: {_shown(value)}"
-        yield f"note: {_shown(self.note)}"
-        for way in self.sign_in_methods:
-            yield f"signs in with: {way.provider}  {rfc3339(way.last_used_ms)}"
-        for row in self.sessions:
-            yield f"session: {row.session_id}  {last_use(row)}"
+def _details(connection: Connection, keys: Keys, who: str) -> tuple[dict[str, object], list[str]]:
+    """Return the JSON members of a player with note, sign-in methods and sessions, and the lines for a person."""
+    named = find_named(connection, keys, who)
+    player_id = named.player.player_id
+    members = {**player_members(named, keys), "note": note_of(connection, keys.sealer, player_id)}
+    methods = sign_in_methods(connection, player_id)
+    sessions = list_sessions(connection, player_id, now_ms())
+    lines = [
+        *(f"{name}: {_shown(value)}" for name, value in members.items()),
+        *(f"signs in with: {method.provider}  {rfc3339(method.last_used_ms)}" for method in methods),
+        *(f"session: {session.session_id}  {last_use(session)}" for session in sessions),
+    ]
+    identities = [
+        {"provider": each.provider, "linked_at": rfc3339(each.linked_ms), "last_used_at": rfc3339(each.last_used_ms)}
+        for each in methods
+    ]
+    return {**members, "identities": identities, "sessions": [session_members(each) for each in sessions]}, lines
 
 
 def _shown(value: object) -> str:
@@ -250,62 +214,54 @@ def _shown(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-@click.command(short_help="[key] Find the player of an account at a provider.")
-@click.option("--provider", required=True, metavar="NAME", type=TEXT, help="Its name in authentication.json.")
-@click.option("--subject", required=True, metavar="SUBJECT", type=TEXT, help="The account's id at that provider.")
-@json_option
-@click.pass_obj
-def find(context: CommandContext, provider: str, subject: str, as_json: bool) -> None:
+@players.command(short_help="[key] Find the player of an account at a provider.")
+@click.option("--provider", required=True, metavar="NAME", type=utf8, help="Its name in authentication.json.")
+@click.option("--subject", required=True, metavar="SUBJECT", type=utf8, help="The account's id at that provider.")
+@reports_json
+def find(context: CommandContext, provider: str, subject: str) -> None:
     """Find the player who signs in with an account at a provider. [key]
 
     Subjects are stored as hashes, so only this command finds the player of an account. For Discord the subject is the
     user id.
     """
-    with exit_on_error():
-        store = context.open()
-        if provider not in store.config.providers:
-            known = ", ".join(store.config.providers) or "none, in local mode"
-            raise CommandFailed(f"This server has no provider {provider}. It has: {known}.")
-        realm = IdentityNamespace.of(store.config.providers[provider])
-        identity = ExternalIdentity(realm.kind, realm.namespace, subject)
+    store = context.open()
+    if provider not in store.config.providers:
+        known = ", ".join(store.config.providers) or "none, in local mode"
+        raise CommandFailed(f"This server has no provider {provider}. It has: {known}.")
+    realm = IdentityNamespace.of(store.config.providers[provider])
+    identity = ExternalIdentity(realm.kind, realm.namespace, subject)
 
-        def transaction(connection: Connection, keys: Keys) -> NamedPlayer:
-            player_id = player_tables.identity_owner(connection, identity.index(keys.indexer))
-            if player_id is None:
-                raise CommandFailed(f"No player signs in with that account of {provider}.")
-            return find_named(connection, keys, player_id)
+    def transaction(connection: Connection, keys: Keys) -> NamedPlayer:
+        player_id = player_tables.identity_owner(connection, identity.index(keys.indexer))
+        if player_id is None:
+            raise CommandFailed(f"No player signs in with that account of {provider}.")
+        return find_named(connection, keys, player_id)
 
-        named = store.read(transaction)
-        report(player_members(named, store.keys), display_name(named), as_json=as_json)
+    named = store.read(transaction)
+    context.report(player_members(named, store.keys), display_name(named))
 
 
-@click.command(short_help="[key] Write or show a note about a player.")
+@players.command(short_help="[key] Write or show a note about a player.")
 @who_argument
-@click.argument("text", type=TEXT, required=False)
+@click.argument("text", type=utf8, required=False)
 @click.option("--clear", is_flag=True, help="Remove the note.")
-@json_option
-@click.pass_obj
-def note(context: CommandContext, who: str, text: str | None, clear: bool, as_json: bool) -> None:
+@reports_json
+def note(context: CommandContext, who: str, text: str | None, clear: bool) -> None:
     """Write a note about a player, or show the note. [key]
 
     The note is stored encrypted, and only these commands show it. A new note replaces the old one.
     """
     if clear and text is not None:
         raise click.UsageError("Give a text or --clear, not both.")
-    with exit_on_error():
-        store = context.open()
+    store = context.open()
 
-        def transaction(connection: Connection, keys: Keys) -> str | None:
-            player_id = get_player(connection, keys, who).player.player_id
-            if text is not None or clear:
-                set_note(connection, keys.sealer, player_id, text or "")
-                store.record(connection, "players note", player_id)
-            return note_of(connection, keys.sealer, player_id)
+    def transaction(connection: Connection, keys: Keys) -> str | None:
+        player_id = get_player(connection, keys, who).player.player_id
+        if text is not None or clear:
+            set_note(connection, keys.sealer, player_id, text or "")
+            store.record(connection, "players note", player_id)
+        return note_of(connection, keys.sealer, player_id)
 
-        changes = text is not None or clear
-        stored = store.write(transaction) if changes else store.read(transaction)
-        report({"note": stored}, stored or "no note", as_json=as_json)
-
-
-for command in (show, find, note, approve, reject, block, unblock, merge, erase):
-    players.add_command(command)
+    changes = text is not None or clear
+    stored = store.write(transaction) if changes else store.read(transaction)
+    context.report({"note": stored}, stored or "no note")

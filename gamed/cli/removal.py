@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
-from gamed.cli.context import CommandContext, KeyedDatabases, OfflineDatabases, display_name, get_player, report
-from gamed.cli.errors import CommandFailed, exit_on_error
-from gamed.cli.output import TEXT, confirm, json_option, who_argument, yes_option
+from gamed.cli.context import CommandContext, KeyedDatabases, OfflineDatabases, display_name, get_player, reports_json
+from gamed.cli.errors import CommandFailed
+from gamed.cli.output import confirm, utf8, who_argument, yes_option
 from gamed.clock import now_ms
 from gamed.crypto import Keys
 from gamed.database import blobs
@@ -85,27 +85,25 @@ class CommandPlayerRecords(Component, frozen=True):
 
 
 @click.command(short_help="[key] Merge a player into another.")
-@click.argument("old", metavar="OLD", type=TEXT)
+@click.argument("old", metavar="OLD", type=utf8)
 @click.option(
-    "--into", "new", required=True, metavar="NEW", type=TEXT, help="The player who keeps existing, by name or id."
+    "--into", "new", required=True, metavar="NEW", type=utf8, help="The player who keeps existing, by name or id."
 )
-@json_option
-@click.pass_obj
-def merge(context: CommandContext, old: str, new: str, as_json: bool) -> None:
+@reports_json
+def merge(context: CommandContext, old: str, new: str) -> None:
     """Give all saves and sign-in methods of the player OLD to the player NEW, then delete OLD. [key]
 
     OLD may be an id that only state.db knows, as after a new auth.db. Where both have a save in one slot, NEW's stays
     current and OLD's becomes a conflict copy.
     """
-    with exit_on_error():
-        store = context.open()
-        removals = removal_service(store)
-        run_inline(removals.resume())
-        merged, old_id, target = store.write(lambda connection, keys: _merge(store, connection, keys, old, new))
-        run_inline(removals.resume())
-        done = {"from": old_id, "to": target.player.player_id, "moved": merged.moved, "left": merged.left}
-        lost = f"; its account of {', '.join(merged.left)} can no longer sign in" if merged.left else ""
-        report(done, f"{display_name(target)} has what {old_id} had{lost}", as_json=as_json)
+    store = context.open()
+    removals = removal_service(store)
+    run_inline(removals.resume())
+    merged, old_id, target = store.write(lambda connection, keys: _merge(store, connection, keys, old, new))
+    run_inline(removals.resume())
+    done = {"from": old_id, "to": target.player.player_id, "moved": merged.moved, "left": merged.left}
+    lost = f"; its account of {', '.join(merged.left)} can no longer sign in" if merged.left else ""
+    context.report(done, f"{display_name(target)} has what {old_id} had{lost}")
 
 
 def _merge(
@@ -130,16 +128,14 @@ def _merge(
 @click.command(short_help="[key] Erase a player with all data.")
 @who_argument
 @yes_option
-@json_option
-@click.pass_obj
-def erase(context: CommandContext, who: str, yes: bool, as_json: bool) -> None:
+@reports_json
+def erase(context: CommandContext, who: str, yes: bool) -> None:
     """Erase a player: saves, sign-in methods, sessions. It cannot be undone. [key]"""
-    with exit_on_error():
-        store = context.open()
-        named = store.read(lambda connection, keys: get_player(connection, keys, who))
-        confirm(f"Erase {display_name(named)} with all saves?", yes=yes)
-        run_inline(removal_service(store).erase(named.player.player_id))
-        report({"erased": named.player.player_id}, f"{display_name(named)} is erased", as_json=as_json)
+    store = context.open()
+    named = store.read(lambda connection, keys: get_player(connection, keys, who))
+    confirm(f"Erase {display_name(named)} with all saves?", yes=yes)
+    run_inline(removal_service(store).erase(named.player.player_id))
+    context.report({"erased": named.player.player_id}, f"{display_name(named)} is erased")
 
 
 def removal_service(store: KeyedDatabases) -> RemovalService:

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from gamed.cli import backup as cli_backup
 from gamed.cli import keys, paths, restore_journal
 from gamed.cli.backup import Backup, hash_file
-from gamed.cli.context import CommandContext, read_with_key, report
-from gamed.cli.errors import CommandFailed, SetupError, exit_on_error, warn
-from gamed.cli.output import counted, json_option
+from gamed.cli.context import CommandContext, read_with_key, reports_json
+from gamed.cli.errors import CommandFailed, SetupError, warn
+from gamed.cli.output import counted
 from gamed.cli.paths import AUTH_DB, STATE_DB, Paths, read_file, write_whole
 from gamed.cli.process import Lock, harden, ran_by, switch_to_owner
 from gamed.cli.restore_journal import RestoreJournal
@@ -60,9 +60,8 @@ class RestoreResult(Struct, frozen=True):
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, path_type=Path))
 @click.option("--check", is_flag=True, help="Only print what the backup has, and whether it is complete.")
-@json_option
-@click.pass_obj
-def restore(context: CommandContext, folder: Path, check: bool, as_json: bool) -> None:
+@reports_json
+def restore(context: CommandContext, folder: Path, check: bool) -> None:
     """Replace the databases by those of a backup; the present ones are kept under other names. [key]
 
     The service must not run. DIR is a folder that `gamed backup` made, or one database that was copied before its
@@ -71,27 +70,26 @@ def restore(context: CommandContext, folder: Path, check: bool, as_json: bool) -
     needs no key, and works while the service runs.
     """
     harden()
-    with exit_on_error():
-        where, runner = context.places(), ran_by()
-        path = folder.absolute()
-        if check:
-            found = _read(path)
-            report(_backup_members(found, where), "\n".join(_backup_lines(found, where)), as_json=as_json)
-            return
-        config = _config(where, path)
-        switch_to_owner(where.data)
-        paths.open_data(where.data)
-        lock = Lock.acquire(where.data)
-        if (cut_off := restore_journal.unfinished(where.data)) is not None:
-            done = RestoreResult(tuple(restore_journal.finish(where.data, cut_off)), 0, 0)
-            if cut_off.origin != str(path.resolve()):
-                raise CommandFailed(
-                    f"A restore of {cut_off.origin} was interrupted, and is finished now. Run this one again."
-                )
-        else:
-            done = _restore(_read(path), where, config, runner)
-        lock.release()
-        report(_members(path, done), "\n".join(_lines(path, done)), as_json=as_json)
+    where, runner = context.places(), ran_by()
+    path = folder.absolute()
+    if check:
+        found = _read(path)
+        context.report(_backup_members(found, where), _backup_lines(found, where))
+        return
+    config = _config(where, path)
+    switch_to_owner(where.data)
+    paths.open_data(where.data)
+    lock = Lock.acquire(where.data)
+    if (cut_off := restore_journal.unfinished(where.data)) is not None:
+        done = RestoreResult(tuple(restore_journal.finish(where.data, cut_off)), 0, 0)
+        if cut_off.origin != str(path.resolve()):
+            raise CommandFailed(
+                f"A restore of {cut_off.origin} was interrupted, and is finished now. Run this one again."
+            )
+    else:
+        done = _restore(_read(path), where, config, runner)
+    lock.release()
+    context.report(_members(path, done), _lines(path, done))
 
 
 def _read(path: Path) -> Backup:

@@ -1,6 +1,5 @@
 """`gamed saves` lists, restores, exports and erases players' saves beside the running service (PROTOCOL 4)."""
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,12 +9,12 @@ from sqlite3 import Connection
 from typing import Any, TypeVar
 
 import click
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from gamed.assets.store import sync_folder
-from gamed.cli.context import CommandContext, OfflineDatabases, get_player, report
-from gamed.cli.errors import CommandFailed, echo, exit_on_error
-from gamed.cli.output import TEXT, confirm, counted, json_option, progress, who_argument, yes_option
+from gamed.cli.context import CommandContext, OfflineDatabases, get_player, reports_json
+from gamed.cli.errors import CommandFailed
+from gamed.cli.output import confirm, counted, progress, utf8, who_argument, yes_option
 from gamed.cli.paths import STATE_DB
 from gamed.cli.removal import CommandSaveRemoval
 from gamed.clock import now_ms
@@ -29,7 +28,7 @@ from gamed.saves import tables as save_tables
 from gamed.saves.commands import RestoreCommand, WriteContext
 from gamed.saves.errors import SaveError
 from gamed.saves.export_store import ExportedVersion, ExportWriter
-from gamed.saves.integrity import Totals, state_totals
+from gamed.saves.integrity import state_totals
 from gamed.saves.limits import SaveLimits
 from gamed.saves.model import EMPTY_CURSOR, SlotEntry, Version, new_epoch
 from gamed.saves.responses import entry_info, save_info, version_info
@@ -40,6 +39,17 @@ from gamed.timestamps import rfc3339
 _ID = compile(r"ply_[A-Za-z0-9_-]{1,64}", ASCII)
 UNLIMITED = replace(SaveLimits(), bytes=TIB, history_bytes=TIB, slots=10**9)
 """The operator may exceed the limits of a player."""
+TOTALS = {
+    "players": "players",
+    "players_with_saves": "players with saves",
+    "saves": "saves",
+    "current_bytes": "their current versions",
+    "history_bytes": "their history",
+    "file_bytes": "state.db",
+    "free_bytes": "free space in it",
+    "unreferenced_blobs": "unreferenced blobs",
+}
+"""The members of `saves stats --json` in words for a person."""
 T = TypeVar("T")
 Run = Callable[[Callable[[Connection], T]], T]
 
@@ -54,131 +64,107 @@ def saves() -> None:
 
 @saves.command("list", short_help="Show a player's saves.")
 @who_argument
-@json_option
-@click.pass_obj
-def list_(context: CommandContext, who: str, as_json: bool) -> None:
+@reports_json
+def list_(context: CommandContext, who: str) -> None:
     """Show a player's saves, the deleted ones too."""
-    with exit_on_error():
-        files, player_id = _find_player(context, who)
-        if _saved_nothing(files, player_id) and not files.read_auth(lambda auth: find_player(auth, player_id)):
-            raise CommandFailed(f"There is no player {player_id}, and no saves of one.")
-        entries = files.read_state(lambda connection: save_tables.changed_slots(connection, player_id, 0))
-        if as_json:
-            echo(json.dumps([entry_info(entry) for entry in entries], indent=2))
-        elif not entries:
-            echo(f"{player_id} has no saves")
-        for entry in [] if as_json else entries:
-            echo(_slot_line(entry))
+    files, player_id = _find_player(context, who)
+    if _saved_nothing(files, player_id) and not files.read_auth(lambda auth: find_player(auth, player_id)):
+        raise CommandFailed(f"There is no player {player_id}, and no saves of one.")
+    entries = files.read_state(lambda connection: save_tables.changed_slots(connection, player_id, 0))
+    lines = [_slot_line(entry) for entry in entries] or f"{player_id} has no saves"
+    context.report([entry_info(entry) for entry in entries], lines, indent=2)
 
 
 @saves.command("versions", short_help="Show the versions of one save.")
 @who_argument
-@click.argument("slot", type=TEXT)
-@json_option
-@click.pass_obj
-def versions_(context: CommandContext, who: str, slot: str, as_json: bool) -> None:
+@click.argument("slot", type=utf8)
+@reports_json
+def versions_(context: CommandContext, who: str, slot: str) -> None:
     """Show every stored version of a save, newest first."""
-    with exit_on_error():
-        files, player_id = _player_with_saves(context, who)
-        name = _parse_slot(slot)
-        view, versions = files.read_state(lambda connection: _history(connection, player_id, name))
-        if not view.exists:
-            raise CommandFailed(f"{player_id} never had a save {name}.")
-        current = view.current.version if view.current else None
-        if as_json:
-            shown = [{**version_info(version), "current": version.version == current} for version in versions]
-            echo(json.dumps(shown, indent=2))
-        for version in [] if as_json else versions:
-            mark = "current" if version.version == current else version.kind
-            digest = version.content.sha256.hex()[:16] if version.content else "-"
-            echo(f"{version.version:>6}  {mark:8}  {rfc3339(version.created_ms)}  {version.size:>10}  {digest}")
+    files, player_id = _player_with_saves(context, who)
+    name = _parse_slot(slot)
+    view, versions = files.read_state(lambda connection: _history(connection, player_id, name))
+    if not view.exists:
+        raise CommandFailed(f"{player_id} never had a save {name}.")
+    current = view.current.version if view.current else None
+    shown = [{**version_info(version), "current": version.version == current} for version in versions]
+    context.report(shown, [_version_line(version, current) for version in versions], indent=2)
 
 
 @saves.command(short_help="Make an old version of a save current again.")
 @who_argument
-@click.argument("slot", type=TEXT)
+@click.argument("slot", type=utf8)
 @click.argument("number", type=click.IntRange(1), metavar="VERSION")
-@json_option
-@click.pass_obj
-def restore(context: CommandContext, who: str, slot: str, number: int, as_json: bool) -> None:
+@reports_json
+def restore(context: CommandContext, who: str, slot: str, number: int) -> None:
     """Make an old version of a save current again; what is current now stays in the history."""
-    with exit_on_error():
-        files, player_id = _player_with_saves(context, who)
-        restore_version(files, player_id, _parse_slot(slot), number, "saves restore", as_json=as_json)
+    files, player_id = _player_with_saves(context, who)
+    context.report(*restore_version(files, player_id, _parse_slot(slot), number, "saves restore"))
 
 
 @saves.command(short_help="Restore a deleted save.")
 @who_argument
-@click.argument("slot", type=TEXT)
-@json_option
-@click.pass_obj
-def undelete(context: CommandContext, who: str, slot: str, as_json: bool) -> None:
+@click.argument("slot", type=utf8)
+@reports_json
+def undelete(context: CommandContext, who: str, slot: str) -> None:
     """Restore a deleted save as it was."""
-    with exit_on_error():
-        files, player_id = _player_with_saves(context, who)
-        name = _parse_slot(slot)
-        view = files.read_state(lambda connection: save_tables.slot_state(connection, player_id, name))
-        if view.current is not None:
-            raise CommandFailed(f"{name} is not deleted: version {view.current.version} is current.")
-        if view.tombstone is None or view.tombstone.parent is None:
-            gone = "is no longer stored" if view.exists else "never existed"
-            raise CommandFailed(f"{name} {gone}.")
-        restore_version(files, player_id, name, view.tombstone.parent, "saves undelete", as_json=as_json)
+    files, player_id = _player_with_saves(context, who)
+    name = _parse_slot(slot)
+    view = files.read_state(lambda connection: save_tables.slot_state(connection, player_id, name))
+    if view.current is not None:
+        raise CommandFailed(f"{name} is not deleted: version {view.current.version} is current.")
+    if view.tombstone is None or view.tombstone.parent is None:
+        gone = "is no longer stored" if view.exists else "never existed"
+        raise CommandFailed(f"{name} {gone}.")
+    context.report(*restore_version(files, player_id, name, view.tombstone.parent, "saves undelete"))
 
 
 @saves.command(short_help="Write a player's saves to a zip file.")
 @who_argument
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@json_option
-@click.pass_obj
-def export(context: CommandContext, who: str, file: Path, as_json: bool) -> None:
+@reports_json
+def export(context: CommandContext, who: str, file: Path) -> None:
     """Write every version of a player's saves to a new zip file, with a manifest."""
-    with exit_on_error():
-        files, player_id = _player_with_saves(context, who)
-        with open_reader(files.data / STATE_DB) as run:
-            kept = run(lambda connection: count_versions(connection, player_id))
-            with progress(export_saves(run, file.absolute(), player_id), "exporting", kept) as shown:
-                copied = [(each.good, f"{each.version.slot} {each.version.version}") for each in shown]
-        damaged = [name for good, name in copied if not good]
-        done = {"player": player_id, "file": str(file), "versions": len(copied), "damaged": damaged}
-        if as_json or not damaged:
-            report(done, f"{counted(len(copied), 'version')} of {player_id} written to {file}", as_json=as_json)
-        if damaged:
-            raise CommandFailed(f"{file} is written, but these versions are damaged and left out: {', '.join(damaged)}")
+    files, player_id = _player_with_saves(context, who)
+    with open_reader(files.data / STATE_DB) as run:
+        kept = run(lambda connection: count_versions(connection, player_id))
+        with progress(export_saves(run, file.absolute(), player_id), "exporting", kept) as shown:
+            copied = [(each.good, f"{each.version.slot} {each.version.version}") for each in shown]
+    damaged = [name for good, name in copied if not good]
+    done = {"player": player_id, "file": str(file), "versions": len(copied), "damaged": damaged}
+    if context.as_json or not damaged:
+        context.report(done, f"{counted(len(copied), 'version')} of {player_id} written to {file}")
+    if damaged:
+        raise CommandFailed(f"{file} is written, but these versions are damaged and left out: {', '.join(damaged)}")
 
 
 @saves.command(short_help="Erase a player's saves, history included.")
 @who_argument
 @yes_option
-@json_option
-@click.pass_obj
-def erase(context: CommandContext, who: str, yes: bool, as_json: bool) -> None:
+@reports_json
+def erase(context: CommandContext, who: str, yes: bool) -> None:
     """Erase all saves of a player with their history; the player can sign in and save anew. It cannot be undone."""
-    with exit_on_error():
-        files, player_id = _player_with_saves(context, who)
-        kept = files.read_state(lambda connection: count_versions(connection, player_id))
-        confirm(f"Erase {counted(kept, 'version')} of {player_id}?", yes=yes)
-        erase_saves(files, player_id)
-        report(
-            {"player": player_id, "versions": kept},
-            f"{counted(kept, 'version')} of {player_id} erased",
-            as_json=as_json,
-        )
+    files, player_id = _player_with_saves(context, who)
+    kept = files.read_state(lambda connection: count_versions(connection, player_id))
+    confirm(f"Erase {counted(kept, 'version')} of {player_id}?", yes=yes)
+    erase_saves(files, player_id)
+    context.report(
+        {"player": player_id, "versions": kept},
+        f"{counted(kept, 'version')} of {player_id} erased",
+    )
 
 
 @saves.command(short_help="Show the totals of all players.")
-@json_option
-@click.pass_obj
-def stats(context: CommandContext, as_json: bool) -> None:
+@reports_json
+def stats(context: CommandContext) -> None:
     """Show the totals of all players' saves, and the players who use most bytes."""
-    with exit_on_error():
-        files = context.open_keyless()
-        players, totals = files.read_auth(count_players), files.read_state(state_totals)
-        if as_json:
-            largest = [{"player": player_id, "bytes": kept} for player_id, kept in totals.largest]
-            echo(json.dumps({"players": players, **_total_members(totals), "largest": largest}, indent=2))
-        for line in [] if as_json else _total_lines(players, totals):
-            echo(line)
+    files = context.open_keyless()
+    players, totals = files.read_auth(count_players), files.read_state(state_totals)
+    members = {"players": players, **{name: kept for name, kept in asdict(totals).items() if name in TOTALS}}
+    largest = [{"player": player_id, "bytes": kept} for player_id, kept in totals.largest]
+    lines = [f"{TOTALS[name]:24} {count:>16}{' bytes' if 'bytes' in name else ''}" for name, count in members.items()]
+    lines += [f"{player_id:24} {kept:>16} bytes" for player_id, kept in totals.largest]
+    context.report({**members, "largest": largest}, lines, indent=2)
 
 
 def _player_with_saves(context: CommandContext, who: str) -> tuple[OfflineDatabases, str]:
@@ -212,6 +198,12 @@ def _history(connection: Connection, player_id: str, slot: str) -> tuple[SlotSta
     return save_tables.slot_state(connection, player_id, slot), save_tables.list_versions(connection, player_id, slot)
 
 
+def _version_line(version: Version, current: int | None) -> str:
+    mark = "current" if version.version == current else version.kind
+    digest = version.content.sha256.hex()[:16] if version.content else "-"
+    return f"{version.version:>6}  {mark:8}  {rfc3339(version.created_ms)}  {version.size:>10}  {digest}"
+
+
 def _slot_line(entry: SlotEntry) -> str:
     if entry.current is None:
         return f"{entry.slot:24}  {entry.tombstone_version:>6}  {rfc3339(entry.deleted_ms or 0)}  deleted"
@@ -220,41 +212,15 @@ def _slot_line(entry: SlotEntry) -> str:
     return f"{entry.slot:24}  {entry.current.version:>6}  {rfc3339(entry.current.created_ms)}  {size}{copies}"
 
 
-def _total_members(totals: Totals) -> dict[str, object]:
-    return {
-        "players_with_saves": totals.players_with_saves,
-        "saves": totals.saves,
-        "current_bytes": totals.current_bytes,
-        "history_bytes": totals.history_bytes,
-        "file_bytes": totals.file_bytes,
-        "free_bytes": totals.free_bytes,
-        "unreferenced_blobs": totals.unreferenced_blobs,
-    }
-
-
-def _total_lines(players: int, totals: Totals) -> Iterator[str]:
-    """Yield the lines for a person: each number with its unit."""
-    yield f"{'players':24} {players:>16}"
-    yield f"{'players with saves':24} {totals.players_with_saves:>16}"
-    yield f"{'saves':24} {totals.saves:>16}"
-    yield f"{'their current versions':24} {totals.current_bytes:>16} bytes"
-    yield f"{'their history':24} {totals.history_bytes:>16} bytes"
-    yield f"{'state.db':24} {totals.file_bytes:>16} bytes"
-    yield f"{'free space in it':24} {totals.free_bytes:>16} bytes"
-    yield f"{'unreferenced blobs':24} {totals.unreferenced_blobs:>16}"
-    for player_id, kept in totals.largest:
-        yield f"{player_id:24} {kept:>16} bytes"
-
-
 def restore_version(
-    files: OfflineDatabases, player_id: str, slot: str, number: int, command: str, *, as_json: bool
-) -> None:
-    """Make a version current again, after checking its bytes, and print the result."""
+    files: OfflineDatabases, player_id: str, slot: str, number: int, command: str
+) -> tuple[dict[str, object], str]:
+    """Make a version current again, after checking its bytes; return the result as JSON members and as text."""
     old = files.read_state(lambda connection: _check_version(connection, player_id, slot, number))
     now = files.write_state(lambda connection: _restore(connection, player_id, slot, number))
     files.write_auth(lambda connection: files.record(connection, command, player_id))
     text = f"{slot} is version {now.version} now, with the {old.size} bytes of version {number}"
-    report({"player": player_id, **save_info(now)}, text, as_json=as_json)
+    return {"player": player_id, **save_info(now)}, text
 
 
 def _check_version(connection: Connection, player_id: str, slot: str, number: int) -> Version:

@@ -26,7 +26,7 @@ from twisted.scripts._twistd_unix import ServerOptions
 from gamed.cli import keys, paths, restore_journal, start_report
 from gamed.cli import listen as cli_listen
 from gamed.cli.context import OpenedConfiguration
-from gamed.cli.errors import SetupError, echo, exit_on_error
+from gamed.cli.errors import SetupError, echo
 from gamed.cli.listen import Listener, cannot_listen, duplicate
 from gamed.cli.paths import Paths
 from gamed.cli.process import Lock, refuse_foreign_folder, write_listeners
@@ -57,11 +57,10 @@ def serve(arguments: Sequence[str]) -> None:
 
     options = GamedServerOptions()  # type: ignore[no-untyped-call]
     options.parseOptions(["--nodaemon", "--pidfile=", MAKER.tapname, "serve", *arguments])  # type: ignore[no-untyped-call]
-    with exit_on_error():
-        try:
-            runApp(options)
-        except CannotListenError as e:  # the port was free a moment ago
-            raise cannot_listen(f"{e.interface or ''}:{e.port}", e.socketError) from None
+    try:
+        runApp(options)
+    except CannotListenError as e:  # the port was free a moment ago
+        raise cannot_listen(f"{e.interface or ''}:{e.port}", e.socketError) from None
 
 
 def prepare(

@@ -6,9 +6,9 @@ from sqlite3 import Connection
 
 import click
 
-from gamed.cli.context import CommandContext, get_player, report
-from gamed.cli.errors import CommandFailed, echo, exit_on_error
-from gamed.cli.output import TEXT, WHO, counted, json_option
+from gamed.cli.context import CommandContext, get_player, reports_json
+from gamed.cli.errors import CommandFailed
+from gamed.cli.output import WHO, counted, utf8
 from gamed.clock import now_ms
 from gamed.crypto import Keys
 from gamed.players.tables import NamedPlayer, list_players
@@ -25,10 +25,9 @@ def sessions() -> None:
 
 
 @sessions.command("list", short_help="[key] Show who is signed in.")
-@click.argument("who", metavar=f"[{WHO}]", type=TEXT, required=False)
-@json_option
-@click.pass_obj
-def list_(context: CommandContext, who: str | None, as_json: bool) -> None:
+@click.argument("who", metavar=f"[{WHO}]", type=utf8, required=False)
+@reports_json
+def list_(context: CommandContext, who: str | None) -> None:
     """Show the sessions of a player, or of everybody. [key]"""
 
     def transaction(connection: Connection, keys: Keys) -> list[tuple[NamedPlayer, SessionInfo]]:
@@ -39,46 +38,35 @@ def list_(context: CommandContext, who: str | None, as_json: bool) -> None:
             for row in session_tables.list_sessions(connection, named.player.player_id, now_ms())
         ]
 
-    with exit_on_error():
-        listed = context.open().read(transaction)
-        if as_json:
-            lines = [
-                {"player": each.player.player_id, "name": each.name, **session_members(row)} for each, row in listed
-            ]
-            echo(json.dumps(lines, indent=2))
-        else:
-            for named, row in listed:
-                echo(f"{row.session_id}  {named.player.player_id}  {named.name or '-'}  {last_use(row)}")
-            if not listed:
-                echo("no sessions")
+    listed = context.open().read(transaction)
+    members = [{"player": each.player.player_id, "name": each.name, **session_members(row)} for each, row in listed]
+    lines = [f"{row.session_id}  {each.player.player_id}  {each.name or '-'}  {last_use(row)}" for each, row in listed]
+    context.report(members, lines or "no sessions", indent=2)
 
 
 @sessions.command(short_help="[key] Sign a player out, everywhere or on one device.")
-@click.argument("who", metavar=f"{WHO}-or-SESSION", type=TEXT)
-@json_option
-@click.pass_obj
-def revoke(context: CommandContext, who: str, as_json: bool) -> None:
+@click.argument("who", metavar=f"{WHO}-or-SESSION", type=utf8)
+@reports_json
+def revoke(context: CommandContext, who: str) -> None:
     """Sign a player out on every device, or end one session by its id; from the next request on. [key]"""
-    with exit_on_error():
-        store = context.open()
+    store = context.open()
 
-        def transaction(connection: Connection, keys: Keys) -> tuple[str, int]:
-            if who.startswith(SESSION_ID):
-                player_id, ended = session_tables.revoke(connection, who, now_ms()), 1
-                if player_id is None:
-                    raise CommandFailed("There is no such session, or it has ended. See: gamed sessions list")
-            else:
-                player_id = get_player(connection, keys, who).player.player_id
-                ended = session_tables.revoke_all(connection, player_id, now_ms())
-            store.record(connection, "sessions revoke", player_id)
-            return player_id, ended
+    def transaction(connection: Connection, keys: Keys) -> tuple[str, int]:
+        if who.startswith(SESSION_ID):
+            player_id, ended = session_tables.revoke(connection, who, now_ms()), 1
+            if player_id is None:
+                raise CommandFailed("There is no such session, or it has ended. See: gamed sessions list")
+        else:
+            player_id = get_player(connection, keys, who).player.player_id
+            ended = session_tables.revoke_all(connection, player_id, now_ms())
+        store.record(connection, "sessions revoke", player_id)
+        return player_id, ended
 
-        player_id, ended = store.write(transaction)
-        report(
-            {"player": player_id, "revoked": ended},
-            f"{counted(ended, 'session')} of {player_id} ended",
-            as_json=as_json,
-        )
+    player_id, ended = store.write(transaction)
+    context.report(
+        {"player": player_id, "revoked": ended},
+        f"{counted(ended, 'session')} of {player_id} ended",
+    )
 
 
 def session_members(row: SessionInfo) -> Mapping[str, object]:

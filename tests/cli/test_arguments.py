@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.cli.main import RENAMED, gamed
-from gamed.cli.output import TEXT, counted, prompt_password
+from gamed.cli.output import counted, prompt_password, utf8
 from tests.cli.process import CommandTestCase
 from tests.support.commands import members
 
@@ -35,7 +35,7 @@ class WordTests(SynchronousTestCase):
             if parameter.type is click.STRING and parameter.name not in paths
         ]
         self.assertEqual(loose, [])
-        self.assertGreater(len([each for _, each in parameters(gamed) if each.type is TEXT]), 20)
+        self.assertGreater(len([each for _, each in parameters(gamed) if getattr(each.type, "func", None) is utf8]), 20)
 
     def test_no_text(self) -> None:
         """Other bytes are wrong usage."""
@@ -96,7 +96,8 @@ class WordTests(SynchronousTestCase):
 
     def test_every_command_speaks_json(self) -> None:
         """All but those that serve."""
-        silent = {name for name, command in leaves(gamed) if "as_json" not in {each.name for each in command.params}}
+        options = {name: {option for each in command.params for option in each.opts} for name, command in leaves(gamed)}
+        silent = {name for name, named in options.items() if "--json" not in named}
         self.assertEqual(silent, {"serve", "dev"})
 
 
