@@ -1,8 +1,8 @@
 """`python -m tests.covers_pages` writes the Tests columns of docs/internals/spec.md and docs/internals/threats.md.
 
 A table that begins with the column Id and ends with the column Tests has its last column written here, from the
-`@covers` decorators of the tests. A person writes the other columns. The tests are read with `ast`: none is imported,
-and a test keeps its rows when its file moves.
+`@covers` decorators of the tests: one link for each file that has such a test. A person writes the other columns. The
+tests are read with `ast`: none is imported, and a test keeps its rows when its file moves.
 """
 
 import ast
@@ -110,13 +110,19 @@ def faults(pages: Iterable[str], tests: Iterable[CoveringTest]) -> list[str]:
     return found + [f"unknown id: {name} at {test.name}" for test in tests for name in test.ids if name not in known]
 
 
+def label(file: Path) -> str:
+    """Return the short name of a test file: its folders and its module, without `tests` and `test_`."""
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return "/".join(part.removeprefix("test_") for part in parts if part not in {"tests", "clients"})
+
+
 def with_tests(page: str, folder: Path, tests: Iterable[CoveringTest]) -> str:
     """Return the text of a page of this folder, with the Tests columns that these tests make."""
-    links: Mapping[str, list[str]] = {row[0]: [] for _, row in rows(page)}
+    links: Mapping[str, dict[str, None]] = {row[0]: {} for _, row in rows(page)}
     for test in tests:
         for name in dict.fromkeys(test.ids):
             if name in links:
-                links[name].append(f"[`{test.name}`]({Path(relpath(test.file, folder)).as_posix()})")
+                links[name][f"[{label(test.file)}]({Path(relpath(test.file, folder)).as_posix()})"] = None
     lines = page.splitlines()
     for index, row in rows(page):
         lines[index] = f"| {' | '.join([*row[:-1], ', '.join(links[row[0]])])} |"

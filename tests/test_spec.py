@@ -162,12 +162,11 @@ class CoversTests(SynchronousTestCase):
         self.assertEqual(stale, [], f"run: {COMMAND}")
 
     def test_the_column(self) -> None:
-        """A test and a test case are named at each id, and the other columns and lines stay as they are."""
-        file = ROOT / "clients/python/tests/test_one.py"
-        tests = list(covering_tests(file, dedent(MARKED)))
+        """Each id has one link to each file with a test of it, and the other columns and lines stay as they are."""
+        file, other = ROOT / "clients/python/tests/test_one.py", ROOT / "tests/saves/test_two.py"
+        tests = [*covering_tests(file, dedent(MARKED)), *covering_tests(other, dedent(MARKED.replace(', "1/1"', "")))]
         page = with_tests(f"# Title\n\n{TABLE}\nText.\n\n| Id | Pages |\n", ROOT / "docs", tests)
-        link = "(../clients/python/tests/test_one.py)"
-        one, two = f"[`OneTests`]{link}", f"[`OneTests.test_two`]{link}"
+        one, two = "[python/one](../clients/python/tests/test_one.py)", "[saves/two](../tests/saves/test_two.py)"
         table = TABLE.replace("gone", one).replace("was. |  |", f"was. | {one}, {two} |")
         self.assertEqual(page, f"# Title\n\n{table}\nText.\n\n| Id | Pages |\n")
 
