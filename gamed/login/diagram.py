@@ -34,9 +34,10 @@ def page() -> str:
     lines = [
         "# The stages and events of a login",
         "",
-        "Generated from the table in `gamed/login/transaction.py` by `python -m gamed.login.diagram`.",
-        "Every arrow is one compare-and-set in one transaction of `auth.db`. A request that loses a race reads the",
-        "login again and answers from its new stage. A pair of stage and event without an arrow changes nothing.",
+        "`python -m gamed.login.diagram` writes this page from the table in `gamed/login/transaction.py`. Each arrow",
+        "is one compare-and-set in one transaction of `auth.db`. A request that loses a race reads the login again and",
+        "answers from its new stage. A pair of stage and event without an arrow changes nothing. A final stage erases",
+        "the secrets at once; the row is deleted after an hour.",
         "",
         "```mermaid",
         "stateDiagram-v2",
@@ -73,7 +74,7 @@ def _timeout(stage: LoginStage) -> str:
         case LoginStage.DELIVERED:
             return f"{DELIVERED_MS // 60_000} minutes after the first collect"
         case _ if stage in FINAL:
-            return "final: secrets are erased at once, the row is deleted after an hour"
+            return "final"
         case _:
             return "at `device_transaction_ttl`"
 
