@@ -34,9 +34,8 @@ from gamed.login.browser_routes import BrowserRoutes, CallbackRoutes, PageRespon
 from gamed.login.callback import CallbackService
 from gamed.login.collect import CollectService
 from gamed.login.csrf import BrowserGuard
-from gamed.login.interfaces import ProviderAccess
 from gamed.login.local import LocalLoginService, PasswordAuthenticator
-from gamed.login.policy import LoginContext, LoginPolicy
+from gamed.login.policy import LoginContext, LoginPolicy, ProviderAccess
 from gamed.login.routes import LoginRoutes
 from gamed.login.start import StartService
 from gamed.login.store import SqliteLoginStore
@@ -144,7 +143,7 @@ class LoginComponents:
         return (
             LoginRoutes(context, start, self._lifecycle, collect, access.base_url, tasks),
             BrowserRoutes(browsers, authorize, local, labels, config.login.registration, pages),
-            CallbackRoutes(CallbackService(context, browsers, store, access), pages),
+            CallbackRoutes(CallbackService(context, browsers, store, access, self._waiters), pages),
             ResultRoutes(ResultService(browsers, context.keys), pages),
         )
 

@@ -96,7 +96,7 @@ class GamedService(MultiService):
 
     def base_url(self) -> str:
         """Return what every URL begins with (PROTOCOL 1); without `public_url` it is known once the port is bound."""
-        return self._context.config.public_url or f"http://127.0.0.1:{self._listeners.port}"
+        return self._context.settings.config.public_url or f"http://127.0.0.1:{self._listeners.port}"
 
     def startService(self) -> None:
         if self._admin is not None:

@@ -56,7 +56,6 @@ OTHERS = {
     "login/policy": Kind.RULES,
     "login/callback_rules": Kind.RULES,
     "login/diagram": Kind.RULES,
-    "login/interfaces": Kind.RULES,
     "login/start": Kind.SERVICE,
     "login/authorize": Kind.SERVICE,
     "login/callback": Kind.SERVICE,

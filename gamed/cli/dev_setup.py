@@ -34,7 +34,7 @@ from gamed.players import tables as player_tables
 from gamed.players.names import new_player_id
 from gamed.players.tables import Player, create_player, find_player
 from gamed.providers.base import ExternalIdentity
-from gamed.providers.discovery import IdentityNamespace
+from gamed.providers.discovery import identity_namespace
 
 LOOPBACK = "127.0.0.1"
 MASTER_KEY_ENV = "GAMED_DEV_MASTER_KEY"
@@ -190,7 +190,7 @@ def _player(connection: Connection, keys: Keys, config: Config, person: SamplePe
         create_player(connection, player_id, now_ms())
     for (provider, identity), owner in zip(known.items(), owners, strict=True):
         if owner is None and not player_tables.has_identity(connection, player_id, provider):
-            index, realm = identity.index(keys.indexer), IdentityNamespace.where(identity).index(keys.indexer)
+            index, realm = identity.index(keys.indexer), identity.namespace_index(keys.indexer)
             player_tables.insert_identity(
                 connection, index=index, namespace=realm, player_id=player_id, provider=provider, now_ms=now_ms()
             )
@@ -201,7 +201,7 @@ def _player(connection: Connection, keys: Keys, config: Config, person: SamplePe
 
 def _identities(config: Config, person: SamplePerson) -> dict[str, ExternalIdentity]:
     subjects = {"discord": person.discord_id, "google": person.google_sub}
-    realms = {provider: IdentityNamespace.of(config.providers[provider]) for provider in subjects}
+    realms = {provider: identity_namespace(config.providers[provider]) for provider in subjects}
     return {
         provider: ExternalIdentity(realms[provider].kind, realms[provider].namespace, subjects[provider])
         for provider in subjects

@@ -31,7 +31,7 @@ from gamed.players.tables import (
     sign_in_methods,
 )
 from gamed.providers.base import ExternalIdentity
-from gamed.providers.discovery import IdentityNamespace
+from gamed.providers.discovery import identity_namespace
 from gamed.sessions.credentials import SessionPolicy, generate_pair, new_session_id, response_members
 from gamed.sessions.tables import list_sessions, open_session, revoke_all
 from gamed.timestamps import rfc3339
@@ -228,7 +228,7 @@ def find(context: CommandContext, provider: str, subject: str) -> None:
     if provider not in store.config.providers:
         known = ", ".join(store.config.providers) or "none, in local mode"
         raise CommandFailed(f"This server has no provider {provider}. It has: {known}.")
-    realm = IdentityNamespace.of(store.config.providers[provider])
+    realm = identity_namespace(store.config.providers[provider])
     identity = ExternalIdentity(realm.kind, realm.namespace, subject)
 
     def transaction(connection: Connection, keys: Keys) -> NamedPlayer:

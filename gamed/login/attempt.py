@@ -4,7 +4,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from gamed.crypto import Index, Indexer, Keys, Purpose, Random, Secret
+from gamed.crypto import Index, Keys, Purpose, Random, Secret
 from gamed.login.transaction import LoginTransaction
 from gamed.providers.base import AuthorizationRequest
 from gamed.providers.messages import challenge_of, generate_nonce, generate_verifier
@@ -84,7 +84,7 @@ class AttemptSecrets(Struct, frozen=True):
         attempt_id, seal = public_id("att", random(ID_BYTES)), keys.sealer.seal
         return AuthorizationAttempt(
             attempt_id=attempt_id,
-            state_index=state_index(keys.indexer, Secret(self.state.encode())),
+            state_index=keys.indexer.index(Purpose.STATE, self.state.encode()),
             login_id=login.login_id,
             browser_index=browser,
             provider=login.provider,
@@ -94,7 +94,3 @@ class AttemptSecrets(Struct, frozen=True):
             sealed_nonce=None if self.nonce is None else seal(Purpose.NONCE, attempt_id, self.nonce.encode()),
             player_id=player_id,
         )
-
-
-def state_index(indexer: Indexer, state: Secret) -> Index:
-    return indexer.index(Purpose.STATE, state.reveal())

@@ -11,10 +11,10 @@ from msgspec import Struct
 from gamed.crypto import Index
 from gamed.login.attempt import AttemptSecrets
 from gamed.login.browser import BrowserLoginService, RedirectToResult, SignInPrompt, require_own
-from gamed.login.interfaces import LoginStore, ProviderAccess
 from gamed.login.keys import LOCAL, LoginLookup
 from gamed.login.local import FormRejected, PasswordAuthenticator, SignInForm, SignInRejected
-from gamed.login.policy import LoginContext, address_indexes
+from gamed.login.policy import LoginContext, ProviderAccess, address_indexes
+from gamed.login.store import SqliteLoginStore
 from gamed.login.transaction import UNDECIDED, LoginIntent, LoginTransaction
 from gamed.outcomes import LoginFailure
 from gamed.providers.base import ProviderFailure
@@ -49,7 +49,7 @@ class AuthorizeService(Component, frozen=True):
 
     _context: LoginContext
     _browsers: BrowserLoginService
-    _store: LoginStore
+    _store: SqliteLoginStore
     _access: ProviderAccess
     _passwords: PasswordAuthenticator
 
@@ -60,7 +60,7 @@ class AuthorizeService(Component, frozen=True):
 
         Raise RateLimited, UnknownLoginLink, LoginEnded or WrongBrowser.
         """
-        await self._browsers.count_opened_link(visit.address)
+        await self._count(b"entry", visit.address)  # also an unknown one, so that tokens cannot be guessed quickly
         page = await self._browsers.open(visit.token, visit.browser)
         if isinstance(page, RedirectToResult):
             return page
@@ -77,7 +77,7 @@ class AuthorizeService(Component, frozen=True):
 
         Raise what open_link() raises.
         """
-        await self._browsers.count_redirect(form.address)
+        await self._count(b"departure", form.address)
         page = await self._browsers.get(form.token, form.browser)
         if isinstance(page, SignInPrompt):
             if page.login.provider not in self._access.providers:
@@ -92,6 +92,10 @@ class AuthorizeService(Component, frozen=True):
         except SignInRejected as e:
             return FormRejected(page.login, e.error, e.retry_after)
         return await self._redirect(page.login, form, player_id)
+
+    async def _count(self, purpose: bytes, address: str) -> None:
+        per_minute = self._context.policy.limits.entries_per_minute
+        await self._store.count_request(purpose, address, per_minute, self._context.now_ms())
 
     async def _with_requester(self, page: SignInPrompt, visit: SignInForm) -> SignInPrompt | RedirectToResult:
         """Add the name of the player who asked for a link."""
@@ -126,7 +130,7 @@ class AuthorizeService(Component, frozen=True):
             player_id=player_id,
             now_ms=now_ms,
         )
-        key = LoginLookup.id(login.login_id)
+        key = LoginLookup("login_id", login.login_id)
         begun = await self._store.begin_attempt(attempt, key, lambda current: current.opened(now_ms))
         after = self._browsers.notify(begun).after
         if after.stage in UNDECIDED:

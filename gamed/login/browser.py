@@ -5,16 +5,15 @@ from msgspec import Struct
 from gamed.audit import SecurityEvent
 from gamed.crypto import DecryptionFailed, Index, Keys, Purpose
 from gamed.login.errors import (
-    CallbacksLimited,
     DeviceSecretInvalid,
     LoginCollected,
     LoginEnded,
     UnknownLoginLink,
     WrongBrowser,
 )
-from gamed.login.interfaces import LoginStore, Transition, TransitionFunction
 from gamed.login.keys import LoginLookup, ReturnProof, login_approval_code, login_token
-from gamed.login.policy import LoginContext, per_address
+from gamed.login.policy import LoginContext
+from gamed.login.store import SqliteLoginStore
 from gamed.login.transaction import (
     EXCHANGE_GRACE_MS,
     FINAL,
@@ -24,10 +23,11 @@ from gamed.login.transaction import (
     LoginStage,
     LoginTransaction,
     ProofMethod,
+    Transition,
+    TransitionFunction,
 )
 from gamed.long_poll import LongPollRegistry, WakeReason
 from gamed.outcomes import LoginFailure
-from gamed.rate_limit import RateLimit, RateLimited
 from gamed.structs import Component, redacts
 from gamed.timestamps import Now
 
@@ -50,7 +50,7 @@ class BrowserLoginService(Component, frozen=True):
     """The service for the link of a login; `browser` is the index of the browser's cookie, None without a cookie."""
 
     _context: LoginContext
-    _store: LoginStore
+    _store: SqliteLoginStore
     _waiters: LongPollRegistry
 
     async def get(self, token: str, browser: Index | None) -> SignInPrompt | RedirectToResult:
@@ -130,19 +130,14 @@ class BrowserLoginService(Component, frozen=True):
         if transition is None:
             raise UnknownLoginLink
         if transition.stage_changed:
-            self.wake(transition.after)
+            wake_login(self._waiters, transition.after)
         return transition
-
-    def wake(self, login: LoginTransaction) -> None:
-        """Wake the game, and callbacks that wait for the exchange of another one."""
-        self._waiters.wake(login.secret_index)
-        self._waiters.wake(_callback_key(login))
 
     async def wait_for_exchange(self, login: LoginTransaction) -> None:
         """Wait until the exchange has ended, at most EXCHANGE_GRACE_MS."""
         ends_ms = self._context.now_ms() + EXCHANGE_GRACE_MS
         with self._waiters.open(_callback_key(login)) as waiter:
-            while (await self.find(LoginLookup.id(login.login_id))).stage is LoginStage.EXCHANGING:
+            while (await self.find(LoginLookup("login_id", login.login_id))).stage is LoginStage.EXCHANGING:
                 left_ms = min(ends_ms - self._context.now_ms(), EXCHANGE_GRACE_MS)
                 if left_ms <= 0 or await waiter.wait(left_ms / 1000) is not WakeReason.CHANGED:
                     return
@@ -153,26 +148,6 @@ class BrowserLoginService(Component, frozen=True):
         if login is None:
             raise UnknownLoginLink
         return login.at_time(self._context.now_ms())
-
-    async def count_opened_link(self, address: str) -> None:
-        """Count an opened link, also an unknown one, so that tokens cannot be guessed quickly; raise RateLimited."""
-        await self._count(b"entry", address, self._context.policy.limits.entries_per_minute)
-
-    async def count_redirect(self, address: str) -> None:
-        """Count a redirect to a provider; raise RateLimited."""
-        await self._count(b"departure", address, self._context.policy.limits.entries_per_minute)
-
-    async def count_callback(self, address: str) -> None:
-        """Count a callback, also a malformed one; raise CallbacksLimited."""
-        try:
-            await self._count(b"callback", address, self._context.policy.limits.callbacks_per_minute)
-        except RateLimited as e:
-            raise CallbacksLimited(1000 * e.retry_after) from None
-
-    async def _count(self, purpose: bytes, address: str, per_minute: int) -> None:
-        if per_minute:
-            buckets = per_address(self._context.keys.indexer, purpose, address, RateLimit.per_minute(per_minute))
-            await self._store.acquire(buckets, self._context.now_ms())
 
 
 def require_own(login: LoginTransaction, browser: Index | None) -> None:
@@ -188,6 +163,12 @@ def _next_page(login: LoginTransaction, browser: Index | None) -> SignInPrompt |
         return SignInPrompt(login)
     require_own(login, browser)
     return RedirectToResult(login.login_id)
+
+
+def wake_login(waiters: LongPollRegistry, login: LoginTransaction) -> None:
+    """Wake the game, and callbacks that wait for the exchange of another one."""
+    for key in (login.secret_index, _callback_key(login)):
+        waiters.wake(key)
 
 
 def _callback_key(login: LoginTransaction) -> bytes:
@@ -246,7 +227,7 @@ class ResultService(Component, frozen=True):
 
     async def get(self, login_id: str, browser: Index | None) -> LoginResult:
         """Return the result; raise WrongBrowser for any browser but the login's own, in every stage."""
-        key = LoginLookup.id(login_id)
+        key = LoginLookup("login_id", login_id)
         login = await self._browsers.find(key)
         if not login.belongs_to(browser):
             raise WrongBrowser
@@ -282,7 +263,7 @@ class ResultService(Component, frozen=True):
 class LoginLifecycle(Component, frozen=True):
     """The ends of a login that no browser causes: cancelled by the game, expired, interrupted by a restart."""
 
-    _store: LoginStore
+    _store: SqliteLoginStore
     _waiters: LongPollRegistry
     _now_ms: Now
 
@@ -297,13 +278,12 @@ class LoginLifecycle(Component, frozen=True):
             current = login.at_time(now_ms)
             return current if current.final else current.apply(LoginEvent.CANCEL, now_ms)
 
-        transition = await self._store.advance(LoginLookup.secret(secret), step)
+        transition = await self._store.advance(LoginLookup("secret_index", secret), step)
         if transition is None:
             raise DeviceSecretInvalid
         login = transition.after
         if transition.stage_changed:
-            self._waiters.wake(login.secret_index)
-            self._waiters.wake(_callback_key(login))
+            wake_login(self._waiters, login)
         if login.stage is LoginStage.COLLECTED:
             raise LoginCollected
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from gamed.audit import SecurityEvent
-from gamed.crypto import DecryptionFailed, Index
+from gamed.crypto import DecryptionFailed, Index, Purpose
 from gamed.database.errors import DatabaseBusy
 from gamed.login import keys
-from gamed.login.attempt import AuthorizationAttempt, state_index
-from gamed.login.browser import BrowserLoginService, RedirectToResult
+from gamed.login.attempt import AuthorizationAttempt
+from gamed.login.browser import BrowserLoginService, RedirectToResult, wake_login
 from gamed.login.callback_rules import (
     INVALIDATES_ATTEMPT,
     CallbackCheck,
@@ -20,15 +20,16 @@ from gamed.login.callback_rules import (
     decide_callback,
     parse,
 )
-from gamed.login.errors import LoginEnded
-from gamed.login.interfaces import LoginStore, ProviderAccess
+from gamed.login.errors import CallbacksLimited, LoginEnded
 from gamed.login.keys import LoginLookup, ProviderIdentity
-from gamed.login.policy import LoginContext
+from gamed.login.policy import LoginContext, ProviderAccess
+from gamed.login.store import SqliteLoginStore
 from gamed.login.transaction import LoginStage, LoginTransaction
+from gamed.long_poll import LongPollRegistry
 from gamed.outcomes import LoginFailure
 from gamed.providers.base import ExternalIdentity, ProviderFailure
-from gamed.providers.discovery import IdentityNamespace
 from gamed.providers.messages import callback_failure
+from gamed.rate_limit import RateLimited
 from gamed.structs import Component, redacts
 
 WRITE_TRIES = 3
@@ -58,21 +59,26 @@ class CallbackService(Component, frozen=True):
 
     _context: LoginContext
     _browsers: BrowserLoginService
-    _store: LoginStore
+    _store: SqliteLoginStore
     _access: ProviderAccess
+    _waiters: LongPollRegistry
 
     async def complete(self, request: CallbackRequest) -> RedirectToResult | AlreadyConsumed:
         """Check the callback, and redeem its code if it is the first of its login; do not cancel this.
 
         Raise CallbacksLimited or CallbackMalformed, which have no effect, CallbackRejected, or LoginEnded.
         """
-        await self._browsers.count_callback(request.address)
+        context, per_minute = self._context, self._context.policy.limits.callbacks_per_minute
+        try:
+            await self._store.count_request(b"callback", request.address, per_minute, context.now_ms())
+        except RateLimited as e:
+            raise CallbacksLimited(1000 * e.retry_after) from None
         callback = parse(request.provider, request.query)
         decision = await self._decide(callback, request.browser)
         check, attempt, login = decision.check, decision.attempt, decision.login
         if check in INVALIDATES_ATTEMPT:
             values = {"provider": callback.provider, "check": check.name.lower(), "request": request.request_id}
-            self._context.audit.record(SecurityEvent.CALLBACK_REJECTED, **values)
+            context.audit.record(SecurityEvent.CALLBACK_REJECTED, **values)
         if attempt is None or login is None or check in INVALIDATES_ATTEMPT:
             raise CallbackRejected(check)
         if check is CallbackCheck.ENDED:
@@ -82,7 +88,7 @@ class CallbackService(Component, frozen=True):
             if own and login.stage is LoginStage.EXCHANGING:  # the result page is to show more than "in progress"
                 await self._browsers.wait_for_exchange(login)
             return AlreadyConsumed(login.login_id, own)
-        self._browsers.wake(login)
+        wake_login(self._waiters, login)
         await self._exchange(callback, attempt, login, request.request_id)
         return RedirectToResult(login.login_id)
 
@@ -91,7 +97,7 @@ class CallbackService(Component, frozen=True):
         issuer = None if provider is None else provider.issuer
         context = CallbackContext(browser, provider is not None, issuer, self._context.now_ms())
         return await self._store.consume_attempt(
-            state_index(self._context.keys.indexer, callback.state),
+            self._context.keys.indexer.index(Purpose.STATE, callback.state.encode()),
             lambda attempt, login: decide_callback(attempt, login, callback, context),
         )
 
@@ -122,8 +128,7 @@ class CallbackService(Component, frozen=True):
     async def _identify(self, login: LoginTransaction, identity: ExternalIdentity, player_id: str | None) -> None:
         """Write the identity; to which player it belongs is read after the game has sent its proof."""
         now_ms, indexer = self._context.now_ms(), self._context.keys.indexer
-        realm = IdentityNamespace.where(identity).index(indexer)
-        proved = ProviderIdentity(identity.index(indexer), realm, player_id)
+        proved = ProviderIdentity(identity.index(indexer), identity.namespace_index(indexer), player_id)
         sealed, proof = keys.seal_identity(self._context.keys, self._context.random, login.login_id, proved)
         await self._write(login, lambda current: current.identified(sealed, proof, now_ms), now_ms)
 
@@ -142,7 +147,7 @@ class CallbackService(Component, frozen=True):
 
         for left in reversed(range(WRITE_TRIES)):
             try:
-                await self._browsers.advance(LoginLookup.id(login.login_id), step)
+                await self._browsers.advance(LoginLookup("login_id", login.login_id), step)
                 return
             except DatabaseBusy:
                 if not left:

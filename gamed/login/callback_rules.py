@@ -22,13 +22,13 @@ PARAMETERS = ("state", "code", "error", "iss")
 _NOT_IN_ERROR = frozenset('"\\')
 
 
-@redacts("error", "iss")
+@redacts("state", "error", "iss")
 class CallbackParameters(Struct, frozen=True):
     """A redirect as the provider wrote it (RFC 6749 4.1.2, RFC 9207 2), with exactly one of `code` and `error`."""
 
     provider: str
     """The provider that the path names."""
-    state: Secret
+    state: str
     """Empty if absent; no attempt is found under an empty state."""
     code: Secret | None
     error: str | None
@@ -100,7 +100,7 @@ def parse(provider: str, raw_query: bytes) -> CallbackParameters:
     if not printable or not _NOT_IN_ERROR.isdisjoint(error or ""):
         raise CallbackMalformed
     secret = None if code is None else Secret(code.encode())
-    return CallbackParameters(provider, Secret((state or "").encode()), secret, error, iss)
+    return CallbackParameters(provider, state or "", secret, error, iss)
 
 
 def decide_callback(

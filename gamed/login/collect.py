@@ -2,24 +2,22 @@
 
 from typing import Self
 
-import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from gamed.audit import SecurityEvent
-from gamed.config.model import Registration
 from gamed.crypto import DecryptionFailed, Index, Purpose
+from gamed.login.collect_rules import CollectCommand, CollectOutcome, CollectResult, NewSession
 from gamed.login.errors import DeviceSecretInvalid, InvalidProof, LoginCollected
-from gamed.login.interfaces import CollectCommand, CollectOutcome, LoginStore, NewSession
-from gamed.login.keys import MAX_WRONG_CODES, LoginLookup, PresentedProof, ProofKind, ReturnProof, login_approval_code
+from gamed.login.keys import MAX_WRONG_CODES, LoginLookup, PresentedProof, login_approval_code
 from gamed.login.policy import LoginContext
-from gamed.login.transaction import LoginEvent, LoginIntent, LoginStage, LoginTransaction, ProofMethod
+from gamed.login.store import SqliteLoginStore
+from gamed.login.transaction import LoginIntent, LoginStage, LoginTransaction, ProofMethod
 from gamed.long_poll import LongPollRegistry, WakeReason
 from gamed.outcomes import LoginFailure
 from gamed.players.names import new_player_id
 from gamed.rate_limit import RateLimit
-from gamed.sessions import credentials
-from gamed.sessions.credentials import CredentialPair, generate_pair, new_session_id
+from gamed.sessions.credentials import generate_pair, new_session_id
 from gamed.structs import Component
 from gamed.timestamps import seconds_until
 
@@ -49,28 +47,6 @@ class CollectRequest(Struct, frozen=True):
         """Return whether this may be the first proven collect; a proof before `ready` is ignored."""
         proof = self.presented is not None or login.return_proof is ProofMethod.NONE
         return login.stage is LoginStage.READY and proof
-
-
-class CollectResult(Struct, frozen=True):
-    """The credentials and their player; stored sealed, so that a repeated collect returns them again."""
-
-    pair: CredentialPair
-    player_id: str
-    created: bool
-    """This collect created the player."""
-    owner: bool
-
-    def to_bytes(self) -> bytes:
-        """Return the bytes to seal."""
-        return msgspec.json.encode((self.player_id, self.created, self.owner, credentials.to_bytes(self.pair)))
-
-    @classmethod
-    def from_bytes(cls, raw: bytes) -> "CollectResult":
-        player_id, created, owner, pair = _DECODER.decode(raw)
-        return cls(credentials.from_bytes(pair), player_id, created, owner)
-
-
-_DECODER = msgspec.json.Decoder(tuple[str, bool, bool, bytes])
 
 
 class Pending(Struct, frozen=True):
@@ -119,7 +95,7 @@ class CollectService(Component, frozen=True):
     """The service for a game's collects."""
 
     _context: LoginContext
-    _store: LoginStore
+    _store: SqliteLoginStore
     _waiters: LongPollRegistry
     _arrivals: dict[Index, int] = field(default_factory=dict)
     """The GCRA arrival times of games that poll in short intervals, in the order of their last collect."""
@@ -161,7 +137,7 @@ class CollectService(Component, frozen=True):
         now_ms = context.now_ms()
         pair = generate_pair(context.random, now_ms, policy.session, now_ms)
         new_session = NewSession(new_player_id(context.random), new_session_id(context.random), pair)
-        key = LoginLookup.secret(request.secret)
+        key = LoginLookup("secret_index", request.secret)
         command = CollectCommand(key, request.presented, new_session, policy.registration, now_ms)
         outcome = await self._store.collect(command)
         if outcome is None:
@@ -192,7 +168,7 @@ class CollectService(Component, frozen=True):
             audit.record(SecurityEvent.SIGN_IN, **values)
 
     async def _find(self, request: CollectRequest) -> LoginTransaction:
-        login = await self._store.find(LoginLookup.secret(request.secret))
+        login = await self._store.find(LoginLookup("secret_index", request.secret))
         if login is None:
             raise DeviceSecretInvalid
         return login.at_time(self._context.now_ms())
@@ -208,7 +184,7 @@ class CollectService(Component, frozen=True):
             current = login.at_time(now_ms)
             return current.result_lost(now_ms) if current.stage is LoginStage.DELIVERED else current
 
-        transition = await self._store.advance(LoginLookup.secret(login.secret_index), step)
+        transition = await self._store.advance(LoginLookup("secret_index", login.secret_index), step)
         if transition is None:
             raise DeviceSecretInvalid
         return self._stored_response(transition.after, now_ms)
@@ -236,50 +212,3 @@ class CollectService(Component, frozen=True):
         while arrivals and POLLING_LIMIT.is_idle(next(iter(arrivals.values())), now_ms):
             del arrivals[next(iter(arrivals))]
         arrivals[request.secret] = arrival_ms
-
-
-def proof_matches(login: LoginTransaction, proof: ReturnProof, presented: PresentedProof | None) -> bool:
-    """Return whether the proof is right; with `return_proof` off the game sends none."""
-    if presented is None:
-        return login.return_proof is ProofMethod.NONE
-    return proof.matches(presented)
-
-
-def count_wrong_proof(login: LoginTransaction, presented: PresentedProof | None, now_ms: int) -> LoginTransaction:
-    """Return the login after a wrong proof: tickets do not count, the fifth wrong code ends it."""
-    if presented is None or presented.kind is ProofKind.TICKET:
-        return login
-    counted = replace(login, wrong_codes=login.wrong_codes + 1)
-    return counted if counted.wrong_codes < MAX_WRONG_CODES else counted.apply(LoginEvent.EXHAUST, now_ms)
-
-
-def player_error(state: str | None) -> LoginFailure | None:
-    """Return why a player of this state gets no session; None as a state: deleted since the browser signed in."""
-    match state:
-        case "active":
-            return None
-        case "pending":
-            return LoginFailure.PLAYER_PENDING
-        case "blocked":
-            return LoginFailure.PLAYER_BLOCKED
-        case _:
-            return LoginFailure.LOGIN_INTERRUPTED
-
-
-def link_error(taken: bool, has_one: bool) -> LoginFailure | None:
-    """Return why an identity cannot be linked to a player; players are never merged by it (PROTOCOL 3.8).
-
-    `taken`: the identity belongs to a player. `has_one`: the player has an identity of this provider.
-    """
-    if has_one:
-        return LoginFailure.PROVIDER_ALREADY_LINKED
-    return LoginFailure.IDENTITY_IN_USE if taken else None
-
-
-def new_player_error(taken: bool, registration: Registration) -> LoginFailure | None:
-    """Return why a new player gets no session; with PLAYER_PENDING the player is created and waits for approval."""
-    if registration is Registration.CLOSED:
-        return LoginFailure.REGISTRATION_CLOSED
-    if taken:
-        return LoginFailure.IDENTITY_IN_USE
-    return LoginFailure.PLAYER_PENDING if registration is Registration.APPROVAL else None

@@ -8,11 +8,10 @@ from sqlite3 import Connection
 from msgspec.structs import replace
 
 from gamed.crypto import DecryptionFailed, Index, Keys, Purpose
-from gamed.login import collect, tables
-from gamed.login.collect import CollectResult
-from gamed.login.interfaces import CollectCommand, CollectOutcome, Transition
+from gamed.login import collect_rules, tables
+from gamed.login.collect_rules import CollectCommand, CollectOutcome, CollectResult
 from gamed.login.keys import ExistingAccount, Identified, NewAccount, ProviderIdentity, ReturnProof, decode_identity
-from gamed.login.transaction import LoginIntent, LoginStage, LoginTransaction
+from gamed.login.transaction import LoginIntent, LoginStage, LoginTransaction, Transition
 from gamed.outcomes import LoginFailure
 from gamed.players import tables as player_tables
 from gamed.players.names import name_index
@@ -39,8 +38,8 @@ def _collect(connection: Connection, keys: Keys, command: CollectCommand, before
     except DecryptionFailed as e:  # it can never be decrypted, so the game need not wait
         after = login.failed(LoginFailure.LOGIN_INTERRUPTED, command.now_ms)
         return CollectOutcome(Transition(before, after), undecryptable=e.details)
-    if not collect.proof_matches(login, ReturnProof.from_bytes(raw_proof), command.presented):
-        after = collect.count_wrong_proof(login, command.presented, command.now_ms)
+    if not collect_rules.proof_matches(login, ReturnProof.from_bytes(raw_proof), command.presented):
+        after = collect_rules.count_wrong_proof(login, command.presented, command.now_ms)
         return CollectOutcome(Transition(before, after), wrong=command.presented is not None)
     proved = decode_identity(raw_identity)
     admitted = _admit(connection, keys, command, login, proved)
@@ -119,7 +118,7 @@ def admit_new_account(
 ) -> CollectResult | LoginFailure:
     """Create a local account with its player."""
     taken = player_tables.find_account(connection, name_index(keys.indexer, account.name)) is not None
-    error = collect.new_player_error(taken, command.registration)
+    error = collect_rules.new_player_error(taken, command.registration)
     if error is None or error is LoginFailure.PLAYER_PENDING:
         player_tables.create_account(
             connection,
@@ -139,7 +138,7 @@ def admit_identity(
     index = Index(proved.index)
     player_id = player_tables.identity_owner(connection, index)
     if player_id is None:
-        error = collect.new_player_error(False, command.registration)
+        error = collect_rules.new_player_error(False, command.registration)
         if error is None or error is LoginFailure.PLAYER_PENDING:
             _link(connection, proved, login, _create_player(connection, command, error), command)
         return error or _new_player(command)
@@ -178,7 +177,7 @@ def _link(
 ) -> LoginFailure | None:
     index = Index(proved.index)
     taken = player_tables.identity_owner(connection, index) is not None
-    error = collect.link_error(taken, player_tables.has_identity(connection, player_id, login.provider))
+    error = collect_rules.link_error(taken, player_tables.has_identity(connection, player_id, login.provider))
     if error is None:
         player_tables.insert_identity(
             connection,
@@ -202,7 +201,7 @@ def _admit_by_password(
 
 def _admit_player(connection: Connection, player_id: str, command: CollectCommand) -> CollectResult | LoginFailure:
     player = player_tables.find_player(connection, player_id)
-    error = collect.player_error(None if player is None else player.state)
+    error = collect_rules.player_error(None if player is None else player.state)
     owner = player is not None and player.owner
     return error or CollectResult(command.new_session.pair, player_id, created=False, owner=owner)
 

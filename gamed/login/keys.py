@@ -23,14 +23,6 @@ class LoginLookup(Struct, frozen=True):
     value: str | Index
 
     @classmethod
-    def id(cls, login_id: str) -> "LoginLookup":
-        return cls("login_id", login_id)
-
-    @classmethod
-    def secret(cls, index: Index) -> "LoginLookup":
-        return cls("secret_index", index)
-
-    @classmethod
     def token(cls, indexer: Indexer, token: str) -> "LoginLookup":
         return cls("token_index", token_index(indexer, token))
 
@@ -162,17 +154,13 @@ Identified = ExistingAccount | NewAccount | ProviderIdentity
 _DECODER: msgspec.json.Decoder[Identified] = msgspec.json.Decoder(Identified)
 
 
-def encode_identity(identified: Identified) -> bytes:
-    return msgspec.json.encode(identified)
-
-
 def decode_identity(raw: bytes) -> Identified:
     return _DECODER.decode(raw)
 
 
 def seal_identity(keys: Keys, random: Random, login_id: str, identified: Identified) -> tuple[bytes, bytes]:
     """Return the identity and new proofs, both sealed for this login until its first collect."""
-    identity = keys.sealer.seal(Purpose.IDENTIFIED, login_id, encode_identity(identified))
+    identity = keys.sealer.seal(Purpose.IDENTIFIED, login_id, msgspec.json.encode(identified))
     return identity, keys.sealer.seal(Purpose.PROOF, login_id, ReturnProof.generate(random).to_bytes())
 
 

@@ -10,10 +10,10 @@ from gamed.config.model import Registration
 from gamed.crypto import Index, Purpose, Secret
 from gamed.login import keys
 from gamed.login.browser import BrowserLoginService, RedirectToResult, require_own
-from gamed.login.interfaces import LoginStore, TransitionFunction
 from gamed.login.keys import ExistingAccount, Identified, LoginLookup, NewAccount
 from gamed.login.policy import LoginContext, per_address
-from gamed.login.transaction import UNDECIDED, LoginEvent, LoginTransaction
+from gamed.login.store import SqliteLoginStore
+from gamed.login.transaction import UNDECIDED, LoginEvent, LoginTransaction, TransitionFunction
 from gamed.players.errors import NameMalformed, PasswordMalformed, PasswordsBusy
 from gamed.players.names import LOCAL, fold_typed, name_index, parse_name, parse_password
 from gamed.rate_limit import RateLimit, RateLimited, client_network
@@ -84,7 +84,7 @@ class PasswordAuthenticator(Component, frozen=True):
     """The check of a typed name and password, with its rate limits."""
 
     _context: LoginContext
-    _store: LoginStore
+    _store: SqliteLoginStore
     _hasher: PasswordHasher
 
     async def authenticate(self, form: SignInForm) -> str:

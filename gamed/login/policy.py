@@ -1,12 +1,14 @@
 """The configuration of logins determines their limits per client address (SPEC 2.1, PROTOCOL 3.9)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
 from gamed.audit import NULL_AUDIT_LOG, AuditLog
 from gamed.config.model import AuthLimits, Mode, Registration, ReturnProofSetting
 from gamed.crypto import Index, Indexer, Keys, Purpose, Random
+from gamed.outcomes import LoginFailure
+from gamed.providers.base import IdentityProvider
 from gamed.rate_limit import WIDE_FACTOR, RateLimit, client_networks
 from gamed.sessions.credentials import SessionPolicy
 from gamed.structs import Component
@@ -37,6 +39,21 @@ class LoginContext(Component, frozen=True):
     now_ms: Now
     policy: LoginPolicy
     audit: AuditLog = NULL_AUDIT_LOG
+
+
+class ProviderAccess(Component, frozen=True):
+    """The configured providers by name, the server's base URL, and the log of sign-ins that fail at a provider."""
+
+    providers: Mapping[str, IdentityProvider]
+    """Empty in local mode."""
+    base_url: Callable[[], str]
+    """Without `public_url` it is known when the port is bound."""
+    sign_in_failed: Callable[[str, LoginFailure, str, str], object]
+    """Logs provider, outcome, cause and request id for the operator, without a value from a browser or a provider."""
+
+    def redirect_uri(self, name: str) -> str:
+        """Return the redirect URI that has to be registered at the provider (SPEC 4.2)."""
+        return f"{self.base_url()}/auth/{name}/callback"
 
 
 class LoginQuota(Struct, frozen=True):

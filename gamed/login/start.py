@@ -14,9 +14,9 @@ from gamed.login.errors import (
     ProviderUnknown,
     ReauthenticationRequired,
 )
-from gamed.login.interfaces import LoginStore, ProviderAccess
 from gamed.login.keys import LOCAL, login_token, new_login_id, secret_index, token_index
-from gamed.login.policy import LoginContext, LoginQuota, address_indexes
+from gamed.login.policy import LoginContext, LoginQuota, ProviderAccess, address_indexes
+from gamed.login.store import SqliteLoginStore
 from gamed.login.transaction import ClientInfo, ClientInfoTooLong, LoginIntent, LoginTransaction, ProofMethod
 from gamed.long_poll import LongPollRegistry
 from gamed.providers.base import ProviderUnavailable
@@ -60,7 +60,7 @@ class StartService(Component, frozen=True):
     """The service that starts logins."""
 
     _context: LoginContext
-    _store: LoginStore
+    _store: SqliteLoginStore
     _access: ProviderAccess
     _sessions: Authenticator
     _waiters: LongPollRegistry
@@ -98,18 +98,15 @@ class StartService(Component, frozen=True):
             stage_ms=now_ms,
             requesting_session_id=requesting_session_id,
         )
-        for ended in await self._store.add(login, self._quota(start.address)):
+        quota = LoginQuota.of(policy.limits, context.keys.indexer, start.address)
+        for ended in await self._store.add(login, quota):
             self._waiters.wake(ended)
         return StartedLogin(login, secret, token)
 
     async def count_rejected(self, address: str) -> None:
         """Count a start that was rejected for its content; raise RateLimited, which replaces the first error."""
-        buckets = self._quota(address).buckets
-        if buckets:
-            await self._store.acquire(buckets, self._context.now_ms())
-
-    def _quota(self, address: str) -> LoginQuota:
-        return LoginQuota.of(self._context.policy.limits, self._context.keys.indexer, address)
+        per_minute = self._context.policy.limits.starts_per_minute
+        await self._store.count_request(b"start", address, per_minute, self._context.now_ms())
 
     async def _validate(self, start: StartRequest) -> tuple[str, ClientInfo, str | None]:
         """Return the provider, the cleaned client, and for a link the session that requests it."""

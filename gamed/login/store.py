@@ -1,6 +1,6 @@
 """The store of logins runs each operation as one transaction of auth.db (PROTOCOL 3.1 to 3.5, 3.9)."""
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from sqlite3 import Connection
 
 from msgspec.structs import replace
@@ -12,20 +12,26 @@ from gamed.database.queues import ReadQueue, WriteQueue
 from gamed.login import collect_store, tables
 from gamed.login.attempt import AttemptStatus, AuthorizationAttempt
 from gamed.login.callback_rules import INVALIDATES_ATTEMPT, CallbackCheck, CallbackDecision
+from gamed.login.collect_rules import CollectCommand, CollectOutcome
 from gamed.login.errors import TooManyLogins
-from gamed.login.interfaces import CallbackRule, CollectCommand, CollectOutcome, Transition, TransitionFunction
 from gamed.login.keys import LoginLookup
-from gamed.login.policy import LoginQuota
-from gamed.login.transaction import ClientInfo, LoginEvent, LoginStage, LoginTransaction
+from gamed.login.policy import LoginQuota, per_address
+from gamed.login.transaction import ClientInfo, LoginEvent, LoginStage, LoginTransaction, Transition, TransitionFunction
 from gamed.players import tables as player_tables
 from gamed.players.tables import LocalAccount
 from gamed.rate_limit import RateLimit, RateLimited
 from gamed.sessions import tables as session_tables
 from gamed.structs import Component
 
+CallbackRule = Callable[[AuthorizationAttempt | None, LoginTransaction | None], CallbackDecision]
+"""A pure function that runs inside the transaction, perhaps more than once."""
+
 
 class SqliteLoginStore(Component, frozen=True):
-    """The implementation of gamed.login.interfaces.LoginStore; an exception leaves no trace of its transaction."""
+    """The data that logins read and write in auth.db.
+
+    Each method is one transaction and may raise DatabaseError; an exception leaves no trace of its transaction.
+    """
 
     _reads: ReadQueue
     _writes: WriteQueue
@@ -34,32 +40,51 @@ class SqliteLoginStore(Component, frozen=True):
     """Sessions whose first use is not committed yet."""
 
     def add(self, login: LoginTransaction, quota: LoginQuota) -> Deferred[Sequence[Index]]:
+        """Add a login; raise RateLimited or TooManyLogins, which change nothing.
+
+        Return the secret indexes of the logins that have expired or were evicted.
+        """
         return self._writes.submit(lambda connection: start_login(connection, login, quota))
 
     async def find(self, key: LoginLookup) -> LoginTransaction | None:
+        """Return the login as it was written; its deadline may have passed since."""
         login = await self._reads.submit(lambda connection: tables.find_login(connection, key))
         if login is not None and login.stage is LoginStage.DELIVERED and login.session_id in self._first_used:
             return login.apply(LoginEvent.ACKNOWLEDGE, login.stage_ms)
         return login
 
     def advance(self, key: LoginLookup, step: TransitionFunction) -> Deferred[Transition | None]:
+        """Read, decide, write; return None if the login is unknown. Cancelling a delivered login ends its session."""
         return self._writes.submit(lambda connection: tables.advance_login(connection, key, step))
 
     def collect(self, command: CollectCommand) -> Deferred[CollectOutcome | None]:
+        """Write player, account, session, credentials and the stage `delivered`, or nothing; None: unknown login."""
         return self._writes.submit(lambda connection: collect_store.collect_login(connection, self._keys, command))
 
     def begin_attempt(
         self, attempt: AuthorizationAttempt, key: LoginLookup, step: TransitionFunction
     ) -> Deferred[Transition | None]:
+        """Advance the login, and add the attempt if it is `authorizing` then; return None if it is unknown."""
         return self._writes.submit(lambda connection: begin_attempt(connection, attempt, key, step))
 
     def consume_attempt(self, state: Index, rule: CallbackRule) -> Deferred[CallbackDecision]:
+        """Find the attempt by its state, decide, and write the decision: used, invalidated, or nothing."""
         return self._writes.submit(lambda connection: consume_attempt(connection, state, rule))
 
     def expire(self, now_ms: int) -> Deferred[tuple[Index, ...]]:
+        """End some logins whose deadline has passed, and delete some that ended an hour ago.
+
+        Return the secret indexes of the logins that changed; empty if none is left.
+        """
         return self._writes.submit(lambda connection: tables.expire_logins(connection, now_ms))
 
     async def interrupt(self, now_ms: int, started_ms: int | None) -> None:
+        """End the exchanges of an earlier process after a restart.
+
+        `started_ms`: exchanges that began later belong to this process and continue. None: end every exchange; all
+        reads wait until that is committed or has failed.
+        """
+
         def transaction(connection: Connection) -> None:
             tables.interrupt_logins(connection, now_ms, started_ms)
 
@@ -73,12 +98,16 @@ class SqliteLoginStore(Component, frozen=True):
             self._reads.resume()
 
     def find_account(self, index: Index) -> Deferred[LocalAccount | None]:
+        """Return the local account with this name index."""
         return self._reads.submit(lambda connection: player_tables.find_account(connection, index))
 
     def any_unlinked_account(self) -> Deferred[bool]:
+        """Return whether a player has a local account and no identity at a provider."""
         return self._reads.submit(player_tables.any_unlinked)
 
     def session_owner_name(self, session_id: str, now_ms: int) -> Deferred[str | None]:
+        """Return the local account's name or else the id of the session's player; None if the session has ended."""
+
         def transaction(connection: Connection) -> str | None:
             player_id = session_tables.living_player(connection, session_id, now_ms)
             if player_id is None:
@@ -88,12 +117,21 @@ class SqliteLoginStore(Component, frozen=True):
         return self._reads.submit(transaction)
 
     def orphaned_identities(self, realms: Collection[Index]) -> Deferred[int]:
+        """Return how many identities belong to none of these namespaces (gamed.providers.discovery)."""
         return self._reads.submit(lambda connection: player_tables.orphaned_identities(connection, realms))
 
     def acquire(self, buckets: Mapping[Index, RateLimit], now_ms: int) -> Deferred[None]:
+        """Count a request against all buckets; raise RateLimited, which counts against none."""
         return self._writes.submit(lambda connection: rate_limits.acquire(connection, buckets, now_ms))
 
+    async def count_request(self, purpose: bytes, address: str, per_minute: int, now_ms: int) -> None:
+        """Count a request of a client's networks; raise RateLimited. A rate of 0 is no limit."""
+        buckets = per_address(self._keys.indexer, purpose, address, RateLimit.per_minute(per_minute))
+        if buckets:
+            await self.acquire(buckets, now_ms)
+
     async def delete_idle_buckets(self, now_ms: int) -> None:
+        """Delete the buckets that limit no client any more."""
         rows = rate_limits.CLEANUP_ROWS
         while rows >= rate_limits.CLEANUP_ROWS:
             rows = await self._writes.submit(lambda connection: rate_limits.delete_idle(connection, now_ms))
@@ -112,7 +150,7 @@ def begin_attempt(
 def consume_attempt(connection: Connection, state: Index, rule: CallbackRule) -> CallbackDecision:
     """Read, decide, write; the transaction makes check 8 of PROTOCOL 3.3 a compare-and-set."""
     attempt = tables.find_attempt(connection, state)
-    login = None if attempt is None else tables.find_login(connection, LoginLookup.id(attempt.login_id))
+    login = None if attempt is None else tables.find_login(connection, LoginLookup("login_id", attempt.login_id))
     decision = rule(attempt, login)
     if attempt is None or login is None or decision.login is None:
         return decision

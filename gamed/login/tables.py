@@ -4,13 +4,23 @@ from collections.abc import Mapping
 from sqlite3 import Connection
 from typing import Any
 
+import msgspec
 from msgspec.structs import asdict
 
 from gamed.crypto import Index
 from gamed.login.attempt import LIVE_ATTEMPTS, AttemptStatus, AuthorizationAttempt
-from gamed.login.interfaces import Transition, TransitionFunction
 from gamed.login.keys import LoginLookup
-from gamed.login.transaction import ClientInfo, LoginEvent, LoginIntent, LoginStage, LoginTransaction, ProofMethod
+from gamed.login.transaction import (
+    FINAL,
+    ClientInfo,
+    LoginEvent,
+    LoginIntent,
+    LoginStage,
+    LoginTransaction,
+    ProofMethod,
+    Transition,
+    TransitionFunction,
+)
 from gamed.outcomes import LoginFailure
 from gamed.sessions import tables as session_tables
 
@@ -128,7 +138,7 @@ def _update_login(connection: Connection, before: LoginTransaction, after: Login
         WHERE login_id = :login_id
     """
     connection.execute(query, _login_row(after))
-    if after.final:
+    if after.stage in FINAL:
         erase_attempt_secrets(connection, after.login_id)
     if after.stage is LoginStage.CANCELLED and before.session_id is not None:
         session_tables.revoke(connection, before.session_id, after.stage_ms)
@@ -176,7 +186,7 @@ def _login_row(login: LoginTransaction) -> dict[str, Any]:
 def _login(row: tuple[Any, ...]) -> LoginTransaction:
     values = dict(zip(_LOGIN_NAMES, row, strict=True))
     values |= {
-        "client": ClientInfo.from_json(values["client"]),
+        "client": msgspec.json.decode(values["client"], type=ClientInfo),
         "intent": LoginIntent(values["intent"]),
         "return_proof": ProofMethod(values["return_proof"]),
         "stage": LoginStage(values["stage"]),

@@ -1,6 +1,6 @@
 """A login moves through a table of stages and events; pure functions make each transition testable (PROTOCOL 3)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from hmac import compare_digest
 from typing import Self
@@ -155,10 +155,6 @@ class ClientInfo(Struct, frozen=True, omit_defaults=True):
     def of(cls, members: Mapping[str, str | None]) -> "ClientInfo":
         """Clean the members; raise ClientInfoTooLong, which names the first one that is too long."""
         return cls(**{name: _cleaned(name, members.get(name)) for name in cls.__struct_fields__})
-
-    @classmethod
-    def from_json(cls, text: str) -> "ClientInfo":
-        return msgspec.json.decode(text, type=cls)
 
     def to_json(self) -> str:
         return msgspec.json.encode(self).decode()
@@ -318,3 +314,19 @@ class LoginTransaction(Struct, frozen=True):
             return moved
         erased = replace(moved, client=ClientInfo(), sealed_identity=None, sealed_proof=None, sealed_result=None)
         return replace(erased, outcome=OUTCOME.get(event))
+
+
+class Transition(Struct, frozen=True):
+    """A login before and after a step, which may have left it unchanged."""
+
+    before: LoginTransaction
+    after: LoginTransaction
+
+    @property
+    def stage_changed(self) -> bool:
+        """Return whether a waiting game has to be notified."""
+        return self.before.stage is not self.after.stage
+
+
+TransitionFunction = Callable[[LoginTransaction], LoginTransaction]
+"""A pure function that runs inside the transaction, perhaps more than once. An exception changes nothing."""

@@ -105,7 +105,7 @@ class SignInMethod(Struct, frozen=True):
     linked_ms: int
     last_used_ms: int
     namespace: Index | None = None
-    """The index of the provider's IdentityNamespace (gamed.providers.discovery); None for this server."""
+    """The index of the provider's IdentityNamespace (gamed.providers.base); None for this server."""
 
 
 class SignInMethods(Struct, frozen=True):

@@ -3,8 +3,7 @@
 The subject of an identity is a stable, non-empty member of the provider's account (SPEC 2.2).
 """
 
-from collections.abc import Awaitable, Mapping
-from re import ASCII, compile
+from collections.abc import Awaitable
 from typing import ClassVar, Protocol
 
 from msgspec import Struct
@@ -56,19 +55,29 @@ class ServerClockSkew(ProviderFailure):
     outcome = LoginFailure.SERVER_CLOCK_SKEW
 
 
-@redacts("subject")
-class ExternalIdentity(Struct, frozen=True):
-    """An account at a provider, independent of the provider's name in authentication.json."""
+@redacts("namespace")
+class IdentityNamespace(Struct, frozen=True):
+    """The part of an identity that is the same for all accounts of a provider, whatever its name in the file."""
 
     kind: str
     """`oidc` or `oauth2`."""
     namespace: str
     """The validated issuer, or the namespace of an OAuth 2.0 provider; the subject is unique in it."""
+
+    def namespace_index(self, indexer: Indexer) -> Index:
+        """Return the index that all identities of this namespace have in auth.db."""
+        return indexer.index(Purpose.IDENTITY, self.kind.encode(), self.namespace.encode())
+
+
+@redacts("subject")
+class ExternalIdentity(IdentityNamespace, frozen=True):
+    """An account at a provider, independent of the provider's name in authentication.json."""
+
     subject: str
 
     def index(self, indexer: Indexer) -> Index:
         """Return the index under which auth.db stores this identity (SPEC 2.2)."""
-        return indexer.index(Purpose.IDENTITY, *(part.encode() for part in (self.kind, self.namespace, self.subject)))
+        return indexer.index(Purpose.IDENTITY, self.kind.encode(), self.namespace.encode(), self.subject.encode())
 
 
 @redacts("state", "challenge", "nonce")
@@ -124,37 +133,3 @@ class IdentityProvider(Protocol):
 
         The code is sent once, and the call ends within 10 s.
         """
-
-
-MAX_LENGTH = 255
-MAX_NUMBER = 2**64
-_SNOWFLAKE = compile(r"[0-9]{1,20}", ASCII)
-_OPENID = compile(r"[!-~](?:[ -~]{0,253}[!-~])?", ASCII)
-
-
-def parse_discord_id(value: object) -> str:
-    """Return Discord's `id`, text of 1 to 20 digits; raise ProviderError."""
-    if not isinstance(value, str) or not _SNOWFLAKE.fullmatch(value):
-        raise ProviderError("userinfo_endpoint: id is not text of 1 to 20 digits")
-    return value
-
-
-def openid_subject(value: object) -> str:
-    """Return `sub` of an ID token, 1 to 255 printable ASCII characters (OIDC Core 2); raise ProviderError."""
-    if not isinstance(value, str) or not _OPENID.fullmatch(value):
-        raise ProviderError("ID token: sub is not 1 to 255 ASCII characters")
-    return value
-
-
-def account_subject(account: Mapping[str, object], name: str) -> str:
-    """Return the member `name` of any other provider's account as the subject; raise ProviderError.
-
-    It is text of 1 to 255 printable characters, or an integer from 1. An integer is the same subject as its decimal
-    text, so that identities survive a provider's change from numbers to text.
-    """
-    value = account.get(name)
-    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < MAX_NUMBER:
-        return str(value)
-    if isinstance(value, str) and 0 < len(value) <= MAX_LENGTH and value.isprintable() and value == value.strip():
-        return value
-    raise ProviderError("userinfo_endpoint: the member that subject_field names is not a usable text or number")

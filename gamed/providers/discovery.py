@@ -11,9 +11,8 @@ from urllib.parse import SplitResult, urlsplit
 from msgspec import Struct
 
 from gamed.config.model import Provider, ProviderProtocol
-from gamed.crypto import Index, Indexer, Purpose
-from gamed.providers.base import ExternalIdentity, ProviderError, ProviderMisconfigured
-from gamed.structs import redacts
+from gamed.crypto import Index, Indexer
+from gamed.providers.base import IdentityNamespace, ProviderError, ProviderMisconfigured
 
 GOOGLE = "https://accounts.google.com"
 GOOGLE_SHORT = "accounts.google.com"
@@ -140,28 +139,13 @@ def _split(url: object) -> SplitResult | None:
     return parts if usable else None
 
 
-@redacts("namespace")
-class IdentityNamespace(Struct, frozen=True):
-    """An issuer, or the namespace of an OAuth 2.0 provider; the provider's name in the file does not matter."""
-
-    kind: str
-    namespace: str
-
-    @classmethod
-    def of(cls, settings: Provider) -> "IdentityNamespace":
-        if settings.protocol is ProviderProtocol.OIDC:
-            return cls("oidc", settings.issuer or "")
-        return cls("oauth2", settings.identity_namespace or origin(settings.userinfo_endpoint or ""))
-
-    @classmethod
-    def where(cls, identity: ExternalIdentity) -> "IdentityNamespace":
-        return cls(identity.kind, identity.namespace)
-
-    def index(self, indexer: Indexer) -> Index:
-        """Return the index that all identities of this namespace have in `auth.db`."""
-        return indexer.index(Purpose.IDENTITY, self.kind.encode(), self.namespace.encode())
+def identity_namespace(settings: Provider) -> IdentityNamespace:
+    """Return the namespace of a provider's identities."""
+    if settings.protocol is ProviderProtocol.OIDC:
+        return IdentityNamespace("oidc", settings.issuer or "")
+    return IdentityNamespace("oauth2", settings.identity_namespace or origin(settings.userinfo_endpoint or ""))
 
 
 def namespace_indexes(indexer: Indexer, providers: Iterable[Provider]) -> frozenset[Index]:
     """Return the index of every configured provider's namespace."""
-    return frozenset(IdentityNamespace.of(settings).index(indexer) for settings in providers)
+    return frozenset(identity_namespace(settings).namespace_index(indexer) for settings in providers)

@@ -15,7 +15,7 @@ from joserfc.jwk import ECKey, RSAKey
 from msgspec import Struct
 
 from gamed.crypto import Secret
-from gamed.providers.base import ProviderError, ServerClockSkew, openid_subject
+from gamed.providers.base import ProviderError, ServerClockSkew
 from gamed.providers.messages import MAX_DEPTH
 from gamed.strict_json import JsonMalformed, parse_object
 from gamed.structs import redacts
@@ -27,6 +27,9 @@ MAX_EXPONENT_BITS = 64
 COORDINATE_BYTES = 32
 FAMILIES = {"RS256": "RSA", "ES256": "EC"}
 """`kty` by `alg`; the curve of ES256 is always P-256 (RFC 7518 3.4)."""
+
+
+_OPENID = compile(r"[!-~](?:[ -~]{0,253}[!-~])?", ASCII)
 
 
 class KeyUnknown(ProviderError):
@@ -180,6 +183,13 @@ def validate_claims(claims: Mapping[str, object], expected: ExpectedClaims, now_
     if not isinstance(nonce, str) or not expected.nonce or not _same(nonce, expected.nonce):
         raise ProviderError("ID token: nonce is not the one of this sign-in")
     return openid_subject(claims.get("sub"))
+
+
+def openid_subject(value: object) -> str:
+    """Return `sub` of an ID token, 1 to 255 printable ASCII characters (OIDC Core 2); raise ProviderError."""
+    if not isinstance(value, str) or not _OPENID.fullmatch(value):
+        raise ProviderError("ID token: sub is not 1 to 255 ASCII characters")
+    return value
 
 
 def _validate_header(token: Secret, header: Mapping[str, object], algorithms: frozenset[str]) -> UnverifiedToken:

@@ -1,17 +1,19 @@
 """An OAuth 2.0 provider identifies a player by the account of an access token (RFC 6749, PROTOCOL 3.3)."""
 
+from collections.abc import Mapping
+from re import ASCII, compile
+
 from gamed.config.model import Provider
 from gamed.crypto import Secret
 from gamed.providers.base import (
     AuthorizationRequest,
     AuthorizationUrl,
     ExternalIdentity,
-    account_subject,
-    parse_discord_id,
+    ProviderError,
 )
 from gamed.providers.circuit_breaker import CircuitBreaker
 from gamed.providers.client import ProviderHttpClient
-from gamed.providers.discovery import IdentityNamespace
+from gamed.providers.discovery import identity_namespace
 from gamed.providers.messages import (
     PROMPTS,
     ClientCredentials,
@@ -39,7 +41,7 @@ class OAuth2Provider:
         self._token_endpoint = settings.token_endpoint or ""
         self._userinfo_endpoint = settings.userinfo_endpoint or ""
         self._subject_field = settings.subject_field or ""
-        self._namespace = IdentityNamespace.of(settings)
+        self._namespace = identity_namespace(settings)
         self._client = client
         self._breaker = breaker
 
@@ -67,3 +69,29 @@ class OAuth2Provider:
         else:
             subject = account_subject(account, self._subject_field)
         return ExternalIdentity(self._namespace.kind, self._namespace.namespace, subject)
+
+
+MAX_LENGTH = 255
+MAX_NUMBER = 2**64
+_SNOWFLAKE = compile(r"[0-9]{1,20}", ASCII)
+
+
+def parse_discord_id(value: object) -> str:
+    """Return Discord's `id`, text of 1 to 20 digits; raise ProviderError."""
+    if not isinstance(value, str) or not _SNOWFLAKE.fullmatch(value):
+        raise ProviderError("userinfo_endpoint: id is not text of 1 to 20 digits")
+    return value
+
+
+def account_subject(account: Mapping[str, object], name: str) -> str:
+    """Return the member `name` of any other provider's account as the subject; raise ProviderError.
+
+    It is text of 1 to 255 printable characters, or an integer from 1. An integer is the same subject as its decimal
+    text, so that identities survive a provider's change from numbers to text.
+    """
+    value = account.get(name)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < MAX_NUMBER:
+        return str(value)
+    if isinstance(value, str) and 0 < len(value) <= MAX_LENGTH and value.isprintable() and value == value.strip():
+        return value
+    raise ProviderError("userinfo_endpoint: the member that subject_field names is not a usable text or number")

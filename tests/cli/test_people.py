@@ -19,7 +19,6 @@ from gamed.players import tables as player_tables
 from gamed.players.names import new_player_id
 from gamed.players.tables import create_player
 from gamed.providers.base import ExternalIdentity
-from gamed.providers.discovery import IdentityNamespace
 from tests.cli.process import CommandTestCase, get
 from tests.config.fixtures import ENVIRON, KEY_TEXT, OAUTH
 from tests.support.covers import covers
@@ -344,7 +343,7 @@ class FindTests(CommandTestCase):
 
         def unit(connection: Connection) -> None:
             create_player(connection, anna, 1)
-            realm = IdentityNamespace.where(identity).index(keys.indexer)
+            realm = identity.namespace_index(keys.indexer)
             index = identity.index(keys.indexer)
             player_tables.insert_identity(
                 connection, index=index, namespace=realm, player_id=anna, provider="discord", now_ms=1

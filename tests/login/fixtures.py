@@ -22,10 +22,9 @@ from gamed.login.browser import (
 )
 from gamed.login.callback import CallbackRequest, CallbackService
 from gamed.login.collect import Collected, CollectRequest, CollectService
-from gamed.login.interfaces import ProviderAccess
 from gamed.login.keys import LoginLookup, PresentedProof, secret_index
 from gamed.login.local import LocalLoginService, PasswordAuthenticator, SignInForm
-from gamed.login.policy import LoginContext, LoginPolicy
+from gamed.login.policy import LoginContext, LoginPolicy, ProviderAccess
 from gamed.login.start import StartedLogin, StartRequest, StartService
 from gamed.login.store import SqliteLoginStore
 from gamed.login.transaction import LoginIntent, LoginTransaction
@@ -99,7 +98,7 @@ class LoginServer:
         self.passwords = PasswordAuthenticator(self.context, self.store, hasher)
         self.local = LocalLoginService(self.context, self.browsers, self.passwords)
         self.authorize = AuthorizeService(self.context, self.browsers, self.store, self.access, self.passwords)
-        self.callbacks = CallbackService(self.context, self.browsers, self.store, self.access)
+        self.callbacks = CallbackService(self.context, self.browsers, self.store, self.access, self.waiters)
         self.collects = self.new_collects()
         account = {"player_id": ANNA, "name": "Anna", "password": PASSWORD_HASH, "now_ms": START_MS}
         self.write(lambda connection: player_tables.add_local_player(connection, self.keys, **account))
@@ -119,7 +118,7 @@ class LoginServer:
 
     def login(self, started: StartedLogin) -> LoginTransaction:
         """Return the login as the database holds it."""
-        found = done(self.store.find(LoginLookup.id(started.login.login_id)))
+        found = done(self.store.find(LoginLookup("login_id", started.login.login_id)))
         assert found is not None
         return found
 

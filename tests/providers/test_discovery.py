@@ -19,12 +19,9 @@ from gamed.providers.base import (
     ProviderError,
     ProviderFailure,
     ProviderMisconfigured,
-    account_subject,
-    openid_subject,
-    parse_discord_id,
 )
 from gamed.providers.discovery import ALGORITHMS, GOOGLE, accepted_issuers, metadata_url, origin, validate_metadata
-from gamed.providers.id_token import validate_keys
+from gamed.providers.id_token import openid_subject, validate_keys
 from gamed.providers.messages import (
     ClientCredentials,
     authorization_url,
@@ -34,6 +31,7 @@ from gamed.providers.messages import (
     generate_verifier,
     token_request,
 )
+from gamed.providers.oauth2 import account_subject, parse_discord_id
 from tests.providers.signing import ES, RSA, ec, rsa
 from tests.providers.test_messages import JSON
 from tests.support.covers import covers

@@ -2,7 +2,8 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.providers.discovery import IdentityNamespace
+from gamed.providers.base import IdentityNamespace
+from gamed.providers.discovery import identity_namespace
 from tests.config.fixtures import OAUTH, changed, load_config
 
 
@@ -10,7 +11,7 @@ class RealmTests(SynchronousTestCase):
     def realms(self, **members: str) -> dict[str, IdentityNamespace]:
         """Return the namespaces of the providers, with members of discord set."""
         file = changed(OAUTH, **{f"providers__discord__{name}": value for name, value in members.items()})
-        return {name: IdentityNamespace.of(provider) for name, provider in load_config(file).config.providers.items()}
+        return {name: identity_namespace(provider) for name, provider in load_config(file).config.providers.items()}
 
     def test_presets(self) -> None:
         """Discord by its origin, Google by its issuer."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.providers.discovery import IdentityNamespace
+from gamed.providers.base import IdentityNamespace
 from tests.e2e.service import Service, free_port
 from tests.e2e.wire import Answer, ask
 from tests.startup.test_policy import OAUTH, SECRETS
