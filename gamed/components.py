@@ -260,13 +260,13 @@ class AssetComponents:
 
     def __init__(self, context: ServiceContext) -> None:
         reactor, settings = context.reactor, context.settings
-        self._reactor = reactor
         self._pool = ThreadPool(0, ASSET_THREADS, "assets")
+        run = partial(deferToThreadPool, reactor, self._pool)
         self._players_only = settings.game.assets.access is AssetAccess.PLAYERS
         store = AssetStore(settings.data / FOLDER)
         files = spare_files(settings.config.limits.connections)
-        self._objects = ObjectCache(store, self._in_thread, reactor.seconds, files)
-        releases = ReleaseCache(store, self._in_thread, reactor.seconds)
+        self._objects = ObjectCache(store, run, reactor.seconds, files)
+        releases = ReleaseCache(store, run, reactor.seconds)
         self._assets = AssetService(releases, self._objects, context.now_ms())
 
     def routes(self, sessions: SessionService) -> AssetRoutes:
@@ -284,9 +284,6 @@ class AssetComponents:
         self._objects.close()
         if self._pool.started:
             self._pool.stop()
-
-    def _in_thread(self, work: Callable[[], T]) -> Deferred[T]:
-        return deferToThreadPool(self._reactor, self._pool, work)
 
 
 class PlayerComponents:

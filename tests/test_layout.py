@@ -142,10 +142,10 @@ BELOW = {Kind.SHARED, Kind.RULES}
 MAY_IMPORT = {
     Kind.SHARED: {Kind.SHARED},
     Kind.RULES: BELOW | {Kind.CONFIG},
-    Kind.SERVICE: BELOW | {Kind.SERVICE, Kind.STORE, Kind.CONFIG},
+    Kind.SERVICE: BELOW | {Kind.SERVICE, Kind.STORE, Kind.FILES, Kind.CONFIG},
     Kind.TABLES: BELOW | {Kind.TABLES, Kind.DATABASE},
     Kind.STORE: BELOW | {Kind.STORE, Kind.TABLES, Kind.DATABASE, Kind.SERVICE, Kind.CONFIG},
-    Kind.FILES: BELOW | {Kind.FILES, Kind.SERVICE, Kind.CONFIG},
+    Kind.FILES: BELOW | {Kind.FILES, Kind.CONFIG},
     Kind.ROUTES: BELOW | {Kind.ROUTES, Kind.SERVICE, Kind.HTTP, Kind.CONFIG},
     Kind.HTTP: {Kind.SHARED, Kind.HTTP, Kind.CONFIG},
     Kind.DATABASE: {Kind.SHARED, Kind.DATABASE},

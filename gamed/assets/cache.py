@@ -27,10 +27,10 @@ from gamed.assets.errors import (
     TooManyOpen,
 )
 from gamed.assets.manifest import parse_manifest
-from gamed.assets.open_file import SharedFile, ThreadRunner
-from gamed.assets.service import StoredObject
+from gamed.assets.open_file import FileLease, SharedFile, ThreadRunner
 from gamed.assets.store import AssetStore
 from gamed.event_log import EventLog
+from gamed.structs import redacts
 
 E = TypeVar("E", bound=BaseException | None)
 T = TypeVar("T")
@@ -185,7 +185,7 @@ class ObjectCache:
         self._small[sha256] = self._small.pop(sha256)
         return small.data
 
-    async def get(self, sha256: str, size: int | None = None) -> StoredObject:
+    async def get(self, sha256: str, size: int | None = None) -> "StoredObject":
         """Return an object; `size` is that of the manifest.
 
         Raise ObjectNotFound, AssetsDamaged, AssetsUnreadable or TooManyOpen.
@@ -270,6 +270,19 @@ class ObjectCache:
             self._memory_bytes -= small.memory_bytes
         if large := self._large.pop(sha256, None):
             large.file.retire()
+
+
+@redacts("content")
+class StoredObject(Struct, frozen=True, eq=False):
+    """The bytes with one hash, stored since `modified_ms`."""
+
+    size: int
+    modified_ms: int
+    content: bytes | FileLease
+
+    def close(self) -> None:
+        if not isinstance(self.content, bytes):
+            self.content.close()
 
 
 class _MemoryObject(Struct, frozen=True):

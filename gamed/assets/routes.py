@@ -6,7 +6,7 @@ from io import BytesIO
 from typing import Any, Final
 
 from gamed.assets import errors
-from gamed.assets.service import AssetRepresentation, AssetRequest, AssetResponse, AssetService, StoredFile
+from gamed.assets.service import AssetContent, AssetRepresentation, AssetRequest, AssetResponse, AssetService
 from gamed.http.app import make_app
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.conditional import parse_conditions, sha256_field
@@ -90,7 +90,7 @@ class AssetRoutes(Component, frozen=True):
 
     def _begin(self, request: Request, found: AssetResponse) -> None:
         """Set the status and the header fields."""
-        request.beginHeaders(_headers(found.item, self._sessions is not None))
+        request.response_headers.begin(_headers(found.item, self._sessions is not None))
         if not found.modified:
             request.setResponseCode(304)
             return
@@ -100,7 +100,7 @@ class AssetRoutes(Component, frozen=True):
             request.setHeader("Content-Range", found.part.content_range)
 
 
-async def _send(request: Request, content: bytes | StoredFile, first: int, length: int) -> bytes | None:
+async def _send(request: Request, content: AssetContent, first: int, length: int) -> bytes | None:
     """Return short content, and write long content in pieces, so that a slow client costs no copy of it."""
     if isinstance(content, bytes):
         if length <= INLINE_BYTES:

@@ -1,12 +1,12 @@
 """This module answers a GET under /assets/: the bytes of a file, a manifest or the channel list (PROTOCOL 5, 6)."""
 
-from collections.abc import Awaitable
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct
 
-from gamed.assets.channel import Channel, ChannelSnapshot, Release
+from gamed.assets.cache import ObjectCache, ReleaseCache, StoredObject
+from gamed.assets.channel import Channel, Release
 from gamed.assets.errors import (
     AssetsDamaged,
     ChannelNotFound,
@@ -17,6 +17,7 @@ from gamed.assets.errors import (
     ReleaseNotFound,
 )
 from gamed.assets.manifest import AssetFile, is_object, is_release
+from gamed.assets.open_file import FileLease
 from gamed.assets.paths import normalize_requested
 from gamed.http.conditional import (
     UNCONDITIONAL,
@@ -65,39 +66,8 @@ class AssetRepresentation(Struct, frozen=True, cache_hash=True):
     """The release that the channel of the address points at; None for an address without a channel."""
 
 
-class StoredFile(Protocol):
-    """The bytes of an object on disk, also in parts of `part_bytes`; the receiver closes it."""
-
-    @property
-    def part_bytes(self) -> int: ...
-    def part(self, n: int) -> Awaitable[bytes]: ...
-    def read(self, first: int, length: int) -> Awaitable[bytes]:
-        """Return `length` bytes from offset `first`, or fewer where the file ends."""
-
-    def read_cached(self, first: int, length: int) -> bytes | None:
-        """Return the same bytes; None if the disk must be read for them."""
-
-    def bytes_in_cache(self, at: int) -> int:
-        """Return how many bytes from offset `at` can be sent now without waiting for the disk."""
-
-    def read_ahead(self, at: int) -> Awaitable[None]:
-        """Load bytes from offset `at` into the cache of the operating system, if the file has some there."""
-
-    def fileno(self) -> int: ...
-    def close(self) -> None: ...
-
-
-@redacts("content")
-class StoredObject(Struct, frozen=True, eq=False):
-    """The bytes with one hash, stored since `modified_ms`."""
-
-    size: int
-    modified_ms: int
-    content: bytes | StoredFile
-
-    def close(self) -> None:
-        if not isinstance(self.content, bytes):
-            self.content.close()
+AssetContent = bytes | FileLease
+"""Content in memory or in an open file, which the receiver closes."""
 
 
 @redacts("content")
@@ -108,7 +78,7 @@ class AssetResponse(Struct, frozen=True, eq=False):
     modified: bool
     part: ByteRange | None = None
     """The requested part; None for the whole representation."""
-    content: bytes | StoredFile | None = None
+    content: AssetContent | None = None
 
     @property
     def first(self) -> int:
@@ -119,42 +89,14 @@ class AssetResponse(Struct, frozen=True, eq=False):
         return self.part.length if self.part else self.item.size
 
 
-class ReleaseSource(Protocol):
-    """The channels and releases as they are on disk, at most a moment old."""
-
-    def cached_snapshot(self) -> ChannelSnapshot | None:
-        """Return all channels; None if the disk must be read again for them."""
-
-    def snapshot(self) -> Awaitable[ChannelSnapshot]: ...
-    def cached_release(self, name: str) -> Release | None:
-        """Return a release; None if the disk must be read for it."""
-
-    def release(self, name: str) -> Awaitable[Release]: ...
-    def reload(self, name: str) -> Awaitable[Release]:
-        """Return a release as it is on disk now."""
-
-
-class ObjectSource(Protocol):
-    """The stored objects by their SHA-256 in hex."""
-
-    def in_memory(self, sha256: str, size: int) -> bytes | None:
-        """Return an object of this size; None if the disk must be read for it."""
-
-    def get(self, sha256: str, size: int | None = None) -> Awaitable[StoredObject]:
-        """Return an object; `size` is that of the manifest.
-
-        Raise ObjectNotFound, AssetsDamaged or AssetsUnreadable.
-        """
-
-
 class AssetService(Component, frozen=True):
     """The service that answers requests for assets; the caller closes the content of a response.
 
     Every method raises AssetsError and RangeUnsatisfiable.
     """
 
-    _releases: ReleaseSource
-    _objects: ObjectSource
+    _releases: ReleaseCache
+    _objects: ObjectCache
     _started_ms: int
     """The Last-Modified of the channel list while there never was a channel."""
 

@@ -105,10 +105,6 @@ class Request:
         """Set several response header fields."""
         self.response_headers.update(values)
 
-    def beginHeaders(self, prepared: "PreparedHeaders") -> None:
-        """Set the fields that many responses begin with."""
-        self.response_headers.begin(prepared)
-
     def write(self, data: bytes) -> None:
         """Write content; the first call sends the head with it. A response without content drops the data."""
         if self._connection is None:

@@ -7,8 +7,7 @@ from typing import TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
 
-from gamed.assets.cache import CACHE_BYTES, IDLE_FILES, OVERHEAD_BYTES, RELEASE_TTL_SECONDS, SMALL_BYTES
-from gamed.assets.service import StoredObject
+from gamed.assets.cache import CACHE_BYTES, IDLE_FILES, OVERHEAD_BYTES, RELEASE_TTL_SECONDS, SMALL_BYTES, StoredObject
 from tests.assets.serving_fixtures import ServingCase, at_once
 
 T = TypeVar("T")
