@@ -20,9 +20,9 @@ PREFIX = 100_000
 
 
 def commands() -> str:
-    """Return all command blocks of the page's part for game developers."""
-    part = (ROOT / "docs/developers/assets.md").read_text("utf-8").partition("\n## For game developers\n")[2]
-    return "\n".join(re.findall(r"(?ms)^```sh\n(.+?)^```", part))
+    """Return all command blocks of the page."""
+    page = (ROOT / "docs/developers/assets.md").read_text("utf-8")
+    return "\n".join(re.findall(r"(?ms)^```sh\n(.+?)^```", page))
 
 
 class GuideTests(ServiceCase):
