@@ -41,11 +41,12 @@ from gamed.ops.metrics import Counters
 from gamed.saves.change_waits import ChangeWaiters
 from gamed.saves.commands import SlotSnapshot, WriteCommand, WriteResult
 from gamed.saves.limits import DiskReservations, SaveLimits, WriteRateLimiter
-from gamed.saves.model import SaveContent, SavesSummary, Version, VersionKind
+from gamed.saves.model import SaveContent, SavesSummary, SlotState, Version, VersionKind
 from gamed.saves.routes import SaveRoutes
-from gamed.saves.service import SaveEnvironment, SaveService, SaveStore
+from gamed.saves.service import SaveEnvironment, SaveService
+from gamed.saves.store import SqliteSaveStore
 from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
-from gamed.saves.write_rules import SlotState, WriteDecision, WriteRule
+from gamed.saves.write_rules import WriteDecision, WriteRule
 from gamed.sessions.credentials import AuthenticatedSession
 
 T = TypeVar("T")
@@ -102,8 +103,6 @@ class FakeCollaborators:
     """The other collaborators of routes, which do nothing."""
 
     def wake(self, key: bytes) -> None: ...
-    def start(self, waits: object) -> None: ...
-    def stop(self) -> None: ...
     async def record_first_use(self, caller: AuthenticatedSession, *, reading: bool = False) -> None: ...
     async def check(self) -> None: ...
 
@@ -131,7 +130,7 @@ class Inside:
         self._store, self.transport, fake = FakeStore(), cast(Any, FakeTransport)(), FakeCollaborators()
         limits = SaveLimits(writes_per_minute=0)
         waits = ChangeWaiters(cast(Any, fake), fake)
-        store = cast(SaveStore, self._store)
+        store = cast(SqliteSaveStore, self._store)
         environment = SaveEnvironment(limits, now_ms, os.urandom, waits)
         saves = SaveService(store, fake, environment, WriteRateLimiter.of(limits))
         body_policy = SaveBodyPolicy(

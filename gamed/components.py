@@ -60,7 +60,7 @@ from gamed.saves.export_store import SqliteExport
 from gamed.saves.limits import DiskReservations, WriteRateLimiter
 from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService
-from gamed.saves.store import DatabaseChangeSource, SqliteSaveStore
+from gamed.saves.store import SqliteSaveStore
 from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
 from gamed.sessions.credentials import SessionPolicy
 from gamed.sessions.service import FirstUses, RevocationListener, SessionService
@@ -204,7 +204,7 @@ class SaveComponents:
         self._context = context
         self._limits = context.settings.game.saves
         self._waiters = LongPollRegistry(context.reactor)
-        self.change_waiters = ChangeWaiters(self._waiters, DatabaseChangeSource(context.databases))
+        self.change_waiters = ChangeWaiters(self._waiters, context.databases)
         self._exports: ExportService | None = None
         self._cleanup = CleanupTask(
             context.databases, self._limits, context.now_ms, token_bytes, self.change_waiters.notify

@@ -116,8 +116,7 @@ class LongPollRegistry:
         reason = waiter.pop_pending()
         if reason is not None:
             return succeed(reason)
-        waiter.tick = self._timers.tick_of(self._clock.seconds() + seconds)
-        self._timers.schedule(waiter, waiter.tick)
+        waiter.tick = self._timers.schedule(waiter, seconds)
         waiter.result = Deferred(lambda _: self._cancelled(waiter))
         return waiter.result
 
@@ -202,14 +201,13 @@ class TimerWheel:
         self._call_tick = 0
         """The tick that the delayed call is for."""
 
-    def tick_of(self, at: float) -> int:
-        """Return the first tick that is not earlier than `at`, in seconds of the clock."""
-        return ceil(at / self._tick_seconds)
-
-    def schedule(self, waiter: Waiter, tick: int) -> None:
+    def schedule(self, waiter: Waiter, seconds: float) -> int:
+        """Fire at the first tick that is not earlier than in `seconds`; return that tick."""
+        tick = ceil((self._clock.seconds() + seconds) / self._tick_seconds)
         self._ticks.setdefault(tick, {})[waiter] = None
         if self._call is None or tick < self._call_tick:
             self._set_call()
+        return tick
 
     def cancel(self, waiter: Waiter, tick: int) -> None:
         """Remove a waiter that is scheduled for this tick and was not fired."""

@@ -87,7 +87,7 @@ OTHERS = {
     "saves/batch": Kind.SERVICE,
     "saves/export": Kind.SERVICE,
     "saves/erase": Kind.SERVICE,
-    "saves/change_waits": Kind.SERVICE,
+    "saves/change_waits": Kind.STORE,
     "login/problems": Kind.ROUTES,
     "players/problems": Kind.ROUTES,
     "sessions/problems": Kind.ROUTES,

@@ -30,10 +30,10 @@ from gamed.saves.errors import SaveError
 from gamed.saves.export_store import ExportedVersion, ExportWriter
 from gamed.saves.integrity import state_totals
 from gamed.saves.limits import SaveLimits
-from gamed.saves.model import EMPTY_CURSOR, SlotEntry, Version, new_epoch
+from gamed.saves.model import EMPTY_CURSOR, SlotEntry, SlotState, Version, new_epoch
 from gamed.saves.responses import entry_info, save_info, version_info
 from gamed.saves.validation import check_slot
-from gamed.saves.write_rules import Condition, ConditionKind, SlotState
+from gamed.saves.write_rules import Condition, ConditionKind
 from gamed.timestamps import rfc3339
 
 _ID = compile(r"ply_[A-Za-z0-9_-]{1,64}", ASCII)

@@ -184,10 +184,9 @@ class _SerialQueue(DatabaseQueue):
     """A queue whose batches are one function each, outside any transaction: each begins and ends its own."""
 
     batch_items = 1
-    name = "blobs"
 
     def __init__(self, thread: DatabaseThread, file: DatabaseFile) -> None:
-        super().__init__(thread)
+        super().__init__(thread, "blobs")
         self._file = file
 
     def _run_batch(self, connection: sqlite3.Connection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:

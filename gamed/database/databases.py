@@ -12,7 +12,6 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, gatherResults, succeed
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from gamed.database.blobs import KEPT_MS, BlobStore
 from gamed.database.checkpoints import Checkpointer
@@ -136,7 +135,8 @@ class Databases:
         """Accept nothing new, finish what waits, empty the write-ahead logs and close; every call waits for this."""
         if self._closing is None:
             self._closing = Deferred.fromCoroutine(self._close())
-        self._closing.addBoth(_pass_on, closed := Deferred[None]())
+        closed = Deferred[None]()
+        self._closing.addBoth(closed.callback)
         return closed
 
     async def _close(self) -> None:
@@ -150,10 +150,6 @@ class Databases:
 
     def _clean_up(self) -> Deferred[int]:
         return self.blobs.delete_expired() if self._state.unavailable_as is None else succeed(0)
-
-
-def _pass_on(result: Failure | None, waiter: Deferred[None]) -> None:
-    waiter.callback(result)
 
 
 class ExternalChangeWatcher:

@@ -103,8 +103,10 @@ class DatabaseQueue(ABC):
 
     batch_items = BATCH_ITEMS
 
-    def __init__(self, thread: DatabaseThread) -> None:
+    def __init__(self, thread: DatabaseThread, name: str) -> None:
         self._thread = thread
+        self.name = name
+        """The name of the queue in the log; of a write queue, that of its file."""
         self._queue: deque[_Queued[Any]] = deque()
         self._started = 0
         """The number of batches that have started."""
@@ -123,11 +125,6 @@ class DatabaseQueue(ABC):
         self._examinations = EXAMINATIONS
         self._pausing: list[Deferred[None]] = []
         self._draining: list[Deferred[None]] = []
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """Return the name of the queue in the log."""
 
     @property
     def waiting(self) -> int:
@@ -225,7 +222,10 @@ class DatabaseQueue(ABC):
     def _batch_done(self, outcomes: Sequence[Outcome], batch: Sequence[_Queued[Any]]) -> None:
         self._running = False
         errors = [outcome.value for outcome in outcomes if isinstance(outcome, Failure)]
-        self._log_io_error(next((error for error in errors if isinstance(error, DatabaseFailing)), None))
+        failing = next((error for error in errors if isinstance(error, DatabaseFailing)), None)
+        if failing is not None and not self._failing:  # in one line, and again only after a batch without such an error
+            _log.error("disk_io_error", queue=self.name, code=code_of(failing))
+        self._failing = failing is not None
         if errors:
             self._inspect(outcomes)
         self._start_batch()  # the thread works while the results are delivered
@@ -234,12 +234,6 @@ class DatabaseQueue(ABC):
                 queued.callback(outcome)
         self._answered(batch)
         self._wake_drainers()
-
-    def _log_io_error(self, error: DatabaseFailing | None) -> None:
-        """Log an I/O error of the disk in one line; log the next one only after a batch without any."""
-        if error is not None and not self._failing:
-            _log.error("disk_io_error", queue=self.name, code=code_of(error))
-        self._failing = error is not None
 
     def _wake_drainers(self) -> None:
         """Fire the Deferreds of pause() if no batch runs, and those of drain() if the queue is empty, too."""
@@ -270,11 +264,9 @@ class ReadQueue(DatabaseQueue):
     marks the damage that it finds there (error_mapping.found_in).
     """
 
-    name = "reads"
-
     def __init__(self, thread: DatabaseThread, files: Sequence[DatabaseFile]) -> None:
         """Read `files`, auth.db first."""
-        super().__init__(thread)
+        super().__init__(thread, "reads")
         self._files = files
 
     def _run_batch(self, connection: sqlite3.Connection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
@@ -317,14 +309,9 @@ class WriteQueue(DatabaseQueue):
     """The queue of writes to one file, in group commits; only the blob store writes to the same file beside it."""
 
     def __init__(self, thread: DatabaseThread, file: DatabaseFile, wrote: Callable[[DatabaseFile, int], None]) -> None:
-        super().__init__(thread)
+        super().__init__(thread, file.name)
         self._file = file
         self._wrote = wrote
-
-    @property
-    def name(self) -> str:
-        """Return the name of the file: `auth` or `state`."""
-        return self._file.name
 
     def submit(self, transaction: Transaction[T], size: int = 0) -> Deferred[T]:
         """Queue a transaction as in DatabaseQueue.submit(); fail at once if the file cannot be written."""

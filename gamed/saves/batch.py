@@ -4,8 +4,7 @@ A client can only name, read and commit the player's own bytes.
 """
 
 import json
-from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,14 +13,12 @@ from gamed.crypto import Secret
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseBusy
 from gamed.saves.commands import (
     BlobsMissing,
-    BytesMissing,
     Change,
     CommitCommand,
     CommitConflict,
     Committed,
-    ReceivedBlob,
+    ReceivedBody,
     StageCommand,
-    Staged,
     StagedContent,
     WriteContext,
 )
@@ -39,26 +36,25 @@ from gamed.saves.errors import (
 from gamed.saves.limits import SaveLimits, WriteRateLimiter
 from gamed.saves.model import new_epoch
 from gamed.saves.responses import commit_error
-from gamed.saves.service import ATTEMPTS, ByteStore, SaveEnvironment, SaveService, execute_with_blob
-from gamed.saves.validation import check_digest, check_media_type, check_meta, check_slot, parse_sha256
-from gamed.saves.write_rules import Condition, deleting_condition, writing_condition
+from gamed.saves.service import ATTEMPTS, SaveEnvironment, SaveService, execute_with_blob
+from gamed.saves.store import SqliteSaveStore
+from gamed.saves.validation import (
+    check_media_type,
+    check_meta,
+    check_slot,
+    deleting_condition,
+    parse_sha256,
+    writing_condition,
+)
+from gamed.saves.write_rules import Condition
 from gamed.structs import Component
-
-
-class CommitStore(ByteStore, Protocol):
-    """The store of commits: each method runs one transaction, and raises DatabaseError if it did not take place."""
-
-    def size_of(self, player_id: str, sha256: bytes) -> Awaitable[int | None]: ...
-    def find_blobs(self, player_id: str, digests: Collection[bytes]) -> Awaitable[Mapping[bytes, int]]: ...
-    def stage(self, command: StageCommand) -> Awaitable[Staged | BytesMissing | SaveError]: ...
-    def commit(self, command: CommitCommand) -> Awaitable[Committed | CommitConflict | BlobsMissing | SaveError]: ...
 
 
 class CommitService(Component, frozen=True):
     """The staged bytes and commits of all players; raises SaveError, SessionError or DatabaseError."""
 
     _saves: SaveService
-    _store: CommitStore
+    _store: SqliteSaveStore
     _environment: SaveEnvironment
     _staged_seconds: int
     """How long staged bytes are kept."""
@@ -82,13 +78,12 @@ class CommitService(Component, frozen=True):
             raise BlobNotStaged("These bytes are not staged, or not any more: PUT them here.")
         return size
 
-    async def stage(self, context: WriteContext, received: ReceivedBlob) -> None:
-        """Keep bytes for a commit; staging the same bytes again restarts their time."""
+    async def stage(self, context: WriteContext, sha256: bytes, received: ReceivedBody) -> None:
+        """Keep bytes with this hash for a commit; staging the same bytes again restarts their time."""
         content = received.content
-        if received.sha256 != content.sha256:
+        if sha256 != content.sha256:
             raise DigestMismatch("Other bytes arrived than the path says; nothing was stored. Send them again.")
-        check_digest(received.expected_sha256, content.sha256)
-        received.blank.check(content.size, allowed=self._environment.limits.allow_blank_saves)
+        received.check(allow_blank=self._environment.limits.allow_blank_saves)
         now_ms = self._environment.now_ms()
         command = StageCommand(context, content, now_ms, now_ms - self._staged_seconds * 1000, received.data)
         await execute_with_blob(self._store, command, self._store.stage, received.spool)

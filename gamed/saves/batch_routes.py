@@ -23,8 +23,8 @@ from gamed.saves.uploads import (
     CommitBody,
     CommitBodyPolicy,
     StageBodyPolicy,
-    StagedUpload,
     UploadAdmission,
+    UploadBody,
     sha256_of_path,
 )
 from gamed.sessions.problems import SESSION_ERRORS
@@ -61,9 +61,9 @@ class CommitRoutes(Component, frozen=True):
     @app.route("/game/blobs/<string:sha256>", methods=["PUT"])
     async def stage_blob(self, request: Request, sha256: str) -> bytes:
         upload = request.body
-        if not isinstance(upload, StagedUpload):
-            raise TypeError("the body policy of this route returns a StagedUpload")
-        size = await self._tasks.run(self._stage(upload))
+        if not isinstance(upload, UploadBody):
+            raise TypeError("the body policy of this route returns an UploadBody")
+        size = await self._tasks.run(self._stage(upload, sha256_of_path(sha256)))
         request.setHeaders(PRIVATE)
         return write_json(request, 201, {"sha256": sha256, "size": size})
 
@@ -85,10 +85,10 @@ class CommitRoutes(Component, frozen=True):
         request.setHeaders(PRIVATE)
         return write_json(request, 200, commit_response(result.cursor, result.slots))
 
-    async def _stage(self, upload: StagedUpload) -> int:
+    async def _stage(self, upload: UploadBody, sha256: bytes) -> int:
         try:
             received = await upload.receive()
-            await self._commits.stage(upload.context, received)
+            await self._commits.stage(upload.context, sha256, received)
             return received.content.size
         finally:
             upload.abort()

@@ -23,8 +23,8 @@ from gamed.saves.commands import (
 )
 from gamed.saves.errors import SaveError, SaveTooLarge
 from gamed.saves.limits import SaveLimits, check_size, room_to_change, room_to_stage
-from gamed.saves.model import SlotEntry, Version
-from gamed.saves.write_rules import WRITES, DeleteDecision, SlotState, WriteDecision, WriteRule, decide_delete
+from gamed.saves.model import SaveContent, SlotEntry, SlotState, Version
+from gamed.saves.write_rules import WRITES, DeleteDecision, WriteDecision, WriteRule, decide_delete
 from gamed.saves.write_store import ensure_blob, erased_error, fits_into_history, version_by_tag
 
 
@@ -96,8 +96,9 @@ def _decide(connection: Connection, command: CommitCommand, change: Change, blob
         delete = DeleteCommand(context, slot, change.condition, now_ms)
         return _Delete(change, delete, state, decide_delete(state, change.condition))
     blob_id = blobs[change.content.sha256]
-    body = change.content.with_size(tables.staged_size(connection, blob_id))
-    write = WriteCommand(context, slot, change.condition, body, now_ms, command.new_epoch)
+    staged, size = change.content, tables.staged_size(connection, blob_id)
+    content = SaveContent(staged.sha256, size, staged.content_type, staged.meta)
+    write = WriteCommand(context, slot, change.condition, content, now_ms, command.new_epoch)
     return _Write(change, write, blob_id, state, write_store.decide(connection, write, state))
 
 
@@ -122,7 +123,10 @@ def _apply(connection: Connection, limits: SaveLimits, player_id: str, each: _De
         return tables.deleted_slot(connection, player_id, each.change.slot)
     if each.decision.rule in WRITES:
         tables.add_references(connection, each.blob_id, +1)
-        return write_store.replace_current(connection, limits, each.command, each.state, each.blob_id)
+        content = each.command.content
+        return write_store.set_current(
+            connection, limits, each.command, each.state, content=content, blob_id=each.blob_id
+        )
     assert each.state.current is not None  # W1
     return each.state.current
 

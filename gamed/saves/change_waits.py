@@ -1,26 +1,28 @@
-"""This module registers the clients that wait for changes of a player's saves, and notifies them (PROTOCOL 4.2)."""
+"""This module registers the clients that wait for changes of a player's saves, and notifies them (PROTOCOL 4.2).
 
-from collections.abc import Iterator, Mapping
+While clients wait, it watches for changes that other processes make. The service's own appended blobs count as changes
+of state.db, so that it compares cursors before it wakes clients.
+"""
+
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from functools import partial
 
 from msgspec import Struct, field
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 
+from gamed.database.connection import AUTH, STATE
+from gamed.database.databases import Databases
+from gamed.database.error_mapping import attributed
+from gamed.event_log import EventLog
 from gamed.long_poll import LongPollRegistry, Waiter
+from gamed.saves import tables
 from gamed.saves.model import EMPTY_CURSOR, Cursor
 
+_log = EventLog(Logger())
 MAX_WAITERS = 4
 """Waiting requests of one player; one more supersedes the oldest, which is answered."""
-
-
-class ChangeSource(Protocol):
-    """A source of changes that other processes made; it notifies the waiters while there are any."""
-
-    def start(self, waiters: "ChangeWaiters") -> None:
-        """Begin to watch, because the first client waits."""
-
-    def stop(self) -> None:
-        """End the watch, because no client waits."""
 
 
 class _Waiter(Struct, eq=False):
@@ -38,14 +40,15 @@ class ChangeWaiters(Struct, eq=False):
     """
 
     _registry: LongPollRegistry
-    _source: ChangeSource
+    _databases: Databases
     _players: dict[str, list[_Waiter]] = field(default_factory=dict)
 
     @contextmanager
     def register(self, player_id: str, known: Cursor) -> Iterator[Waiter]:
         """Register a request whose client knows the saves at this cursor, until the context ends."""
         if not self._players:
-            self._source.start(self)
+            self._databases.watch(self.notify_all, AUTH)
+            self._databases.watch(self._state_changed, STATE)
         waiters = self._players.setdefault(player_id, [])
         if len(waiters) >= MAX_WAITERS:
             number = waiters.pop(0).number
@@ -69,21 +72,22 @@ class ChangeWaiters(Struct, eq=False):
         self.notify(player_id)
 
     def notify_all(self) -> None:
-        """Wake all requests of all players."""
+        """Wake all requests, which authenticate again: a session may have ended, or a player may be blocked."""
         for player_id in tuple(self._players):
             self.notify(player_id)
 
-    def notify_changed(self, cursors: Mapping[str, Cursor]) -> None:
-        """Wake the requests that do not know the current cursor of their player; `cursors` omits empty players."""
+    def _state_changed(self) -> None:
+        comparing = Deferred.fromCoroutine(self._compare())
+        comparing.addErrback(lambda reason: _log.failure("external_change_check_failed", reason))
+
+    async def _compare(self) -> None:
+        """Wake the requests that do not know the current cursor of their player."""
+        read = partial(tables.cursors, players=list(self._players))
+        cursors = await self._databases.reads.submit(attributed(STATE, read))
         for player_id, waiters in tuple(self._players.items()):
             cursor = cursors.get(player_id, EMPTY_CURSOR)
             if any([waiter.known != cursor for waiter in waiters]):
                 self.notify(player_id)
-
-    @property
-    def players(self) -> list[str]:
-        """Return the players who have waiting requests."""
-        return list(self._players)
 
     def _remove(self, player_id: str, waiter: _Waiter) -> None:
         waiters = self._players.get(player_id, [])
@@ -92,4 +96,5 @@ class ChangeWaiters(Struct, eq=False):
             if not waiters:
                 del self._players[player_id]
                 if not self._players:
-                    self._source.stop()
+                    self._databases.unwatch(self.notify_all)
+                    self._databases.unwatch(self._state_changed)

@@ -104,25 +104,25 @@ def prune_histories(connection: Connection, limits: SaveLimits, now_ms: int) -> 
 def schedule_histories(connection: Connection, limits: SaveLimits, now_ms: int) -> bool:
     """Schedule all histories for pruning after the limits changed, some at a time; return True while there are more."""
     kept = limits.keep_versions, limits.keep_hours, limits.keep_days, limits.conflict_copies, limits.history_bytes
-    values = {"rule": " ".join(map(str, kept)), "now_ms": now_ms, "limit": SCHEDULED}
+    current_rule = " ".join(map(str, kept))
     ((rule, player_id, slot),) = connection.execute("SELECT rule, player_id, slot FROM retention").fetchall()
-    if rule != values["rule"]:
+    if rule != current_rule:
+        values = {"rule": current_rule}
         connection.execute("UPDATE retention SET rule = :rule, player_id = '', slot = ''", values)
         return True
-    return player_id is not None and _schedule_some(connection, {**values, "player_id": player_id, "slot": slot})
-
-
-def _schedule_some(connection: Connection, after: dict[str, object]) -> bool:
+    if player_id is None:  # all are scheduled
+        return False
     query = """
         SELECT player_id, slot FROM save WHERE (player_id, slot) > (:player_id, :slot)
         ORDER BY player_id, slot LIMIT :limit
     """
+    after = {"player_id": player_id, "slot": slot, "limit": SCHEDULED}
     found = connection.execute(query, after).fetchall()
-    for player_id, slot in found:
-        tables.set_prune_time(connection, player_id, slot, int(str(after["now_ms"])))
-    last = found[-1] if found else (None, None)
-    values = {"player_id": last[0], "slot": last[1]}
-    connection.execute("UPDATE retention SET player_id = :player_id, slot = :slot", values)
+    for found_player, found_slot in found:
+        tables.set_prune_time(connection, found_player, found_slot, now_ms)
+    last_player, last_slot = found[-1] if found else (None, None)
+    last = {"player_id": last_player, "slot": last_slot}
+    connection.execute("UPDATE retention SET player_id = :player_id, slot = :slot", last)
     return bool(found)
 
 

@@ -9,10 +9,10 @@ from typing import IO, BinaryIO, Protocol
 from msgspec import Struct
 
 from gamed.http.conditional import ByteRange, Conditions, Precondition, Representation
+from gamed.saves.errors import BlankSave, DigestMismatch
 from gamed.saves.limits import Usage
-from gamed.saves.model import Cursor, SaveContent, SlotEntry, Version
-from gamed.saves.validation import BlankDetector
-from gamed.saves.write_rules import WRITES, Condition, DeleteDecision, SlotState, WriteDecision, WriteRule
+from gamed.saves.model import Cursor, SaveContent, SlotEntry, SlotState, Version
+from gamed.saves.write_rules import WRITES, Condition, DeleteDecision, WriteDecision, WriteRule
 from gamed.structs import redacts
 
 
@@ -104,6 +104,15 @@ class DeleteCommand(Struct, frozen=True):
     now_ms: int
 
 
+class EraseCommand(Struct, frozen=True):
+    """A request to erase a player's saves if the condition holds for their cursor."""
+
+    player_id: str
+    condition: Condition
+    new_epoch: str
+    now_ms: int
+
+
 class DeleteResult(Struct, frozen=True):
     """The decision on a DELETE, and the slot afterwards."""
 
@@ -114,21 +123,28 @@ class DeleteResult(Struct, frozen=True):
     """The version that was current when the slot was deleted."""
 
 
-class ReceivedSave(Struct, frozen=True, eq=False):
-    """The complete body of a PUT: a small one in `data`, a larger one in `spool`, which the caller closes."""
+@redacts("data")
+class ReceivedBody(Struct, frozen=True):
+    """The complete body of a PUT: small bytes in `data`, larger ones in `spool`, which the caller closes."""
 
-    slot: str
-    condition: Condition
     content: SaveContent
     expected_sha256: bytes | None
     """The SHA-256 of Content-Digest."""
-    blank: BlankDetector
+    blank: bool
+    """All bytes are zero, or there are none."""
     data: bytes | None = None
     spool: BinaryIO | None = None
 
-    def __repr__(self) -> str:
-        """Return a text without the bytes."""
-        return f"<ReceivedSave {self.slot} {self.content.size}>"
+    def check(self, *, allow_blank: bool) -> None:
+        """Raise DigestMismatch if other bytes arrived than the client announced, BlankSave if they are blank."""
+        if self.expected_sha256 not in (None, self.content.sha256):
+            raise DigestMismatch("Other bytes arrived than Content-Digest says; nothing was stored. Send it again.")
+        if self.blank and not allow_blank:
+            seen = "holds only zero bytes" if self.content.size else "is empty"
+            raise BlankSave(
+                f"The body {seen}, as after a crash while saving. Nothing was stored and the save on the server is "
+                "as it was; to remove it, DELETE it."
+            )
 
 
 class ReadRequest(Struct, frozen=True):
@@ -209,9 +225,6 @@ class StagedContent(Struct, frozen=True):
     content_type: str
     meta: str | None = None
 
-    def with_size(self, size: int) -> SaveContent:
-        return SaveContent(self.sha256, size, self.content_type, self.meta)
-
 
 class Change(Struct, frozen=True):
     """One entry of a commit: a write of staged bytes, or without content a delete."""
@@ -272,20 +285,6 @@ SUCCESSFUL_DELETES = frozenset({DeleteDecision.DELETES, DeleteDecision.ALREADY_D
 def succeeds(decision: WriteDecision | DeleteDecision) -> bool:
     """Check whether an entry of a commit can take effect, or took effect before."""
     return decision.rule in SUCCESSFUL_WRITES if isinstance(decision, WriteDecision) else decision in SUCCESSFUL_DELETES
-
-
-@redacts("data")
-class ReceivedBlob(Struct, frozen=True):
-    """The complete bytes to stage: small ones in `data`, larger ones in `spool`, which the caller closes."""
-
-    sha256: bytes
-    """The SHA-256 in the path."""
-    content: SaveContent
-    expected_sha256: bytes | None
-    """The SHA-256 of Content-Digest."""
-    blank: BlankDetector
-    data: bytes | None = None
-    spool: BinaryIO | None = None
 
 
 @redacts("data")

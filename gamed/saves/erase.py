@@ -1,44 +1,22 @@
 """This module erases all saves of a player with their history (PROTOCOL 4); the player then has a new epoch."""
 
-from collections.abc import Awaitable
-from typing import Protocol
-
-from msgspec import Struct
-
 from gamed.crypto import Secret
+from gamed.saves.commands import EraseCommand
+from gamed.saves.erase_store import SqliteEraseStore
 from gamed.saves.errors import ConflictError, PreconditionRequired, SaveError, VersionConflict, WeakValidator
-from gamed.saves.model import Cursor, SavesSummary, new_epoch
+from gamed.saves.model import Cursor, new_epoch
 from gamed.saves.service import SaveEnvironment, SaveService
-from gamed.saves.write_rules import Condition, ConditionKind, DeleteDecision
+from gamed.saves.write_rules import Condition, DeleteDecision
 from gamed.structs import Component
 
 _HELP = "Look at GET /game/ again, then erase with its ETag in If-Match."
-
-
-class EraseCommand(Struct, frozen=True):
-    """A request to erase a player's saves if the condition holds for their cursor."""
-
-    player_id: str
-    condition: Condition
-    new_epoch: str
-    now_ms: int
-
-
-class EraseStore(Protocol):
-    """The store of erases; its methods raise DatabaseError."""
-
-    def begin(self, command: EraseCommand) -> Awaitable[tuple[DeleteDecision, Cursor]]:
-        """Decide on the erase and mark it as begun; return the decision and the cursor before it."""
-
-    def finish(self, player_id: str) -> Awaitable[bool]:
-        """Delete the rows and bytes that are left; return whether this ended an erase that had begun."""
 
 
 class EraseService(Component, frozen=True):
     """The erases of all players; each counts as one change towards the player's rate."""
 
     _saves: SaveService
-    _store: EraseStore
+    _store: SqliteEraseStore
     _environment: SaveEnvironment
 
     async def erase(self, token: Secret, condition: Condition) -> None:
@@ -54,19 +32,6 @@ class EraseService(Component, frozen=True):
             raise error
         if await self._store.finish(player_id):
             environment.waiters.notify(player_id)
-
-
-def decide_erase(summary: SavesSummary, condition: Condition, *, empty: bool) -> DeleteDecision:
-    """Decide whether all saves may be erased; `empty` means that the player has no versions, not even of deleted slots.
-
-    A repeated request succeeds if it names an epoch that was erased and nothing was saved since (RFC 9110 13.1.1).
-    """
-    if condition.kind is ConditionKind.ANYTHING:
-        return DeleteDecision.UNCONDITIONAL
-    if condition.allows(summary.cursor.entity_tag):
-        return DeleteDecision.DELETES
-    erased = summary.erasing or (empty and summary.erased_ms is not None)
-    return DeleteDecision.ALREADY_DONE if erased and not condition.weak else DeleteDecision.CONFLICT
 
 
 def erase_error(decision: DeleteDecision, condition: Condition, cursor: Cursor) -> SaveError | None:

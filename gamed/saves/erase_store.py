@@ -15,10 +15,10 @@ from sqlite3 import Connection
 from gamed.crypto import Random
 from gamed.database.databases import Databases
 from gamed.saves import tables
-from gamed.saves.erase import EraseCommand, decide_erase
+from gamed.saves.commands import EraseCommand
 from gamed.saves.limits import Usage
 from gamed.saves.model import Cursor, Version, VersionKind, new_epoch
-from gamed.saves.write_rules import DeleteDecision
+from gamed.saves.write_rules import DeleteDecision, decide_erase
 from gamed.structs import Component
 
 ERASE_VERSIONS = 64
@@ -138,8 +138,8 @@ def merge_saves(connection: Connection, player_id: str, heir_id: str, epochs: tu
         return False
     tables.create_player(connection, heir_id, epochs[1])
     _move_blobs(connection, player_id, heir_id)
-    taken = {slot for (slot,) in _slots(connection, heir_id)}
-    for (slot,) in _slots(connection, player_id):
+    taken = slots_of(connection, heir_id)
+    for slot in slots_of(connection, player_id):
         if slot in taken:
             _move_copy(connection, player_id, heir_id, slot, now_ms)
         else:
@@ -148,14 +148,10 @@ def merge_saves(connection: Connection, player_id: str, heir_id: str, epochs: tu
     return True
 
 
-def slots_of(connection: Connection, player_id: str) -> int:
-    """Return the number of the player's slots, deleted ones included."""
-    return len(_slots(connection, player_id))
-
-
-def _slots(connection: Connection, player_id: str) -> list[tuple[str]]:
+def slots_of(connection: Connection, player_id: str) -> list[str]:
+    """Return the player's slots, deleted ones included."""
     query = "SELECT slot FROM save WHERE player_id = :player_id ORDER BY slot"
-    return connection.execute(query, {"player_id": player_id}).fetchall()
+    return [slot for (slot,) in connection.execute(query, {"player_id": player_id})]
 
 
 def _move_blobs(connection: Connection, player_id: str, heir_id: str) -> None:

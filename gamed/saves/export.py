@@ -1,8 +1,8 @@
 """This module exports all versions of a player's saves as one zip file (PROTOCOL 4)."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
-from typing import IO, Protocol
+from typing import IO
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from gamed.http.conditional import (
     range_holds,
 )
 from gamed.saves.errors import VersionConflict
+from gamed.saves.export_store import SqliteExport
 from gamed.saves.limits import DiskReservations
 from gamed.saves.model import Cursor
 from gamed.saves.service import SaveService
@@ -32,31 +33,6 @@ class TooManyExports(DatabaseBusy):
     """The error that too many exports are under way, that the player has one, or that the service shuts down."""
 
     retry_after = 30
-
-
-class Archive(Protocol):
-    """A zip archive that is written in steps to an unnamed file.
-
-    Its methods raise DatabaseError, and Erased if an erase of the saves has begun.
-    """
-
-    @property
-    def size(self) -> int:
-        """Return the number of bytes written so far."""
-
-    @property
-    def sha256(self) -> bytes:
-        """Return the SHA-256 of the complete archive."""
-
-    @property
-    def file(self) -> IO[bytes]:
-        """Return the file of the complete archive; close() closes it."""
-
-    def step(self) -> Awaitable[bool]:
-        """Write the next part; return False once the archive is complete."""
-
-    def close(self) -> None:
-        """Close and delete the file; do not call this while a step runs."""
 
 
 class ExportContent(Struct, frozen=True):
@@ -75,7 +51,7 @@ class ExportJob:
 
     def __init__(
         self,
-        archive: Archive,
+        archive: SqliteExport,
         cursor: Cursor,
         expected_bytes: int,
         reservations: DiskReservations,
@@ -144,7 +120,7 @@ class ExportService:
     """The exports of all players that are being written or sent."""
 
     def __init__(
-        self, saves: SaveService, begin: Callable[[str, Cursor], Archive], reservations: DiskReservations
+        self, saves: SaveService, begin: Callable[[str, Cursor], SqliteExport], reservations: DiskReservations
     ) -> None:
         """Write archives that `begin` returns for a player's saves at a cursor."""
         self._saves = saves

@@ -166,7 +166,10 @@ def _after(connection: Connection, player_id: str, slot: str, version: int) -> I
 
 
 class SqliteExport(Struct, eq=False):
-    """An export of one player. Its files have no names, so none is left behind when the process is killed."""
+    """An export of one player, which is written in steps to an unnamed file.
+
+    No file is left behind when the process is killed.
+    """
 
     _databases: Databases
     _folder: Path
@@ -177,6 +180,7 @@ class SqliteExport(Struct, eq=False):
 
     @property
     def size(self) -> int:
+        """Return the number of bytes written so far."""
         return self._export.size if self._export else 0
 
     @property
@@ -185,14 +189,17 @@ class SqliteExport(Struct, eq=False):
 
     @property
     def file(self) -> IO[bytes]:
+        """Return the file of the complete archive; close() closes it."""
         if self._out is None:
             raise TypeError("an export has its bytes after its last step")
         return self._out
 
     def step(self) -> Deferred[bool]:
+        """Write the next part; return False once the archive is complete. Raise DatabaseError or Erased."""
         return self._databases.blobs.read(self._step)
 
     def close(self) -> None:
+        """Close and delete the files; do not call this while a step runs."""
         self._databases.blobs.in_thread(self._close)
 
     def _close(self) -> None:

@@ -60,6 +60,11 @@ class Version(Struct, frozen=True):
         return tag_of(self.version, self.content.sha256) if self.content else str(self.version)
 
     @property
+    def etag(self) -> str:
+        """Return the entity-tag as in a header field."""
+        return f'"{self.tag}"'
+
+    @property
     def entity_tag(self) -> EntityTag:
         return EntityTag(self.tag)
 
@@ -79,6 +84,27 @@ def version_of_tag(tag: str) -> int | None:
     number, dash, digest = tag.partition("-")
     well_formed = bool(dash) and number.isascii() and number.isdigit() and len(number) <= 18 and len(digest) == 16
     return int(number) if well_formed else None
+
+
+class SlotState(Struct, frozen=True):
+    """A slot as the rules see it.
+
+    `last_version` is the highest version number ever used, 0 in a slot that was never used. `tombstone` is the version
+    of the DELETE that emptied the slot.
+    """
+
+    last_version: int = 0
+    current: Version | None = None
+    tombstone: Version | None = None
+
+    @property
+    def exists(self) -> bool:
+        return self.last_version > 0
+
+    @property
+    def size(self) -> int | None:
+        """Return the size of the current version in bytes; None for an empty slot."""
+        return self.current.size if self.current else None
 
 
 EPOCH_BYTES = 6

@@ -35,7 +35,7 @@ def save_info(version: Version) -> dict[str, object]:
     return {
         "slot": version.slot,
         "version": version.version,
-        "etag": str(version.entity_tag) if content else None,
+        "etag": version.etag if content else None,
         "size": content.size if content else 0,
         "sha256": content.sha256.hex() if content else None,
         "content_type": content.content_type if content else None,
@@ -59,12 +59,10 @@ def version_info(version: Version) -> dict[str, object]:
 
 def conflict_side(version: Version | None) -> dict[str, object] | None:
     """Return one side of a conflict: SaveInfo and the path of its bytes; None if there is no version."""
-    return None if version is None else {**save_info(version), "href": href(version)}
-
-
-def href(version: Version) -> str:
-    """Return the path of exactly this version; the name of a slot needs no escaping."""
-    return f"/game/saves/{version.slot}/versions/{version.version}"
+    if version is None:
+        return None
+    # the name of a slot needs no escaping
+    return {**save_info(version), "href": f"/game/saves/{version.slot}/versions/{version.version}"}
 
 
 def conflict_members(
@@ -319,7 +317,7 @@ def _unconditional(current: Version | None) -> str:
         return "This save was deleted. To write it again, send If-None-Match: *."
     return (
         "This slot holds a save. Say which version you have seen with If-Match: and its etag, "
-        f"now {current.entity_tag}; If-Match: * stands for whatever is there."
+        f"now {current.etag}; If-Match: * stands for whatever is there."
     )
 
 

@@ -11,13 +11,12 @@ from gamed.http.request import Request
 from gamed.http.streaming import PRIVATE, send_part
 from gamed.saves.commands import ReadRequest, WriteResult
 from gamed.saves.erase import EraseService
-from gamed.saves.model import Cursor, Version, parse_cursor, version_number
+from gamed.saves.model import Version, parse_cursor, version_number
 from gamed.saves.problems import SAVE_ERRORS
 from gamed.saves.responses import list_response, save_info
 from gamed.saves.service import SaveService
-from gamed.saves.uploads import SaveBodyPolicy, SaveUpload
-from gamed.saves.validation import check_slot
-from gamed.saves.write_rules import deleting_condition, writing_condition
+from gamed.saves.uploads import SaveBodyPolicy, UploadBody
+from gamed.saves.validation import check_slot, deleting_condition, writing_condition
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.sessions.routes import access_token
 from gamed.structs import Component
@@ -60,7 +59,8 @@ class SaveRoutes(Component, frozen=True):
 
     @app.route("/game/saves", methods=["GET"])
     async def list_saves(self, request: Request) -> bytes | None:
-        since, conditions = _since(request), parse_conditions(request.head.header)
+        text, conditions = read_query(request).get("since"), parse_conditions(request.head.header)
+        since = None if text is None else parse_cursor(text)
         knows = since is not None or conditions.if_none_match is not None
         wait = self._saves.clamp_wait(prefer_wait(request.head.header("prefer"))) if knows else 0
         listing = await self._saves.list_saves(access_token(request.head), since, conditions, wait)
@@ -83,9 +83,9 @@ class SaveRoutes(Component, frozen=True):
     @app.route("/game/saves/<text:slot>", methods=["PUT"])
     async def write_save(self, request: Request, slot: str) -> bytes:
         upload = request.body
-        if not isinstance(upload, SaveUpload):
-            raise TypeError("the body policy of this route returns a SaveUpload")
-        result = await self._tasks.run(self._write(upload))
+        if not isinstance(upload, UploadBody):
+            raise TypeError("the body policy of this route returns an UploadBody")
+        result = await self._tasks.run(self._write(upload, slot))
         if result.current is None:
             raise TypeError("a successful PUT leaves a current version")
         request.setHeaders({**PRIVATE, **_version_headers(result.current)})
@@ -127,9 +127,9 @@ class SaveRoutes(Component, frozen=True):
             return None
         return await send_part(request, result.body, result.version.size, result.range)
 
-    async def _write(self, upload: SaveUpload) -> WriteResult:
+    async def _write(self, upload: UploadBody, slot: str) -> WriteResult:
         try:
-            return await self._saves.write(upload.context, await upload.receive())
+            return await self._saves.write(upload.context, slot, upload.headers.condition, await upload.receive())
         finally:
             upload.abort()
 
@@ -146,10 +146,4 @@ def _save_headers(version: Version) -> dict[str, str]:
 
 
 def _version_headers(version: Version) -> dict[str, str]:
-    tag = version.entity_tag
-    return {"ETag": str(tag), "Save-Version": tag.opaque}
-
-
-def _since(request: Request) -> Cursor | None:
-    since = read_query(request).get("since")
-    return None if since is None else parse_cursor(since)
+    return {"ETag": version.etag, "Save-Version": version.tag}

@@ -4,7 +4,7 @@ Its functions raise SaveError, SessionError, DatabaseError or RangeUnsatisfiable
 """
 
 from collections.abc import Awaitable, Callable
-from typing import IO, BinaryIO, Protocol, TypeVar
+from typing import BinaryIO, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,13 +21,11 @@ from gamed.saves.commands import (
     DismissCommand,
     ReadRequest,
     ReadResult,
-    ReceivedSave,
+    ReceivedBody,
     RestoreCommand,
-    SavePartReader,
     SlotSnapshot,
     StageCommand,
     Staged,
-    VersionHistory,
     WriteCommand,
     WriteContext,
     WriteResult,
@@ -48,7 +46,7 @@ from gamed.saves.responses import (
     version_list,
     write_error,
 )
-from gamed.saves.validation import check_digest
+from gamed.saves.store import SqliteSaveStore
 from gamed.saves.write_rules import WRITES, Condition, DeleteDecision
 from gamed.sessions.credentials import AuthenticatedSession
 from gamed.sessions.service import SessionService
@@ -57,37 +55,6 @@ from gamed.timestamps import Now
 
 ATTEMPTS = 4
 """How often a write or read starts again because its bytes changed or were deleted meanwhile."""
-
-
-class ByteStore(Protocol):
-    """The part of a store that handles blobs; its methods raise DatabaseError."""
-
-    def append(self, player_id: str, spool: BinaryIO) -> Awaitable[int]: ...
-    def check(self, blob_id: int) -> Awaitable[None]: ...
-    def discard(self, blob_id: int) -> Awaitable[None]: ...
-
-
-class SaveStore(ByteStore, Protocol):
-    """The store of saves: each method runs one transaction.
-
-    The methods raise DatabaseError if the transaction did not take place; those with a token raise SessionError.
-    """
-
-    def read_summary(self, token: Secret, now_ms: int) -> Awaitable[tuple[AuthenticatedSession, SavesSummary]]: ...
-    def list_saves(
-        self, token: Secret, now_ms: int, since: Cursor | None, conditions: Conditions
-    ) -> Awaitable[tuple[AuthenticatedSession, Listing]]: ...
-    def read_slot(
-        self, token: Secret, now_ms: int, request: ReadRequest
-    ) -> Awaitable[tuple[AuthenticatedSession, SlotSnapshot]]: ...
-    def read_history(
-        self, token: Secret, now_ms: int, slot: str
-    ) -> Awaitable[tuple[AuthenticatedSession, VersionHistory]]: ...
-    def write(self, command: WriteCommand) -> Awaitable[WriteResult | BytesMissing | SaveError]: ...
-    def delete(self, command: DeleteCommand) -> Awaitable[DeleteResult | SaveError]: ...
-    def restore(self, command: RestoreCommand) -> Awaitable[WriteResult | SaveError]: ...
-    def dismiss(self, command: DismissCommand) -> Awaitable[SaveError | None]: ...
-    def fetch(self, blob_id: int) -> Awaitable[IO[bytes] | SavePartReader]: ...
 
 
 class SaveEnvironment(Struct, frozen=True, eq=False):
@@ -102,7 +69,7 @@ class SaveEnvironment(Struct, frozen=True, eq=False):
 class SaveService(Component, frozen=True):
     """The saves of all players."""
 
-    _store: SaveStore
+    _store: SqliteSaveStore
     _sessions: SessionService
     _environment: SaveEnvironment
     _rate: WriteRateLimiter
@@ -186,16 +153,17 @@ class SaveService(Component, frozen=True):
         self._rate.acquire(caller.player_id, self._environment.now_ms())
         return WriteContext(caller.player_id, summary.cursor.epoch, summary.usage)
 
-    async def write(self, context: WriteContext, received: ReceivedSave) -> WriteResult:
+    async def write(
+        self, context: WriteContext, slot: str, condition: Condition, received: ReceivedBody
+    ) -> WriteResult:
         """Store a save if the rules allow it; raise SaveError if not, in a conflict with the bytes kept as a copy."""
-        environment, content = self._environment, received.content
-        check_digest(received.expected_sha256, content.sha256)
-        received.blank.check(content.size, allowed=environment.limits.allow_blank_saves)
+        environment = self._environment
+        received.check(allow_blank=environment.limits.allow_blank_saves)
         command = WriteCommand(
             context,
-            received.slot,
-            received.condition,
-            content,
+            slot,
+            condition,
+            received.content,
             environment.now_ms(),
             new_epoch(environment.random) if context.epoch == EMPTY_CURSOR.epoch else context.epoch,
             received.data,
@@ -203,7 +171,7 @@ class SaveService(Component, frozen=True):
         result = await execute_with_blob(self._store, command, self._store.write, received.spool)
         if result.changed:
             environment.waiters.notify(context.player_id)
-        error = write_error(received.slot, received.condition, result)
+        error = write_error(slot, condition, result)
         if error is not None:
             raise error
         return result
@@ -278,7 +246,7 @@ Outcome = TypeVar("Outcome", WriteResult, Staged)
 
 
 async def execute_with_blob(
-    store: ByteStore,
+    store: SqliteSaveStore,
     command: Command,
     execute: Callable[[Command], Awaitable[Outcome | BytesMissing | SaveError]],
     spool: BinaryIO | None,
@@ -303,7 +271,7 @@ async def execute_with_blob(
     raise DatabaseBusy("Too much goes on with these bytes. Send them again in a moment.")
 
 
-async def _with_blob(store: ByteStore, command: Command, known: int | None, spool: BinaryIO) -> Command:
+async def _with_blob(store: SqliteSaveStore, command: Command, known: int | None, spool: BinaryIO) -> Command:
     """Return the command with a blob that holds its bytes: a known and intact one, or else a new one."""
     if known is not None and known != command.checked_blob and command.appended_blob is None:
         try:
@@ -315,7 +283,7 @@ async def _with_blob(store: ByteStore, command: Command, known: int | None, spoo
     return replace(command, appended_blob=await store.append(command.context.player_id, spool))
 
 
-async def _discard_unused(store: ByteStore, blob: int | None, result: WriteResult | Staged | None) -> None:
+async def _discard_unused(store: SqliteSaveStore, blob: int | None, result: WriteResult | Staged | None) -> None:
     """Delete the appended blob unless the result uses it; if that fails, a later cleanup deletes it."""
     if blob is None or (result is not None and result.uses_blob(blob)):
         return

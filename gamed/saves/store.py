@@ -9,19 +9,15 @@ from hashlib import sha256
 from sqlite3 import Connection
 from typing import IO, BinaryIO, TypeVar
 
-from msgspec import Struct
 from twisted.internet.defer import Deferred
-from twisted.logger import Logger
 
 from gamed.crypto import Indexer, Secret
-from gamed.database.connection import AUTH, STATE
+from gamed.database.connection import STATE
 from gamed.database.databases import Databases
 from gamed.database.error_mapping import SQLITE_ERRORS, attributed, found_in
 from gamed.database.errors import DiskFull
-from gamed.event_log import EventLog
 from gamed.http.conditional import UNCONDITIONAL, Conditions, Precondition, Representation, evaluate_conditions
 from gamed.saves import batch_store, tables, write_store
-from gamed.saves.change_waits import ChangeWaiters
 from gamed.saves.commands import (
     BlobsMissing,
     BytesMissing,
@@ -44,20 +40,21 @@ from gamed.saves.commands import (
 from gamed.saves.errors import SaveError
 from gamed.saves.limits import INLINE_BYTES, SaveLimits
 from gamed.saves.model import Cursor, Listing, SaveContent, SavesSummary, Version
-from gamed.saves.write_rules import SlotState
 from gamed.saves.write_store import version_before_delete, version_by_tag
 from gamed.sessions.credentials import AuthenticatedSession
 from gamed.sessions.tables import authenticate
 from gamed.structs import Component
 
-_log = EventLog(Logger())
 T = TypeVar("T")
 CHANGE_BYTES = 64 * 1024
 """What one entry of a commit counts in a batch: a full commit is a batch alone, so that no request waits for two."""
 
 
 class SqliteSaveStore(Component, frozen=True):
-    """The SaveStore of gamed.saves.service and the CommitStore of gamed.saves.batch, on SQLite."""
+    """The saves and staged bytes in state.db; each method runs one transaction, and raises DatabaseError if it failed.
+
+    The methods with a token raise SessionError, too.
+    """
 
     _databases: Databases
     _indexer: Indexer
@@ -119,9 +116,12 @@ class SqliteSaveStore(Component, frozen=True):
     def append(self, player_id: str, spool: BinaryIO) -> Deferred[int]:
         return self._databases.blobs.append(player_id, spool)
 
-    def fetch(self, blob_id: int) -> Deferred[IO[bytes] | SavePartReader]:
+    async def fetch(self, blob_id: int) -> IO[bytes] | SavePartReader:
         """Return a copy of the bytes; if the disk is full, a reader of the stored ones."""
-        return Deferred.fromCoroutine(self._fetch(blob_id))
+        try:
+            return await self._databases.blobs.fetch(blob_id)
+        except DiskFull:
+            return await self._databases.blobs.read_parts(blob_id)
 
     def check(self, blob_id: int) -> Deferred[None]:
         return self._databases.blobs.check(blob_id)
@@ -143,12 +143,6 @@ class SqliteSaveStore(Component, frozen=True):
 
         return self._databases.reads.submit(transaction)
 
-    async def _fetch(self, blob_id: int) -> IO[bytes] | SavePartReader:
-        try:
-            return await self._databases.blobs.fetch(blob_id)
-        except DiskFull:
-            return await self._databases.blobs.read_parts(blob_id)
-
 
 def read_current_saves(connection: Connection, player_id: str, since: Cursor | None, conditions: Conditions) -> Listing:
     """Return all saves, or those that changed since; none if the client knows this cursor (If-None-Match)."""
@@ -166,7 +160,10 @@ def read_current_saves(connection: Connection, player_id: str, since: Cursor | N
 
 def read_slot(connection: Connection, player_id: str, request: ReadRequest) -> SlotSnapshot:
     """Return a version and the result of the conditions, with its checked bytes if they are small and needed."""
-    state, data = _read_state(connection, player_id, request)
+    if request.with_bytes and request.version is None and request.conditions is UNCONDITIONAL:
+        state, data = tables.slot_state_and_bytes(connection, player_id, request.slot)
+    else:  # the client may not need the bytes
+        state, data = tables.slot_state(connection, player_id, request.slot), None
     target = (
         state.current
         if request.version is None
@@ -186,13 +183,6 @@ def read_slot(connection: Connection, player_id: str, request: ReadRequest) -> S
         return SlotSnapshot(state, target, precondition=outcome, representation=current)
     data = _bytes_of(connection, target, target.content, data)
     return SlotSnapshot(state, target, precondition=outcome, representation=current, data=data, damaged=data is None)
-
-
-def _read_state(connection: Connection, player_id: str, request: ReadRequest) -> tuple[SlotState, bytes | None]:
-    """Return the slot, and its bytes if they are small and the client certainly needs them."""
-    if request.with_bytes and request.version is None and request.conditions is UNCONDITIONAL:
-        return tables.slot_state_and_bytes(connection, player_id, request.slot)
-    return tables.slot_state(connection, player_id, request.slot), None
 
 
 def _representation(connection: Connection, player_id: str, current: Version, conditions: Conditions) -> Representation:
@@ -216,40 +206,3 @@ def read_history(connection: Connection, player_id: str, slot: str) -> VersionHi
     return VersionHistory(
         tables.slot_state(connection, player_id, slot), tables.list_versions(connection, player_id, slot)
     )
-
-
-class DatabaseChangeSource(Struct, eq=False):
-    """A ChangeSource that reads which players' saves another process changed (PROTOCOL 4.2).
-
-    The service's own appended blobs count as changes of state.db, so that it compares cursors before it wakes clients.
-    """
-
-    _databases: Databases
-    _waits: ChangeWaiters | None = None
-
-    def start(self, waits: ChangeWaiters) -> None:
-        self._waits = waits
-        self._databases.watch(self._auth_changed, AUTH)
-        self._databases.watch(self._state_changed, STATE)
-
-    def stop(self) -> None:
-        self._waits = None
-        self._databases.unwatch(self._auth_changed)
-        self._databases.unwatch(self._state_changed)
-
-    def _auth_changed(self) -> None:
-        """Let every waiting client authenticate again: a session may have ended, or a player may be blocked."""
-        if self._waits is not None:
-            self._waits.notify_all()
-
-    def _state_changed(self) -> None:
-        looking = Deferred.fromCoroutine(self._compare())
-        looking.addErrback(lambda reason: _log.failure("external_change_check_failed", reason))
-
-    async def _compare(self) -> None:
-        if self._waits is None:
-            return
-        players = self._waits.players
-        cursors = await self._databases.reads.submit(attributed(STATE, partial(tables.cursors, players=players)))
-        if self._waits is not None:
-            self._waits.notify_changed(cursors)

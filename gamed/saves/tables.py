@@ -16,8 +16,8 @@ from gamed.database import blobs
 from gamed.database.connection import STATE
 from gamed.database.error_mapping import damaged_row
 from gamed.saves.limits import KIB, Usage
-from gamed.saves.model import Cursor, SaveContent, SavesSummary, SlotEntry, Version, VersionKind, new_epoch
-from gamed.saves.write_rules import MatchingVersions, SlotState
+from gamed.saves.model import Cursor, SaveContent, SavesSummary, SlotEntry, SlotState, Version, VersionKind, new_epoch
+from gamed.saves.write_rules import MatchingVersions
 
 VERSION_COLUMNS = "slot, version, parent, parent_tag, kind, blob_id, sha256, size, ctype, meta, created_ms, retired_ms"
 LATEST_MS = 253_402_300_799_999

@@ -6,48 +6,32 @@ arrives. The order of the checks is that of PROTOCOL 4: syntax, token, size and 
 
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Any
 
 from msgspec import Struct, field
 from twisted.internet.defer import Deferred
 
 from gamed.http.bodies import MemoryBody, RequestHead, SmallBodyPolicy
-from gamed.http.conditional import Header
 from gamed.http.spool import SpooledBody, SpoolThreads, run_inline
 from gamed.saves.batch import CommitService
-from gamed.saves.commands import ReceivedBlob, ReceivedSave, WriteContext
-from gamed.saves.errors import BadRangePut, ContentEncoded, InvalidSaveRequest, LengthRequired
+from gamed.saves.commands import ReceivedBody, WriteContext
+from gamed.saves.errors import ContentEncoded, InvalidSaveRequest, LengthRequired
 from gamed.saves.limits import INLINE_BYTES, STEP_BYTES, DiskReservations, SaveLimits, UploadSpace, check_size
 from gamed.saves.model import SaveContent
 from gamed.saves.service import SaveService
-from gamed.saves.validation import (
-    DEFAULT_MEDIA_TYPE,
-    BlankDetector,
-    check_media_type,
-    check_meta,
-    check_slot,
-    parse_content_digest,
-    parse_sha256,
-)
-from gamed.saves.write_rules import Condition, writing_condition
+from gamed.saves.validation import UploadHeaders, parse_sha256, save_headers, staging_headers
 from gamed.sessions.routes import access_token
 from gamed.structs import Component
 
 
-class Hash(Protocol):
-    """A hash of hashlib."""
-
-    def update(self, data: bytes, /) -> None: ...
-
-    def digest(self) -> bytes: ...
-
-
 class UploadBody(Struct, eq=False):
-    """A body that is counted, checked and hashed as it arrives; a small one is kept in memory, a larger one in a file.
+    """The body of a PUT, with the authenticated player; it is counted, checked and hashed as it arrives.
 
-    abort() deletes everything, also after an incomplete body.
+    A small body is kept in memory, a larger one in a file. abort() deletes everything, also after an incomplete body.
     """
 
+    context: WriteContext
+    headers: UploadHeaders
     _limits: SaveLimits
     _spool: SpooledBody
     _space: UploadSpace
@@ -55,19 +39,21 @@ class UploadBody(Struct, eq=False):
     """The most bytes that may arrive."""
     _checked_bytes: int
     """The bytes that may arrive before the disk is checked again."""
-    size: int = 0
-    blank: BlankDetector = field(default_factory=BlankDetector)
-    _hash: Hash = field(default_factory=sha256)
+    _size: int = 0
+    _blank: bool = True
+    """All bytes until now are zero."""
+    _hash: Any = field(default_factory=sha256)
+    __repr__ = object.__repr__
 
     def write(self, data: bytes) -> Deferred[None] | None:
         """Add a piece of the body; raise SaveTooLarge or DiskNearlyFull."""
-        self.size += len(data)
-        check_size(self._limits, self.size)
-        if self.size > self._checked_bytes:
-            self._checked_bytes = min(-(-self.size // STEP_BYTES) * STEP_BYTES, self._max_bytes)
+        self._size += len(data)
+        if self._size > self._checked_bytes:
+            check_size(self._limits, self._size)
+            self._checked_bytes = min(-(-self._size // STEP_BYTES) * STEP_BYTES, self._max_bytes)
             self._space.grow(self._checked_bytes)
         self._hash.update(data)
-        self.blank.feed(data)
+        self._blank = self._blank and not data.strip(b"\0")
         return self._spool.write(data)
 
     def abort(self) -> None:
@@ -75,21 +61,17 @@ class UploadBody(Struct, eq=False):
         self._space.release()
         self._spool.discard()
 
-    @property
-    def sha256(self) -> bytes:
-        """Return the SHA-256 of the bytes received so far."""
-        return self._hash.digest()
-
-    async def finish(self) -> tuple[bytes | None, BinaryIO | None]:
-        """Return the complete body, either in memory or as a file that abort() deletes.
+    async def receive(self) -> ReceivedBody:
+        """Return the complete body; its file, if any, belongs to this upload until abort().
 
         A small body stops counting as an upload now, a larger one when its file is deleted.
         """
-        content = await self._spool.finish()
-        if isinstance(content, bytes):
+        whole, headers = await self._spool.finish(), self.headers
+        content = SaveContent(self._hash.digest(), self._size, headers.content_type, headers.meta)
+        if isinstance(whole, bytes):
             self._space.arrived()
-            return content, None
-        return None, content
+            return ReceivedBody(content, headers.expected_sha256, self._blank, data=whole)
+        return ReceivedBody(content, headers.expected_sha256, self._blank, spool=whole)
 
 
 class UploadAdmission(Component, frozen=True):
@@ -101,7 +83,7 @@ class UploadAdmission(Component, frozen=True):
     _reservations: DiskReservations
     _disk: SpoolThreads = run_inline
 
-    def open(self, head: RequestHead, context: WriteContext) -> UploadBody:
+    def open(self, head: RequestHead, context: WriteContext, headers: UploadHeaders) -> UploadBody:
         """Begin an upload; raise TooManyUploads, SaveError or DiskNearlyFull.
 
         A body of known length reserves its disk space now, any other as it arrives.
@@ -119,60 +101,11 @@ class UploadAdmission(Component, frozen=True):
             raise
         max_bytes, checked = (self._limits.save_bytes, 0) if head.length is None else (head.length, STEP_BYTES)
         spool = SpooledBody(self._folder, INLINE_BYTES, self._disk)
-        return UploadBody(self._limits, spool, space, max_bytes, checked)
+        return UploadBody(context, headers, self._limits, spool, space, max_bytes, checked)
 
     def begin(self, context: WriteContext) -> UploadSpace:
         """Count one more upload of this player, without a reservation yet; raise TooManyUploads."""
         return self._reservations.begin_upload(context.player_id, context.usage.remaining(self._limits))
-
-
-class UploadHeaders(Struct, frozen=True):
-    """The slot, condition and description of a save, from the head of its PUT."""
-
-    slot: str
-    condition: Condition
-    content_type: str
-    meta: str | None
-    expected_sha256: bytes | None
-
-    @classmethod
-    def of(cls, slot: str, header: Header, limits: SaveLimits) -> "UploadHeaders":
-        """Validate everything that the head alone shows; raise SaveError."""
-        reject_content_range(header)
-        return cls(
-            check_slot(slot),
-            writing_condition(header),
-            check_media_type(header("content-type")),
-            check_meta(header("save-meta"), limits.meta_bytes),
-            parse_content_digest(header("content-digest")),
-        )
-
-
-def reject_content_range(header: Header) -> None:
-    """Raise BadRangePut if the request would write a part of a save."""
-    if header("content-range") is not None:
-        raise BadRangePut("A save is written whole. Send all its bytes, without Content-Range.")
-
-
-class SaveUpload(Component, frozen=True):
-    """The body of a PUT of a save, with the authenticated player."""
-
-    context: WriteContext
-    _headers: UploadHeaders
-    _body: UploadBody
-
-    def write(self, data: bytes) -> Deferred[None] | None:
-        return self._body.write(data)
-
-    def abort(self) -> None:
-        self._body.abort()
-
-    async def receive(self) -> ReceivedSave:
-        """Return the complete save; its file, if any, belongs to this upload until abort()."""
-        headers, body = self._headers, self._body
-        data, spool = await body.finish()
-        content = SaveContent(body.sha256, body.size, headers.content_type, headers.meta)
-        return ReceivedSave(headers.slot, headers.condition, content, headers.expected_sha256, body.blank, data, spool)
 
 
 class SaveBodyPolicy(Component, frozen=True):
@@ -182,10 +115,10 @@ class SaveBodyPolicy(Component, frozen=True):
     _limits: SaveLimits
     _admission: UploadAdmission
 
-    async def accept(self, head: RequestHead) -> SaveUpload:
-        headers = UploadHeaders.of(head.kwargs["slot"], head.header, self._limits)
+    async def accept(self, head: RequestHead) -> UploadBody:
+        headers = save_headers(head.kwargs["slot"], head.header, self._limits.meta_bytes)
         context = await self._saves.authorize_write(access_token(head))
-        return SaveUpload(context, headers, self._admission.open(head, context))
+        return self._admission.open(head, context, headers)
 
 
 COMMIT_BYTES = 256 * 1024
@@ -201,41 +134,17 @@ def sha256_of_path(text: str) -> bytes:
     return sha256
 
 
-class StagedUpload(Component, frozen=True):
-    """The body of bytes to stage, with the authenticated player."""
-
-    context: WriteContext
-    _sha256: bytes
-    _expected_sha256: bytes | None
-    _body: UploadBody
-
-    def write(self, data: bytes) -> Deferred[None] | None:
-        return self._body.write(data)
-
-    def abort(self) -> None:
-        self._body.abort()
-
-    async def receive(self) -> ReceivedBlob:
-        """Return the complete bytes; their file, if any, belongs to this upload until abort()."""
-        body = self._body
-        data, spool = await body.finish()
-        content = SaveContent(body.sha256, body.size, DEFAULT_MEDIA_TYPE)
-        return ReceivedBlob(self._sha256, content, self._expected_sha256, body.blank, data, spool)
-
-
 class StageBodyPolicy(Component, frozen=True):
     """The body policy of bytes to stage."""
 
     _commits: CommitService
     _admission: UploadAdmission
 
-    async def accept(self, head: RequestHead) -> StagedUpload:
-        header = head.header
-        reject_content_range(header)
-        sha256 = sha256_of_path(head.kwargs["sha256"])
-        expected_sha256 = parse_content_digest(header("content-digest"))
+    async def accept(self, head: RequestHead) -> UploadBody:
+        headers = staging_headers(head.header)
+        sha256_of_path(head.kwargs["sha256"])
         context = await self._commits.authorize_stage(access_token(head))
-        return StagedUpload(context, sha256, expected_sha256, self._admission.open(head, context))
+        return self._admission.open(head, context, headers)
 
 
 class CommitBody(MemoryBody):

@@ -1,6 +1,6 @@
-"""This module validates what a client sends with a save: slot name, Content-Type, Save-Meta, digest, blank bodies.
+"""This module validates what a client sends with a save: slot name, condition, Content-Type, Save-Meta, digest.
 
-The sources are PROTOCOL 4.1, RFC 9110 8.3 (media types) and RFC 9530 (digests).
+The sources are PROTOCOL 4.1, RFC 9110 8.3 (media types) and 13.1 (conditions), and RFC 9530 (digests).
 """
 
 from binascii import Error, a2b_base64
@@ -9,8 +9,98 @@ from typing import Final
 
 from msgspec import Struct
 
-from gamed.saves.errors import BadMeta, BlankSave, DigestMismatch, InvalidSaveRequest, InvalidSlot
+from gamed.http.conditional import EntityTagList, Header, TagsMalformed, parse_tags
+from gamed.saves.errors import BadMeta, BadRangePut, DigestMismatch, InvalidCondition, InvalidSaveRequest, InvalidSlot
+from gamed.saves.write_rules import UNCONDITIONAL, Condition, ConditionKind
 from gamed.strict_json import JsonMalformed, parse_object
+
+
+class UploadHeaders(Struct, frozen=True):
+    """The condition and description of bytes, from the head of their PUT."""
+
+    condition: Condition
+    content_type: str
+    meta: str | None
+    expected_sha256: bytes | None
+    """The SHA-256 of Content-Digest."""
+
+
+def save_headers(slot: str, header: Header, max_meta_bytes: int) -> UploadHeaders:
+    """Validate everything that the head of a save's PUT alone shows; raise SaveError."""
+    _reject_content_range(header)
+    check_slot(slot)
+    return UploadHeaders(
+        writing_condition(header),
+        check_media_type(header("content-type")),
+        check_meta(header("save-meta"), max_meta_bytes),
+        parse_content_digest(header("content-digest")),
+    )
+
+
+def staging_headers(header: Header) -> UploadHeaders:
+    """Validate the header fields of bytes to stage; the commit that names them has the others. Raise SaveError."""
+    _reject_content_range(header)
+    return UploadHeaders(UNCONDITIONAL, DEFAULT_MEDIA_TYPE, None, parse_content_digest(header("content-digest")))
+
+
+def _reject_content_range(header: Header) -> None:
+    if header("content-range") is not None:
+        raise BadRangePut("A save is written whole. Send all its bytes, without Content-Range.")
+
+
+MAX_LENGTH = 1024
+"""Characters of a condition: the JSON of a commit could hold one of 256 KiB."""
+MAX_TAG = 64
+"""Characters of an entity-tag: the server stores the tag with refused bytes."""
+
+
+def writing_condition(header: Header) -> Condition:
+    """Read the condition of a PUT: `If-Match: "<etag>"`, `If-Match: *`, `If-None-Match: *` or none.
+
+    Raise InvalidCondition for anything else.
+    """
+    match, none_match = _tags(header, "if-match"), _tags(header, "if-none-match")
+    if match and none_match:
+        raise InvalidCondition("Send If-Match or If-None-Match, not both.")
+    if none_match:
+        if not none_match.star:
+            raise InvalidCondition("To create a save, send If-None-Match: *; it takes no entity-tag here.")
+        return Condition(ConditionKind.ABSENT)
+    return _matching(match)
+
+
+def deleting_condition(header: Header) -> Condition:
+    """Read the condition of a DELETE: `If-Match: "<etag>"`, `If-Match: *` or none; raise InvalidCondition."""
+    if header("if-none-match") is not None:
+        raise InvalidCondition('To delete, send If-Match: "<etag>"; If-None-Match makes no sense here.')
+    return _matching(_tags(header, "if-match"))
+
+
+def _matching(match: EntityTagList | None) -> Condition:
+    if match is None:
+        return UNCONDITIONAL
+    if match.star:
+        return Condition(ConditionKind.PRESENT)
+    if any(len(tag.opaque) > MAX_TAG for tag in match.listed):
+        raise InvalidCondition("This entity-tag is longer than any of this server. Send the etag as you received it.")
+    if len(match.listed) > 1:
+        raise InvalidCondition("Send one entity-tag in If-Match: the one of the version you built on.")
+    return Condition(ConditionKind.THIS, match.listed[0])
+
+
+def _tags(header: Header, name: str) -> EntityTagList | None:
+    text = header(name)
+    if text is not None and len(text) > MAX_LENGTH:
+        raise InvalidCondition(
+            f"{name.title()} is longer than {MAX_LENGTH} characters. Send one etag as you received it."
+        )
+    try:
+        return None if text is None else parse_tags(text)
+    except TagsMalformed:
+        raise InvalidCondition(
+            f'{name.title()} takes the etag with its double quotes, such as "9-9f86d081884c7d65", or *.'
+        ) from None
+
 
 _DIGEST_MEMBER: Final = compile(r"[ \t]*([a-z*][a-z0-9_.*-]*)=:([A-Za-z0-9+/=]*):[ \t]*", ASCII)
 _SHA256_BYTES = 32
@@ -44,12 +134,6 @@ def parse_content_digest(text: str | None) -> bytes | None:
             f"The sha-256 of Content-Digest is not 32 bytes in Base64. {_DIGEST_HELP}, or leave it out."
         )
     return digest
-
-
-def check_digest(expected: bytes | None, received: bytes) -> None:
-    """Compare the SHA-256 of the received bytes with that of Content-Digest, if there is one; raise DigestMismatch."""
-    if expected is not None and expected != received:
-        raise DigestMismatch("Other bytes arrived than Content-Digest says; nothing was stored. Send it again.")
 
 
 _SHA256_HEX: Final = compile(r"[0-9a-f]{64}", ASCII)
@@ -121,23 +205,3 @@ def check_slot(name: str) -> str:
     if name.partition(".")[0] in DEVICES:
         raise InvalidSlot("This is the name of a device on Windows, where no file can have it. Choose another name.")
     return name
-
-
-class BlankDetector(Struct):
-    """A check of a body that arrives in pieces: it is blank while it has only zero bytes, or no bytes."""
-
-    blank: bool = True
-
-    def feed(self, data: bytes) -> None:
-        """Examine the next piece of the body."""
-        if self.blank and data:
-            self.blank = not data[0] and data.count(0) == len(data)
-
-    def check(self, size: int, *, allowed: bool) -> None:
-        """Raise BlankSave if all `size` bytes of the body are zero; `allowed` turns the check off."""
-        if self.blank and not allowed:
-            seen = "holds only zero bytes" if size else "is empty"
-            raise BlankSave(
-                f"The body {seen}, as after a crash while saving. Nothing was stored and the save on the server is "
-                "as it was; to remove it, DELETE it."
-            )

@@ -8,14 +8,8 @@ from enum import Enum, auto
 
 from msgspec import Struct
 
-from gamed.http.conditional import EntityTag, EntityTagList, Header, TagsMalformed, parse_tags
-from gamed.saves.errors import InvalidCondition
-from gamed.saves.model import SaveContent, Version
-
-MAX_LENGTH = 1024
-"""Characters of a condition: the JSON of a commit could hold one of 256 KiB."""
-MAX_TAG = 64
-"""Characters of an entity-tag: the server stores the tag with refused bytes."""
+from gamed.http.conditional import EntityTag
+from gamed.saves.model import SaveContent, SavesSummary, SlotState, Version
 
 
 class ConditionKind(Enum):
@@ -65,54 +59,6 @@ class Condition(Struct, frozen=True):
 UNCONDITIONAL = Condition()
 
 
-def writing_condition(header: Header) -> Condition:
-    """Read the condition of a PUT: `If-Match: "<etag>"`, `If-Match: *`, `If-None-Match: *` or none.
-
-    Raise InvalidCondition for anything else.
-    """
-    match, none_match = _tags(header, "if-match"), _tags(header, "if-none-match")
-    if match and none_match:
-        raise InvalidCondition("Send If-Match or If-None-Match, not both.")
-    if none_match:
-        if not none_match.star:
-            raise InvalidCondition("To create a save, send If-None-Match: *; it takes no entity-tag here.")
-        return Condition(ConditionKind.ABSENT)
-    return _matching(match)
-
-
-def deleting_condition(header: Header) -> Condition:
-    """Read the condition of a DELETE: `If-Match: "<etag>"`, `If-Match: *` or none; raise InvalidCondition."""
-    if header("if-none-match") is not None:
-        raise InvalidCondition('To delete, send If-Match: "<etag>"; If-None-Match makes no sense here.')
-    return _matching(_tags(header, "if-match"))
-
-
-def _matching(match: EntityTagList | None) -> Condition:
-    if match is None:
-        return UNCONDITIONAL
-    if match.star:
-        return Condition(ConditionKind.PRESENT)
-    if any(len(tag.opaque) > MAX_TAG for tag in match.listed):
-        raise InvalidCondition("This entity-tag is longer than any of this server. Send the etag as you received it.")
-    if len(match.listed) > 1:
-        raise InvalidCondition("Send one entity-tag in If-Match: the one of the version you built on.")
-    return Condition(ConditionKind.THIS, match.listed[0])
-
-
-def _tags(header: Header, name: str) -> EntityTagList | None:
-    text = header(name)
-    if text is not None and len(text) > MAX_LENGTH:
-        raise InvalidCondition(
-            f"{name.title()} is longer than {MAX_LENGTH} characters. Send one etag as you received it."
-        )
-    try:
-        return None if text is None else parse_tags(text)
-    except TagsMalformed:
-        raise InvalidCondition(
-            f'{name.title()} takes the etag with its double quotes, such as "9-9f86d081884c7d65", or *.'
-        ) from None
-
-
 class WriteRule(Enum):
     """The row of the table in PROTOCOL 4.1 that applies to a PUT."""
 
@@ -141,32 +87,6 @@ class DeleteDecision(Enum):
     ALREADY_DELETED = auto()
     UNCONDITIONAL = auto()
     CONFLICT = auto()
-
-
-class SlotState(Struct, frozen=True):
-    """A slot as the rules see it.
-
-    `last_version` is the highest version number ever used, 0 in a slot that was never used. `tombstone` is the version
-    of the DELETE that emptied the slot.
-    """
-
-    last_version: int = 0
-    current: Version | None = None
-    tombstone: Version | None = None
-
-    @property
-    def exists(self) -> bool:
-        return self.last_version > 0
-
-    @property
-    def latest(self) -> Version | None:
-        """Return the current version or else the tombstone."""
-        return self.current or self.tombstone
-
-    @property
-    def size(self) -> int | None:
-        """Return the size of the current version in bytes; None for an empty slot."""
-        return self.current.size if self.current else None
 
 
 class WriteDecision(Struct, frozen=True):
@@ -234,3 +154,16 @@ def _may_have_made(tombstone: Version | None, condition: Condition) -> bool:
         return True
     named = condition.base is not None and not condition.weak
     return named and tombstone is not None and tombstone.parent_tag == condition.base
+
+
+def decide_erase(summary: SavesSummary, condition: Condition, *, empty: bool) -> DeleteDecision:
+    """Decide whether all saves may be erased; `empty` means that the player has no versions, not even of deleted slots.
+
+    A repeated request succeeds if it names an epoch that was erased and nothing was saved since (RFC 9110 13.1.1).
+    """
+    if condition.kind is ConditionKind.ANYTHING:
+        return DeleteDecision.UNCONDITIONAL
+    if condition.allows(summary.cursor.entity_tag):
+        return DeleteDecision.DELETES
+    erased = summary.erasing or (empty and summary.erased_ms is not None)
+    return DeleteDecision.ALREADY_DONE if erased and not condition.weak else DeleteDecision.CONFLICT

@@ -19,14 +19,13 @@ from gamed.saves.commands import (
 )
 from gamed.saves.errors import Erased, SaveError
 from gamed.saves.limits import SaveLimits, Usage, room_to_write
-from gamed.saves.model import Version, VersionKind, version_of_tag
+from gamed.saves.model import SaveContent, SlotState, Version, VersionKind, version_of_tag
 from gamed.saves.responses import no_bytes_error, not_found_error, protected_error, version_gone_error
 from gamed.saves.retention import DAY_MS
 from gamed.saves.write_rules import (
     NOTHING_EARLIER,
     WRITES,
     DeleteDecision,
-    SlotState,
     WriteDecision,
     WriteRule,
     decide_delete,
@@ -54,9 +53,8 @@ def write_save(
     blob_id = ensure_blob(connection, command, refs=1)
     if isinstance(blob_id, BytesMissing):
         return blob_id
-    return WriteResult(
-        decision, replace_current(connection, limits, command, state, blob_id), created=state.current is None
-    )
+    current = set_current(connection, limits, command, state, content=command.content, blob_id=blob_id)
+    return WriteResult(decision, current, created=state.current is None)
 
 
 def _keep_current(
@@ -122,14 +120,11 @@ def restore_version(connection: Connection, limits: SaveLimits, command: Restore
     error = room_to_write(limits, summary.usage, state.size, old.size)
     if error is not None:
         return error
-    latest = state.latest
-    parent, parent_tag = latest.version if latest else None, state.current.tag if state.current else None
-    now = Version(
-        slot, state.last_version + 1, parent, parent_tag, VersionKind.RESTORE, old.blob_id, old.content, command.now_ms
-    )
     if old.blob_id is not None:
         tables.add_references(connection, old.blob_id, +1)
-    return WriteResult(decision, set_current(connection, limits, player_id, state, now))
+    return WriteResult(
+        decision, set_current(connection, limits, command, state, content=old.content, blob_id=old.blob_id)
+    )
 
 
 def dismiss_conflict(connection: Connection, command: DismissCommand) -> SaveError | None:
@@ -172,37 +167,38 @@ def erased_error() -> Erased:
     return Erased("Your saves were erased after this request began; nothing was changed. Read the list, then decide.")
 
 
-def replace_current(
-    connection: Connection, limits: SaveLimits, command: WriteCommand, state: SlotState, blob_id: int
+def set_current(
+    connection: Connection,
+    limits: SaveLimits,
+    command: WriteCommand | RestoreCommand,
+    state: SlotState,
+    *,
+    content: SaveContent,
+    blob_id: int | None,
 ) -> Version:
-    """Make the bytes the current version; a player's first save also creates their row in `player_saves`."""
-    latest = state.latest
-    parent, parent_tag = latest.version if latest else None, state.current.tag if state.current else None
+    """Make the bytes the current version and retire the one before; the caller counts the reference to the blob.
+
+    A player's first save also creates their row in `player_saves`.
+    """
+    player_id, old = command.context.player_id, state.current
+    latest = old or state.tombstone
     now = Version(
         command.slot,
         state.last_version + 1,
-        parent,
-        parent_tag,
-        VersionKind.WRITE,
+        latest.version if latest else None,
+        old.tag if old else None,
+        VersionKind.WRITE if isinstance(command, WriteCommand) else VersionKind.RESTORE,
         blob_id,
-        command.content,
+        content,
         command.now_ms,
     )
-    if state.last_version == 0:
-        tables.create_player(connection, command.context.player_id, command.new_epoch)
-    return set_current(connection, limits, command.context.player_id, state, now)
-
-
-def set_current(connection: Connection, limits: SaveLimits, player_id: str, state: SlotState, now: Version) -> Version:
-    """Make `now` the current version of a player who has a row in `player_saves`; retire its parent.
-
-    The caller counts the reference to its blob.
-    """
+    if state.last_version == 0 and isinstance(command, WriteCommand):
+        tables.create_player(connection, player_id, command.new_epoch)
     tables.insert_version(connection, player_id, now)
     if now.parent is not None:
         tables.retire_version(connection, player_id, now.slot, now.parent, now.created_ms)
-    old = state.current.size if state.current else 0
-    grown = Usage(slots=0 if state.current else 1, bytes=now.size - old, history_bytes=old)
+    old_size = state.size or 0
+    grown = Usage(slots=0 if old else 1, bytes=content.size - old_size, history_bytes=old_size)
     (seq, kept), number = tables.change_player(connection, player_id, grown), now.version
     prune_at_ms = now.created_ms if number > limits.keep_versions else None
     tables.write_slot(

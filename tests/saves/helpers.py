@@ -27,7 +27,7 @@ from gamed.saves.export_store import SqliteExport
 from gamed.saves.limits import DiskReservations, SaveLimits, WriteRateLimiter
 from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService
-from gamed.saves.store import DatabaseChangeSource, SqliteSaveStore
+from gamed.saves.store import SqliteSaveStore
 from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
 from tests.saves.state_machine import count_errors, damage_blobs
 from tests.sessions.fixtures import ANNA, Counting
@@ -80,7 +80,7 @@ class SaveCase(SynchronousTestCase):
         random = Counting()
         store = SqliteSaveStore(self.stores, self.server.issuer.keys.indexer, limits)
         self.waiters = LongPollRegistry(self.clock)
-        self.change_waiters = ChangeWaiters(self.waiters, DatabaseChangeSource(self.stores))
+        self.change_waiters = ChangeWaiters(self.waiters, self.stores)
         now_ms, paced = lambda: self.server.now_ms, replace(limits, writes_per_minute=self.writes_per_minute)
         rate, staging = WriteRateLimiter.of(paced), WriteRateLimiter.of_staging(paced)
         environment = SaveEnvironment(limits, now_ms, random, self.change_waiters)

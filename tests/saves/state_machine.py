@@ -19,14 +19,13 @@ from gamed.saves.commands import (
 )
 from gamed.saves.errors import SaveError
 from gamed.saves.limits import SaveLimits
-from gamed.saves.model import SaveContent, Version, VersionKind
+from gamed.saves.model import SaveContent, SlotState, Version, VersionKind
 from gamed.saves.write_rules import (
     WRITES,
     Condition,
     ConditionKind,
     DeleteDecision,
     MatchingVersions,
-    SlotState,
     WriteDecision,
     WriteRule,
     decide_delete,

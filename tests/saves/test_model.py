@@ -16,7 +16,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.http.conditional import EntityTag
 from gamed.saves import write_store
 from gamed.saves.commands import DeleteResult, WriteResult
-from gamed.saves.model import SaveContent, VersionKind
+from gamed.saves.model import SaveContent, SlotState, VersionKind
 from gamed.saves.write_rules import (
     UNCONDITIONAL,
     WRITES,
@@ -24,7 +24,6 @@ from gamed.saves.write_rules import (
     ConditionKind,
     DeleteDecision,
     MatchingVersions,
-    SlotState,
     WriteDecision,
     WriteRule,
     decide_write,

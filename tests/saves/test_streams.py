@@ -30,7 +30,7 @@ from gamed.saves.export_store import SqliteExport
 from gamed.saves.limits import DiskReservations, SaveLimits, WriteRateLimiter
 from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService
-from gamed.saves.store import DatabaseChangeSource, SqliteSaveStore
+from gamed.saves.store import SqliteSaveStore
 from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
 from tests.sessions.fixtures import Counting
 from tests.sessions.server import SessionServer, text
@@ -128,7 +128,7 @@ class StreamTest(TestCase):
         limits, self.log = SaveLimits(), Lines()
         reservations = DiskReservations(lambda: 2**40, limits.min_free_bytes)
         store = SqliteSaveStore(server.stores, server.issuer.keys.indexer, limits)
-        waits = ChangeWaiters(LongPollRegistry(Clock()), DatabaseChangeSource(server.stores))
+        waits = ChangeWaiters(LongPollRegistry(Clock()), server.stores)
         rate = WriteRateLimiter(RateLimit(0, 1))
         environment = SaveEnvironment(limits, lambda: server.now_ms, Counting(), waits)
         saves = SaveService(store, server.sessions, environment, rate)

@@ -3,24 +3,31 @@
 import json
 from base64 import b64encode
 from hashlib import sha256
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
+from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.http.conditional import EntityTag, sha256_field
+from gamed.http.spool import SpooledBody
+from gamed.saves.commands import ReceivedBody, WriteContext
 from gamed.saves.errors import BadMeta, BlankSave, DigestMismatch, InvalidCondition, InvalidSaveRequest, InvalidSlot
-from gamed.saves.model import tag_of, version_of_tag
+from gamed.saves.limits import DiskReservations, SaveLimits
+from gamed.saves.model import SaveContent, tag_of, version_of_tag
+from gamed.saves.uploads import UploadBody
 from gamed.saves.validation import (
     DEFAULT_MEDIA_TYPE,
-    BlankDetector,
-    check_digest,
+    UploadHeaders,
     check_media_type,
     check_meta,
     check_slot,
+    deleting_condition,
     parse_content_digest,
+    writing_condition,
 )
-from gamed.saves.write_rules import UNCONDITIONAL, Condition, ConditionKind, deleting_condition, writing_condition
+from gamed.saves.write_rules import UNCONDITIONAL, Condition, ConditionKind
 
 GOOD_SLOTS = [
     "auto",
@@ -223,10 +230,11 @@ class DigestTest(SynchronousTestCase):
 
     def test_checked(self) -> None:
         """Other bytes than announced are refused; without an announcement all pass."""
-        check_digest(None, ZERO)
-        check_digest(ZERO, ZERO)
+        content = SaveContent(ZERO, 4, DEFAULT_MEDIA_TYPE)
+        for expected in (None, ZERO):
+            ReceivedBody(content, expected, blank=False).check(allow_blank=False)
         with self.assertRaises(DigestMismatch):
-            check_digest(ZERO, sha256(b"x").digest())
+            ReceivedBody(content, sha256(b"x").digest(), blank=False).check(allow_blank=False)
 
     def test_round_trip(self) -> None:
         """Each digest is parsed back from its text."""
@@ -251,17 +259,20 @@ class BlankTest(SynchronousTestCase):
     @given(st.lists(st.binary(max_size=5) | st.integers(0, 5).map(bytes), max_size=6))
     def test_any_pieces(self, pieces: list[bytes]) -> None:
         """Blank is: nothing but zeros, however the bytes arrive."""
-        watch = BlankDetector()
+        space = DiskReservations(lambda: 2**40, 0).begin_upload("ply_1", 100)
+        headers = UploadHeaders(UNCONDITIONAL, DEFAULT_MEDIA_TYPE, None, None)
+        spool = SpooledBody(Path("unused"), 100)
+        upload = UploadBody(WriteContext("ply_1", "0"), headers, SaveLimits(), spool, space, 100, 100)
         for piece in pieces:
-            watch.feed(piece)
-        whole = b"".join(pieces)
-        self.assertEqual(watch.blank, not whole.strip(b"\0"))
+            upload.write(piece)
+        received = self.successResultOf(Deferred.fromCoroutine(upload.receive()))
+        self.assertEqual(received.blank, not b"".join(pieces).strip(b"\0"))
 
     def test_answer(self) -> None:
         """A blank body is refused, unless the owner allows it."""
-        watch = BlankDetector()
         for size, word in ((0, "empty"), (4, "zero bytes")):
+            received = ReceivedBody(SaveContent(ZERO, size, DEFAULT_MEDIA_TYPE), None, blank=True)
             with self.assertRaises(BlankSave) as caught:
-                watch.check(size, allowed=False)
+                received.check(allow_blank=False)
             self.assertIn(word, str(caught.exception))
-        watch.check(0, allowed=True)
+            received.check(allow_blank=True)

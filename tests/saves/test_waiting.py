@@ -183,7 +183,7 @@ class WaitTest(WaitCase):
 
     @property
     def waits_left(self) -> list[str]:
-        return self.change_waiters.players
+        return list(self.change_waiters._players)
 
     def test_disconnect(self) -> None:
         """A client that disconnects no longer counts as waiting."""

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.http.conditional import EntityTag
-from gamed.saves.model import SaveContent, Version, VersionKind
+from gamed.saves.model import SaveContent, SlotState, Version, VersionKind
 from gamed.saves.write_rules import (
     UNCONDITIONAL,
     WRITES,
@@ -14,7 +14,6 @@ from gamed.saves.write_rules import (
     ConditionKind,
     DeleteDecision,
     MatchingVersions,
-    SlotState,
     WriteDecision,
     WriteRule,
     decide_delete,
