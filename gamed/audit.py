@@ -1,4 +1,4 @@
-"""Security events have stable names and log values that identify no person (docs/owners/audit.md).
+"""Security events have stable names and log values that identify no person (docs/owners/monitoring.md).
 
 A line may hold public ids, names of providers, outcomes and commands. It never holds a secret, a name that a player
 chose, or an address.

@@ -14,7 +14,7 @@ from tests.support.commands import members
 from tests.test_docs import commands
 from tests.test_spec import ROOT
 
-GUIDES = ("docs/owners/providers.md", "docs/owners/owner-guide.md")
+GUIDES = ("docs/owners/providers.md", "docs/owners/owner-guide.md", "docs/owners/keys.md")
 CHANGES = re.compile(r"(?m)^\| `([^`]+)` \|")
 SYMPTOMS = (
     "redirect_uri",
@@ -81,7 +81,7 @@ class GuideTests(SynchronousTestCase):
 
     def test_proxies(self) -> None:
         """Each line of a proxy's sample that the guide changes exists once."""
-        page = (ROOT / "docs/owners/owner-guide.md").read_text("utf-8")
+        page = (ROOT / "docs/owners/proxies.md").read_text("utf-8")
         for sample in ("etc/nginx/gamed.conf", "etc/caddy/Caddyfile"):
             copied = re.search(rf"(?m)^cp {sample} (\S+)$", page)
             rows = CHANGES.findall(page.partition(f"| Line of `{copied[1]}` | To |\n")[2].partition("\n\n")[0])
@@ -91,9 +91,7 @@ class GuideTests(SynchronousTestCase):
 
     def test_symptoms(self) -> None:
         """The problem codes of the troubleshooting have these statuses, and the log events exist in the code."""
-        chapter = (
-            (ROOT / "docs/owners/operations.md").read_text("utf-8").partition("## Troubleshooting by symptom\n")[2]
-        )
+        chapter = (ROOT / "docs/owners/troubleshooting.md").read_text("utf-8")
         named = re.findall(r"`(\d{3})` `(\w+)`", chapter)
         self.assertGreaterEqual(len(named), 7)
         self.assertEqual([(status, code) for status, code in named if CODES[code].status != int(status)], [])

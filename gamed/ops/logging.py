@@ -5,8 +5,8 @@
 
 The text format is Twisted's own. Twisted's reports of its own start and end are left out of every format: gamed's
 events `service_started` and `service_stopped` say the same. Security events are lines of the log under the namespace
-`gamed.security` (docs/owners/audit.md), such as `refresh_reused player=ply_... session=ses_...`. A sign-in that failed
-at a provider is one line, with the request id that the page showed.
+`gamed.security` (docs/owners/monitoring.md), such as `refresh_reused player=ply_... session=ses_...`. A sign-in that
+failed at a provider is one line, with the request id that the page showed.
 """
 
 import io

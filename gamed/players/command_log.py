@@ -1,6 +1,6 @@
 """The table `command_log` holds what commands changed beside the service, until the service logs it.
 
-docs/owners/audit.md has its lines.
+docs/owners/monitoring.md has its lines.
 
 A command writes its row in the transaction of the change, so that neither exists without the other.
 """

@@ -10,7 +10,7 @@ from gamed.ops.logging import TwistedAuditLog
 from tests.support.covers import covers
 from tests.test_spec import ROOT
 
-ROW = re.compile(r"(?m)^\| `([a-z_]+)` \| (`.*`) \| .+ \|$")
+ROW = re.compile(r"(?m)^\| `([a-z_]+)` \| ((?:`\w+` ?)+) \| (?:info|warn) \| .+ \|$")
 
 
 class LineTests(SynchronousTestCase):
@@ -45,7 +45,7 @@ class LineTests(SynchronousTestCase):
 class PageTests(SynchronousTestCase):
     @covers("6/1")
     def test_table(self) -> None:
-        """The page has each event with exactly its values, and no other."""
-        page = (ROOT / "docs/owners/audit.md").read_text("utf-8")
+        """The page has each security event with exactly its values."""
+        page = (ROOT / "docs/owners/monitoring.md").read_text("utf-8")
         rows = {name: tuple(re.findall(r"`(\w+)`", values)) for name, values in ROW.findall(page)}
-        self.assertEqual(rows, {event.value: values for event, values in FIELDS.items()})
+        self.assertEqual([event for event, values in FIELDS.items() if rows.get(event.value) != values], [])

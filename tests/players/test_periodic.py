@@ -1,4 +1,4 @@
-"""The periodic work for players finishes removals and logs commands (docs/owners/audit.md)."""
+"""The periodic work for players finishes removals and logs commands (docs/owners/monitoring.md)."""
 
 from sqlite3 import Connection
 

@@ -1,0 +1,47 @@
+"""The commands of docs/owners/players.md and docs/owners/troubleshooting.md work in the order of the pages."""
+
+import sys
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.e2e.service import ROOT, Service
+from tests.readme.test_transcript import bash
+from tests.test_page_commands import blocks
+
+
+def marked(page: str) -> list[str]:
+    """Return the blocks of a page that this module runs."""
+    found = blocks(page, (ROOT / page).read_text("utf-8"))
+    return [block.text for block in found if block.how == "run by" and block.word == __name__]
+
+
+class OwnerPagesTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        folder = Path(self.mktemp()).absolute()
+        self.service = Service(folder)
+        self.addCleanup(self.service.close)
+        self.service.start()
+        places = f"--config '{self.service.config}' --data '{self.service.data}'"
+        command = f"PYTHONPATH='{ROOT}' '{sys.executable}' -m gamed {places}"
+        self.prelude = f'gamed() {{ {command} "$@"; }}\n'
+        for name in ("anna", "bo"):
+            self.prelude += f"echo 'correct horse battery' | gamed players add {name} --password-stdin\n"
+
+    def run_page(self, page: str) -> str:
+        """Run the marked blocks of a page in one shell that ends at the first failure, and return what they print."""
+        found = marked(page)
+        self.assertTrue(found)
+        done = bash(self.prelude + "\n".join(found), self.service.folder)
+        self.assertEqual(done.returncode, 0, f"{done.stdout}\n{done.stderr}")
+        return done.stdout
+
+    def test_players(self) -> None:
+        """Blocking, revoking, merging and erasing a player work as printed; no player is left."""
+        printed = self.run_page("docs/owners/players.md")
+        self.assertIn("anna", printed)
+        self.assertEqual(self.service.rows()["player"], 0)
+
+    def test_doctor(self) -> None:
+        """`gamed doctor` finds no problem on a new server."""
+        self.assertNotIn("problem ", self.run_page("docs/owners/troubleshooting.md"))
