@@ -10,7 +10,7 @@ import click
 from msgspec.structs import fields
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.cli.main import gamed
+from gamed.cli.commands import gamed
 from gamed.cli.paths import FIRST_RUN
 from gamed.config import authentication, game, model, providers
 from gamed.config.validators import format_size

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.cli.main import gamed
+from gamed.cli.commands import gamed
 from gamed.config.authentication import load
 from gamed.config.model import Config, Mode
 from gamed.http.problems import CODES

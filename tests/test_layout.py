@@ -312,7 +312,7 @@ class LayoutTests(SynchronousTestCase):
             ("gamed.http.app", "from gamed.saves.errors import SaveError", "gamed.saves.errors in http/"),
             ("gamed.database.queues", "import gamed.saves.model", "gamed.saves.model in database/"),
             ("gamed.database.queues", "from gamed.http import app", "gamed.http.app in database/"),
-            ("gamed.service", "import gamed.cli.main", "gamed.cli.main in builds everything"),
+            ("gamed.service", "import gamed.cli.commands", "gamed.cli.commands in builds everything"),
             ("gamed.saves.shop", "", "has no kind"),
             ("gamed.config.model", "from . import validators", "relative import ."),
             ("gamed.http.app", "from twisted.internet import reactor", "only the command line imports the reactor"),

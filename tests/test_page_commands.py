@@ -14,7 +14,7 @@ import click
 from msgspec import Struct
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.cli.main import gamed
+from gamed.cli.commands import gamed
 from tests.support.commands import members
 from tests.test_spec import ROOT
 

@@ -6,6 +6,6 @@ from gamed.gc_pause import gc_paused
 def main(*, development: bool = False) -> None:
     """Run the console script `gamed`; `development` means started as `python -m gamed`."""
     with gc_paused():
-        from gamed.cli.main import gamed
+        from gamed.cli.commands import gamed
 
     gamed(prog_name="python -m gamed" if development else "gamed", obj=development)

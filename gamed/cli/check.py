@@ -24,12 +24,19 @@ BEYOND = "Restore the file from a backup."
 DAMAGED = "damaged bytes"
 
 
-@click.group(no_args_is_help=False, short_help="Check the configuration, or the stored data.")
+class CheckGroup(click.Group):
+    """The group `check`, once a command with options: the error without a command names the one that has them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing and (not args or args[0] in {"--fix", "--json"}):
+            other = "" if args else f", or: {ctx.command_path} config"
+            raise click.UsageError(f"Missing command. Use: {' '.join([ctx.command_path, 'data', *args])}{other}", ctx)
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=CheckGroup, commands=[check_config])
 def check() -> None:
     """Check the configuration, or the stored data."""
-
-
-check.add_command(check_config)
 
 
 @check.command(short_help="Check both databases from end to end.")

@@ -11,7 +11,6 @@ from pathlib import Path
 from secrets import token_bytes, token_urlsafe
 from shutil import rmtree, which
 from tempfile import mkdtemp
-from typing import Any, cast
 
 import click
 from msgspec import Struct
@@ -22,9 +21,9 @@ from twisted.internet.error import CannotListenError
 from gamed import tap
 from gamed.cli import dev_setup
 from gamed.cli.context import CommandContext, OpenedConfiguration
-from gamed.cli.dev_script import LOG_FILE, ScriptRunner, environment, print_log_end
+from gamed.cli.dev_script import LOG_FILE, ScriptRunner, environment
 from gamed.cli.dev_setup import LOOPBACK, NEWCOMERS, SAMPLES, DevOptions
-from gamed.cli.errors import CommandFailed, SetupError, echo, exit_on_error
+from gamed.cli.errors import CommandFailed, SetupError, echo
 from gamed.cli.paths import BUILD, PACKAGE
 from gamed.cli.serve import GamedServerOptions
 from gamed.clock import now_ms
@@ -103,28 +102,27 @@ def dev(
     COMMAND, such as "python tests/online.py", finds in its environment GAMED_URL, the server; GAMED_PROVIDER_URL;
     GAMED_PAGE_URL, with --static; and GAMED_PLAYERS, a JSON file with credentials of the sample players anna and bo.
     """
-    with exit_on_error():
-        if context.config or context.data:
-            raise SetupError("`gamed dev` makes its own configuration and data. Name a folder with --folder DIR.")
-        chosen = _folder(context, folder, temporary=bool(script))
-        port, provider_port, static_port = _ports(ports, free=bool(script))
-        options = DevOptions(
-            port,
-            provider_port,
-            static_port,
-            folder=chosen or Path(),
-            temporary=chosen is None,
-            statics=[root.absolute() for root in statics],
-            assets=assets and assets.absolute(),
-            script=script,
-        )
-        if len(set(options.ports.values())) < len(options.ports):
-            raise SetupError(f"Two ports are the same. Choose different ones for {' and '.join(options.ports)}.")
-        for option, number in options.ports.items():
-            _probe(option, number)
-        if chosen and fresh:
-            dev_setup.clear(chosen)
-        run(options if chosen else replace(options, folder=Path(mkdtemp(prefix="gamed-dev-"))))
+    if context.config or context.data:
+        raise SetupError("`gamed dev` makes its own configuration and data. Name a folder with --folder DIR.")
+    chosen = _folder(context, folder, temporary=bool(script))
+    port, provider_port, static_port = _ports(ports, free=bool(script))
+    options = DevOptions(
+        port,
+        provider_port,
+        static_port,
+        folder=chosen or Path(),
+        temporary=chosen is None,
+        statics=[root.absolute() for root in statics],
+        assets=assets and assets.absolute(),
+        script=script,
+    )
+    if len(set(options.ports.values())) < len(options.ports):
+        raise SetupError(f"Two ports are the same. Choose different ones for {' and '.join(options.ports)}.")
+    for option, number in options.ports.items():
+        _probe(option, number)
+    if chosen and fresh:
+        dev_setup.clear(chosen)
+    run(options if chosen else replace(options, folder=Path(mkdtemp(prefix="gamed-dev-"))))
 
 
 def _folder(context: CommandContext, folder: str | None, *, temporary: bool) -> Path | None:
@@ -165,7 +163,7 @@ def run(options: DevOptions) -> None:
     script = ScriptRunner(options, environment(options, os.environ), _umask()) if options.script else None
     secrets = {name: token_urlsafe(32) for name in dev_setup.SECRET_ENVS}
     maker = DevServiceMaker(options, {name: Secret(text.encode()) for name, text in secrets.items()}, script)
-    with exit_on_error(), _temporary_folder(options):
+    with _temporary_folder(options):
         file = dev_setup.prepare(options)
         os.environ.pop(dev_setup.MASTER_KEY_ENV, None)
         os.environ[f"{dev_setup.MASTER_KEY_ENV}_FILE"] = str(options.folder / dev_setup.KEY_FILE)
@@ -176,7 +174,7 @@ def run(options: DevOptions) -> None:
             f"--listen=tcp:{options.port}:interface={LOOPBACK}",
         ]
         log = [f"--logfile={options.folder / LOG_FILE}"] if script else []
-        twistd = DevServerOptions(maker)
+        twistd = GamedServerOptions(maker)
         twistd.parseOptions(["--nodaemon", "--pidfile=", *log, maker.tapname, "serve", *arguments])  # type: ignore[no-untyped-call]
         try:
             with redirect_stdout(sys.stderr) if script else nullcontext():  # stdout is the script's
@@ -238,7 +236,7 @@ class DevServiceMaker(Struct, frozen=True):
         self._add_samples(options.subOptions.opened)
         if self.script is not None:
             reactor.callWhenRunning(self.script.begin, reactor)
-            reactor.addSystemEventTrigger("after", "shutdown", self._explain_failure, self.script)
+            reactor.addSystemEventTrigger("after", "shutdown", self.script.print_log_end)
         if dev.temporary:
             reactor.addSystemEventTrigger("after", "shutdown", rmtree, dev.folder, ignore_errors=True)
         return service
@@ -249,10 +247,6 @@ class DevServiceMaker(Struct, frozen=True):
         players = dev_setup.prepare_players(self.dev.folder, opened.config)
         if self.script is None:
             self._print_addresses(players, channels)
-
-    def _explain_failure(self, script: ScriptRunner) -> None:
-        if script.code:
-            print_log_end(self.dev)
 
     def _print_addresses(self, players: Path, channels: Sequence[str]) -> None:
         client = os.path.relpath(CLIENT) if CLIENT.exists() else "gamed_client.py"
@@ -272,16 +266,3 @@ Enter the server's address in your game, or try a sign-in with the reference cli
   python3 {client} --server {dev.server} assets content
 Ctrl-C ends it.
 """)
-
-
-class DevServerOptions(GamedServerOptions):
-    """The options of twistd with DevServiceMaker as the only plugin."""
-
-    def __init__(self, maker: DevServiceMaker) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._maker = maker
-
-    @property
-    def subCommands(self) -> Iterator[tuple[str, None, Any, str]]:
-        self.loadedPlugins = {self._maker.tapname: cast(Any, self._maker)}
-        yield (self._maker.tapname, None, self._maker.options, self._maker.description)

@@ -47,8 +47,16 @@ class ScriptRunner:
         reactor.addSystemEventTrigger("before", "shutdown", deferToThread, self._end)
         deferToThread(self._run).addBoth(lambda _: reactor.stop() if reactor.running else None)
 
+    def print_log_end(self) -> None:
+        """Print the last lines of the server's log to stderr, if the command failed."""
+        with suppress(OSError):
+            if self.code:
+                lines = (self._options.folder / LOG_FILE).read_text("utf-8", "replace").splitlines()[-LOG_LINES:]
+                print("\n".join(["The end of the server's log:", *lines]), file=sys.__stderr__)
+
     def _run(self) -> None:
-        self._await_answer()
+        while not self._ended.is_set() and not _answers(self._options.port):
+            self._ended.wait(TRY_SECONDS)
         if self._ended.is_set():
             return
         try:
@@ -67,10 +75,6 @@ class ScriptRunner:
         code = self._process.wait()
         self.code = code if code >= 0 else SIGNALLED - code
         self._end()
-
-    def _await_answer(self) -> None:
-        while not self._ended.is_set() and not _answers(self._options.port):
-            self._ended.wait(TRY_SECONDS)
 
     def _end(self) -> None:
         """End the command and its child processes: SIGTERM first, then SIGKILL."""
@@ -93,10 +97,3 @@ def _answers(port: int) -> bool:
         connection.request("GET", "/healthz")
         return connection.getresponse().status == 200
     return False
-
-
-def print_log_end(options: DevOptions) -> None:
-    """Print the last lines of the server's log to stderr, to show why the command failed."""
-    with suppress(OSError):
-        lines = (options.folder / LOG_FILE).read_text("utf-8", "replace").splitlines()[-LOG_LINES:]
-        print("\n".join(["The end of the server's log:", *lines]), file=sys.__stderr__)

@@ -3,7 +3,7 @@
 With --write it also saves as a new player, who is erased afterwards.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -211,9 +211,9 @@ def public_steps(base: str, config: Config) -> list[Step]:
     return [
         partial(_policy, base, config),
         lambda: [doctor_public.check_forged(ask(f"{base}/healthz", headers=FORGED))],
-        *(partial(_family, base, path) for path in FAMILIES),
+        *(partial(_ask_for, base + path, partial(doctor_public.check_family, path)) for path in FAMILIES),
         lambda: [doctor_public.check_callback(provider, ask(f"{base}/auth/{provider}/callback"))],
-        *(partial(_operator_only, base, path) for path in OPERATOR_ONLY),
+        *(partial(_ask_for, base + path, partial(doctor_public.check_operator_only, path)) for path in OPERATOR_ONLY),
         partial(_plain, base),
     ]
 
@@ -226,12 +226,8 @@ def _policy(base: str, config: Config) -> list[Finding]:
     return [policy, doctor_public.check_caching(first, second)]
 
 
-def _family(base: str, path: str) -> list[Finding]:
-    return [doctor_public.check_family(path, ask(base + path))]
-
-
-def _operator_only(base: str, path: str) -> list[Finding]:
-    return [doctor_public.check_operator_only(path, ask(base + path))]
+def _ask_for(url: str, check: Callable[[Reached], Finding]) -> list[Finding]:
+    return [check(ask(url))]
 
 
 def _plain(base: str) -> list[Finding]:

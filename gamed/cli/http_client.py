@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import click
 
@@ -36,13 +36,17 @@ def ask(
 ) -> Reached:
     """Send one request to an http or https address; `timeout` is the longest time without a byte, in seconds."""
     parts = urlsplit(url)
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
-        connection = kind(parts.hostname or "", parts.port, timeout=timeout)
+        connection = _connection(parts, timeout)
     except (ValueError, HTTPException) as e:
         return HttpFailure(FailureCause.OTHER, str(e))
     return ask_on(connection, target, method, headers, body)
+
+
+def _connection(parts: SplitResult, timeout: float) -> HTTPConnection:
+    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    return kind(parts.hostname or "", parts.port, timeout=timeout)
 
 
 def ask_on(
@@ -125,8 +129,7 @@ def _to_url(url: str) -> HTTPConnection:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        return kind(parts.hostname, parts.port, timeout=HEALTH_TIMEOUT_SECONDS)
+        return _connection(parts, HEALTH_TIMEOUT_SECONDS)
     except (ValueError, HTTPException):
         what = "expected an address such as https://play.example.org"
         raise click.BadParameter(what, param_hint="--url") from None

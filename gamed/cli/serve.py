@@ -43,19 +43,23 @@ _log_formats: list[tuple[Mapping[str, Any], LogFormat]] = []
 
 
 class GamedServerOptions(ServerOptions):
-    """The options of twistd with gamed as the only plugin: no other is imported, and no cache is written."""
+    """The options of twistd with one plugin: no other is imported, and no cache is written."""
+
+    def __init__(self, maker: Any = MAKER) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._maker = maker
 
     @property
     def subCommands(self) -> Iterator[tuple[str, None, Any, str]]:
-        self.loadedPlugins = {MAKER.tapname: MAKER}
-        yield (MAKER.tapname, None, MAKER.options, MAKER.description)
+        self.loadedPlugins = {self._maker.tapname: self._maker}
+        yield (self._maker.tapname, None, self._maker.options, self._maker.description)
 
 
 def serve(arguments: Sequence[str]) -> None:
     """Run the service until it is stopped."""
     from twisted.scripts.twistd import runApp
 
-    options = GamedServerOptions()  # type: ignore[no-untyped-call]
+    options = GamedServerOptions()
     options.parseOptions(["--nodaemon", "--pidfile=", MAKER.tapname, "serve", *arguments])  # type: ignore[no-untyped-call]
     try:
         runApp(options)

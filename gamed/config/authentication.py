@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from gamed.config.errors import ConfigError, ConfigProblem
-from gamed.config.json_reader import JsonSyntaxError, ObjectReader, PositionedJson, read
+from gamed.config.json_reader import ObjectReader, read_object
 from gamed.config.model import (
     LOOPBACK,
     AuthLimits,
@@ -19,7 +18,7 @@ from gamed.config.model import (
     ReturnProofSetting,
     SessionLifetimes,
 )
-from gamed.config.providers import parse_providers, secret_names
+from gamed.config.providers import NEVER_HERE, parse_providers, secret_names
 from gamed.config.secrets import ReadFile, SecretSources, master_key, variable_name, weak
 from gamed.config.validators import choice, count, duration, network, origin, plain_text, public_url
 from gamed.crypto import Secret
@@ -37,10 +36,7 @@ MEMBERS = (
     "login",
     "limits",
 )
-HINTS = {
-    "master_key": "the key itself is never written to this file: put it into an environment variable "
-    "and name that in master_key_env",
-}
+HINTS = {"master_key": NEVER_HERE.format(what="key", member="master_key_env")}
 MINUTE, HOUR, DAY = 60, 3600, 86400
 ACCESS = (1, DAY)
 REFRESH = (10, 8760 * HOUR)
@@ -66,48 +62,29 @@ def load(
     Secrets are read from `environ` and from files that it names. Without `providers` the secrets of providers are not
     read, and are empty: enough for a command that needs only the master key.
     """
-    try:
-        document = read(text)
-    except JsonSyntaxError as e:
-        raise ConfigError(file, [e.problem]) from None
-    return validate(document, SecretSources(environ, read_file), file, providers)
-
-
-def validate(document: PositionedJson, sources: SecretSources, file: str, providers: bool) -> LoadedConfiguration:
-    """Return the configuration that a file contains; raise ConfigError with all problems."""
-    problems: list[ConfigProblem] = list(document.recoverable_errors)
-    warnings: list[ConfigProblem] = []
-    top = ObjectReader.top(document, problems, warnings)
-    top.reject_unknown(MEMBERS, HINTS)
-    mode = _mode(top) if isinstance(document.value, dict) else None
-    address = _public_url(top, mode)
-    key, key_origin = _master_key(top, mode, sources)
-    config = Config(
-        mode=mode or Mode.LOCAL,
-        public_url=address,
-        master_key=key,
-        master_key_origin=key_origin,
-        providers=_providers(top, mode, sources if providers else None),
-        session=_session(top.section("session")),
-        login=_login(top.section("login")),
-        limits=_limits(top.section("limits")),
-        server_name=top.value("server_name", plain_text(64), None),
-        trusted_proxies=_trusted_proxies(top),
-        cors_origins=top.items("cors_origins", origin, ()),
-    )
-    if problems:
-        raise ConfigError(file, list(dict.fromkeys(problems)))
-    return LoadedConfiguration(config, tuple(warning.line(file) for warning in warnings), _secret_names(top))
-
-
-def _mode(top: ObjectReader) -> Mode | None:
-    return top.required("mode", choice(Mode), 'missing; expected "oauth" or "local"')
-
-
-def _public_url(top: ObjectReader, mode: Mode | None) -> str | None:
-    if mode is Mode.OAUTH:
-        return top.required("public_url", public_url, 'missing; oauth mode needs it, as "https://play.example.org"')
-    return top.value("public_url", public_url, None)
+    sources = SecretSources(environ, read_file)
+    with read_object(text, file, '{"mode": "local"}') as top:
+        top.reject_unknown(MEMBERS, HINTS)
+        mode = top.required("mode", choice(Mode), 'missing; expected "oauth" or "local"')
+        if mode is Mode.OAUTH and "public_url" not in top:
+            top.problem("public_url", 'missing; oauth mode needs it, as "https://play.example.org"')
+        key, key_origin = _master_key(top, mode, sources)
+        config = Config(
+            mode=mode or Mode.LOCAL,
+            public_url=top.value("public_url", public_url, None),
+            master_key=key,
+            master_key_origin=key_origin,
+            providers=_providers(top, mode, sources if providers else None),
+            session=_session(top.section("session")),
+            login=_login(top.section("login")),
+            limits=_limits(top.section("limits")),
+            server_name=top.value("server_name", plain_text(64), None),
+            trusted_proxies=_trusted_proxies(top),
+            cors_origins=top.items("cors_origins", origin, ()),
+        )
+    master = top.value("master_key_env", variable_name, None)
+    names = (*([master] if master else []), *secret_names(top.section("providers")))
+    return LoadedConfiguration(config, tuple(warning.line(file) for warning in top.warnings), names)
 
 
 def _master_key(top: ObjectReader, mode: Mode | None, sources: SecretSources) -> tuple[Secret | None, str]:
@@ -186,9 +163,3 @@ def _trusted_proxies(top: ObjectReader) -> tuple[Network, ...]:
     if any(trusted.prefixlen == 0 for trusted in networks):
         top.warning("trusted_proxies", "trusts every address: any client can then send a forged client address")
     return networks
-
-
-def _secret_names(top: ObjectReader) -> tuple[str, ...]:
-    master = top.value("master_key_env", variable_name, None)
-    names = secret_names(top.section("providers"))
-    return (*([master] if master else []), *names)

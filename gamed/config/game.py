@@ -7,8 +7,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from gamed.config.errors import ConfigError, ConfigProblem
-from gamed.config.json_reader import Converter, JsonSyntaxError, ObjectReader, read
+from gamed.config.json_reader import Converter, ObjectReader, read_object
 from gamed.config.validators import choice, duration, flag, number, size
 from gamed.saves.limits import MIB, SaveLimits
 
@@ -65,16 +64,10 @@ ASSETS = ("access", "keep_releases")
 
 def parse_game(text: str, file: str = FILE_NAME) -> GameSettings:
     """Return the settings; raise ConfigError with all problems, in which `file` is the name of the file."""
-    try:
-        document = read(text)
-    except JsonSyntaxError as e:
-        raise ConfigError(file, [e.problem]) from None
-    problems: list[ConfigProblem] = list(document.recoverable_errors)
-    top = ObjectReader.top(document, problems, [], '{"slots": 100}')
-    top.reject_unknown(MEMBERS)
-    game = GameSettings(_saves(top), top.value("staged_ttl", duration(60, YEAR), DAY), _assets(top.section("assets")))
-    if problems:
-        raise ConfigError(file, list(dict.fromkeys(problems)))
+    with read_object(text, file, '{"slots": 100}') as top:
+        top.reject_unknown(MEMBERS)
+        staged_seconds = top.value("staged_ttl", duration(60, YEAR), DAY)
+        game = GameSettings(_saves(top), staged_seconds, _assets(top.section("assets")))
     return game
 
 

@@ -6,14 +6,15 @@ converts the members of an object, and collects the errors of its values.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from re import Pattern, compile
 from typing import NoReturn, TypeVar
 
 from msgspec import Struct, field
 
-from gamed.config.errors import ConfigProblem, InvalidValue, Path, Position, plain_word, shown
+from gamed.config.errors import ConfigError, ConfigProblem, InvalidValue, Path, Position, plain_word, shown
 from gamed.structs import Component, redacts
 
 MAX_DEPTH = 16
@@ -240,24 +241,9 @@ class ObjectReader(Component, frozen=True):
 
     _document: PositionedJson
     _problems: list[ConfigProblem]
-    _warnings: list[ConfigProblem]
+    warnings: list[ConfigProblem]
     path: Path
     members: Mapping[str, object]
-
-    @classmethod
-    def top(
-        cls,
-        document: PositionedJson,
-        problems: list[ConfigProblem],
-        warnings: list[ConfigProblem],
-        example: str = '{"mode": "local"}',
-    ) -> "ObjectReader":
-        """Return the reader of the outermost object; it appends to the two lists."""
-        value = document.value
-        if not isinstance(value, dict):
-            problems.append(ConfigProblem(document.values[()], (), f"expected an object, such as {example}"))
-            value = {}
-        return cls(document, problems, warnings, (), value)
 
     def __contains__(self, name: str) -> bool:
         return name in self.members
@@ -268,7 +254,7 @@ class ObjectReader(Component, frozen=True):
         if not isinstance(value, dict):
             self.problem(name, "expected an object in { }")
             value = {}
-        return ObjectReader(self._document, self._problems, self._warnings, (*self.path, name), value)
+        return ObjectReader(self._document, self._problems, self.warnings, (*self.path, name), value)
 
     def value(self, name: str, converter: Converter[T], default: D) -> T | D:
         """Convert a member; return `default` if it is absent or invalid."""
@@ -309,7 +295,7 @@ class ObjectReader(Component, frozen=True):
 
     def warning(self, where: str | Path, message: str) -> None:
         """Add a warning about an allowed value."""
-        self._warnings.append(self._at(where, message))
+        self.warnings.append(self._at(where, message))
 
     def _at(self, where: str | Path, message: str) -> ConfigProblem:
         path = (*self.path, *((where,) if isinstance(where, str) else where))
@@ -324,6 +310,23 @@ class ObjectReader(Component, frozen=True):
             for message in e.messages:
                 self.problem(where, message)
             return default
+
+
+@contextmanager
+def read_object(text: str, file: str, example: str) -> Iterator[ObjectReader]:
+    """Yield the reader of a file's outermost object; at the end raise ConfigError with all its problems."""
+    try:
+        document = read(text)
+    except JsonSyntaxError as e:
+        raise ConfigError(file, [e.problem]) from None
+    problems = list(document.recoverable_errors)
+    if isinstance(document.value, dict):
+        yield ObjectReader(document, problems, [], (), document.value)
+    else:
+        problems.append(ConfigProblem(document.values[()], (), f"expected an object, such as {example}"))
+        raise ConfigError(file, problems)
+    if problems:
+        raise ConfigError(file, list(dict.fromkeys(problems)))
 
 
 def _unknown(name: str, known: Collection[str], hints: Mapping[str, str]) -> str:

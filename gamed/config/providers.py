@@ -16,10 +16,10 @@ from gamed.crypto import Secret
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "userinfo_endpoint")
 OAUTH2_ONLY = (*ENDPOINTS, "subject_field", "identity_namespace")
 MEMBERS = ("client_id", "client_secret_env", "label", "scopes", "issuer", *OAUTH2_ONLY)
-HINTS = {
-    "client_secret": "the secret itself is never written to this file: put it into an environment variable "
-    "and name that in client_secret_env",
-}
+NEVER_HERE = (
+    "the {what} itself is never written to this file: put it into an environment variable and name that in {member}"
+)
+HINTS = {"client_secret": NEVER_HERE.format(what="secret", member="client_secret_env")}
 RESERVED = frozenset({"login", "session", "sessions", "identities", "config", "player", "account", "errors"})
 """Names of other paths below /auth/."""
 _NAME = compile(r"[a-z][a-z0-9-]{0,31}", ASCII)
@@ -131,9 +131,9 @@ def _secret(section: ObjectReader, sources: SecretSources | None) -> Secret | No
 
 def _endpoint(value: object) -> str:
     """Check that a value is an https URL, or an http URL on loopback, and return it unchanged."""
-    if not isinstance(value, str) or not _URL.fullmatch(value) or "\\" in value or "#" in value:
-        raise InvalidValue('expected a URL such as "https://provider.example/oauth2/token"')
     try:
+        if not isinstance(value, str) or not _URL.fullmatch(value) or "\\" in value or "#" in value:
+            raise ValueError
         parts = urlsplit(value)
     except ValueError:
         raise InvalidValue('expected a URL such as "https://provider.example/oauth2/token"') from None

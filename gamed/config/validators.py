@@ -5,8 +5,8 @@
 
 from collections.abc import Callable
 from enum import StrEnum
-from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_network
-from re import ASCII, compile
+from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address, ip_network
+from re import ASCII, Pattern, compile
 from typing import TypeVar
 from unicodedata import category
 
@@ -58,13 +58,6 @@ def duration(least: int, most: int) -> Callable[[object], int]:
     return validate
 
 
-def count(value: object) -> int:
-    """Check that a value is a whole number; 0 disables the limit."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_COUNT:
-        raise InvalidValue(f"expected a whole number from 0 to {MAX_COUNT} without quotes")
-    return value
-
-
 def number(least: int, most: int) -> Callable[[object], int]:
     """Return a validator for whole numbers from `least` to `most`."""
 
@@ -74,6 +67,10 @@ def number(least: int, most: int) -> Callable[[object], int]:
         return value
 
     return validate
+
+
+count = number(0, MAX_COUNT)
+"""The validator of a limit, which 0 disables."""
 
 
 def size(least: int, most: int) -> Callable[[object], int]:
@@ -134,33 +131,32 @@ def _text(value: object) -> str:
     return value
 
 
-def scope(value: object) -> str:
-    """Check that a value is one scope-token (RFC 6749 3.3)."""
-    if not isinstance(value, str) or not _SCOPE.fullmatch(value):
-        raise InvalidValue('expected one scope without spaces, such as "identify"')
-    return value
+def _matching(form: Pattern[str], expected: str) -> Callable[[object], str]:
+    def validate(value: object) -> str:
+        if not isinstance(value, str) or not form.fullmatch(value):
+            raise InvalidValue(f"expected {expected}")
+        return value
+
+    return validate
 
 
-def field_name(value: object) -> str:
-    """Check that a value may be the name of a member of a provider's response."""
-    if not isinstance(value, str) or not _FIELD.fullmatch(value):
-        raise InvalidValue('expected the name of a member of the provider\'s answer, such as "id"')
-    return value
+scope = _matching(_SCOPE, 'one scope without spaces, such as "identify"')
+"""The validator of one scope-token (RFC 6749 3.3)."""
+field_name = _matching(_FIELD, 'the name of a member of the provider\'s answer, such as "id"')
+"""The validator of a member's name in a provider's response."""
 
 
 def network(value: object) -> Network:
     """Parse an address, or a network in CIDR notation."""
-    if not isinstance(value, str) or "%" in value:
-        raise InvalidValue('expected an address or network such as "10.0.0.2" or "10.0.0.0/24"')
     try:
-        return ip_network(value)
-    except ValueError:
-        pass
-    try:
+        if not isinstance(value, str) or "%" in value:
+            raise ValueError
         meant = ip_network(value, strict=False)
     except ValueError:
         raise InvalidValue('expected an address or network such as "10.0.0.2" or "10.0.0.0/24"') from None
-    raise InvalidValue(f"this network has host bits set; did you mean {meant}?")
+    if ip_address(value.partition("/")[0]) != meant.network_address:
+        raise InvalidValue(f"this network has host bits set; did you mean {meant}?")
+    return meant
 
 
 LOOPBACK_HOSTS = {"localhost", "127.0.0.1", "[::1]"}

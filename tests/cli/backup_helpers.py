@@ -14,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.cli import backup, keys
 from gamed.cli.backup import Backup
-from gamed.cli.main import gamed
+from gamed.cli.commands import gamed
 from gamed.cli.paths import FIRST_RUN, Paths
 from gamed.config.settings import KeySource
 from gamed.crypto import Keys, Secret

@@ -7,7 +7,7 @@ import click
 from click.testing import CliRunner
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.cli.main import RENAMED, gamed
+from gamed.cli.commands import RENAMED, gamed
 from gamed.cli.output import counted, prompt_password, utf8
 from tests.cli.process import CommandTestCase
 from tests.support.commands import members
@@ -58,6 +58,7 @@ class WordTests(SynchronousTestCase):
             ("check-config", "check config"),
             ("check --fix", "check data --fix"),
             ("check --json", "check data --json"),
+            ("check --json --fix", "check data --json --fix"),
             ("saves ls anna", "saves list"),
             ("assets ls", "assets list"),
             ("assets point stable r0", "assets set-channel"),
@@ -72,9 +73,9 @@ class WordTests(SynchronousTestCase):
 
     def test_check_needs_a_command(self) -> None:
         """`gamed check`, which was a command of its own, is wrong usage: a script must not take it for a success."""
-        result = CliRunner().invoke(gamed, ["check"])
+        result = CliRunner().invoke(gamed, ["check"], prog_name="gamed")
         self.assertEqual((result.exit_code, result.stdout), (2, ""))
-        self.assertIn("Missing command", result.stderr)
+        self.assertIn("Missing command. Use: gamed check data, or: gamed check config", result.stderr)
 
     def test_a_port(self) -> None:
         """`serve` takes an endpoint: who gives it a port or a host, as other servers have them, is shown one."""

@@ -6,7 +6,7 @@ from base64 import b64decode
 from click.testing import CliRunner
 
 from gamed import __version__
-from gamed.cli.main import gamed
+from gamed.cli.commands import gamed
 from tests.cli.process import GAMED, MODULE, ROOT, TWISTD, CommandTestCase, get
 from tests.config.fixtures import LOCAL, OAUTH, changed
 

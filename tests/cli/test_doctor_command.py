@@ -11,7 +11,7 @@ from sqlite3 import connect
 from cryptography.x509 import DNSName
 
 import gamed.cli.doctor
-import gamed.cli.main  # what the other user has to be able to import, too
+import gamed.cli.commands  # what the other user has to be able to import, too
 import gamed.service  # noqa: F401
 from tests.cli.other_user import python_for_all
 from tests.cli.process import GAMED, CommandTestCase

@@ -9,7 +9,7 @@ from shutil import rmtree
 
 from twisted.trial.unittest import SynchronousTestCase
 
-import gamed.cli.main  # what the other user has to be able to import, too
+import gamed.cli.commands  # what the other user has to be able to import, too
 import gamed.service  # noqa: F401
 from gamed.cli.process import refuse_foreign_folder
 from tests.cli.other_user import library_folders, python_for_all, reachable

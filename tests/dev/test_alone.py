@@ -7,14 +7,14 @@ import sys
 from twisted.internet.testing import MemoryReactor
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.cli.main import COMMANDS
+from gamed.cli.commands import COMMANDS
 from gamed.dev.documents import DISCORD_AUTHORIZE, DISCORD_TOKEN, DISCORD_USER, DISCOVERY, GOOGLE_AUTHORIZE
 from gamed.dev.servers import ProviderService
 from tests.e2e.cases import ServiceCase
 from tests.support.provider import development_provider
 from tests.test_layout import ROOT, imports, package
 
-OPENED = "import sys, gamed.cli.main, gamed.tap, gamed.service, gamed.cli.serve; print(*sys.modules)"
+OPENED = "import sys, gamed.cli.commands, gamed.tap, gamed.service, gamed.cli.serve; print(*sys.modules)"
 
 
 class AloneTests(SynchronousTestCase):

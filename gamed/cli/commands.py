@@ -30,8 +30,6 @@ RENAMED = {
     "assets drop": "assets delete-channel",
     "assets ls": "assets list",
     "assets point": "assets set-channel",
-    "check --fix": "check data --fix",
-    "check --json": "check data --json",
     "check-config": "check config",
     "players attach": "players merge OLD --into NEW",
     "saves ls": "saves list",
