@@ -13,9 +13,9 @@ from secrets import token_bytes
 from click.testing import CliRunner
 
 from gamed.assets.store import AssetStore
+from gamed.cli.commands import gamed
 from gamed.cli.dev_setup import DATA, KEY_FILE, DevOptions, clear, prepare, prepare_assets
 from gamed.cli.errors import CommandFailed, SetupError
-from gamed.cli.commands import gamed
 from gamed.cli.paths import AUTH_DB
 from gamed.cli.process import Lock
 from gamed.config.game import GameSettings

@@ -10,8 +10,8 @@ from sqlite3 import connect
 
 from cryptography.x509 import DNSName
 
-import gamed.cli.doctor
 import gamed.cli.commands  # what the other user has to be able to import, too
+import gamed.cli.doctor
 import gamed.service  # noqa: F401
 from tests.cli.other_user import python_for_all
 from tests.cli.process import GAMED, CommandTestCase
