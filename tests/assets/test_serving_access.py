@@ -75,23 +75,23 @@ class PlayersTests(ServingCase):
     def test_revoked(self) -> None:
         """A revoked session is 401 from the next request on."""
         self.assertEqual(self.get("/assets/stable/a", self.bearer).status, 200)
-        unit = self.house.stores.auth.submit(
+        unit = self.house.databases.auth.submit(
             lambda connection: session_tables.revoke(connection, self.session_id, NOW_MS)
         )
         self.successResultOf(unit)
         self.refused(self.get("/assets/stable/a", self.bearer), 401, "session_revoked")
 
     def test_blocked(self) -> None:
-        unit = self.house.stores.auth.submit(lambda connection: player_tables.set_state(connection, ANNA, "blocked"))
+        unit = self.house.databases.auth.submit(lambda connection: player_tables.set_state(connection, ANNA, "blocked"))
         self.successResultOf(unit)
         self.refused(self.get("/assets/stable/a", self.bearer), 403, "player_blocked")
 
     def test_one_authentication(self) -> None:
         """Each request authenticates once."""
         self.get("/assets/stable", self.bearer)  # the first use of a token is written down
-        before = sum(self.house.stores.reads.batches)
+        before = sum(self.house.databases.reads.batches)
         self.assertEqual(self.get(f"/assets/{self.release}/b", self.bearer).status, 200)
-        self.assertEqual(sum(self.house.stores.reads.batches) - before, 1)
+        self.assertEqual(sum(self.house.databases.reads.batches) - before, 1)
 
 
 class PublicTests(ServingCase):

@@ -15,7 +15,7 @@ from tests.hostile.fake_provider import ISSUER, MARK
 from tests.login.browser_fixtures import Page
 
 if TYPE_CHECKING:
-    from tests.hostile.helpers import HostileCase, Trip
+    from tests.hostile.helpers import HostileCase, SignIn
 
 Act = Callable[[Any, Any], Page]
 MALFORMED, UNKNOWN, OTHER = texts.CALLBACK_MALFORMED, texts.CALLBACK_UNKNOWN, texts.CALLBACK_BROWSER
@@ -36,9 +36,9 @@ class Bad(Struct, frozen=True):
 def raw(query: str, path: str = "/auth/idp/callback", **headers: str) -> Act:
     """`{state}` and `{code}` are the true ones."""
 
-    def act(_: "HostileCase", trip: "Trip") -> Page:
-        filled = query.replace("{state}", trip.state).replace("{code}", trip.code)
-        return trip.browser.get(f"{path}?{filled}", **headers)
+    def act(_: "HostileCase", sign_in: "SignIn") -> Page:
+        filled = query.replace("{state}", sign_in.state).replace("{code}", sign_in.code)
+        return sign_in.browser.get(f"{path}?{filled}", **headers)
 
     return act
 
@@ -46,49 +46,49 @@ def raw(query: str, path: str = "/auth/idp/callback", **headers: str) -> Act:
 def by(cookie: Callable[[str], str | None], query: str = "state={state}&code={code}") -> Act:
     """A browser whose cookie is made of the right one's."""
 
-    def act(case: "HostileCase", trip: "Trip") -> Page:
+    def act(case: "HostileCase", sign_in: "SignIn") -> Page:
         stranger = case.new_browser()
-        stranger.cookie = cookie(str(trip.browser.cookie))
-        filled = query.replace("{state}", trip.state).replace("{code}", trip.code)
+        stranger.cookie = cookie(str(sign_in.browser.cookie))
+        filled = query.replace("{state}", sign_in.state).replace("{code}", sign_in.code)
         page = stranger.get(f"/auth/idp/callback?{filled}")
-        case.assertEqual(stranger.cookie, cookie(str(trip.browser.cookie)), "no cookie is set here")
+        case.assertEqual(stranger.cookie, cookie(str(sign_in.browser.cookie)), "no cookie is set here")
         return page
 
     return act
 
 
 def method(name: str) -> Act:
-    def act(case: "HostileCase", trip: "Trip") -> Page:
-        body = urlencode({"state": trip.state, "code": trip.code}).encode() if name == "POST" else b""
-        headers = trip.browser.headers(Content_Type="application/x-www-form-urlencoded")
-        return Page(case.site.request(name, case.callback(trip), headers, body))
+    def act(case: "HostileCase", sign_in: "SignIn") -> Page:
+        body = urlencode({"state": sign_in.state, "code": sign_in.code}).encode() if name == "POST" else b""
+        headers = sign_in.browser.headers(Content_Type="application/x-www-form-urlencoded")
+        return Page(case.site.request(name, case.callback(sign_in), headers, body))
 
     return act
 
 
-def _of_another_browser(case: "HostileCase", trip: "Trip") -> Page:
+def _of_another_browser(case: "HostileCase", sign_in: "SignIn") -> Page:
     """An attacker's own callback, brought to the victim's browser (RFC 6749 10.12)."""
-    page = trip.browser.get(case.callback(case.depart()))
-    case.far.visited(trip.url)
+    page = sign_in.browser.get(case.callback(case.depart()))
+    case.fake.visited(sign_in.url)
     return page
 
 
-def _of_another_login(case: "HostileCase", trip: "Trip") -> Page:
+def _of_another_login(case: "HostileCase", sign_in: "SignIn") -> Page:
     """A stranger who began an attempt of his own at the victim's link carries the victim's state."""
     stranger = case.new_browser()
-    page = stranger.post(stranger.get(trip.game.url).form("/continue"))
+    page = stranger.post(stranger.get(sign_in.game.url).form("/continue"))
     case.assertEqual(page.status, 303)
-    return stranger.get(case.callback(trip))
+    return stranger.get(case.callback(sign_in))
 
 
-def _dropped(case: "HostileCase", trip: "Trip") -> Page:
+def _dropped(case: "HostileCase", sign_in: "SignIn") -> Page:
     """The oldest of six attempts, the sixth of which is the true one."""
-    first = trip.state
+    first = sign_in.state
     for _ in range(5):
-        page = trip.browser.post(trip.browser.get(trip.game.url).form("/continue"))
-        trip.url = page.headers["location"]
-        case.far.visited(trip.url)
-    return trip.browser.get(f"/auth/idp/callback?state={first}&code={trip.code}")
+        page = sign_in.browser.post(sign_in.browser.get(sign_in.game.url).form("/continue"))
+        sign_in.url = page.headers["location"]
+        case.fake.visited(sign_in.url)
+    return sign_in.browser.get(f"/auth/idp/callback?state={first}&code={sign_in.code}")
 
 
 GOOD = "state={state}&code={code}"

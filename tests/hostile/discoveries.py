@@ -13,9 +13,9 @@ _NAMES = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 def says(**members: object) -> Twist:
     """Good metadata with other members; None leaves one out."""
 
-    def twist(far: Idp) -> None:
-        far.metadata |= members
-        far.metadata = {name: value for name, value in far.metadata.items() if value is not None}
+    def twist(fake: Idp) -> None:
+        fake.metadata |= members
+        fake.metadata = {name: value for name, value in fake.metadata.items() if value is not None}
 
     return twist
 

@@ -29,8 +29,8 @@ DISCOVERY, KEYS, TOKEN = "/.well-known/openid-configuration", "/keys", "/token"
 DISCORD_TOKEN, DISCORD_USER = "/api/v10/oauth2/token", "/api/v10/users/@me"
 
 
-def honest(far: "Idp", claims: Mapping[str, object]) -> str:
-    return far.signer.sign(claims)
+def honest(fake: "Idp", claims: Mapping[str, object]) -> str:
+    return fake.signer.sign(claims)
 
 
 class Idp(FakeOpenIdProvider):
@@ -65,7 +65,7 @@ class Discord(FakeDiscord):
         return Reply.json({"access_token": f"{ACCESS}-{call.form['code'].rpartition('-')[2]}", "token_type": "Bearer"})
 
 
-FARS: Mapping[str, type[Idp] | type[Discord]] = {"idp": Idp, "discord": Discord}
+FAKES: Mapping[str, type[Idp] | type[Discord]] = {"idp": Idp, "discord": Discord}
 
 
 def settings_of(name: str, home: str = "") -> Provider:

@@ -16,7 +16,7 @@ from gamed.login.pages import texts
 from gamed.ops.logging import LoggedSignInFailures, TwistedAuditLog
 from gamed.outcomes import LoginFailure
 from gamed.providers.oidc import build_providers
-from tests.hostile.fake_provider import ACCESS, CLIENT_SECRET, FARS, ISSUER, MARK, SUBJECT, settings_of
+from tests.hostile.fake_provider import ACCESS, CLIENT_SECRET, FAKES, ISSUER, MARK, SUBJECT, settings_of
 from tests.login.browser_fixtures import BASE, BrowserCase, Game, Page, PageBrowser
 from tests.login.test_browser_routes import code as code_on
 from tests.support.http import Connection
@@ -29,7 +29,7 @@ HEALING_SECONDS = 31.0
 """After this a provider that was repaired can be used again."""
 
 
-class Trip(Struct, eq=False):
+class SignIn(Struct, eq=False):
     """A game that waits, and its browser, which is at the provider."""
 
     game: Game
@@ -55,10 +55,10 @@ class Trip(Struct, eq=False):
 
 
 class HostileCase(BrowserCase):
-    """`self.far` is the provider, `self.heard` what the owner's log says."""
+    """`self.fake` is the provider, `self.heard` what the owner's log says."""
 
     name = "idp"
-    far: Any
+    fake: Any
 
     def serve_hostile(self, name: str = "idp", agent: Any = None, clock: Any = None, home: str = "") -> None:
         """In oauth mode with one provider; `agent` and `clock` other than those in memory."""
@@ -69,16 +69,16 @@ class HostileCase(BrowserCase):
         context = replace(server.context, audit=TwistedAuditLog())
         server.callbacks = replace(server.callbacks, _context=context, _access=access)
         self.enable(name, agent, clock, home)
-        self.trips: list[Trip] = []
+        self.sign_ins: list[SignIn] = []
         self.heard: list[tuple[LogLevel, str]] = []
         globalLogPublisher.addObserver(self._hear)
         self.addCleanup(globalLogPublisher.removeObserver, self._hear)
 
     def enable(self, name: str, agent: Any = None, clock: Any = None, home: str = "") -> None:
-        """This provider, beside those there are; from now on it is `self.far`."""
+        """This provider, beside those there are; from now on it is `self.fake`."""
         self.name, server = name, self.server
-        self.far = FARS[name](server.now_ms)
-        self.wire = RequestTraversalAgent(self.far)
+        self.fake = FAKES[name](server.now_ms)
+        self.wire = RequestTraversalAgent(self.fake)
         settings = {name: settings_of(name, home)}
         server.providers.update(
             build_providers(settings, BASE, agent or self.wire, clock or server.clock, server.now_ms)
@@ -87,9 +87,9 @@ class HostileCase(BrowserCase):
 
     def repair(self) -> None:
         """Make the provider correct again."""
-        held, seen = self.far.held, self.far.seen
-        self.far.__init__(self.server.now_ms)
-        self.far.held, self.far.seen = held, seen
+        held, seen = self.fake.held, self.fake.seen
+        self.fake.__init__(self.server.now_ms)
+        self.fake.held, self.fake.seen = held, seen
 
     def pass_time(self, seconds: float) -> None:
         self.server.clock.advance(seconds)
@@ -102,61 +102,61 @@ class HostileCase(BrowserCase):
         game, browser = self.game(provider=self.name), self.new_browser()
         return game, browser, browser.post(browser.get(game.url).form("/continue"))
 
-    def depart(self) -> Trip:
+    def depart(self) -> SignIn:
         game, browser, page = self.begin()
         return self.departed(game, browser, page)
 
-    def departed(self, game: Game, browser: PageBrowser, page: Page) -> Trip:
+    def departed(self, game: Game, browser: PageBrowser, page: Page) -> SignIn:
         self.assertEqual(page.status, 303, page.text)
         url = page.headers["location"]
-        self.far.visited(url)
-        trip = self.trip(game, browser, game.wait(wait=25, seen="at_provider"), url)
-        self.trips.append(trip)
-        return trip
+        self.fake.visited(url)
+        sign_in = self.sign_in(game, browser, game.wait(wait=25, seen="at_provider"), url)
+        self.sign_ins.append(sign_in)
+        return sign_in
 
-    def trip(self, game: Game, browser: PageBrowser, poll: Connection, url: str = "") -> Trip:
-        return Trip(game, browser, url, f"code-{len(self.trips) + 7}", poll)
+    def sign_in(self, game: Game, browser: PageBrowser, poll: Connection, url: str = "") -> SignIn:
+        return SignIn(game, browser, url, f"code-{len(self.sign_ins) + 7}", poll)
 
-    def callback(self, trip: Trip, **query: str) -> str:
+    def callback(self, sign_in: SignIn, **query: str) -> str:
         """The address of the callback as the provider writes it; an empty parameter is left out."""
-        asked = {"state": trip.state, "code": trip.code, **query}
+        asked = {"state": sign_in.state, "code": sign_in.code, **query}
         return f"/auth/{self.name}/callback?{urlencode({name: value for name, value in asked.items() if value})}"
 
-    def return_(self, trip: Trip, waits: float = 0, **query: str) -> Page:
+    def return_(self, sign_in: SignIn, waits: float = 0, **query: str) -> Page:
         """The browser comes back, is answered after so many seconds, and follows to done."""
-        connection = self.site.send("GET", self.callback(trip, **query), trip.browser.headers())
+        connection = self.site.send("GET", self.callback(sign_in, **query), sign_in.browser.headers())
         if waits:
             self.pass_time(waits - 0.1)
             self.assertEqual(connection.answers, [], "given up too early")
             self.pass_time(0.1)
         self.wire.flush()
         back = Page(connection.answer)
-        trip.pages.append(back)
+        sign_in.pages.append(back)
         self.assertEqual(back.status, 303, back.text)
-        self.assertEqual(back.headers["location"], f"{BASE}/auth/login/done?login_id={trip.game.login['login_id']}")
-        trip.pages.append(trip.browser.get(back.headers["location"]))
-        return trip.pages[-1]
+        self.assertEqual(back.headers["location"], f"{BASE}/auth/login/done?login_id={sign_in.game.login['login_id']}")
+        sign_in.pages.append(sign_in.browser.get(back.headers["location"]))
+        return sign_in.pages[-1]
 
-    def poll_result(self, trip: Trip) -> dict[str, Any]:
+    def poll_result(self, sign_in: SignIn) -> dict[str, Any]:
         """Return the response that the waiting game gets within a second."""
         began = self.server.clock.seconds()
         while True:
-            while not trip.poll.answers and self.server.clock.seconds() < began + PROMPTLY_SECONDS:
+            while not sign_in.poll.answers and self.server.clock.seconds() < began + PROMPTLY_SECONDS:
                 self.server.clock.advance(0.05)
-            self.assertTrue(trip.poll.answers, "the game is not notified")
-            answer = trip.poll.answer
+            self.assertTrue(sign_in.poll.answers, "the game is not notified")
+            answer = sign_in.poll.answer
             if answer.status != 202:
                 return dict(answer.json)
-            trip.poll = trip.game.wait(wait=25, seen=answer.json["stage"])
+            sign_in.poll = sign_in.game.wait(wait=25, seen=answer.json["stage"])
 
     def signs_in(self) -> None:
         """Sign in with a correct provider, from start to credentials."""
-        trip = self.depart()
-        self.finishes(trip)
+        sign_in = self.depart()
+        self.finishes(sign_in)
 
-    def finishes(self, trip: Trip) -> None:
-        page = self.return_(trip)
-        self.assertEqual(trip.game.collect(finish_code=code_on(page)).json["status"], "complete")
+    def finishes(self, sign_in: SignIn) -> None:
+        page = self.return_(sign_in)
+        self.assertEqual(sign_in.game.collect(finish_code=code_on(page)).json["status"], "complete")
 
     # -- what must be true --
 
@@ -171,16 +171,16 @@ class HostileCase(BrowserCase):
     def owner_lines(self) -> list[str]:
         return [line for level, line in self.heard if level >= LogLevel.warn]
 
-    def ends(self, trip: Trip, page: Page, outcome: LoginFailure, cause: str) -> None:
+    def ends(self, sign_in: SignIn, page: Page, outcome: LoginFailure, cause: str) -> None:
         """The game has its code, the player one sentence, the owner one line; none has what is another's."""
-        result = self.poll_result(trip)
+        result = self.poll_result(sign_in)
         self.assertEqual((result["status"], result["problem"]["code"]), ("failed", outcome.value))
         title, advice = texts.ENDED[outcome]
         self.assertEqual((page.status, page.heading), (200, title))
         self.assertTrue(page.text.endswith(advice) or advice in page.text, page.text)
         self.assertEqual((page.forms, page.links), ([], []))
         [line] = self.owner_lines()
-        request = escape(trip.pages[0].headers["x-request-id"])
+        request = escape(sign_in.pages[0].headers["x-request-id"])
         words = f"sign_in_failed provider={self.name} outcome={outcome.value} request={request} detail="
         self.assertRegex(line, rf"\A{words}[ -~]+\Z")
         detail = line.partition(" detail=")[2]
@@ -194,19 +194,19 @@ class HostileCase(BrowserCase):
         """No secret and no word of the provider's in log, page, answer or row."""
         rows = [self.server.rows(f"SELECT * FROM {name}") for name in ("login", "authorization_attempt", *LASTING)]
         secrets = {CLIENT_SECRET, quote(CLIENT_SECRET), quote_plus(CLIENT_SECRET), ACCESS, SUBJECT, MARK, "eyJ"}
-        for trip in self.trips:
-            secrets |= set(trip.secrets())
+        for sign_in in self.sign_ins:
+            secrets |= set(sign_in.secrets())
         texts_ = [line for _, line in self.heard] + [str(self.site.log.lines), repr(rows)]
-        for trip in self.trips:
-            texts_ += [page.html + repr(page.headers) for page in trip.pages] + [trip.poll.raw.decode()]
+        for sign_in in self.sign_ins:
+            texts_ += [page.html + repr(page.headers) for page in sign_in.pages] + [sign_in.poll.raw.decode()]
         for text in texts_:
             self.assertEqual([secret for secret in secrets if secret in text], [], text[:500])
 
     def sent_once(self) -> None:
         """No code left this server twice, and the client secret went to the token endpoint only."""
-        codes = [call.form.get("code") for call in self.far.seen if call.method == "POST"]
+        codes = [call.form.get("code") for call in self.fake.seen if call.method == "POST"]
         self.assertEqual(len(codes), len(set(codes)))
-        for call in self.far.seen:
+        for call in self.fake.seen:
             if call.method != "POST":
                 self.assertEqual(call.body, b"")
                 self.assertNotIn("Basic", repr(call.headers))
@@ -233,4 +233,4 @@ def tests_of(case: type[HostileCase], modes: Any, run: Callable[[Any, Any], None
 
 
 Headers = Mapping[str, str]
-__all__ = ["BASE", "ISSUER", "HostileCase", "Trip", "tests_of"]
+__all__ = ["BASE", "ISSUER", "HostileCase", "SignIn", "tests_of"]

@@ -63,27 +63,27 @@ class Mode(Struct, frozen=True):
 
 
 def claims(**changes: object) -> Twist:
-    return lambda far: far.changes.update(changes)
+    return lambda fake: fake.changes.update(changes)
 
 
 def moved(**seconds: float) -> Twist:
     """Times that far from the provider's now."""
-    return lambda far: far.changes.update({name: far.now_ms() // 1000 + by for name, by in seconds.items()})
+    return lambda fake: fake.changes.update({name: fake.now_ms() // 1000 + by for name, by in seconds.items()})
 
 
 def token(forge: Forge) -> Twist:
-    def twist(far: Idp) -> None:
-        far.forge = forge
+    def twist(fake: Idp) -> None:
+        fake.forge = forge
 
     return twist
 
 
 def header(**members: object) -> Twist:
-    return token(lambda far, claimed: far.signer.sign(claimed, **members))
+    return token(lambda fake, claimed: fake.signer.sign(claimed, **members))
 
 
 def always(path: str, reply: Reply) -> Twist:
-    return lambda far: far.always(path, reply)
+    return lambda fake: fake.always(path, reply)
 
 
 def keys(*published: Mapping[str, object]) -> Twist:
@@ -91,8 +91,8 @@ def keys(*published: Mapping[str, object]) -> Twist:
 
 
 def signers(*published: Signer, by: Signer = RSA) -> Twist:
-    def twist(far: Idp) -> None:
-        far.signers, far.signer = list(published), by
+    def twist(fake: Idp) -> None:
+        fake.signers, fake.signer = list(published), by
 
     return twist
 
@@ -100,8 +100,8 @@ def signers(*published: Signer, by: Signer = RSA) -> Twist:
 def granted(**members: object) -> Twist:
     """Good tokens with other members."""
 
-    def twist(far: Any) -> None:
-        far.usual[TOKEN] = lambda _: Reply.json({k: v for k, v in far.tokens(**members).items() if v is not ABSENT})
+    def twist(fake: Any) -> None:
+        fake.usual[TOKEN] = lambda _: Reply.json({k: v for k, v in fake.tokens(**members).items() if v is not ABSENT})
 
     return twist
 
@@ -111,9 +111,9 @@ def user(**members: object) -> Twist:
 
 
 def both(*twists: Twist) -> Twist:
-    def all_of_them(far: Any) -> None:
+    def all_of_them(fake: Any) -> None:
         for twist in twists:
-            twist(far)
+            twist(fake)
 
     return all_of_them
 
@@ -130,39 +130,39 @@ def _pem(signer: Signer) -> bytes:
     return raw
 
 
-def _altered(far: Idp, claimed: Mapping[str, object]) -> str:
+def _altered(fake: Idp, claimed: Mapping[str, object]) -> str:
     """A good signature, of other claims."""
-    head, _, signature = far.signer.sign(claimed).split(".")
-    return f"{head}.{far.signer.sign({**claimed, 'sub': 'other'}).split('.')[1]}.{signature}"
+    head, _, signature = fake.signer.sign(claimed).split(".")
+    return f"{head}.{fake.signer.sign({**claimed, 'sub': 'other'}).split('.')[1]}.{signature}"
 
 
-def _json_form(far: Idp, claimed: Mapping[str, object]) -> str:
-    head, payload, signature = far.signer.sign(claimed).split(".")
+def _json_form(fake: Idp, claimed: Mapping[str, object]) -> str:
+    head, payload, signature = fake.signer.sign(claimed).split(".")
     return dumps({"payload": payload, "protected": head, "signature": signature})
 
 
-def _general_form(far: Idp, claimed: Mapping[str, object]) -> str:
-    head, payload, signature = far.signer.sign(claimed).split(".")
+def _general_form(fake: Idp, claimed: Mapping[str, object]) -> str:
+    head, payload, signature = fake.signer.sign(claimed).split(".")
     return dumps({"payload": payload, "signatures": [{"protected": head, "signature": signature}] * 2})
 
 
-def _two_signatures(far: Idp, claimed: Mapping[str, object]) -> str:
-    good = far.signer.sign(claimed)
+def _two_signatures(fake: Idp, claimed: Mapping[str, object]) -> str:
+    good = fake.signer.sign(claimed)
     return f"{good}.{good.rpartition('.')[2]}"
 
 
-def _twice(far: Idp, claimed: Mapping[str, object]) -> str:
+def _twice(fake: Idp, claimed: Mapping[str, object]) -> str:
     """Signed claims that name their subject twice."""
-    return _raw(far, dumps(claimed)[:-1].encode() + b', "sub": "other"}')
+    return _raw(fake, dumps(claimed)[:-1].encode() + b', "sub": "other"}')
 
 
-def _raw(far: Idp, payload: bytes) -> str:
-    message = f"{far.signer.sign({}).split('.')[0]}.{base64url(payload)}"
-    return f"{message}.{base64url(far.signer.signature(message.encode()))}"
+def _raw(fake: Idp, payload: bytes) -> str:
+    message = f"{fake.signer.sign({}).split('.')[0]}.{base64url(payload)}"
+    return f"{message}.{base64url(fake.signer.signature(message.encode()))}"
 
 
-def _cut(far: Idp, claimed: Mapping[str, object]) -> str:
-    return far.signer.sign(claimed).rpartition(".")[0] + "."
+def _cut(fake: Idp, claimed: Mapping[str, object]) -> str:
+    return fake.signer.sign(claimed).rpartition(".")[0] + "."
 
 
 STRANGER = Signer("rsa-1", "RS256", RSA_NEW.private, RSA_NEW.public)
@@ -275,8 +275,8 @@ CLAIMS = (
     Mode("claims a list", token(lambda f, c: _raw(f, dumps([c]).encode())), cause="claims are"),
     Mode("claims not UTF-8", token(lambda f, c: _raw(f, b'{"sub":"\xff"}')), cause="claims are"),
     Mode("claims deep", token(lambda f, c: _raw(f, b'{"a":' + b"[" * 99 + b"]" * 99 + b"}")), cause="claims are"),
-    Mode("clock of this machine ahead", lambda far: None, SKEW, "ahead of", late_seconds=4 * HOUR),
-    Mode("clock of this machine behind", lambda far: None, SKEW, "behind", late_seconds=-4 * HOUR),
+    Mode("clock of this machine ahead", lambda fake: None, SKEW, "ahead of", late_seconds=4 * HOUR),
+    Mode("clock of this machine behind", lambda fake: None, SKEW, "behind", late_seconds=-4 * HOUR),
 )
 
 TWIN = {**RSA_NEW.public, "kid": "rsa-1"}

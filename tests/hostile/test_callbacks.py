@@ -7,7 +7,7 @@ from gamed.login.pages import texts
 from gamed.outcomes import LoginFailure
 from tests.hostile.callbacks import BURNING, NO_EFFECT, Bad
 from tests.hostile.fake_provider import ISSUER, MARK, TOKEN, Reply
-from tests.hostile.helpers import HostileCase, Trip, method_name
+from tests.hostile.helpers import HostileCase, SignIn, method_name
 from tests.login.browser_fixtures import Page
 from tests.login.fake_provider import FakeProvider
 from tests.support.covers import covers
@@ -20,15 +20,15 @@ class CallbackCase(HostileCase):
         self.serve_hostile()
         self.server.providers["discord"] = FakeProvider("discord")
 
-    def untouched(self, trip: Trip, page: Page) -> None:
+    def untouched(self, sign_in: SignIn, page: Page) -> None:
         """Assert that the provider got no request, the database did not change, and the access log has the request's
         id.
         """
-        self.assertEqual(self.far.calls(TOKEN), [])
+        self.assertEqual(self.fake.calls(TOKEN), [])
         self.assertEqual((self.lasting(), self.saves()), (self.before, self.saved))
-        if trip.poll.answers:  # another attempt does not change the stage; the browser's visit may have
-            self.assertEqual(trip.poll.answer.status, 202)
-        for secret in (trip.state, trip.code, MARK, "alert"):
+        if sign_in.poll.answers:  # another attempt does not change the stage; the browser's visit may have
+            self.assertEqual(sign_in.poll.answer.status, 202)
+        for secret in (sign_in.state, sign_in.code, MARK, "alert"):
             self.assertNotIn(secret, page.html + repr(page.headers) + repr(self.heard) + str(self.site.log.lines))
         self.assertNotIn("location", page.headers)
         if page.html:
@@ -40,25 +40,25 @@ class CallbackCase(HostileCase):
         """The true callback comes after it, and is taken, or the link is opened again."""
         self.before, self.saved = self.lasting(), self.saves()
         if bad.burned:
-            self.far.metadata[PROMISED] = True
-        trip = self.depart()
-        page = bad.act(self, trip)
+            self.fake.metadata[PROMISED] = True
+        sign_in = self.depart()
+        page = bad.act(self, sign_in)
         self.assertEqual((page.status, bad.sentence in page.text), (bad.status, True), page.text)
-        self.untouched(trip, page)
+        self.untouched(sign_in, page)
         if not bad.burned:
             self.assertEqual(self.owner_lines(), [])
-            self.finishes(trip)
+            self.finishes(sign_in)
             return
         [line] = self.owner_lines()
         path = "discord" if bad.burned == "other_provider" else "idp"
         request = page.headers["x-request-id"]
         self.assertEqual(line, f"callback_rejected provider={path} check={bad.burned} request={request}")
-        self.assertEqual(trip.browser.get(self.callback(trip, iss=ISSUER)).status, 410)
-        self.assertEqual(self.far.calls(TOKEN), [])
-        again = trip.browser.post(trip.browser.get(trip.game.url).form("/continue"))
-        self.far.visited(again.headers["location"])
-        trip.url = again.headers["location"]
-        page = trip.browser.get(trip.browser.get(self.callback(trip, iss=ISSUER)).headers["location"])
+        self.assertEqual(sign_in.browser.get(self.callback(sign_in, iss=ISSUER)).status, 410)
+        self.assertEqual(self.fake.calls(TOKEN), [])
+        again = sign_in.browser.post(sign_in.browser.get(sign_in.game.url).form("/continue"))
+        self.fake.visited(again.headers["location"])
+        sign_in.url = again.headers["location"]
+        page = sign_in.browser.get(sign_in.browser.get(self.callback(sign_in, iss=ISSUER)).headers["location"])
         self.assertIn(texts.CODE_TITLE, page.text)
 
 
@@ -97,19 +97,23 @@ class Errors(CallbackCase):
         ):
             self.heard.clear()
             self.before, self.saved = self.lasting(), self.saves()
-            trip = self.depart()
-            page = self.return_(trip, code="", error=error, error_description=f"<b>{MARK}</b>", error_uri=f"//{MARK}")
-            self.ends(trip, page, LoginFailure(code), "callback: ")
-            self.assertEqual((self.lasting(), self.saves(), self.far.calls(TOKEN)), (self.before, self.saved, []))
+            sign_in = self.depart()
+            page = self.return_(
+                sign_in, code="", error=error, error_description=f"<b>{MARK}</b>", error_uri=f"//{MARK}"
+            )
+            self.ends(sign_in, page, LoginFailure(code), "callback: ")
+            self.assertEqual((self.lasting(), self.saves(), self.fake.calls(TOKEN)), (self.before, self.saved, []))
             self.nothing_leaks()
             self.assertLess(len(self.owner_lines()[0]), 400)
 
     def test_the_code_of_another(self) -> None:
         """A code of somebody else's sign-in goes with this attempt's verifier, and the provider refuses it."""
-        trip, attacker = self.depart(), self.depart()
-        self.far.visited(attacker.url)
+        sign_in, attacker = self.depart(), self.depart()
+        self.fake.visited(attacker.url)
         self.heard.clear()
-        self.ends(trip, self.return_(trip, code=attacker.code), LoginFailure.PROVIDER_ERROR, "nonce is not the one")
+        self.ends(
+            sign_in, self.return_(sign_in, code=attacker.code), LoginFailure.PROVIDER_ERROR, "nonce is not the one"
+        )
         self.sent_once()
 
 
@@ -117,23 +121,23 @@ class Errors(CallbackCase):
 class Late(CallbackCase):
     def test_replayed(self) -> None:
         """After a callback was accepted no second code is sent, and the browser gets its page."""
-        trip = self.depart()
-        self.finishes(trip)
-        for code in (trip.code, "code-of-another"):
-            page = trip.browser.get(self.callback(trip, code=code))
+        sign_in = self.depart()
+        self.finishes(sign_in)
+        for code in (sign_in.code, "code-of-another"):
+            page = sign_in.browser.get(self.callback(sign_in, code=code))
             self.assertEqual((page.status, page.heading), (409, texts.CALLBACK_TWICE_TITLE))
             self.assertIn("/auth/login/done?", page.headers["refresh"])
-        self.assertEqual(len(self.far.calls(TOKEN)), 1)
+        self.assertEqual(len(self.fake.calls(TOKEN)), 1)
 
     def test_replayed_after_a_failure(self) -> None:
         """A code that failed is not tried again; the page says how it ended."""
-        self.far.changes["sub"] = 7
-        trip = self.depart()
-        self.return_(trip)
+        self.fake.changes["sub"] = 7
+        sign_in = self.depart()
+        self.return_(sign_in)
         self.repair()
-        page = trip.browser.get(self.callback(trip, code="code-of-another"))
+        page = sign_in.browser.get(self.callback(sign_in, code="code-of-another"))
         self.assertEqual((page.status, page.heading), (410, texts.ENDED[LoginFailure.PROVIDER_ERROR][0]))
-        self.assertEqual(len(self.far.calls(TOKEN)), 1)
+        self.assertEqual(len(self.fake.calls(TOKEN)), 1)
         self.signs_in()
 
     def test_over(self) -> None:
@@ -143,42 +147,43 @@ class Late(CallbackCase):
             (self.declined, LoginFailure.LOGIN_DENIED),
             (self.expired, LoginFailure.LOGIN_EXPIRED),
         ):
-            trip = self.depart()
-            end(trip)
-            page = trip.browser.get(self.callback(trip))
+            sign_in = self.depart()
+            end(sign_in)
+            page = sign_in.browser.get(self.callback(sign_in))
             self.assertEqual((page.status, page.heading), (410, texts.ENDED[outcome][0]))
-            self.assertEqual(trip.game.collect().json["problem"]["code"], outcome.value)
-        self.assertEqual(self.far.calls(TOKEN), [])
+            self.assertEqual(sign_in.game.collect().json["problem"]["code"], outcome.value)
+        self.assertEqual(self.fake.calls(TOKEN), [])
         self.signs_in()
 
-    def cancelled(self, trip: Trip) -> None:
-        self.assertEqual(trip.game.cancel().status, 204)
+    def cancelled(self, sign_in: SignIn) -> None:
+        self.assertEqual(sign_in.game.cancel().status, 204)
 
-    def declined(self, trip: Trip) -> None:
-        trip.browser.post(trip.browser.get(trip.game.url).form("/decline"))
+    def declined(self, sign_in: SignIn) -> None:
+        sign_in.browser.post(sign_in.browser.get(sign_in.game.url).form("/decline"))
 
-    def expired(self, trip: Trip) -> None:
+    def expired(self, sign_in: SignIn) -> None:
         self.pass_time(3600)
 
     def test_two_at_once(self) -> None:
         """Two callbacks with different codes while the provider is slow: one code leaves, both see one outcome."""
-        trip = self.depart()
-        self.far.script(TOKEN, Reply(hang=True))
+        sign_in = self.depart()
+        self.fake.script(TOKEN, Reply(hang=True))
         first, second = (
-            self.site.send("GET", self.callback(trip, code=code), trip.browser.headers()) for code in ("one", "two")
+            self.site.send("GET", self.callback(sign_in, code=code), sign_in.browser.headers())
+            for code in ("one", "two")
         )
         self.assertEqual((first.answers, second.answers), ([], []))
-        [held] = self.far.held
-        held.write(self.far.write(held, self.far.usual[TOKEN](None)))
+        [held] = self.fake.held
+        held.write(self.fake.write(held, self.fake.usual[TOKEN](None)))
         held.finish()
         self.wire.flush()
         self.server.clock.advance(0)
         self.assertEqual((first.answer.status, second.answer.status), (303, 409))
-        self.assertEqual([call.form["code"] for call in self.far.calls(TOKEN)], ["one"])
+        self.assertEqual([call.form["code"] for call in self.fake.calls(TOKEN)], ["one"])
 
     def test_every_cause_stays_here(self) -> None:
         """Keep the provider's text out of the address that the browser is redirected to."""
-        trip = self.depart()
-        page = trip.browser.get(self.callback(trip) + f"&iss={quote(ISSUER)}&scope={MARK}&prompt={MARK}")
+        sign_in = self.depart()
+        page = sign_in.browser.get(self.callback(sign_in) + f"&iss={quote(ISSUER)}&scope={MARK}&prompt={MARK}")
         self.assertEqual(page.status, 303)
         self.assertNotIn(MARK, repr(page.headers))

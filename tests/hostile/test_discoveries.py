@@ -16,7 +16,7 @@ class DiscoveryCase(HostileCase):
             self.signs_in()
             self.pass_time(mode.primed)
         self.heard.clear()
-        mode.twist(self.far)
+        mode.twist(self.fake)
         self.before, self.saved = self.lasting(), self.saves()
 
     def pressed(self, mode: Mode) -> tuple[Any, Any, Page, Any]:
@@ -39,7 +39,7 @@ class DiscoveryCase(HostileCase):
         """Assert that no row changed, the page has only texts of gamed, and no code or secret was sent."""
         self.assertEqual((self.lasting(), self.saves()), (self.before, self.saved))
         self.assertNotIn("Xyzzy", page.html + repr(page.headers) + repr(self.heard) + str(self.site.log.lines))
-        self.assertEqual({call.body for call in self.far.seen if call.method == "GET"} - {b""}, set())
+        self.assertEqual({call.body for call in self.fake.seen if call.method == "GET"} - {b""}, set())
         self.sent_once()
 
     def refused(self, mode: Mode) -> None:
@@ -48,11 +48,11 @@ class DiscoveryCase(HostileCase):
         game, browser, page, poll = self.pressed(mode)
         self.assertEqual(page.status, 303, page.text)
         self.assertTrue(page.headers["location"].startswith("https://game.example/auth/login/done?"))
-        trip = self.trip(game, browser, poll)
-        trip.pages = [page, browser.get(page.headers["location"])]
+        sign_in = self.sign_in(game, browser, poll)
+        sign_in.pages = [page, browser.get(page.headers["location"])]
         assert mode.outcome is not None
-        self.ends(trip, trip.pages[1], mode.outcome, mode.cause)
-        self.clean(trip.pages[1])
+        self.ends(sign_in, sign_in.pages[1], mode.outcome, mode.cause)
+        self.clean(sign_in.pages[1])
         self.repair()
         self.pass_time(mode.heals)
         self.signs_in()

@@ -15,14 +15,14 @@ class ExchangeCase(HostileCase):
         self.heard.clear()
         before, saves = self.lasting(), self.saves()
         if mode.late_seconds:
-            self.far.clock_ms = lambda: self.server.now_ms() - mode.late_seconds * 1000
-            self.far.now_ms = self.far.clock_ms
-        mode.twist(self.far)
-        trip = self.depart()
+            self.fake.clock_ms = lambda: self.server.now_ms() - mode.late_seconds * 1000
+            self.fake.now_ms = self.fake.clock_ms
+        mode.twist(self.fake)
+        sign_in = self.depart()
         if mode.outcome is None:
-            self.finishes(trip)
+            self.finishes(sign_in)
         else:
-            self.ends(trip, self.return_(trip, mode.waits), mode.outcome, mode.cause)
+            self.ends(sign_in, self.return_(sign_in, mode.waits), mode.outcome, mode.cause)
             self.assertEqual(self.lasting(), before)
         self.assertEqual(self.saves(), saves)
         self.sent_once()

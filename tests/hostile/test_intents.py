@@ -38,14 +38,14 @@ class IntentCase(HostileCase):
         """Refused; then, at an honest provider, done, for the right player and no new one."""
         player_id = self.prepared(mode)
         if mode.late_seconds:
-            self.far.clock_ms = lambda: self.server.now_ms() - mode.late_seconds * 1000
-            self.far.now_ms = self.far.clock_ms
-        mode.twist(self.far)
-        trip = self.depart()
+            self.fake.clock_ms = lambda: self.server.now_ms() - mode.late_seconds * 1000
+            self.fake.now_ms = self.fake.clock_ms
+        mode.twist(self.fake)
+        sign_in = self.depart()
         before, people, saves = self.lasting(), self.people(), self.saves()
         assert mode.outcome is not None
-        self.ends(trip, self.return_(trip, mode.waits), mode.outcome, mode.cause)
-        self.assertEqual(trip.game.collect(finish_code="BBB-BBB").json["status"], "failed")
+        self.ends(sign_in, self.return_(sign_in, mode.waits), mode.outcome, mode.cause)
+        self.assertEqual(sign_in.game.collect(finish_code="BBB-BBB").json["status"], "failed")
         self.assertEqual((self.lasting(), self.saves()), (before, saves))
         self.sent_once()
         self.nothing_leaks()
@@ -66,8 +66,8 @@ class Linking(IntentCase):
         """Prepare a player who signed in at the other provider a moment ago."""
         self.serve_hostile(OTHERS[mode.provider])
         self.intent = LoginIntent.LOGIN
-        trip = self.depart()
-        complete = trip.game.collect(finish_code=code_on(self.return_(trip))).json
+        sign_in = self.depart()
+        complete = sign_in.game.collect(finish_code=code_on(self.return_(sign_in))).json
         self.intent, self.token = LoginIntent.LINK, complete["access_token"]
         self.enable(mode.provider)
         return str(complete["player"]["id"])

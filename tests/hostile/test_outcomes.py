@@ -15,8 +15,8 @@ UNAVAILABLE = LoginFailure.PROVIDER_UNAVAILABLE
 class OutcomeCase(HostileCase):
     def fails(self, outcome: LoginFailure, cause: str = "", waits: float = 0) -> None:
         self.heard.clear()
-        trip = self.depart()
-        self.ends(trip, self.return_(trip, waits), outcome, cause)
+        sign_in = self.depart()
+        self.ends(sign_in, self.return_(sign_in, waits), outcome, cause)
 
     def turned_away(self) -> int:
         """A start is refused before a browser is opened; the seconds to wait, which both header and body say."""
@@ -40,13 +40,13 @@ class BreakerTests(OutcomeCase):
 
     def test_opens_and_closes(self) -> None:
         """After five failures in a row new logins fail at the start; after the pause one success closes the circuit."""
-        self.far.always(DISCORD_TOKEN, Reply(500))
+        self.fake.always(DISCORD_TOKEN, Reply(500))
         self.opened()
         self.assertEqual(self.turned_away(), FIRST_PAUSE_SECONDS)
-        asked = len(self.far.seen)
+        asked = len(self.fake.seen)
         self.pass_time(FIRST_PAUSE_SECONDS - 1)
         self.assertEqual(self.turned_away(), 1)
-        self.assertEqual(len(self.far.seen), asked, "nobody was asked meanwhile")
+        self.assertEqual(len(self.fake.seen), asked, "nobody was asked meanwhile")
         self.pass_time(1)
         self.repair()
         for _ in range(2):
@@ -54,7 +54,7 @@ class BreakerTests(OutcomeCase):
 
     def test_opens_again_for_longer(self) -> None:
         """One more failure after the pause is enough, for twice the time, up to five minutes."""
-        self.far.always(DISCORD_TOKEN, Reply(500))
+        self.fake.always(DISCORD_TOKEN, Reply(500))
         self.opened()
         pause = FIRST_PAUSE_SECONDS
         for _ in range(5):
@@ -66,7 +66,7 @@ class BreakerTests(OutcomeCase):
     def test_who_is_under_way(self) -> None:
         """It opens while a browser is at the provider: that one comes back, is tried, and closes it."""
         early = self.depart()
-        self.far.always(DISCORD_TOKEN, Reply(500))
+        self.fake.always(DISCORD_TOKEN, Reply(500))
         self.opened()
         self.repair()
         self.turned_away()
@@ -75,7 +75,7 @@ class BreakerTests(OutcomeCase):
 
     def test_errors_are_no_failures(self) -> None:
         """A provider that answers, whatever the status, keeps getting requests."""
-        self.far.always(DISCORD_TOKEN, error("invalid_grant"))
+        self.fake.always(DISCORD_TOKEN, error("invalid_grant"))
         for _ in range(2 * FAILURES):
             self.fails(LoginFailure.PROVIDER_ERROR)
         self.repair()
@@ -83,7 +83,7 @@ class BreakerTests(OutcomeCase):
 
     def test_of_each_provider(self) -> None:
         """Keep one provider usable while another one fails."""
-        self.far.always(DISCORD_TOKEN, Reply(500))
+        self.fake.always(DISCORD_TOKEN, Reply(500))
         self.opened()
         self.turned_away()
         self.enable("idp")
@@ -100,44 +100,44 @@ class PatienceTests(OutcomeCase):
     def test_a_moment_is_waited_for(self) -> None:
         """Up to 3 s, once, and only what may be asked twice; the player sees nothing of it."""
         for seconds in ("1", "3"):
-            self.far.script(DISCORD_USER, Reply(429, headers={"Retry-After": seconds}))
-            trip = self.depart()
-            connection = self.site.send("GET", self.callback(trip), trip.browser.headers())
+            self.fake.script(DISCORD_USER, Reply(429, headers={"Retry-After": seconds}))
+            sign_in = self.depart()
+            connection = self.site.send("GET", self.callback(sign_in), sign_in.browser.headers())
             self.assertEqual(connection.answers, [])
-            asked = len(self.far.calls(DISCORD_USER))
+            asked = len(self.fake.calls(DISCORD_USER))
             self.pass_time(int(seconds) - 0.1)
-            self.assertEqual(len(self.far.calls(DISCORD_USER)), asked)
+            self.assertEqual(len(self.fake.calls(DISCORD_USER)), asked)
             self.pass_time(0.1)
-            self.assertEqual(len(self.far.calls(DISCORD_USER)), asked + 1)
+            self.assertEqual(len(self.fake.calls(DISCORD_USER)), asked + 1)
             self.assertEqual(connection.answer.status, 303)
             self.assertEqual(self.owner_lines(), [])
         self.sent_once()
 
     def test_a_second_refusal_ends_it(self) -> None:
         """There is one wait, not a loop."""
-        self.far.always(DISCORD_USER, Reply(503, headers={"Retry-After": "1"}))
+        self.fake.always(DISCORD_USER, Reply(503, headers={"Retry-After": "1"}))
         self.fails(UNAVAILABLE, "userinfo_endpoint: answered 503", waits=1)
-        self.assertEqual(len(self.far.calls(DISCORD_USER)), 2)
+        self.assertEqual(len(self.fake.calls(DISCORD_USER)), 2)
 
     def test_a_code_is_never_sent_twice(self) -> None:
         """However politely the token endpoint asks for it."""
-        self.far.always(DISCORD_TOKEN, Reply(503, headers={"Retry-After": "1"}))
+        self.fake.always(DISCORD_TOKEN, Reply(503, headers={"Retry-After": "1"}))
         self.fails(UNAVAILABLE, "token_endpoint: answered 503")
-        self.assertEqual(len(self.far.calls(DISCORD_TOKEN)), 1)
+        self.assertEqual(len(self.fake.calls(DISCORD_TOKEN)), 1)
 
     def test_more_than_a_moment(self) -> None:
         """While the provider asks to wait, by seconds or by date, no request is sent, and new logins fail."""
         for asked, seconds in (("90", 90), ("Fri, 15 Jan 2027 08:04:00 GMT", None), ("9999999", 3600)):
             self.serve_hostile("discord")
-            self.far.always(DISCORD_TOKEN, Reply(429, headers={"Retry-After": asked}))
+            self.fake.always(DISCORD_TOKEN, Reply(429, headers={"Retry-After": asked}))
             early = self.depart()
             self.fails(UNAVAILABLE, "token_endpoint: answered 429")
             wait = self.turned_away()
             self.assertEqual(wait, seconds or wait)
-            calls = len(self.far.seen)
+            calls = len(self.fake.seen)
             self.heard.clear()
             self.ends(early, self.return_(early), UNAVAILABLE, "asked us to wait")
-            self.assertEqual(len(self.far.seen), calls)
+            self.assertEqual(len(self.fake.seen), calls)
             self.repair()
             self.pass_time(wait)
             self.signs_in()
@@ -146,7 +146,7 @@ class PatienceTests(OutcomeCase):
         """A Retry-After that is none counts as none."""
         for asked in ("", "-1", "soon", "1.5", "1e3", "\u0663".encode().decode("latin-1"), "1, 2", "0x10"):
             self.serve_hostile("discord")
-            self.far.always(DISCORD_TOKEN, Reply(503, headers={"Retry-After": asked}))
+            self.fake.always(DISCORD_TOKEN, Reply(503, headers={"Retry-After": asked}))
             self.fails(UNAVAILABLE, "answered 503")
             self.repair()
             self.signs_in()
@@ -158,9 +158,9 @@ class ClockTests(OutcomeCase):
     def late(self, seconds: int, date: bool = True) -> None:
         self.serve_hostile()
         true_ms = lambda: self.server.now_ms() - seconds * 1000  # noqa: E731
-        self.far.now_ms = true_ms
+        self.fake.now_ms = true_ms
         if date:
-            self.far.clock_ms = true_ms
+            self.fake.clock_ms = true_ms
 
     def test_measured(self) -> None:
         """The owner reads by how much and in which direction; game and player have words of their own for it."""
@@ -185,8 +185,8 @@ class ClockTests(OutcomeCase):
     def test_not_an_excuse(self) -> None:
         """A wrong Date excuses no token that is out of time by it as well."""
         self.late(0)
-        self.far.clock_ms = lambda: self.server.now_ms() - 7_200_000
-        self.far.changes["exp"] = self.far.now_ms() // 1000 - 50_000
+        self.fake.clock_ms = lambda: self.server.now_ms() - 7_200_000
+        self.fake.changes["exp"] = self.fake.now_ms() // 1000 - 50_000
         self.fails(LoginFailure.PROVIDER_ERROR, "exp has passed")
 
     def test_set_right(self) -> None:
@@ -204,12 +204,12 @@ class MisconfiguredTests(OutcomeCase):
 
     def tried(self, name: str, path: str, reply: Reply, *words: str) -> None:
         self.serve_hostile(name)
-        self.far.always(path, reply)
+        self.fake.always(path, reply)
         self.fails(LoginFailure.PROVIDER_MISCONFIGURED)
         [line] = self.owner_lines()
         for word in words:
             self.assertIn(word, line)
-        for page in self.trips[0].pages:
+        for page in self.sign_ins[0].pages:
             for word in ("client_id", "client_secret", "redirect", "console", "endpoint", "invalid_", "scope"):
                 self.assertNotIn(word, page.html)
         self.nothing_leaks()
@@ -230,9 +230,9 @@ class MisconfiguredTests(OutcomeCase):
     def test_heard_by_every_game(self) -> None:
         """Two games wait at once, each at its own provider's fault: each hears its own outcome."""
         self.serve_hostile()
-        trips = [self.depart() for _ in range(2)]
-        for trip, (path, reply, outcome) in zip(
-            trips,
+        sign_ins = [self.depart() for _ in range(2)]
+        for sign_in, (path, reply, outcome) in zip(
+            sign_ins,
             (
                 (TOKEN, error("invalid_client", 401), LoginFailure.PROVIDER_MISCONFIGURED),
                 (KEYS, Reply(500), UNAVAILABLE),
@@ -240,15 +240,15 @@ class MisconfiguredTests(OutcomeCase):
             strict=True,
         ):
             self.repair()
-            self.far.visited(trip.url)
-            self.far.always(path, reply)
+            self.fake.visited(sign_in.url)
+            self.fake.always(path, reply)
             self.heard.clear()
-            self.ends(trip, self.return_(trip), outcome, "")
+            self.ends(sign_in, self.return_(sign_in), outcome, "")
 
     def test_discovery_once(self) -> None:
         """Many browsers at a provider that is down cause one request at a time, and every game sees the outcome."""
         self.serve_hostile()
-        self.far.always(DISCOVERY, Reply(hang=True))
+        self.fake.always(DISCOVERY, Reply(hang=True))
         waiting: list[Any] = []
         games: list[Any] = []
         for _ in range(20):
@@ -259,7 +259,7 @@ class MisconfiguredTests(OutcomeCase):
             body = "&".join(f"{name}={value}" for name, value in form["fields"].items()).encode()
             waiting.append(self.site.send("POST", form["action"], {**sent, **kind}, body))
             games.append(game.wait(wait=25))
-        self.assertEqual(len(self.far.calls(DISCOVERY)), 1)
+        self.assertEqual(len(self.fake.calls(DISCOVERY)), 1)
         self.pass_time(10)
         self.assertEqual({connection.answer.status for connection in waiting}, {303})
         result = {connection.answer.json["problem"]["code"] for connection in games}

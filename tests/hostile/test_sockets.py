@@ -20,7 +20,7 @@ from tests.support.covers import covers
 reactor: Any = installed
 DRIPPING_TURNS = 10
 """So often the reactor turns while the provider drips or says nothing; then our ten seconds are over."""
-Script = Callable[[wire.FarProtocol], None]
+Script = Callable[[wire.FakeProtocol], None]
 OK = wire.HEAD
 TOKENS = f'{{"access_token":"{ACCESS}","token_type":"Bearer"}}'.encode()
 UNAVAILABLE, ERROR = LoginFailure.PROVIDER_UNAVAILABLE, LoginFailure.PROVIDER_ERROR
@@ -31,9 +31,9 @@ def whole(body: bytes) -> Script:
 
 
 def drips(head: bytes, piece: bytes, seconds: float = 0.02) -> Script:
-    def script(far: wire.FarProtocol) -> None:
-        wire.says(head, end=False)(far)
-        far.drip(piece, seconds)
+    def script(fake: wire.FakeProtocol) -> None:
+        wire.says(head, end=False)(fake)
+        fake.drip(piece, seconds)
 
     return script
 
@@ -99,44 +99,44 @@ SOCKETS = (
 class Sockets(HostileCase, TestCase):
     """One test for each, made below."""
 
-    def begin_at(self, *scripts: Script, at_once: bool = False) -> wire.FarFactory:
-        factory = wire.FarFactory(scripts, at_once)
+    def begin_at(self, *scripts: Script, at_once: bool = False) -> wire.FakeFactory:
+        factory = wire.FakeFactory(scripts, at_once)
         port = reactor.listenTCP(0, factory, interface="127.0.0.1")
         self.addCleanup(port.stopListening)
         home = f"http://127.0.0.1:{port.getHost().port}"
         self.serve_hostile("discord", build_agent(reactor), home=home)
         return factory
 
-    async def back(self, trip: Any, factory: wire.FarFactory, endless: bool = False) -> Page:
+    async def back(self, sign_in: Any, factory: wire.FakeFactory, endless: bool = False) -> Page:
         """As return_(), when the answer comes; what is `endless` is given up while the last script runs."""
-        connection, turns = self.site.send("GET", self.callback(trip), trip.browser.headers()), 0
+        connection, turns = self.site.send("GET", self.callback(sign_in), sign_in.browser.headers()), 0
         while not connection.answers:
             await deferLater(reactor, 0.01, lambda: None)
             turns += not factory.scripts
             if endless and turns == DRIPPING_TURNS:
                 self.pass_time(TIMEOUT_SECONDS)
-        trip.pages.append(Page(connection.answer))
-        self.assertEqual(trip.pages[0].status, 303)
-        trip.pages.append(trip.browser.get(trip.pages[0].headers["location"]))
-        return trip.pages[1]
+        sign_in.pages.append(Page(connection.answer))
+        self.assertEqual(sign_in.pages[0].status, 303)
+        sign_in.pages.append(sign_in.browser.get(sign_in.pages[0].headers["location"]))
+        return sign_in.pages[1]
 
     async def tried(self, mode: Socket) -> None:
         factory = self.begin_at(*mode.scripts, at_once=mode.at_once)
         before, saves = self.lasting(), self.saves()
-        trip = self.depart()
-        self.ends(trip, await self.back(trip, factory, mode.endless), mode.outcome, mode.cause)
+        sign_in = self.depart()
+        self.ends(sign_in, await self.back(sign_in, factory, mode.endless), mode.outcome, mode.cause)
         self.assertEqual((self.lasting(), self.saves()), (before, saves))
         self.assertEqual(factory.connections, mode.connections)
-        self.assertLessEqual(b"".join(factory.received).count(trip.code.encode()), 1)
+        self.assertLessEqual(b"".join(factory.received).count(sign_in.code.encode()), 1)
         self.nothing_leaks()
 
     async def test_honest(self) -> None:
         """Over the same sockets, a provider as it should be signs players in."""
         factory = self.begin_at(GOOD, whole(b'{"id":"7"}'))
-        trip = self.depart()
-        await self.back(trip, factory)
+        sign_in = self.depart()
+        await self.back(sign_in, factory)
         self.assertEqual(factory.connections, 2)
-        self.assertEqual(trip.game.collect().json["stage"], "proof_required")
+        self.assertEqual(sign_in.game.collect().json["stage"], "proof_required")
 
 
 def _made(mode: Socket) -> Any:

@@ -75,20 +75,20 @@ class LoginServer:
         reactor = InlineReactor()
         self.random = CountingRandom()
         self.keys = Keys.of(Secret(b"k" * 32), self.random)
-        self.stores = memory_databases(self.now_ms, reactor)
+        self.databases = memory_databases(self.now_ms, reactor)
         self.waiters = LongPollRegistry(self.clock)
         limits = replace(terms.limits, passwords_per_minute=passwords_per_minute)
         self.terms = replace(terms, limits=limits)
         self.security: list[str] = []
         audit = TwistedAuditLog(self.security.append)
         self.context = LoginContext(self.keys, self.random, self.now_ms, self.terms, audit)
-        self.store = SqliteLoginStore(self.stores.reads, self.stores.auth, self.keys)
+        self.store = SqliteLoginStore(self.databases.reads, self.databases.auth, self.keys)
         self.providers = dict(providers or {})
         self.log = FailureLines()
         self.access = ProviderAccess(self.providers, lambda: BASE, self.log.sign_in_failed)
         issuer = CredentialIssuer(self.keys, terms.session, self.random)
         self.sessions = SessionService(
-            SqliteSessionStore(self.stores.reads, self.stores.auth, issuer), lambda player_id: None, self.now_ms
+            SqliteSessionStore(self.databases.reads, self.databases.auth, issuer), lambda player_id: None, self.now_ms
         )
         self.starts = StartService(self.context, self.store, self.access, self.sessions, self.waiters)
         self.lifecycle = LoginLifecycle(self.store, self.waiters, self.now_ms)
@@ -111,10 +111,10 @@ class LoginServer:
         return START_MS + round(self.clock.seconds() * 1000) + self.shift_ms
 
     def write(self, transaction: Any) -> Any:
-        return done(self.stores.auth.submit(transaction))
+        return done(self.databases.auth.submit(transaction))
 
     def rows(self, query: str, **values: Any) -> list[Any]:
-        return list(done(self.stores.reads.submit(lambda c: c.execute(query, values).fetchall())))
+        return list(done(self.databases.reads.submit(lambda c: c.execute(query, values).fetchall())))
 
     def login(self, started: StartedLogin) -> LoginTransaction:
         """Return the login as the database holds it."""

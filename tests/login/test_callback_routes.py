@@ -201,11 +201,11 @@ class Disconnects(CallbackRouteCase):
 
     def test_during_the_decision(self) -> None:
         """The browser disconnects before check 8 is written: the callback still counts, and its code is sent once."""
-        self.server.stores.auth.pause()
+        self.server.databases.auth.pause()
         connection = self.waiting(self.back)
         connection.leave()
         self.assertEqual(self.player.collect().json["stage"], "at_provider")
-        self.server.stores.auth.resume()
+        self.server.databases.auth.resume()
         self.assertEqual(self.player.collect().json["stage"], "proof_required")
         self.assertEqual(len(self.fake.requests(documents.DISCORD_TOKEN)), 1)
         page = self.browser.get(self.browser.get(self.player.url).headers["location"])
@@ -216,14 +216,14 @@ class Disconnects(CallbackRouteCase):
         for seen in (False, True):
             game, browser = self.game(provider="discord", loopback_port=51004), self.new_browser()
             done = browser.get(self.at_provider(browser.get(game.url))).headers["location"]
-            self.server.stores.auth.pause()
+            self.server.databases.auth.pause()
             connection = self.site.send("GET", done.removeprefix(BASE), browser.headers())
             if seen:
-                self.server.stores.auth.resume()
+                self.server.databases.auth.resume()
                 self.assertEqual(connection.answer.status, 200)
             connection.leave()
             if not seen:
-                self.server.stores.auth.resume()
+                self.server.databases.auth.resume()
             self.assertEqual(game.collect().json["stage"], "proof_required")
             page = browser.get(done)
             self.assertEqual(bool(page.links), not seen)

@@ -31,7 +31,7 @@ class DatabaseErrors(ProviderCase):
         self.server.write(held.append)
         [self.connection] = held
         self.pragma("PRAGMA busy_timeout = 0")
-        done(self.server.stores.reads.submit(lambda c: c.execute("PRAGMA busy_timeout = 0").fetchall()))
+        done(self.server.databases.reads.submit(lambda c: c.execute("PRAGMA busy_timeout = 0").fetchall()))
 
     def pragma(self, pragma: str) -> None:
         """Run a statement on the connection that writes."""
@@ -39,7 +39,7 @@ class DatabaseErrors(ProviderCase):
 
     def read_only(self) -> Callable[[], None]:
         """Make every new connection read-only, as on a disk that is mounted read-only."""
-        return unwritable(self.server.stores.auth)
+        return unwritable(self.server.databases.auth)
 
     def locked(self) -> Callable[[], None]:
         """Hold a write lock, as another process does that keeps its transaction open."""

@@ -93,10 +93,10 @@ class Decryption(LoginCase):
         server, started = self.two()
         login = server.collect(started, code=server.code(started)).login
         self.damage(server, started, "sealed_result", "one bit")
-        server.stores.auth.pause()
-        used = server.stores.auth.submit(lambda c: session_tables.mark_used(c, login.session_id, 1, server.now_ms()))
+        server.databases.auth.pause()
+        used = server.databases.auth.submit(lambda c: session_tables.mark_used(c, login.session_id, 1, server.now_ms()))
         collect = server.begin_collect(started)
-        server.stores.auth.resume()
+        server.databases.auth.resume()
         done(used)
         with self.assertRaises(LoginCollected):
             done(collect)

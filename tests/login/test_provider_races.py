@@ -109,11 +109,11 @@ class Restarts(LoginCase):
         started = server.start()
         server.callback(server.redirect_state(started)).send(None)
         self.assertEqual((server.login(started).stage, len(fake.calls)), (LoginStage.EXCHANGING, 1))
-        server.stores.auth.pause()
+        server.databases.auth.pause()
         recovering = Deferred.fromCoroutine(server.lifecycle.recover())
         early = server.begin_collect(started)
         self.assertFalse(early.called)
-        server.stores.auth.resume()
+        server.databases.auth.resume()
         done(recovering)
         self.assertEqual(done(early), Failed(LoginFailure.LOGIN_INTERRUPTED))
 
@@ -154,8 +154,8 @@ class Restarts(LoginCase):
         started = server.start()
         server.callback(server.redirect_state(started)).send(None)
         under_way = Deferred[None]()
-        server.stores.reads.pause = lambda: under_way
-        server.stores.reads.resume = lambda: None
+        server.databases.reads.pause = lambda: under_way
+        server.databases.reads.resume = lambda: None
         recovering = Deferred.fromCoroutine(server.lifecycle.recover())
         self.assertFalse(recovering.called)
         self.assertIs(server.login(started).stage, LoginStage.EXCHANGING)

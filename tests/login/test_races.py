@@ -32,9 +32,9 @@ Act = Callable[[], Any]
 
 def together(server: LoginServer, *acts: Act) -> list[Any]:
     """Start all in this order while the write queue is paused; return their results or errors."""
-    server.stores.auth.pause()
+    server.databases.auth.pause()
     works = [Deferred.fromCoroutine(act()) for act in acts]
-    server.stores.auth.resume()
+    server.databases.auth.resume()
     return [result_of(work) for work in works]
 
 
@@ -150,12 +150,12 @@ class Games(LoginCase):
         server = self.local_server()
         _, collect = self.ready(server)
         complete = done(server.collects.collect(collect))
-        server.stores.auth.pause()
-        used = server.stores.auth.submit(
+        server.databases.auth.pause()
+        used = server.databases.auth.submit(
             lambda c: session_tables.mark_used(c, complete.login.session_id, 1, server.now_ms())
         )
         cancelled = Deferred.fromCoroutine(server.lifecycle.cancel(collect.secret))
-        server.stores.auth.resume()
+        server.databases.auth.resume()
         done(used)
         self.assertIsInstance(result_of(cancelled), LoginCollected)
 

@@ -15,7 +15,7 @@ class PeriodicTests(SessionTestCase):
     def setUp(self) -> None:
         super().setUp()
         server = self.server
-        context = service_context(server.issuer.keys, server.stores, server.audit, lambda: NOW_MS)
+        context = service_context(server.issuer.keys, server.databases, server.audit, lambda: NOW_MS)
         self.players = PlayerComponents(context, server.revoked.append)
 
     def erase_by_command(self) -> None:
@@ -25,7 +25,7 @@ class PeriodicTests(SessionTestCase):
             command_log.add_entry(connection, "players erase", ANNA, "uid:0", NOW_MS)
             player_store.mark_removed(connection, ANNA, NOW_MS)
 
-        self.wait(self.server.stores.auth.submit(transaction))
+        self.wait(self.server.databases.auth.submit(transaction))
 
     def test_killed_command(self) -> None:
         """The command is logged once, and the erasure is finished."""
@@ -39,9 +39,9 @@ class PeriodicTests(SessionTestCase):
     def test_saves_unavailable(self) -> None:
         """If state.db is unavailable, commands are still logged; the error is raised, and the rest is done later."""
         self.erase_by_command()
-        self.server.stores._state.unavailable_as = DatabaseUnavailable
+        self.server.databases._state.unavailable_as = DatabaseUnavailable
         self.refused(self.players.clean_up(), DatabaseUnavailable)
         self.assertEqual(len(self.server.audit.lines), 1)
-        self.server.stores._state.unavailable_as = None
+        self.server.databases._state.unavailable_as = None
         self.wait(self.players.clean_up())
         self.assertEqual(len(self.server.audit.lines), 2)

@@ -125,9 +125,9 @@ class FolderCase(SynchronousTestCase):
 
     def resume(self) -> Databases:
         """Resume removals as the service does at its start."""
-        stores = file_databases(self, data=self.data)
-        self.successResultOf(ensureDeferred(removals_of(SessionServer(stores), stores).resume()))
-        return stores
+        databases = file_databases(self, data=self.data)
+        self.successResultOf(ensureDeferred(removals_of(SessionServer(databases), databases).resume()))
+        return databases
 
 
 class EraseTests(FolderCase):

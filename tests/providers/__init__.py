@@ -1,1 +1,1 @@
-"""Providers: the pure rules by tables, the doors against a far end in memory and on sockets."""
+"""The rules of providers are tested by tables, and the HTTP client with fake providers in memory and on sockets."""

@@ -1,9 +1,9 @@
 """These fake providers in memory record requests, and send the responses that a test sets.
 
-desk = ProviderFixture(discord())
-desk.far.script("/token", Reply(503, headers={"Retry-After": "2"}))      # once; then as usual again
-identity = self.successResultOf(desk.identify("code-1"))
-desk.far.calls("/token")[0].form["code"]
+fixture = ProviderFixture(discord())
+fixture.fake.script("/token", Reply(503, headers={"Retry-After": "2"}))      # once; then as usual again
+identity = self.successResultOf(fixture.identify("code-1"))
+fixture.fake.calls("/token")[0].form["code"]
 """
 
 from base64 import b64decode
@@ -171,15 +171,15 @@ class FakeOpenIdProvider(FakeHttpProvider):
 class ProviderFixture:
     """A provider as the service builds it, with its fake and the clock of both."""
 
-    def __init__(self, far: FakeHttpProvider, settings: Provider, late_ms: int = 0) -> None:
+    def __init__(self, fake: FakeHttpProvider, settings: Provider, late_ms: int = 0) -> None:
         """`late_ms` is how much this machine's wall clock is ahead of the real time."""
-        self.far = far
+        self.fake = fake
         self.settings = settings
         self.clock = Clock()
         self.late_ms = late_ms
         self.numbers = count()
         """Numbers of the logins for which codes are redeemed."""
-        self.agent: Any = RequestTraversalAgent(far)
+        self.agent: Any = RequestTraversalAgent(fake)
         self.provider = self.build(self.agent)
 
     def build(self, agent: IAgent) -> IdentityProvider:
@@ -189,9 +189,9 @@ class ProviderFixture:
 
     def release(self, reply: Reply) -> None:
         """Send this response to the requests that hang."""
-        held, self.far.held = self.far.held, []
+        held, self.fake.held = self.fake.held, []
         for request in held:
-            request.write(self.far.write(request, reply))
+            request.write(self.fake.write(request, reply))
             request.finish()
         self.agent.flush()
 

@@ -45,11 +45,11 @@ class FailingAgent:
 
 class ClientTestCase(SynchronousTestCase):
     def setUp(self) -> None:
-        self.desk = discord()
+        self.fixture = discord()
 
-    def failure(self, desk: ProviderFixture | None = None) -> ProviderFailure:
+    def failure(self, fixture: ProviderFixture | None = None) -> ProviderFailure:
         """Return the failure of a sign-in that fails at once."""
-        failed = self.failureResultOf(started((desk or self.desk).identify()), ProviderFailure)
+        failed = self.failureResultOf(started((fixture or self.fixture).identify()), ProviderFailure)
         assert isinstance(failed.value, ProviderFailure)
         return failed.value
 
@@ -59,15 +59,15 @@ class AnswerTests(ClientTestCase):
         """From either endpoint only 200 identifies a player; each other status has its own outcome."""
         for path in (TOKEN, ME):
             for status in (*range(200, 227), *range(300, 309), *range(400, 452), *range(500, 512), 599):
-                desk = discord()
-                desk.far.script(path, Reply(status, OK), Reply(status, OK))
+                fixture = discord()
+                fixture.fake.script(path, Reply(status, OK), Reply(status, OK))
                 if status == 200:
-                    self.assertEqual(self.successResultOf(desk.identify()).subject, "7")
+                    self.assertEqual(self.successResultOf(fixture.identify()).subject, "7")
                     continue
                 misconfigured = path == TOKEN and status == 401
                 unavailable = status in (408, 425, 429) or status >= 500
                 expected = LoginFailure.PROVIDER_MISCONFIGURED if misconfigured else LoginFailure.PROVIDER_ERROR
-                failure = self.failure(desk)
+                failure = self.failure(fixture)
                 self.assertIs(failure.outcome, LoginFailure.PROVIDER_UNAVAILABLE if unavailable else expected, status)
                 self.assertIn(str(status), str(failure))
 
@@ -76,10 +76,10 @@ class AnswerTests(ClientTestCase):
         """A redirect ends the sign-in; no request is sent to its target."""
         for path in (TOKEN, ME):
             for status in (301, 302, 303, 307, 308):
-                desk = discord()
-                desk.far.script(path, Reply(status, OK, {"Location": "https://evil.example/"}))
-                self.assertIsInstance(self.failure(desk), ProviderError)
-                self.assertEqual({call.url.split("/")[2] for call in desk.far.seen}, {"discord.com"})
+                fixture = discord()
+                fixture.fake.script(path, Reply(status, OK, {"Location": "https://evil.example/"}))
+                self.assertIsInstance(self.failure(fixture), ProviderError)
+                self.assertEqual({call.url.split("/")[2] for call in fixture.fake.seen}, {"discord.com"})
 
     def test_bodies(self) -> None:
         """HTML, arrays, repeated names, depth, incomplete and empty content are provider errors, and are not quoted."""
@@ -89,9 +89,9 @@ class AnswerTests(ClientTestCase):
                 *(OK[:-1] + b',"id":"8"}', OK[:-1] + b',"access_token":"LEAK"}', b'{"id":' + b"[" * 9999, b"\x1f\x8b"),
                 OK[:-1] + b',"x":' + b'{"a":' * 40 + b"1" + b"}" * 41,
             ):
-                desk = discord()
-                desk.far.script(path, Reply(200, body))
-                failure = self.failure(desk)
+                fixture = discord()
+                fixture.fake.script(path, Reply(200, body))
+                failure = self.failure(fixture)
                 self.assertIs(failure.outcome, LoginFailure.PROVIDER_ERROR)
                 self.assertNotIn("LEAK", str(failure))
 
@@ -100,8 +100,8 @@ class AnswerTests(ClientTestCase):
         for path in (TOKEN, ME):
             padded = OK[:-1] + b',"x":"' + b"x" * (MAX_BODY_BYTES - len(OK) - 7) + b'"}'
             self.assertEqual((len(padded), MAX_BODY_BYTES), (65536, 65536))
-            self.desk.far.script(path, Reply(200, padded), Reply(200, padded + b" "))
-            self.assertEqual(self.successResultOf(self.desk.identify()).subject, "7")
+            self.fixture.fake.script(path, Reply(200, padded), Reply(200, padded + b" "))
+            self.assertEqual(self.successResultOf(self.fixture.identify()).subject, "7")
             failure = self.failure()
             self.assertIsInstance(failure, ProviderError)
             self.assertIn(str(MAX_BODY_BYTES), str(failure))
@@ -121,23 +121,23 @@ class AnswerTests(ClientTestCase):
                 "zstd",
                 "unheard-of",
             ):
-                desk = discord()
-                desk.far.script(path, Reply(200, compress(OK), {"Content-Encoding": coding}))
-                failure = self.failure(desk)
+                fixture = discord()
+                fixture.fake.script(path, Reply(200, compress(OK), {"Content-Encoding": coding}))
+                failure = self.failure(fixture)
                 self.assertIsInstance(failure, ProviderError)
                 self.assertIn("coding", str(failure))
-            self.desk.far.script(path, Reply(200, OK, {"Content-Encoding": "identity"}))
-            self.assertEqual(self.successResultOf(self.desk.identify()).subject, "7")
-        self.assertEqual({call.headers["accept-encoding"][0] for call in self.desk.far.seen}, {"identity"})
+            self.fixture.fake.script(path, Reply(200, OK, {"Content-Encoding": "identity"}))
+            self.assertEqual(self.successResultOf(self.fixture.identify()).subject, "7")
+        self.assertEqual({call.headers["accept-encoding"][0] for call in self.fixture.fake.seen}, {"identity"})
 
     @covers("threats/19")
     def test_cookies(self) -> None:
         """A cookie of one player's sign-in is never sent with the next."""
         for path in (TOKEN, ME):
-            self.desk.far.script(path, Reply(200, OK, {"Set-Cookie": "who=anna; Path=/; Secure"}))
+            self.fixture.fake.script(path, Reply(200, OK, {"Set-Cookie": "who=anna; Path=/; Secure"}))
         for _ in range(2):
-            self.successResultOf(self.desk.identify())
-        self.assertEqual([call for call in self.desk.far.seen if "cookie" in call.headers], [])
+            self.successResultOf(self.fixture.identify())
+        self.assertEqual([call for call in self.fixture.fake.seen if "cookie" in call.headers], [])
 
     @covers("threats/17")
     def test_errors_that_look_like_players(self) -> None:
@@ -147,11 +147,13 @@ class AnswerTests(ClientTestCase):
             {"error": {"code": 1}, "id": "7"},
             {"message": "401: Unauthorized", "code": 0},
         ):
-            self.desk.far.script(ME, Reply.json(body))
+            self.fixture.fake.script(ME, Reply.json(body))
             self.assertIsInstance(self.failure(), ProviderError)
-        self.desk.far.script(TOKEN, Reply.json({"error": "invalid_grant", "access_token": "a", "token_type": "Bearer"}))
+        self.fixture.fake.script(
+            TOKEN, Reply.json({"error": "invalid_grant", "access_token": "a", "token_type": "Bearer"})
+        )
         self.assertIsInstance(self.failure(), ProviderError)
-        self.assertEqual(len(self.desk.far.calls(ME)), 3)
+        self.assertEqual(len(self.fixture.fake.calls(ME)), 3)
 
 
 @covers("threats/20")
@@ -159,25 +161,25 @@ class TimeTests(ClientTestCase):
     def test_no_answer(self) -> None:
         """An endpoint that says nothing ends the sign-in after 10 s as unavailable, not sooner."""
         for path in (TOKEN, ME):
-            desk = discord()
-            desk.far.script(path, Reply(hang=True))
-            waiting = started(desk.identify())
-            desk.clock.advance(TIMEOUT_SECONDS - 0.5)
+            fixture = discord()
+            fixture.fake.script(path, Reply(hang=True))
+            waiting = started(fixture.identify())
+            fixture.clock.advance(TIMEOUT_SECONDS - 0.5)
             self.assertNoResult(waiting)
-            desk.clock.advance(0.5)
+            fixture.clock.advance(0.5)
             failure = self.failureResultOf(waiting, ProviderUnavailable).value
             self.assertIn("within 10 s", str(failure))
-            self.assertEqual(desk.clock.getDelayedCalls(), [])
+            self.assertEqual(fixture.clock.getDelayedCalls(), [])
 
     def test_ten_seconds_in_all(self) -> None:
         """Subtract the token endpoint's time from that of the user endpoint."""
-        self.desk.far.script(ME, Reply(503, headers={"Retry-After": "3"}), Reply(hang=True))
-        waiting = started(self.desk.identify())
-        self.desk.clock.advance(3)
-        self.assertEqual(len(self.desk.far.calls(ME)), 2)
-        self.desk.clock.advance(6.9)
+        self.fixture.fake.script(ME, Reply(503, headers={"Retry-After": "3"}), Reply(hang=True))
+        waiting = started(self.fixture.identify())
+        self.fixture.clock.advance(3)
+        self.assertEqual(len(self.fixture.fake.calls(ME)), 2)
+        self.fixture.clock.advance(6.9)
         self.assertNoResult(waiting)
-        self.desk.clock.advance(0.1)
+        self.fixture.clock.advance(0.1)
         self.failureResultOf(waiting, ProviderUnavailable)
 
 
@@ -186,84 +188,84 @@ class AgainTests(ClientTestCase):
         """A connection that could not be made is tried once more, for a code as for anything; then no more."""
         for error in (ConnectionRefusedError(), DNSLookupError("no"), TimeoutError()):
             for failing, worked in (([error], True), ([error, error], False)):
-                desk = discord()
-                agent = FailingAgent(failing, desk.agent)
-                waiting = started(_identify(desk, agent))
+                fixture = discord()
+                agent = FailingAgent(failing, fixture.agent)
+                waiting = started(_identify(fixture, agent))
                 if worked:
                     self.assertEqual(self.successResultOf(waiting).subject, "7")
                 else:
                     self.failureResultOf(waiting, ProviderUnavailable)
                     self.assertEqual(agent.tries, 2)
-                self.assertLessEqual(len(desk.far.calls(TOKEN)), 1)
+                self.assertLessEqual(len(fixture.fake.calls(TOKEN)), 1)
 
     def test_perhaps_sent(self) -> None:
         """A request of which a byte may have left is never sent again."""
         broken = Failure(ConnectionRefusedError())
         for error in (RequestTransmissionFailed([broken]), ResponseNeverReceived([broken])):
-            desk = discord()
-            agent = FailingAgent([error], desk.agent)
-            self.failureResultOf(started(_identify(desk, agent)), ProviderFailure)
-            self.assertEqual((agent.tries, desk.far.seen), (1, []))
+            fixture = discord()
+            agent = FailingAgent([error], fixture.agent)
+            self.failureResultOf(started(_identify(fixture, agent)), ProviderFailure)
+            self.assertEqual((agent.tries, fixture.fake.seen), (1, []))
 
     @covers("threats/14")
     def test_a_code_is_sent_once(self) -> None:
         """The code is not sent again, whatever the token endpoint's Retry-After."""
         for status in (429, 503):
             for patience in ("0", "1", "3", http_date(START_MS + 2000)):
-                desk = discord()
-                desk.far.script(TOKEN, Reply(status, headers={"Retry-After": patience}))
-                self.assertIsInstance(self.failure(desk), ProviderUnavailable)
-                desk.clock.advance(9)
-                self.assertEqual(len(desk.far.calls(TOKEN)), 1)
+                fixture = discord()
+                fixture.fake.script(TOKEN, Reply(status, headers={"Retry-After": patience}))
+                self.assertIsInstance(self.failure(fixture), ProviderUnavailable)
+                fixture.clock.advance(9)
+                self.assertEqual(len(fixture.fake.calls(TOKEN)), 1)
 
     def test_one_wait(self) -> None:
         """The user endpoint is asked once more after a Retry-After of at most 3 s, and not a moment earlier."""
         for status in (429, 503):
             for patience, seconds in (("0", 0), ("2", 2), ("3", 3), (http_date(START_MS + 2000), 2)):
-                desk = discord()
-                desk.far.script(ME, Reply(status, headers={"Retry-After": patience}))
-                waiting = started(desk.identify())
+                fixture = discord()
+                fixture.fake.script(ME, Reply(status, headers={"Retry-After": patience}))
+                waiting = started(fixture.identify())
                 if seconds:
-                    desk.clock.advance(seconds - 0.1)
-                    self.assertEqual(len(desk.far.calls(ME)), 1)
-                desk.clock.advance(0.1)
+                    fixture.clock.advance(seconds - 0.1)
+                    self.assertEqual(len(fixture.fake.calls(ME)), 1)
+                fixture.clock.advance(0.1)
                 self.assertEqual(self.successResultOf(waiting).subject, "7")
-                self.assertEqual((len(desk.far.calls(TOKEN)), len(desk.far.calls(ME))), (1, 2))
+                self.assertEqual((len(fixture.fake.calls(TOKEN)), len(fixture.fake.calls(ME))), (1, 2))
 
     def test_no_second_wait(self) -> None:
         """A second Retry-After ends the sign-in."""
         patience = Reply(429, headers={"Retry-After": "1"})
-        self.desk.far.script(ME, patience, patience)
-        waiting = started(self.desk.identify())
-        self.desk.clock.advance(1)
+        self.fixture.fake.script(ME, patience, patience)
+        waiting = started(self.fixture.identify())
+        self.fixture.clock.advance(1)
         self.failureResultOf(waiting, ProviderUnavailable)
-        self.assertEqual(len(self.desk.far.calls(ME)), 2)
+        self.assertEqual(len(self.fixture.fake.calls(ME)), 2)
 
     def test_wait_before_and_after(self) -> None:
         """A silence that was sat out before the request was the one wait there is."""
-        breaker = CircuitBreaker(self.desk.clock.seconds)
+        breaker = CircuitBreaker(self.fixture.clock.seconds)
         breaker.record_failure(1)
-        self.desk.far.script(ME, Reply(429, headers={"Retry-After": "1"}))
-        endpoint = _endpoint(self.desk, breaker)
+        self.fixture.fake.script(ME, Reply(429, headers={"Retry-After": "1"}))
+        endpoint = _endpoint(self.fixture, breaker)
         waiting = started(endpoint.call(ACCOUNT, endpoint.deadline()))
-        self.assertEqual(self.desk.far.seen, [])
-        self.desk.clock.advance(1)
+        self.assertEqual(self.fixture.fake.seen, [])
+        self.fixture.clock.advance(1)
         self.failureResultOf(waiting, ProviderUnavailable)
-        self.assertEqual(len(self.desk.far.seen), 1)
+        self.assertEqual(len(self.fixture.fake.seen), 1)
 
     def test_no_wait(self) -> None:
         """Without a number that is short enough there is no second try."""
         for patience in ("4", "86400", "-1", "1.5", "soon", "", "\u0661", "9" * 30, http_date(START_MS + 60_000)):
-            desk = discord()
-            desk.far.script(ME, Reply(503, headers={"Retry-After": patience}))
-            self.assertIsInstance(self.failure(desk), ProviderUnavailable)
-            self.assertEqual(len(desk.far.calls(ME)), 1)
+            fixture = discord()
+            fixture.fake.script(ME, Reply(503, headers={"Retry-After": patience}))
+            self.assertIsInstance(self.failure(fixture), ProviderUnavailable)
+            self.assertEqual(len(fixture.fake.calls(ME)), 1)
 
     def test_500_is_not_asked_again(self) -> None:
         """Retry-After means something with 429 and 503 only."""
-        self.desk.far.script(ME, Reply(500, headers={"Retry-After": "1"}))
+        self.fixture.fake.script(ME, Reply(500, headers={"Retry-After": "1"}))
         self.failure()
-        self.assertEqual(len(self.desk.far.calls(ME)), 1)
+        self.assertEqual(len(self.fixture.fake.calls(ME)), 1)
 
 
 @covers("threats/21")
@@ -271,110 +273,110 @@ class BreakerTests(ClientTestCase):
     def test_opens_and_closes(self) -> None:
         """After five failures in a row no sign-in begins for 30 s; then one that works closes it for good."""
         for number in range(FAILURES):
-            self.desk.provider.require_available()
-            self.desk.far.script(TOKEN, Reply(500))
+            self.fixture.provider.require_available()
+            self.fixture.fake.script(TOKEN, Reply(500))
             self.failure()
-            self.assertEqual(len(self.desk.far.seen), number + 1)
+            self.assertEqual(len(self.fixture.fake.seen), number + 1)
         with self.assertRaises(ProviderUnavailable) as closed:
-            self.desk.provider.require_available()
+            self.fixture.provider.require_available()
         self.assertEqual(closed.exception.retry_after, 30)
-        self.desk.clock.advance(30)
-        self.desk.provider.require_available()
-        self.successResultOf(self.desk.identify())
-        self.desk.far.script(TOKEN, Reply(500))
+        self.fixture.clock.advance(30)
+        self.fixture.provider.require_available()
+        self.successResultOf(self.fixture.identify())
+        self.fixture.fake.script(TOKEN, Reply(500))
         self.failure()
-        self.desk.provider.require_available()
+        self.fixture.provider.require_available()
 
     @covers("threats/22")
     def test_one_login_alone(self) -> None:
         """Failures of one login's requests count once, however many there are: they may be about its code only."""
         for path in (TOKEN, ME):
-            desk = discord()
-            desk.far.script(path, *[Reply(503)] * 2 * FAILURES)
+            fixture = discord()
+            fixture.fake.script(path, *[Reply(503)] * 2 * FAILURES)
             for _ in range(2 * FAILURES):
-                failed = started(desk.identify(login_id="lgn_a"))
+                failed = started(fixture.identify(login_id="lgn_a"))
                 self.failureResultOf(failed, ProviderUnavailable)
-                desk.provider.require_available()
-            self.assertEqual(len(desk.far.calls(path)), 2 * FAILURES)
+                fixture.provider.require_available()
+            self.assertEqual(len(fixture.fake.calls(path)), 2 * FAILURES)
         for number in range(FAILURES - 1):
-            desk.provider.require_available()
-            desk.far.script(TOKEN, Reply(503))
-            self.failureResultOf(started(desk.identify(login_id=f"lgn_b{number}")), ProviderUnavailable)
-        self.assertRaises(ProviderUnavailable, desk.provider.require_available)
+            fixture.provider.require_available()
+            fixture.fake.script(TOKEN, Reply(503))
+            self.failureResultOf(started(fixture.identify(login_id=f"lgn_b{number}")), ProviderUnavailable)
+        self.assertRaises(ProviderUnavailable, fixture.provider.require_available)
 
     def test_half_open(self) -> None:
         """One failure after the pause opens it again, for twice as long."""
-        self.desk.far.script(TOKEN, *[Reply(500)] * (FAILURES + 1))
+        self.fixture.fake.script(TOKEN, *[Reply(500)] * (FAILURES + 1))
         for _ in range(FAILURES):
             self.failure()
-        self.desk.clock.advance(30)
+        self.fixture.clock.advance(30)
         self.failure()
         with self.assertRaises(ProviderUnavailable) as closed:
-            self.desk.provider.require_available()
+            self.fixture.provider.require_available()
         self.assertEqual(closed.exception.retry_after, 60)
 
     def test_under_way(self) -> None:
         """A player who is back from the provider is tried although the breaker is open; success closes it."""
-        self.desk.far.script(TOKEN, *[Reply(500)] * FAILURES)
+        self.fixture.fake.script(TOKEN, *[Reply(500)] * FAILURES)
         for _ in range(FAILURES):
             self.failure()
-        self.successResultOf(self.desk.identify())
-        self.desk.provider.require_available()
+        self.successResultOf(self.fixture.identify())
+        self.fixture.provider.require_available()
 
     def test_what_is_no_failure(self) -> None:
         """A wrong secret, a refused code and nonsense do not open it: the provider is there."""
         for reply in (Reply(401), Reply.json({"error": "invalid_grant"}, 400), Reply(200, b"<html>")):
             for _ in range(FAILURES):
-                self.desk.far.script(TOKEN, reply)
+                self.fixture.fake.script(TOKEN, reply)
                 self.assertNotIsInstance(self.failure(), ProviderUnavailable)
-        self.desk.provider.require_available()
+        self.fixture.provider.require_available()
 
     def test_left_alone(self) -> None:
         """During a cooldown no request is sent, and new logins get its duration."""
-        self.desk.far.script(TOKEN, Reply(429, headers={"Retry-After": "120"}))
+        self.fixture.fake.script(TOKEN, Reply(429, headers={"Retry-After": "120"}))
         self.failure()
         for _ in range(3):
             failure = self.failure()
             self.assertIsInstance(failure, ProviderUnavailable)
-        self.assertEqual(len(self.desk.far.seen), 1)
-        self.desk.clock.advance(20)
+        self.assertEqual(len(self.fixture.fake.seen), 1)
+        self.fixture.clock.advance(20)
         with self.assertRaises(ProviderUnavailable) as closed:
-            self.desk.provider.require_available()
+            self.fixture.provider.require_available()
         self.assertEqual(closed.exception.retry_after, 100)
-        self.desk.clock.advance(100)
-        self.desk.provider.require_available()
-        self.successResultOf(self.desk.identify())
+        self.fixture.clock.advance(100)
+        self.fixture.provider.require_available()
+        self.successResultOf(self.fixture.identify())
 
     def test_silence_of_four_seconds(self) -> None:
         """Refuse at once during a long cooldown, although the deadline would allow the wait."""
-        self.desk.far.script(TOKEN, Reply(429, headers={"Retry-After": "4"}))
+        self.fixture.fake.script(TOKEN, Reply(429, headers={"Retry-After": "4"}))
         self.failure()
         self.failure()
-        self.assertEqual(len(self.desk.far.seen), 1)
+        self.assertEqual(len(self.fixture.fake.seen), 1)
 
     def test_short_silence(self) -> None:
         """A short one is waited out before the code is sent, and keeps no sign-in from starting."""
-        self.desk.far.script(TOKEN, Reply(429, headers={"Retry-After": "2"}))
+        self.fixture.fake.script(TOKEN, Reply(429, headers={"Retry-After": "2"}))
         self.failure()
-        self.desk.provider.require_available()
-        waiting = started(self.desk.identify())
-        self.assertEqual(len(self.desk.far.seen), 1)
-        self.desk.clock.advance(2)
+        self.fixture.provider.require_available()
+        waiting = started(self.fixture.identify())
+        self.assertEqual(len(self.fixture.fake.seen), 1)
+        self.fixture.clock.advance(2)
         self.successResultOf(waiting)
 
     def test_ban_rule(self) -> None:
         """A thousand refusals within ten minutes, far below what bans an address, and nothing is sent for ten."""
         for status, counts in ((401, True), (403, True), (429, True), (400, False), (404, False), (503, False)):
-            desk, breaker = discord(), CircuitBreaker(self.desk.clock.seconds)
+            fixture, breaker = discord(), CircuitBreaker(self.fixture.clock.seconds)
             for _ in range(REJECTIONS - 1):
                 breaker.count_rejection(403)
-            desk.far.script(ME, Reply(status), Reply(200, OK))
-            endpoint = _endpoint(desk, breaker)
+            fixture.fake.script(ME, Reply(status), Reply(200, OK))
+            endpoint = _endpoint(fixture, breaker)
             for _ in range(2):
                 asked = started(endpoint.call(ACCOUNT, endpoint.deadline()))
                 asked.addErrback(lambda failed: failed.trap(ProviderFailure))
                 self.successResultOf(asked)
-            self.assertEqual(len(desk.far.seen), 1 if counts else 2)
+            self.assertEqual(len(fixture.fake.seen), 1 if counts else 2)
             self.assertEqual(breaker.cooldown(), REJECTION_WINDOW_SECONDS if counts else 0)
 
 
@@ -387,16 +389,16 @@ class CauseTests(ClientTestCase):
         ]
         for path in (TOKEN, ME):
             for reply in replies:
-                desk = discord()
-                desk.far.script(path, reply)
-                cause = str(self.failure(desk))
+                fixture = discord()
+                fixture.fake.script(path, reply)
+                cause = str(self.failure(fixture))
                 for word in ("LEAK", "code-7", "vvv", "at.", "s:e", "discord.com"):
                     self.assertNotIn(word, cause)
 
     def test_strange_addresses(self) -> None:
         """An address that no request can be made of is a typed failure, too."""
         for url in ("https://[::1", "gopher://id.example/", "https://id.example:x/"):
-            endpoint = _endpoint(self.desk, CircuitBreaker(self.desk.clock.seconds))
+            endpoint = _endpoint(self.fixture, CircuitBreaker(self.fixture.clock.seconds))
             call = document_request("discovery", url)
             self.failureResultOf(started(endpoint.call(call, endpoint.deadline())), ProviderFailure)
 
@@ -408,19 +410,19 @@ class CauseTests(ClientTestCase):
             *[(text, None) for text in ("", "yesterday", "0", "Fri, 99 Foo 2027 00:00:00 GMT", "\x01", "9" * 80)],
             ("Mon, 01 Jan 99999 00:00:00 GMT", None),
         ):
-            self.desk.far.script(ME, Reply(200, OK, {"Date": date}))
-            endpoint = _endpoint(self.desk, CircuitBreaker(self.desk.clock.seconds))
+            self.fixture.fake.script(ME, Reply(200, OK, {"Date": date}))
+            endpoint = _endpoint(self.fixture, CircuitBreaker(self.fixture.clock.seconds))
             answer: ProviderResponse = self.successResultOf(started(endpoint.call(ACCOUNT, endpoint.deadline())))
             self.assertEqual(answer.offset_ms, offset, date)
 
 
 class ReportTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.desk = discord()
+        self.fixture = discord()
         self.reported: list[tuple[str, float]] = []
-        desk, breaker = self.desk, CircuitBreaker(self.desk.clock.seconds)
+        fixture, breaker = self.fixture, CircuitBreaker(self.fixture.clock.seconds)
         self.client = ProviderHttpClient(
-            desk.agent, desk.clock, desk.now_ms, "gamed/0", breaker, lambda *call: self.reported.append(call)
+            fixture.agent, fixture.clock, fixture.now_ms, "gamed/0", breaker, lambda *call: self.reported.append(call)
         )
 
     def test_outcomes(self) -> None:
@@ -431,7 +433,7 @@ class ReportTests(SynchronousTestCase):
             (Reply(500, OK), "unavailable"),
             (Reply(302, OK, {"Location": "https://evil.example/"}), "error"),
         ):
-            self.desk.far.script(ME, reply)
+            self.fixture.fake.script(ME, reply)
             call = started(self.client.call(ACCOUNT, self.client.deadline()))
             call.addErrback(lambda _: None)
             self.assertEqual(self.reported.pop(), (outcome, 0.0))
@@ -439,37 +441,37 @@ class ReportTests(SynchronousTestCase):
 
     def test_wait(self) -> None:
         """The reported time includes the wait that the provider asked for, and the second try."""
-        self.desk.far.script(ME, Reply(429, b"", {"Retry-After": "2"}), Reply(200, OK))
+        self.fixture.fake.script(ME, Reply(429, b"", {"Retry-After": "2"}), Reply(200, OK))
         started(self.client.call(ACCOUNT, self.client.deadline()))
-        self.desk.clock.advance(2)
-        self.desk.agent.flush()
+        self.fixture.clock.advance(2)
+        self.fixture.agent.flush()
         self.assertEqual(self.reported, [("answered", 2.0)])
 
     def test_no_answer(self) -> None:
         """A call that takes too long, and one that is cancelled meanwhile, are reported as unavailable."""
         for cancelled in (False, True):
-            self.desk.far.script(ME, Reply(hang=True))
+            self.fixture.fake.script(ME, Reply(hang=True))
             call = started(self.client.call(ACCOUNT, self.client.deadline()))
             if cancelled:
                 call.cancel()
             else:
-                self.desk.clock.advance(TIMEOUT_SECONDS)
+                self.fixture.clock.advance(TIMEOUT_SECONDS)
             self.failureResultOf(call)
         self.assertEqual(self.reported, [("unavailable", 10.0), ("unavailable", 0.0)])
 
     def test_cancelled_between_tries(self) -> None:
         """A call that is cancelled between two tries is reported as cancelled, not as unavailable."""
-        self.desk.far.script(ME, Reply(429, b"", {"Retry-After": "2"}))
+        self.fixture.fake.script(ME, Reply(429, b"", {"Retry-After": "2"}))
         call = started(self.client.call(ACCOUNT, self.client.deadline()))
         call.cancel()
         self.failureResultOf(call, CancelledError)
         self.assertEqual(self.reported, [("cancelled", 0.0)])
 
 
-def _endpoint(desk: ProviderFixture, breaker: CircuitBreaker) -> ProviderHttpClient:
-    return ProviderHttpClient(desk.agent, desk.clock, desk.now_ms, "gamed/0", breaker)
+def _endpoint(fixture: ProviderFixture, breaker: CircuitBreaker) -> ProviderHttpClient:
+    return ProviderHttpClient(fixture.agent, fixture.clock, fixture.now_ms, "gamed/0", breaker)
 
 
-async def _identify(desk: ProviderFixture, agent: Any) -> Any:
+async def _identify(fixture: ProviderFixture, agent: Any) -> Any:
     code, verifier = Secret(b"code-7"), Secret(b"v" * 86)
-    return await desk.build(agent).identify(code, verifier, None, "https://game.example/cb", "lgn_a")
+    return await fixture.build(agent).identify(code, verifier, None, "https://game.example/cb", "lgn_a")

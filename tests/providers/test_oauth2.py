@@ -44,9 +44,9 @@ class GoodPathTests(SynchronousTestCase):
 
     def test_what_discord_is_sent(self) -> None:
         """The code once, the secret once as HTTP Basic in form encoding, the token once; nothing in URLs."""
-        desk = discord()
-        self.successResultOf(desk.identify())
-        token, me = desk.far.seen
+        fixture = discord()
+        self.successResultOf(fixture.identify())
+        token, me = fixture.fake.seen
         self.assertEqual((token.method, token.url), ("POST", "https://discord.com" + TOKEN))
         self.assertEqual(
             token.form,
@@ -68,10 +68,10 @@ class GoodPathTests(SynchronousTestCase):
 
     def test_any_other_provider(self) -> None:
         """Without a namespace of its own it is the origin of its user endpoint; its User-Agent is plain."""
-        desk = generic()
-        self.assertEqual(self.successResultOf(desk.identify()).namespace, "https://forge.example:8443")
-        self.assertEqual(desk.far.seen[0].headers["user-agent"], [f"gamed/{__version__}"])
-        query = dict(parse_qsl(urlsplit(self.successResultOf(desk.go(None)).url).query))
+        fixture = generic()
+        self.assertEqual(self.successResultOf(fixture.identify()).namespace, "https://forge.example:8443")
+        self.assertEqual(fixture.fake.seen[0].headers["user-agent"], [f"gamed/{__version__}"])
+        query = dict(parse_qsl(urlsplit(self.successResultOf(fixture.go(None)).url).query))
         self.assertLessEqual(query.keys() & {"scope", "prompt", "nonce"}, set())
 
 
@@ -80,26 +80,26 @@ class SubjectTests(SynchronousTestCase):
     def test_discord_ids(self) -> None:
         """At Discord an id is text of digits; a number, a name or nothing is no player."""
         for value in (7, "anna", "", None, True, "9" * 21, ["7"], {"id": "7"}):
-            desk = discord()
-            desk.far.script(ME, Reply.json({"id": value, "username": "anna"}))
-            self.failureResultOf(started(desk.identify()), ProviderError)
+            fixture = discord()
+            fixture.fake.script(ME, Reply.json({"id": value, "username": "anna"}))
+            self.failureResultOf(started(fixture.identify()), ProviderError)
 
     def test_other_ids(self) -> None:
         """Elsewhere it is the member that the owner named, as text or as a whole number."""
         for value, subject in ((7, "7"), ("anna", "anna")):
-            desk = generic(subject_field="login")
-            desk.far.script(ME, Reply.json({"id": 8, "login": value}))
-            self.assertEqual(self.successResultOf(desk.identify()).subject, subject)
+            fixture = generic(subject_field="login")
+            fixture.fake.script(ME, Reply.json({"id": 8, "login": value}))
+            self.assertEqual(self.successResultOf(fixture.identify()).subject, subject)
         self.failureResultOf(started(generic(subject_field="login").identify()), ProviderError)
 
     def test_id_token_is_not_looked_at(self) -> None:
         """An ID token that comes along with an access token counts for nothing."""
-        desk = discord()
+        fixture = discord()
         granted = {"access_token": "at.code-7", "token_type": "Bearer", "id_token": ["a.b.c", 7]}
-        desk.far.script(TOKEN, Reply.json(granted))
-        self.assertEqual(self.successResultOf(desk.identify()).subject, "7")
+        fixture.fake.script(TOKEN, Reply.json(granted))
+        self.assertEqual(self.successResultOf(fixture.identify()).subject, "7")
 
     def test_own_namespace(self) -> None:
         """A namespace that the owner gave is the identity's, whatever the address."""
-        desk = generic(identity_namespace="https://forge.example")
-        self.assertEqual(self.successResultOf(desk.identify()).namespace, "https://forge.example")
+        fixture = generic(identity_namespace="https://forge.example")
+        self.assertEqual(self.successResultOf(fixture.identify()).namespace, "https://forge.example")

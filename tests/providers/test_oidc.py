@@ -39,29 +39,29 @@ GOOGLE = "https://accounts.google.com"
 
 class OidcCase(SynchronousTestCase):
     def setUp(self) -> None:
-        self.desk = openid()
-        self.far: Any = self.desk.far
+        self.fixture = openid()
+        self.fake: Any = self.fixture.fake
 
     def identity(self) -> ExternalIdentity:
-        self.far.claims |= {"iat": self.desk.now_ms() // 1000, "exp": self.desk.now_ms() // 1000 + 300}
-        identity = self.successResultOf(self.desk.identify())
+        self.fake.claims |= {"iat": self.fixture.now_ms() // 1000, "exp": self.fixture.now_ms() // 1000 + 300}
+        identity = self.successResultOf(self.fixture.identify())
         assert isinstance(identity, ExternalIdentity)
         return identity
 
     def failure(self) -> ProviderFailure:
-        failed = self.failureResultOf(started(self.desk.identify()), ProviderFailure)
+        failed = self.failureResultOf(started(self.fixture.identify()), ProviderFailure)
         assert isinstance(failed.value, ProviderFailure)
         return failed.value
 
     def count(self, path: str) -> int:
-        return len(self.far.calls(path))
+        return len(self.fake.calls(path))
 
 
 class GoodPathTests(OidcCase):
     def test_destination(self) -> None:
         """The browser goes where discovery says, with exactly these parameters and the endpoint's own."""
-        self.far.metadata["authorization_response_iss_parameter_supported"] = True
-        destination = self.successResultOf(self.desk.go())
+        self.fake.metadata["authorization_response_iss_parameter_supported"] = True
+        destination = self.successResultOf(self.fixture.go())
         parts = urlsplit(destination.url)
         self.assertEqual(parts._replace(query="").geturl(), f"{ISSUER}/authorize")
         query = parse_qsl(parts.query, strict_parsing=True)
@@ -86,60 +86,60 @@ class GoodPathTests(OidcCase):
     def test_identity(self) -> None:
         """The subject of the ID token, in the namespace of the configured issuer; the journey needs a nonce."""
         self.assertEqual(self.identity(), ExternalIdentity("oidc", ISSUER, "player-7"))
-        self.assertTrue(self.desk.provider.uses_nonce)
-        self.assertEqual(self.desk.provider.issuer, ISSUER)
+        self.assertTrue(self.fixture.provider.uses_nonce)
+        self.assertEqual(self.fixture.provider.issuer, ISSUER)
 
     @covers("1/16", "5/16")
     def test_what_is_sent(self) -> None:
         """Code, verifier and secret to the token endpoint only, each once; documents are asked for with nothing."""
         self.identity()
-        discovery, token, keys = self.far.seen
-        self.assertEqual([call.path for call in self.far.seen], [DISCOVERY, TOKEN, KEYS])
+        discovery, token, keys = self.fake.seen
+        self.assertEqual([call.path for call in self.fake.seen], [DISCOVERY, TOKEN, KEYS])
         redirect_uri = f"{PUBLIC_URL}/auth/idp/callback"
         form = {"grant_type": "authorization_code", "code": "code-7", "redirect_uri": redirect_uri}
         self.assertEqual(token.form, {**form, "code_verifier": "v" * 86})
         self.assertEqual(token.basic, "client%3A7:s%3Ae+c%25ret%2B%2F%3D")
         for call in (discovery, keys):
             self.assertEqual((call.method, call.body, call.headers.get("authorization")), ("GET", b"", None))
-        for call in self.far.seen:
+        for call in self.fake.seen:
             self.assertEqual(call.headers["user-agent"], [f"gamed/{__version__}"])
             self.assertNotIn("?", call.url)
 
     def test_secret_in_the_form(self) -> None:
         """Where discovery offers client_secret_post only, id and secret are in the form instead."""
-        self.far.metadata["token_endpoint_auth_methods_supported"] = ["client_secret_post"]
+        self.fake.metadata["token_endpoint_auth_methods_supported"] = ["client_secret_post"]
         self.identity()
-        [token] = self.far.calls(TOKEN)
+        [token] = self.fake.calls(TOKEN)
         self.assertEqual((token.form["client_id"], token.form["client_secret"]), ("client:7", CLIENT_SECRET))
         self.assertNotIn("authorization", token.headers)
 
     def test_elliptic_curve(self) -> None:
         """ES256 works where discovery offers it."""
-        self.far.signers, self.far.signer = [ES, RSA], ES
+        self.fake.signers, self.fake.signer = [ES, RSA], ES
         self.assertEqual(self.identity().subject, "player-7")
 
     @covers("4/13", "4/14")
     def test_google(self) -> None:
         """The preset: its prompt, its issuer in both spellings as one identity, RS256 whatever discovery says."""
-        self.desk = openid("google", GOOGLE)
-        self.far = self.desk.far
-        query = dict(parse_qsl(urlsplit(self.successResultOf(self.desk.go()).url).query))
+        self.fixture = openid("google", GOOGLE)
+        self.fake = self.fixture.fake
+        query = dict(parse_qsl(urlsplit(self.successResultOf(self.fixture.go()).url).query))
         self.assertEqual((query["prompt"], query["scope"]), ("select_account", "openid"))
         self.assertNotIn("access_type", query)
-        self.assertEqual(self.far.seen[0].url, f"{GOOGLE}{DISCOVERY}")
+        self.assertEqual(self.fake.seen[0].url, f"{GOOGLE}{DISCOVERY}")
         first = self.identity()
-        self.far.claims["iss"] = "accounts.google.com"
+        self.fake.claims["iss"] = "accounts.google.com"
         self.assertEqual(self.identity(), first)
         self.assertEqual(first, ExternalIdentity("oidc", GOOGLE, "player-7"))
-        self.far.signers, self.far.signer = [RSA, ES], ES
+        self.fake.signers, self.fake.signer = [RSA, ES], ES
         self.assertIsInstance(self.failure(), ProviderError)
 
     def test_no_metadata_at_start(self) -> None:
         """Fetch metadata at the first sign-in; a provider that was down at the start works as soon as it is up."""
-        self.assertEqual(self.far.seen, [])
-        self.far.script(DISCOVERY, Reply(503))
-        self.failureResultOf(started(self.desk.go()), ProviderUnavailable)
-        self.successResultOf(self.desk.go())
+        self.assertEqual(self.fake.seen, [])
+        self.fake.script(DISCOVERY, Reply(503))
+        self.failureResultOf(started(self.fixture.go()), ProviderUnavailable)
+        self.successResultOf(self.fixture.go())
 
 
 class DocumentTests(OidcCase):
@@ -148,36 +148,36 @@ class DocumentTests(OidcCase):
         for _ in range(3):
             self.identity()
         self.assertEqual((self.count(DISCOVERY), self.count(KEYS)), (1, 1))
-        self.desk.clock.advance(FRESH_SECONDS)
+        self.fixture.clock.advance(FRESH_SECONDS)
         self.identity()
         self.assertEqual((self.count(DISCOVERY), self.count(KEYS)), (2, 2))
 
     def test_one_fetch_for_many(self) -> None:
         """Ten who wait for the document wait for one fetch; when it fails all fail, each with an error of its own."""
-        for reply, worked in ((Reply.json(self.far.metadata), True), (Reply(500), False)):
+        for reply, worked in ((Reply.json(self.fake.metadata), True), (Reply(500), False)):
             self.setUp()
-            self.far.script(DISCOVERY, Reply(hang=True))
-            waiting = [started(self.desk.go()) for _ in range(10)]
-            self.desk.clock.advance(TIMEOUT_SECONDS - 1)
-            self.desk.release(reply)
+            self.fake.script(DISCOVERY, Reply(hang=True))
+            waiting = [started(self.fixture.go()) for _ in range(10)]
+            self.fixture.clock.advance(TIMEOUT_SECONDS - 1)
+            self.fixture.release(reply)
             if worked:
                 self.assertEqual({self.successResultOf(one).iss_promised for one in waiting}, {False})
             else:
                 errors = {id(self.failureResultOf(one, ProviderUnavailable).value) for one in waiting}
                 self.assertEqual(len(errors), 10)
             self.assertEqual(self.count(DISCOVERY), 1)
-            self.assertEqual(self.desk.clock.getDelayedCalls(), [])
+            self.assertEqual(self.fixture.clock.getDelayedCalls(), [])
 
     def test_who_came_late(self) -> None:
         """End a late caller with the fetch that it joined; begin a new fetch for the next."""
-        self.far.script(DISCOVERY, Reply(hang=True))
-        early = started(self.desk.go())
-        self.desk.clock.advance(TIMEOUT_SECONDS - 1)
-        late = started(self.desk.go())
-        self.desk.clock.advance(1)
+        self.fake.script(DISCOVERY, Reply(hang=True))
+        early = started(self.fixture.go())
+        self.fixture.clock.advance(TIMEOUT_SECONDS - 1)
+        late = started(self.fixture.go())
+        self.fixture.clock.advance(1)
         for one in (early, late):
             self.failureResultOf(one, ProviderUnavailable)
-        self.successResultOf(self.desk.go())
+        self.successResultOf(self.fixture.go())
         self.assertEqual(self.count(DISCOVERY), 2)
 
     @covers("threats/21")
@@ -187,42 +187,42 @@ class DocumentTests(OidcCase):
         for reply in (Reply(500), Reply(200, b"<html>"), Reply(404), other):
             self.setUp()
             self.identity()
-            self.far.always(DISCOVERY, reply)
-            self.far.always(KEYS, reply)
-            self.desk.clock.advance(FRESH_SECONDS)
+            self.fake.always(DISCOVERY, reply)
+            self.fake.always(KEYS, reply)
+            self.fixture.clock.advance(FRESH_SECONDS)
             for _ in range(3):
                 self.assertEqual(self.identity().subject, "player-7")
             self.assertEqual(self.count(DISCOVERY), 2)
-            self.desk.clock.advance(REST_SECONDS)
+            self.fixture.clock.advance(REST_SECONDS)
             self.assertEqual(self.identity().subject, "player-7")
             self.assertEqual(self.count(DISCOVERY), 3)
-            self.desk.clock.advance(STALE_SECONDS)
+            self.fixture.clock.advance(STALE_SECONDS)
             for _ in range(2):
-                self.failureResultOf(started(self.desk.go()), ProviderFailure)
+                self.failureResultOf(started(self.fixture.go()), ProviderFailure)
 
     def test_old_is_better_than_waiting(self) -> None:
         """A provider that no longer answers its documents holds a sign-in up for 3 s each, and only once in 30 s."""
         self.identity()
-        self.desk.clock.advance(FRESH_SECONDS)
-        self.far.claims |= {"iat": self.desk.now_ms() // 1000, "exp": self.desk.now_ms() // 1000 + 300}
+        self.fixture.clock.advance(FRESH_SECONDS)
+        self.fake.claims |= {"iat": self.fixture.now_ms() // 1000, "exp": self.fixture.now_ms() // 1000 + 300}
         for path in (DISCOVERY, KEYS):
-            self.far.script(path, Reply(hang=True))
-        waiting = started(self.desk.identify())
-        self.desk.clock.advance(2.9)
+            self.fake.script(path, Reply(hang=True))
+        waiting = started(self.fixture.identify())
+        self.fixture.clock.advance(2.9)
         self.assertEqual(self.count(TOKEN), 1)
-        self.desk.clock.advance(0.1)
+        self.fixture.clock.advance(0.1)
         self.assertEqual(self.count(TOKEN), 2)
-        self.desk.clock.advance(3)
+        self.fixture.clock.advance(3)
         self.assertEqual(self.successResultOf(waiting).subject, "player-7")
         self.assertEqual(self.identity().subject, "player-7")
 
     def test_keys_out_of_time(self) -> None:
         """Keys that never come end the sign-in 10 s after it began."""
-        self.far.script(KEYS, Reply(hang=True))
-        waiting = started(self.desk.identify())
-        self.desk.clock.advance(TIMEOUT_SECONDS - 0.1)
+        self.fake.script(KEYS, Reply(hang=True))
+        waiting = started(self.fixture.identify())
+        self.fixture.clock.advance(TIMEOUT_SECONDS - 0.1)
         self.assertNoResult(waiting)
-        self.desk.clock.advance(0.1)
+        self.fixture.clock.advance(0.1)
         self.failureResultOf(waiting, ProviderUnavailable)
 
     @covers("threats/18")
@@ -240,15 +240,15 @@ class DocumentTests(OidcCase):
             ({"error": "x"}, ProviderError),
         ):
             self.setUp()
-            self.far.metadata |= changes
-            self.failureResultOf(started(self.desk.go()), kind)
-            self.failureResultOf(started(self.desk.identify()), kind)
-            self.assertEqual({call.path for call in self.far.seen}, {DISCOVERY})
+            self.fake.metadata |= changes
+            self.failureResultOf(started(self.fixture.go()), kind)
+            self.failureResultOf(started(self.fixture.identify()), kind)
+            self.assertEqual({call.path for call in self.fake.seen}, {DISCOVERY})
 
     def test_wrong_issuer_in_the_file(self) -> None:
         """If the document is missing, the owner's log says to check the issuer."""
-        self.far.script(DISCOVERY, Reply(404))
-        failed = self.failureResultOf(started(self.desk.go()), ProviderMisconfigured).value
+        self.fake.script(DISCOVERY, Reply(404))
+        failed = self.failureResultOf(started(self.fixture.go()), ProviderMisconfigured).value
         self.assertIn("issuer", str(failed))
 
 
@@ -256,7 +256,7 @@ class KeyTests(OidcCase):
     def test_rotation(self) -> None:
         """A token signed with a key published since is taken after one more look at the keys."""
         self.identity()
-        self.far.signers, self.far.signer = [RSA, RSA_NEW], RSA_NEW
+        self.fake.signers, self.fake.signer = [RSA, RSA_NEW], RSA_NEW
         self.assertEqual(self.identity().subject, "player-7")
         self.assertEqual(self.count(KEYS), 2)
         self.identity()
@@ -265,11 +265,11 @@ class KeyTests(OidcCase):
     def test_unknown_keys(self) -> None:
         """Tokens of unknown keys cause one look at the keys per 30 s, however many come."""
         self.identity()
-        self.far.signer = RSA_NEW
+        self.fake.signer = RSA_NEW
         for _ in range(5):
             self.assertIsInstance(self.failure(), ProviderError)
         self.assertEqual(self.count(KEYS), 2)
-        self.desk.clock.advance(REST_SECONDS)
+        self.fixture.clock.advance(REST_SECONDS)
         self.failure()
         self.assertEqual(self.count(KEYS), 3)
 
@@ -281,18 +281,18 @@ class KeyTests(OidcCase):
                 public = {**signer.public, "kid": "same"}
                 if unnamed:
                     del public["kid"]
-                token = signer.sign(self.far.claims, kid=None if unnamed else "same")
-                self.far.always(KEYS, Reply.json({"keys": [public]}))
-                self.far.always(TOKEN, Reply.json(self.far.tokens(id_token=token)))
-                self.assertEqual(self.successResultOf(self.desk.identify()).subject, "player-7")
+                token = signer.sign(self.fake.claims, kid=None if unnamed else "same")
+                self.fake.always(KEYS, Reply.json({"keys": [public]}))
+                self.fake.always(TOKEN, Reply.json(self.fake.tokens(id_token=token)))
+                self.assertEqual(self.successResultOf(self.fixture.identify()).subject, "player-7")
             self.assertEqual(self.count(KEYS), 2)
 
     def test_withdrawn_key(self) -> None:
         """A key that the provider no longer publishes is not believed once the keys were looked at again."""
         self.identity()
-        self.far.signers = [RSA_NEW]
-        self.desk.clock.advance(FRESH_SECONDS)
-        self.far.claims |= {"iat": self.desk.now_ms() // 1000, "exp": self.desk.now_ms() // 1000 + 300}
+        self.fake.signers = [RSA_NEW]
+        self.fixture.clock.advance(FRESH_SECONDS)
+        self.fake.claims |= {"iat": self.fixture.now_ms() // 1000, "exp": self.fixture.now_ms() // 1000 + 300}
         self.assertIsInstance(self.failure(), ProviderError)
 
     def test_broken_sets(self) -> None:
@@ -305,7 +305,7 @@ class KeyTests(OidcCase):
             Reply.json([dict(RSA.public)]),
         ):
             self.setUp()
-            self.far.always(KEYS, reply)
+            self.fake.always(KEYS, reply)
             self.assertIsInstance(self.failure(), ProviderError)
             self.assertEqual(self.count(TOKEN), 1)
 
@@ -314,23 +314,23 @@ class TokenTests(OidcCase):
     def test_what_is_no_id_token(self) -> None:
         """Without an ID token, or with one in any other form, there is no player; no user endpoint is tried instead."""
         for id_token in (None, "", 7, [], {"payload": "x"}, "a.b", "a.b.c", "a.b.c.d.e", "é.é.é"):
-            self.far.always(TOKEN, Reply.json(self.far.tokens(id_token=id_token)))
+            self.fake.always(TOKEN, Reply.json(self.fake.tokens(id_token=id_token)))
             self.assertIsInstance(self.failure(), ProviderError)
-        self.assertEqual({call.path for call in self.far.seen}, {DISCOVERY, TOKEN})
+        self.assertEqual({call.path for call in self.fake.seen}, {DISCOVERY, TOKEN})
 
     @covers("threats/15")
     def test_other_attempts_token(self) -> None:
         """A token of another attempt, client or issuer is refused, good as it is."""
         for changes in ({"nonce": "x" * 43}, {"aud": "client:8"}, {"iss": GOOGLE}, {"iss": "accounts.google.com"}):
-            self.far.claims = claims_of(ISSUER, START_MS // 1000, NONCE) | changes
+            self.fake.claims = claims_of(ISSUER, START_MS // 1000, NONCE) | changes
             self.assertIsInstance(self.failure(), ProviderError)
-        self.far.claims = claims_of(ISSUER, START_MS // 1000, NONCE)
-        self.failureResultOf(started(self.desk.identify(nonce=None)), ProviderError)
+        self.fake.claims = claims_of(ISSUER, START_MS // 1000, NONCE)
+        self.failureResultOf(started(self.fixture.identify(nonce=None)), ProviderError)
 
     def test_wrong_secret(self) -> None:
         """401 and invalid_client tell the owner which settings to look at."""
         for reply in (Reply(401), Reply.json({"error": "invalid_client"}, 400)):
-            self.far.script(TOKEN, reply)
+            self.fake.script(TOKEN, reply)
             failure = self.failure()
             self.assertIsInstance(failure, ProviderMisconfigured)
             self.assertIn("client_secret_env", str(failure))
@@ -339,22 +339,22 @@ class TokenTests(OidcCase):
         """With our clock off the provider's Date says so: an outcome of its own; without a Date it cannot be known."""
         for late_ms in (3_600_000, -86_400_000):
             for date, kind in ((START_MS, ServerClockSkew), (None, ProviderError)):
-                self.desk = openid(late_ms=late_ms)
-                self.far = self.desk.far
-                self.far.clock_ms = lambda date=date: date
+                self.fixture = openid(late_ms=late_ms)
+                self.fake = self.fixture.fake
+                self.fake.clock_ms = lambda date=date: date
                 self.assertIs(type(self.failure()), kind)
 
     def test_small_skew(self) -> None:
         """Two minutes either way are nobody's trouble."""
         for late_ms in (120_000, -120_000):
-            self.desk = openid(late_ms=late_ms)
-            self.assertEqual(self.successResultOf(self.desk.identify()).subject, "player-7")
+            self.fixture = openid(late_ms=late_ms)
+            self.assertEqual(self.successResultOf(self.fixture.identify()).subject, "player-7")
 
     def test_nothing_leaks(self) -> None:
         """Causes hold nothing of tokens, codes and secrets, and a destination's repr no state."""
-        self.far.claims |= {"sub": "LEAK" * 99, "iss": ISSUER}
-        token = self.far.tokens()["id_token"]
+        self.fake.claims |= {"sub": "LEAK" * 99, "iss": ISSUER}
+        token = self.fake.tokens()["id_token"]
         cause = str(self.failure())
         for word in ("LEAK", "code-7", "vvv", "s:e", str(token)[:20]):
             self.assertNotIn(word, cause)
-        self.assertNotIn("sss", repr(self.successResultOf(self.desk.go())))
+        self.assertNotIn("sss", repr(self.successResultOf(self.fixture.go())))

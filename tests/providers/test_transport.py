@@ -1,4 +1,4 @@
-"""The door on real sockets: far ends that drip, reset, flood, and speak no HTTP; TLS that cannot be trusted."""
+"""Real sockets show what providers do that drip, reset, flood, and speak no HTTP, or whose TLS cannot be trusted."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -41,13 +41,13 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 GOOD = HEAD + b'Content-Length: 8\r\n\r\n{"a":1} '
 DRIPPING_SECONDS = 0.1
 """So long a provider that drips is watched."""
-Script = Callable[["FarProtocol"], None]
+Script = Callable[["FakeProtocol"], None]
 
 
-class FarProtocol(Protocol):
+class FakeProtocol(Protocol):
     """Runs a script once a whole request's head is here."""
 
-    factory: "FarFactory"
+    factory: "FakeFactory"
 
     def connectionMade(self) -> None:
         self.factory.connections += 1
@@ -79,8 +79,8 @@ class FarProtocol(Protocol):
         self.factory.lost = Deferred()
 
 
-class FarFactory(Factory):
-    protocol = FarProtocol
+class FakeFactory(Factory):
+    protocol = FakeProtocol
     noisy = False
 
     def __init__(self, scripts: Sequence[Script], at_once: bool) -> None:
@@ -94,32 +94,32 @@ class FarFactory(Factory):
 
 
 def says(raw: bytes, end: bool = True) -> Script:
-    def script(far: FarProtocol) -> None:
-        assert far.transport is not None
-        far.transport.write(raw)
+    def script(fake: FakeProtocol) -> None:
+        assert fake.transport is not None
+        fake.transport.write(raw)
         if end:
-            far.transport.loseConnection()
+            fake.transport.loseConnection()
 
     return script
 
 
-def resets(far: FarProtocol) -> None:
-    far.transport.abortConnection()  # type: ignore[union-attr]
+def resets(fake: FakeProtocol) -> None:
+    fake.transport.abortConnection()  # type: ignore[union-attr]
 
 
 class SocketCase(TestCase):
     clock: Any = reactor
     """By which a provider has its time."""
 
-    def listen(self, *scripts: Script, at_once: bool = False, context: Any = None) -> FarFactory:
-        self.far = FarFactory(scripts, at_once)
+    def listen(self, *scripts: Script, at_once: bool = False, context: Any = None) -> FakeFactory:
+        self.fake = FakeFactory(scripts, at_once)
         if context is None:
-            port = reactor.listenTCP(0, self.far, interface="127.0.0.1")
+            port = reactor.listenTCP(0, self.fake, interface="127.0.0.1")
         else:
-            port = reactor.listenSSL(0, self.far, context, interface="127.0.0.1")
+            port = reactor.listenSSL(0, self.fake, context, interface="127.0.0.1")
         self.addCleanup(port.stopListening)
         self.port = port.getHost().port
-        return self.far
+        return self.fake
 
     async def ask(self, url: str = "", call: ProviderRequest | None = None, policy: Any = None) -> Any:
         """One call."""
@@ -140,7 +140,7 @@ class SocketCase(TestCase):
         """Do as refused(), and let the deadline pass once the far end has begun its last script."""
         self.clock = Clock()
         refused = Deferred.fromCoroutine(self.refused(ProviderUnavailable, **how))
-        await self.far.begun
+        await self.fake.begun
         await deferLater(reactor, DRIPPING_SECONDS, lambda: None)
         self.assertFalse(refused.called)
         self.clock.advance(TIMEOUT_SECONDS)
@@ -148,7 +148,7 @@ class SocketCase(TestCase):
 
     async def gone(self) -> None:
         """The far end has lost its connection: nothing lingers on our side."""
-        await self.far.lost.addTimeout(60, reactor)
+        await self.fake.lost.addTimeout(60, reactor)
 
 
 @covers("threats/20")
@@ -176,9 +176,9 @@ class AnswerTests(SocketCase):
             (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
         ):
 
-            def script(far: FarProtocol, raw: bytes = raw, piece: bytes = piece) -> None:
-                says(raw, end=False)(far)
-                far.drip(piece, 0.02)
+            def script(fake: FakeProtocol, raw: bytes = raw, piece: bytes = piece) -> None:
+                says(raw, end=False)(fake)
+                fake.drip(piece, 0.02)
 
             self.listen(script)
             self.assertIn("within 10 s", await self.given_up())
@@ -205,15 +205,15 @@ class AnswerTests(SocketCase):
         ):
             sent = [0]
 
-            def script(far: FarProtocol, raw: bytes = raw, piece: bytes = piece, sent: list[int] = sent) -> None:
-                says(raw, end=False)(far)
+            def script(fake: FakeProtocol, raw: bytes = raw, piece: bytes = piece, sent: list[int] = sent) -> None:
+                says(raw, end=False)(fake)
 
                 def flood() -> None:
                     sent[0] += len(piece)
-                    far.transport.write(piece)  # type: ignore[union-attr]
+                    fake.transport.write(piece)  # type: ignore[union-attr]
 
-                far.dripping = LoopingCall(flood)
-                far.dripping.start(0)
+                fake.dripping = LoopingCall(flood)
+                fake.dripping.start(0)
 
             self.listen(script)
             await self.refused(kind)
@@ -231,7 +231,7 @@ class AnswerTests(SocketCase):
         self.listen(says(b"HTTP/1.1 302 Found\r\nLocation: /again\r\nContent-Length: 9\r\n\r\n", end=False))
         self.assertIn("redirects", await self.refused(ProviderError))
         await self.gone()
-        self.assertEqual(self.far.connections, 1)
+        self.assertEqual(self.fake.connections, 1)
 
     async def test_torn(self) -> None:
         """An answer that breaks off is no answer, however far it came, and is not asked for again."""
@@ -246,7 +246,7 @@ class AnswerTests(SocketCase):
         ):
             self.listen(says(raw))
             await self.refused(ProviderFailure)
-            self.assertEqual(self.far.connections, 1)
+            self.assertEqual(self.fake.connections, 1)
 
     async def test_reset(self) -> None:
         """A connection reset after the request is not made again: the code in it may have been read."""
@@ -256,7 +256,7 @@ class AnswerTests(SocketCase):
                 f"http://127.0.0.1:{self.port}/", ClientCredentials("c", Secret(b"s")), {"code": b"code-7"}, "lgn_a"
             )
             self.assertIn("connection was lost", await self.refused(ProviderUnavailable, call=call))
-            self.assertEqual(self.far.connections, 1)
+            self.assertEqual(self.fake.connections, 1)
 
     async def test_nobody_listens(self) -> None:
         """A refused connection is tried once more and is unavailable."""
@@ -284,11 +284,11 @@ class AnswerTests(SocketCase):
 class QuietTests(SocketCase):
     async def test_no_lines(self) -> None:
         """A call that works is no line of the log."""
-        far = self.listen(says(GOOD, end=False))
+        fake = self.listen(says(GOOD, end=False))
         lines: list[str] = []
         globalLogPublisher.addObserver(observer := lambda event: lines.append(str(formatEvent(event))))
         self.addCleanup(globalLogPublisher.removeObserver, observer)
-        lost = far.lost
+        lost = fake.lost
         await self.ask()
         await lost
         self.assertEqual(lines, [])
@@ -301,7 +301,7 @@ class SentTests(SocketCase):
         url, client = f"http://127.0.0.1:{self.port}/t?x=1", ClientCredentials("c", Secret(b"s"))
         call = token_request(url, client, {"code": b"code-7"}, "lgn_a")
         await self.ask(call=call)
-        head, _, body = b"".join(self.far.received).partition(b"\r\n\r\n")
+        head, _, body = b"".join(self.fake.received).partition(b"\r\n\r\n")
         line, *fields = head.decode().split("\r\n")
         self.assertEqual((line, body), ("POST /t?x=1 HTTP/1.1", b"code=code-7"))
         self.assertEqual(
@@ -328,7 +328,7 @@ class TlsTests(SocketCase):
         self.listen(says(GOOD), context=certificate("localhost").options())
         cause = await self.refused(ProviderUnavailable, url=f"https://localhost:{self.port}/")
         self.assertIn("certificate is not accepted", cause)
-        self.assertEqual(self.far.received, [])
+        self.assertEqual(self.fake.received, [])
 
     async def test_trusted(self) -> None:
         """A certificate of a trusted authority for that very host is taken."""
@@ -343,13 +343,13 @@ class TlsTests(SocketCase):
         self.listen(says(GOOD), context=own.options())
         cause = await self.refused(ProviderUnavailable, url=f"https://localhost:{self.port}/", policy=trusting(own))
         self.assertIn("certificate is not accepted", cause)
-        self.assertEqual(self.far.received, [])
+        self.assertEqual(self.fake.received, [])
 
     async def test_plain_text_where_tls_should_be(self) -> None:
         """A far end that speaks no TLS gets no request."""
         self.listen(says(GOOD), at_once=True)
         await self.refused(ProviderUnavailable, url=f"https://localhost:{self.port}/")
-        self.assertNotIn(b"GET", b"".join(self.far.received))
+        self.assertNotIn(b"GET", b"".join(self.fake.received))
 
     async def test_lingers(self) -> None:
         """A peer that never answers the end of TLS keeps no connection open."""

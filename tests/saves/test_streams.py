@@ -127,15 +127,15 @@ class StreamTest(TestCase):
         self.bearer = {"Authorization": f"Bearer {text(pair.access)}"}
         limits, self.log = SaveLimits(), Lines()
         reservations = DiskReservations(lambda: 2**40, limits.min_free_bytes)
-        store = SqliteSaveStore(server.stores, server.issuer.keys.indexer, limits)
-        waits = ChangeWaiters(LongPollRegistry(Clock()), server.stores)
+        store = SqliteSaveStore(server.databases, server.issuer.keys.indexer, limits)
+        waits = ChangeWaiters(LongPollRegistry(Clock()), server.databases)
         rate = WriteRateLimiter(RateLimit(0, 1))
         environment = SaveEnvironment(limits, lambda: server.now_ms, Counting(), waits)
         saves = SaveService(store, server.sessions, environment, rate)
         body_policy = SaveBodyPolicy(saves, limits, UploadAdmission(limits, data / "tmp", reservations))
-        tasks, erase_store = ShieldedTasks(), SqliteEraseStore(server.stores, Counting())
+        tasks, erase_store = ShieldedTasks(), SqliteEraseStore(server.databases, Counting())
         erase_service = EraseService(saves, erase_store, environment)
-        exports = ExportService(saves, partial(SqliteExport, server.stores, data / "tmp"), reservations)
+        exports = ExportService(saves, partial(SqliteExport, server.databases, data / "tmp"), reservations)
         site = build_server(
             [SaveRoutes(saves, tasks, body_policy, erase_service), ExportRoutes(exports, tasks, reactor)],
             HttpSettings(BASE_HOST),

@@ -35,15 +35,15 @@ class RecordedAuditLog:
 class SessionServer:
     """The session service with its databases, and a clock that a test sets."""
 
-    def __init__(self, stores: Databases, refreshes: RateLimit = UNLIMITED) -> None:
-        self.stores = stores
+    def __init__(self, databases: Databases, refreshes: RateLimit = UNLIMITED) -> None:
+        self.databases = databases
         self.now_ms = NOW_MS
         self.revoked: list[str] = []
         """The players of whom a session ended."""
         self.audit = RecordedAuditLog()
         random = Counting()
         self.issuer = CredentialIssuer(Keys.of(Secret(bytes(32)), random), POLICY, random)
-        stored = SqliteSessionStore(stores.reads, stores.auth, self.issuer, refreshes)
+        stored = SqliteSessionStore(databases.reads, databases.auth, self.issuer, refreshes)
         self.uses = FirstUses()
         self.sessions = SessionService(stored, self.revoked.append, lambda: self.now_ms, self.audit, self.uses)
 
@@ -55,10 +55,10 @@ class SessionServer:
                 player_tables.create_player(connection, player_id, self.now_ms)
             return sign_in(connection, self.issuer, self.now_ms, player_id=player_id)
 
-        return self.stores.auth.submit(transaction)
+        return self.databases.auth.submit(transaction)
 
     def rows(self, query: str) -> Deferred[list[tuple[Any, ...]]]:
-        return self.stores.reads.submit(lambda connection: connection.execute(query).fetchall())
+        return self.databases.reads.submit(lambda connection: connection.execute(query).fetchall())
 
 
 def text(secret: Secret) -> str:
@@ -81,19 +81,21 @@ class SessionTestCase(SynchronousTestCase):
 
     def revoke(self) -> None:
         self.wait(
-            self.server.stores.auth.submit(
+            self.server.databases.auth.submit(
                 lambda connection: session_tables.revoke(connection, self.session_id, NOW_MS)
             )
         )
 
     def set_state(self, state: State) -> None:
-        self.wait(self.server.stores.auth.submit(lambda connection: player_tables.set_state(connection, ANNA, state)))
+        self.wait(
+            self.server.databases.auth.submit(lambda connection: player_tables.set_state(connection, ANNA, state))
+        )
 
     def used(self) -> list[tuple[int, int]]:
         return self.wait(self.server.rows("SELECT generation, used FROM session"))  # type: ignore[return-value]
 
     def fill(self) -> None:
         """Fill the write queue of auth.db, so that it rejects the next transaction."""
-        self.server.stores.auth.pause()
+        self.server.databases.auth.pause()
         for _ in range(QUEUE_ITEMS):
-            self.server.stores.auth.submit(lambda connection: None)
+            self.server.databases.auth.submit(lambda connection: None)

@@ -90,7 +90,7 @@ class RefreshTests(RouteTestCase):
         answer = self.refresh(self.credential)
         self.assert_problem(answer, 503, "busy", None)
         self.assertGreaterEqual(int(answer.headers["retry-after"]), 1)
-        self.server.stores.auth.resume()
+        self.server.databases.auth.resume()
         self.assertEqual(self.refresh(self.credential).status, 200)
         self.assertEqual(self.used(), [(2, 0)])
 
@@ -134,13 +134,13 @@ class RefreshTests(RouteTestCase):
 
     def test_client_leaves(self) -> None:
         """A client that disconnects does not cancel its refresh: the next request gets the same successor."""
-        self.server.stores.auth.pause()
+        self.server.databases.auth.pause()
         body = b'{"refresh_credential":"%s"}' % self.credential.encode()
         call = self.browser.send("POST", REFRESH, {"Content-Type": "application/json"}, body)
         call.leave()
         finished = self.detached.drain()
         self.assertNoResult(finished)
-        self.server.stores.auth.resume()
+        self.server.databases.auth.resume()
         self.successResultOf(finished)
         self.assertEqual(self.used(), [(2, 0)])
 
@@ -237,7 +237,7 @@ class ListTests(RouteTestCase):
         self.wait(self.server.open(BERT))
         words = '{"name":"MyGame","device_name":"ANNA-PC"}'
         unit = f"UPDATE session SET client = '{words}' WHERE session_id = '{self.session_id}'"
-        self.wait(self.server.stores.auth.submit(lambda connection: connection.execute(unit).close()))
+        self.wait(self.server.databases.auth.submit(lambda connection: connection.execute(unit).close()))
         answer = self.list(self.token)
         self.assertEqual(answer.status, 200)
         common = {"provider": "local"}

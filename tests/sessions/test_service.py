@@ -39,15 +39,15 @@ class AuthenticateTests(SessionTestCase):
         caller = self.wait(self.sessions.authenticate(text(self.pair.access)))
         self.assertEqual(caller, AuthenticatedSession(ANNA, self.session_id, False, NOW_MS, 1))
         self.assertEqual(self.used(), [(1, 1)])
-        self.server.stores.auth.pause()
+        self.server.databases.auth.pause()
         self.assertIsNone(self.wait(self.sessions.authenticate(text(self.pair.access))).first_use_of)
 
     def test_first_use_waits_for_the_disk(self) -> None:
         """Until the first use is on disk the request has no caller, hence no effect."""
-        self.server.stores.auth.pause()
+        self.server.databases.auth.pause()
         work = ensureDeferred(self.sessions.authenticate(text(self.pair.access)))
         self.assertNoResult(work)
-        self.server.stores.auth.resume()
+        self.server.databases.auth.resume()
         self.assertEqual(self.successResultOf(work).player_id, ANNA)
 
     def test_busy(self) -> None:
@@ -58,7 +58,7 @@ class AuthenticateTests(SessionTestCase):
 
     def test_unwritable(self) -> None:
         """While the disk cannot be written, a request that reads is authenticated, and one that writes is rejected."""
-        writable = unwritable(self.server.stores.auth)
+        writable = unwritable(self.server.databases.auth)
         for _ in range(2):
             caller = self.wait(self.sessions.authenticate(text(self.pair.access), reading=True))
             self.assertEqual(caller.player_id, ANNA)
@@ -72,7 +72,7 @@ class AuthenticateTests(SessionTestCase):
 
     def test_written_by_a_write(self) -> None:
         """A write of the same session commits the first use as soon as the disk can be written again."""
-        writable = unwritable(self.server.stores.auth)
+        writable = unwritable(self.server.databases.auth)
         self.wait(self.sessions.authenticate(text(self.pair.access), reading=True))
         writable()
         self.wait(self.sessions.authenticate(text(self.pair.access)))
@@ -82,7 +82,7 @@ class AuthenticateTests(SessionTestCase):
         """A refresh sees a first use in memory: an older credential does not get the pair in use."""
         old = text(self.pair.refresh)
         now = self.wait(self.sessions.refresh(old))
-        writable = unwritable(self.server.stores.auth)
+        writable = unwritable(self.server.databases.auth)
         self.wait(self.sessions.authenticate(str(now["access_token"]), reading=True))
         self.refused(self.sessions.refresh(old), DiskFull)
         writable()
@@ -92,7 +92,7 @@ class AuthenticateTests(SessionTestCase):
 
     def test_ended_meanwhile(self) -> None:
         """The use of a session that ends before it is written is discarded."""
-        writable = unwritable(self.server.stores.auth)
+        writable = unwritable(self.server.databases.auth)
         self.wait(self.sessions.authenticate(text(self.pair.access), reading=True))
         writable()
         self.revoke()
@@ -103,7 +103,7 @@ class AuthenticateTests(SessionTestCase):
         """The number of uses in memory is limited; a read with one more is rejected like a write."""
         for number in range(MAX_FIRST_USES):
             self.server.uses.add(f"ses_{number}", 1)
-        unwritable(self.server.stores.auth)
+        unwritable(self.server.databases.auth)
         self.refused(self.sessions.authenticate(text(self.pair.access), reading=True), DiskFull)
 
     def test_busy_reading(self) -> None:
@@ -131,8 +131,8 @@ class AuthenticateTests(SessionTestCase):
 
     def test_malformed_reads_no_database(self) -> None:
         """Form and checksum are checked before the server reads a database."""
-        self.server.stores.reads.pause()
-        self.server.stores.auth.pause()
+        self.server.databases.reads.pause()
+        self.server.databases.auth.pause()
         self.refused(self.sessions.authenticate("gat_nonsense"), TokenInvalid)
         self.refused(self.sessions.refresh("grc_nonsense"), RefreshInvalid)
         self.refused(self.sessions.log_out("gat_nonsense", None, LogoutScope.THIS), TokenInvalid)
@@ -154,9 +154,9 @@ class RefreshTests(SessionTestCase):
 
     def test_at_once(self) -> None:
         """30 callers with one credential: one rotation, 30 equal answers."""
-        self.server.stores.auth.pause()
+        self.server.databases.auth.pause()
         work = [ensureDeferred(self.sessions.refresh(text(self.pair.refresh))) for _ in range(CALLERS)]
-        self.server.stores.auth.resume()
+        self.server.databases.auth.resume()
         answers = [self.successResultOf(each) for each in work]
         self.assertEqual(answers, [answers[0]] * CALLERS)
         self.assertEqual(self.used(), [(2, 0)])
@@ -167,7 +167,7 @@ class RefreshTests(SessionTestCase):
         self.fill()
         self.refused(self.sessions.refresh(text(self.pair.refresh)), DatabaseBusy)
         self.assertEqual(self.used(), [(1, 0)])
-        self.server.stores.auth.resume()
+        self.server.databases.auth.resume()
         self.wait(self.sessions.refresh(text(self.pair.refresh)))
         self.assertEqual(self.used(), [(2, 0)])
 
@@ -268,7 +268,7 @@ class ThreadTests(TestCase):
         _, ended = await server.open()
         answer = await server.sessions.refresh(text(pair.refresh))
         await server.sessions.log_out(text(ended.access), None, LogoutScope.THIS)
-        await server.stores.close()
+        await server.databases.close()
         server = self.open_server(data)
         self.assertEqual(await server.sessions.refresh(text(pair.refresh)), answer)
         with self.assertRaises(SessionRevoked):
