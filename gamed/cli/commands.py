@@ -19,6 +19,7 @@ COMMANDS = {
     "doctor": ("doctor", "[key] Find what is wrong with this server."),
     "health": ("http_client", "Ask the running server whether it is healthy."),
     "key": ("config", "Make a master key, or show which one auth.db has."),
+    "move-data": ("move_data", "Move configuration, key and data to another folder, while the service does not run."),
     "owner": ("moderation", "Choose which player is the owner of this server."),
     "players": ("players", "Add players, show them, and decide who may play."),
     "restore": ("restore", "[key] Put a backup back, while the service does not run."),
@@ -55,7 +56,9 @@ class MainGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(import_module(f"gamed.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
+        command: click.Command = getattr(
+            import_module(f"gamed.cli.{COMMANDS[cmd_name][0]}"), cmd_name.replace("-", "_")
+        )
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -98,7 +101,7 @@ class MainGroup(click.Group):
 def gamed(context: click.Context, config: str | None, data: str | None) -> None:
     """Run a self-hosted game server: sign-in, saves and assets.
 
-    Every command but `serve`, `restore` and `check data --fix` also works while the service runs.
+    Every command but `serve`, `restore`, `move-data` and `check data --fix` also works while the service runs.
     """
     context.obj = CommandContext(config, data, development=bool(context.obj))
 

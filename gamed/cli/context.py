@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from gamed.cli import keys, paths
 from gamed.cli.errors import CommandFailed, DatabaseNotFound, echo, warn
+from gamed.cli.move_note import refuse_moved
 from gamed.cli.paths import AUTH_DB, STATE_DB, Paths
 from gamed.cli.process import erase_variables, harden, ran_by, switch_to_owner
 from gamed.cli.restore_journal import refuse_unfinished
@@ -73,6 +74,7 @@ def read(places: Paths, *, providers: bool = True) -> OpenedConfiguration:
 
     Without `providers` their secrets are not read.
     """
+    refuse_moved(places)
     text = paths.read_config(places)
     loaded = load(
         paths.FIRST_RUN if text is None else text,
@@ -129,6 +131,7 @@ class CommandContext(Struct, frozen=True):
         """Return the databases for a command that looks up no name and so needs no key."""
         harden()
         places, runner = self.places(), ran_by()
+        refuse_moved(places)
         switch_to_owner(places.data)
         refuse_unfinished(places.data)
         return OfflineDatabases(places.data, runner)

@@ -7,18 +7,19 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar, cast
 
 from msgspec import Struct
 
 from gamed.database.backup_format import BackupError
 from gamed.database.connection import APPLICATION_ID, connect, copy_into, file_uri, prepare
 from gamed.database.error_mapping import translated
-from gamed.database.errors import DatabaseUnavailable
+from gamed.database.errors import DatabaseBusy, DatabaseUnavailable
 from gamed.database.migrations import STEPS, MigrationError, no_progress, schema_folder, scripts_in, version_of
 
 T = TypeVar("T")
 Transaction = Callable[[sqlite3.Connection], T]
+LOCK_TRIES = 3
 SHOWN_ERRORS = 3
 """How many of SQLite's errors about one file are shown."""
 
@@ -66,6 +67,27 @@ def _open_any(path: Path) -> Iterator[sqlite3.Connection]:
     with translated(), closing(connect(file_uri(path, "rw"))) as connection:
         prepare(connection)
         yield connection
+
+
+@contextmanager
+def write_locked(path: Path) -> Iterator[BinaryIO]:
+    """Write the log of a database into its file, and hold off all other writers; yield the file, which has everything.
+
+    The file stays open until the end, and no other descriptor of it may be closed before: closing one drops all locks
+    that this process has on the file. Raise DatabaseBusy if another process reads or writes for long.
+    """
+    with open(path, "r+b", buffering=0) as file, _open_any(path) as connection:
+        log = path.with_name(f"{path.name}-wal")
+        for _ in range(LOCK_TRIES):
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            connection.execute("BEGIN IMMEDIATE")
+            if not log.exists() or log.stat().st_size == 0:
+                break
+            connection.rollback()  # a reader holds the log, or a writer was faster
+        else:
+            raise DatabaseBusy("another program reads or writes it. Wait for its end.")
+        yield cast(BinaryIO, file)
+        connection.rollback()
 
 
 def _run(connection: sqlite3.Connection, transaction: Transaction[T], begin: str) -> T:

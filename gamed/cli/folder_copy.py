@@ -1,0 +1,160 @@
+"""A folder is copied with hashes, modes, times and owners; the copy is then read again and compared."""
+
+import os
+import shutil
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from stat import S_ISDIR, S_ISLNK, S_ISREG, S_ISSOCK
+from typing import BinaryIO
+
+from msgspec import Struct
+
+from gamed.assets.store import sync_folder
+from gamed.cli.errors import CommandFailed
+from gamed.cli.output import measured
+
+CHUNK = 1024 * 1024
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+"""A link or a pipe that replaced a file after it was found is refused, not followed or waited for."""
+
+
+class Entry(Struct, frozen=True):
+    """A file, folder or symbolic link below the folder that is copied."""
+
+    path: Path
+    state: os.stat_result
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes are to copy."""
+        return self.state.st_size if S_ISREG(self.state.st_mode) else 0
+
+
+class CopiedFile(Struct, frozen=True):
+    """A file that was copied."""
+
+    path: Path
+    size: int
+    digest: bytes
+
+
+def scan(folder: Path, without: Collection[str] = ()) -> list[Entry]:
+    """Return everything below a folder, each folder before what is in it; `without` names what stays at the top.
+
+    Sockets of a server that was killed are left out. Raise CommandFailed for what cannot be copied.
+    """
+    return [entry for name in sorted(os.listdir(folder)) if name not in without for entry in _below(folder, Path(name))]
+
+
+def _below(folder: Path, path: Path) -> Iterator[Entry]:
+    state = (folder / path).lstat()
+    if S_ISSOCK(state.st_mode):
+        return
+    if not (S_ISREG(state.st_mode) or S_ISDIR(state.st_mode) or S_ISLNK(state.st_mode)):
+        raise CommandFailed(f"{folder / path} is not a file, a folder or a link. Nothing was moved. Remove it first.")
+    yield Entry(path, state)
+    if S_ISDIR(state.st_mode):
+        for name in sorted(os.listdir(folder / path)):
+            yield from _below(folder, path / name)
+
+
+class FolderCopy(Struct, frozen=True):
+    """A copy from `source` to `target`, on any disk."""
+
+    source: Path
+    target: Path
+    opened: Mapping[Path, BinaryIO] = {}
+    """Files that are open already, and must not be opened and closed again while they are locked."""
+
+    def copy(self, entries: Collection[Entry]) -> list[CopiedFile]:
+        """Make the target with all entries, on disk; return its files. Raise OSError."""
+        self.target.mkdir(mode=0o700)
+        copied, done = [], 0
+        with measured("copying", sum(entry.size for entry in entries)) as shown:
+            for entry in entries:
+                place = self.target / entry.path
+                if S_ISDIR(entry.state.st_mode):
+                    place.mkdir(mode=0o700)
+                elif S_ISLNK(entry.state.st_mode):
+                    place.symlink_to(self._link(entry.path))
+                    _keep_attributes(self.source / entry.path, place, entry.state)
+                else:
+                    copied.append(self._copy_file(entry, partial(_show, shown, done)))
+                    done += entry.size
+        for entry in reversed([entry for entry in entries if S_ISDIR(entry.state.st_mode)]):
+            _keep_folder(self.source / entry.path, self.target / entry.path, entry.state)
+        _keep_folder(self.source, self.target, self.source.stat())
+        return copied
+
+    def compare(self, copied: Collection[CopiedFile]) -> None:
+        """Read every copied file again; raise CommandFailed if one has other bytes."""
+        done = 0
+        with measured("comparing", sum(each.size for each in copied)) as shown:
+            for each in copied:
+                with open(self.target / each.path, "rb", buffering=0) as file:
+                    size, digest = _read(file, lambda chunk: None, partial(_show, shown, done))
+                if (size, digest) != (each.size, each.digest):
+                    raise CommandFailed(f"The copy of {self.source / each.path} has other bytes. Nothing was moved.")
+                done += size
+
+    def _copy_file(self, entry: Entry, shown: Callable[[int], None]) -> CopiedFile:
+        place = self.target / entry.path
+        with open(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb", buffering=0) as out:
+            with self._open(entry.path) as file:
+                size, digest = _read(file, lambda chunk: _write(out, chunk), shown)
+            _keep_attributes(self.source / entry.path, place, entry.state)
+            os.fsync(out.fileno())
+        return CopiedFile(entry.path, size, digest)
+
+    @contextmanager
+    def _open(self, path: Path) -> Iterator[BinaryIO]:
+        if path in self.opened:
+            self.opened[path].seek(0)
+            yield self.opened[path]
+            return
+        with open(os.open(self.source / path, _READ), "rb", buffering=0) as file:
+            yield file
+
+    def _link(self, path: Path) -> str:
+        """Return the text for the copy of a link: a relative one that leads out of the folder becomes absolute."""
+        text = os.readlink(self.source / path)
+        beside = self.source / path.parent / text
+        inside = os.path.normpath(beside).startswith(f"{self.source}{os.sep}")
+        if inside and os.path.isabs(text):
+            raise CommandFailed(f"{self.source / path} is a link to a path in the same folder. Make it relative first.")
+        return text if inside else os.path.abspath(beside)
+
+
+def _show(shown: Callable[[int], None], before: int, size: int) -> None:
+    shown(before + size)
+
+
+def _read(file: BinaryIO, out: Callable[[bytes], object], shown: Callable[[int], None]) -> tuple[int, bytes]:
+    digest, size = sha256(), 0
+    while chunk := file.read(CHUNK):
+        digest.update(chunk)
+        out(chunk)
+        size += len(chunk)
+        shown(size)
+    return size, digest.digest()
+
+
+def _write(out: BinaryIO, chunk: bytes) -> None:
+    rest = memoryview(chunk)
+    while rest:  # an unbuffered file may take a part
+        rest = rest[out.write(rest) :]
+
+
+def _keep_attributes(source: Path, target: Path, state: os.stat_result) -> None:
+    """Give the copy the owner, the mode, the times and the extended attributes of the original."""
+    if os.geteuid() == 0:
+        os.chown(target, state.st_uid, state.st_gid, follow_symlinks=False)
+    shutil.copystat(source, target, follow_symlinks=False)
+
+
+def _keep_folder(source: Path, target: Path, state: os.stat_result) -> None:
+    _keep_attributes(source, target, state)
+    sync_folder(target)

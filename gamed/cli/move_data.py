@@ -1,0 +1,298 @@
+"""`gamed move-data` moves configuration, key file, databases and assets to another folder, all of them or nothing."""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from errno import EDQUOT, EFBIG, ENOSPC
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+from msgspec import Struct
+
+from gamed.assets.errors import AssetsBusy
+from gamed.assets.store import CHANNELS, FOLDER, TMP, channel_lock, publish_lock, sync_folder
+from gamed.cli import paths
+from gamed.cli.context import CommandContext, report
+from gamed.cli.errors import CommandFailed, DatabaseNotFound, SetupError, exit_on_error
+from gamed.cli.folder_copy import CopiedFile, Entry, FolderCopy, scan
+from gamed.cli.keys import database_errors
+from gamed.cli.move_note import (
+    DATA,
+    JOURNAL,
+    NOTE,
+    STAGED,
+    MoveJournal,
+    moved_to,
+    notes,
+    parts_of,
+    places_in,
+    read_journal,
+    write_journal,
+    write_note,
+)
+from gamed.cli.output import counted, json_option
+from gamed.cli.paths import AUTH_DB, STATE_DB, Paths, command_line, virtual_environment
+from gamed.cli.process import LOCK_FILE, Lock, harden
+from gamed.cli.restore_journal import refuse_unfinished
+from gamed.config.authentication import FILE_NAME
+from gamed.config.game import FILE_NAME as GAME
+from gamed.database.offline import write_locked
+
+COPIED = ".copied"
+"""The suffix of the folders in which configuration files are copied."""
+SPARE_BYTES = 1024 * 1024
+FULL = (ENOSPC, EDQUOT, EFBIG)
+OF_DISK = {"lost+found"}
+"""What an empty disk has."""
+BESIDE = {f"{name}{suffix}" for name in (AUTH_DB, STATE_DB) for suffix in ("-wal", "-shm")}
+"""Files of SQLite that are empty once the databases are closed."""
+
+
+class MoveResult(Struct, frozen=True):
+    """The result of a move; no count if an earlier run copied the files, and this one finished the move."""
+
+    folder: Path
+    files: int | None = None
+    size: int | None = None
+
+
+@click.command("move-data")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@json_option
+@click.pass_obj
+def move_data(context: CommandContext, folder: Path, as_json: bool) -> None:
+    """Move the configuration, the key file, both databases and the assets into DIR; the service must not run.
+
+    DIR is an absolute path; it is new or empty, and may be on another disk. Everything is copied there, read again
+    and compared, and only then deleted here. If the command is interrupted, run it again. A note stays behind, so
+    that a later `serve` names the new place instead of beginning an empty server.
+    """
+    harden()
+    if not folder.is_absolute():
+        raise click.UsageError(f"{folder} is not an absolute path. Give the whole path: {folder.absolute()}")
+    with exit_on_error():
+        source = context.places()
+        done = move(source, folder)
+        report(_members(done), "\n".join(_lines(done)), as_json=as_json)
+
+
+def _members(done: MoveResult) -> dict[str, object]:
+    new = places_in(done.folder)
+    return {"config": str(new.config), "data": str(new.data), "files": done.files, "bytes": done.size}
+
+
+def _lines(done: MoveResult) -> Iterator[str]:
+    new = places_in(done.folder)
+    if done.files is None:
+        yield f"An earlier move to {done.folder} is finished."
+    else:
+        yield f"{counted(done.files, 'file')}, {done.size} bytes, are in {done.folder} now, compared by their hashes."
+    variables = {"GAMED_CONFIG": str(new.config)}
+    if os.environ.get("GAMED_DATA") or os.environ.get("STATE_DIRECTORY"):
+        variables["GAMED_DATA"] = str(new.data)
+    settings = " ".join(f"{name}={value}" for name, value in variables.items())
+    yield f"Set {settings} for the service and for every command, or name them: {command_line(new, 'serve')}"
+
+
+def move(source: Paths, folder: Path) -> MoveResult:
+    """Move everything from `source` into the folder; raise CommandFailed or SetupError, with nothing moved."""
+    folder = folder.resolve()
+    noted = moved_to(source)
+    if noted is not None and noted != folder:
+        raise SetupError(f"The data of {source.data} were moved to {noted} already.")
+    if noted is None:
+        _check_source(source, folder)
+    lock = Lock.acquire(source.data)
+    try:
+        with _target(folder, source):
+            if noted is None:
+                done = _copy_and_commit(source, folder)
+            else:
+                done = MoveResult(folder)
+                if (journal := read_journal(folder)) is not None:
+                    _finish(journal, folder)
+                shutil.rmtree(folder / STAGED, ignore_errors=True)
+    finally:
+        lock.release()
+    return done
+
+
+def _check_source(source: Paths, folder: Path) -> None:
+    if not (source.data / AUTH_DB).exists():
+        raise DatabaseNotFound(AUTH_DB, source.data)
+    paths.read_config(source)  # it exists and can be read
+    refuse_unfinished(source.data)
+    if folder.is_relative_to(source.data.resolve()):
+        raise CommandFailed(f"{folder} is in the data folder {source.data}. Name a folder outside of it.")
+    if (environment := virtual_environment(folder / FILE_NAME)) is not None:
+        raise CommandFailed(f"{folder} is in the virtual environment {environment}. Name a folder outside of it.")
+    for place in (source.data, source.config.parent):
+        if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+            raise CommandFailed(f"This user cannot delete files in {place}. Run the command as its owner, or as root.")
+
+
+@contextmanager
+def _target(folder: Path, source: Paths) -> Iterator[None]:
+    """Make the folder if it is missing, hold its lock, and check that nothing but an earlier try is in it."""
+    made = not folder.exists()
+    try:
+        if made:
+            folder.mkdir(mode=0o700)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise CommandFailed(f"{folder.parent} does not exist. Make that folder first.") from None
+    except OSError as e:
+        raise CommandFailed(f"{folder} cannot be used ({e.strerror}). Name another folder.") from None
+    try:
+        _lock(descriptor, folder)
+        _refuse_filled(folder, source)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise CommandFailed(f"This user cannot write to {folder}. Name another folder, or run this as its owner.")
+        yield
+    except BaseException:
+        if made and moved_to(source) is None:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise CommandFailed(f"Another move into {folder} is running. Wait for its end.") from None
+    except OSError as e:
+        raise SetupError(f"{folder} cannot be locked ({e.strerror}). Name a folder on a local disk.") from None
+
+
+def _refuse_filled(folder: Path, source: Paths) -> None:
+    """Raise CommandFailed unless the folder is empty, or has an unfinished move of the same data."""
+    journal = read_journal(folder)
+    if journal is not None and journal.source != source:
+        raise CommandFailed(
+            f"Another move into {folder} is not finished: of {journal.data}. Finish that one first, or name another "
+            "folder."
+        )
+    if journal is not None and moved_to(source) is not None:
+        return  # some files have their names already
+    names = sorted(set(os.listdir(folder)) - OF_DISK - {STAGED})
+    if names and (moved_to(source) is None):
+        raise CommandFailed(f"{folder} is not empty: it has {names[0]}. Name a new or an empty folder.")
+
+
+def _copy_and_commit(source: Paths, folder: Path) -> MoveResult:
+    staged = folder / STAGED
+    shutil.rmtree(staged, ignore_errors=True)  # of an earlier try, which was interrupted before its end
+    try:
+        with _unchanging(source.data) as databases:
+            with _copy_errors(folder):
+                copied, journal = _copy(source, folder, databases)
+                write_note(source.data / NOTE, folder)  # from here on the move can only be finished
+            for file in databases.values():
+                file.truncate(0)  # a command that waits for the lock then fails, instead of writing to a deleted file
+            _finish(journal, folder)
+    except BaseException:
+        if moved_to(source) is None:
+            shutil.rmtree(staged, ignore_errors=True)
+        raise
+    return MoveResult(folder, len(copied), sum(each.size for each in copied))
+
+
+@contextmanager
+def _unchanging(data: Path) -> Iterator[Mapping[Path, BinaryIO]]:
+    """Hold off every command that would write; yield the databases, whose files have everything."""
+    opened: dict[Path, BinaryIO] = {}
+    assets = data / FOLDER
+    with ExitStack() as stack:
+        try:
+            if (assets / TMP).is_dir():
+                stack.enter_context(publish_lock(assets))
+            if (assets / CHANNELS).is_dir():
+                stack.enter_context(channel_lock(assets))
+        except AssetsBusy as e:
+            raise CommandFailed(f"Nothing was moved: {e}.") from None
+        for name in (AUTH_DB, STATE_DB):
+            if (data / name).exists():
+                stack.enter_context(database_errors(data / name))
+                opened[Path(name)] = stack.enter_context(write_locked(data / name))
+        yield opened
+
+
+@contextmanager
+def _copy_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as e:
+        if e.errno in FULL:
+            raise CommandFailed(f"{folder} is full. Nothing was moved. Make room, or name another folder.") from None
+        raise CommandFailed(f"{e.filename or folder} cannot be copied ({e.strerror}). Nothing was moved.") from None
+
+
+def _copy(source: Paths, folder: Path, databases: Mapping[Path, BinaryIO]) -> tuple[list[CopiedFile], MoveJournal]:
+    """Copy everything into STAGED, and compare it; what is there is on disk when this returns."""
+    staged = folder / STAGED
+    left = {part.name for part in parts_of(source.data / NOTE)}
+    entries = scan(source.data, without={LOCK_FILE, NOTE, *BESIDE, *left})
+    needed = sum(entry.size for entry in entries) + SPARE_BYTES
+    if (free := shutil.disk_usage(folder).free) < needed:
+        raise CommandFailed(f"{folder} has {free} bytes free, and the move needs {needed}. Nothing was moved.")
+    names = sorted({entry.path.parts[0] for entry in entries})
+    journal = MoveJournal(str(source.config), str(source.data), names)
+    staged.mkdir(mode=0o700)
+    write_journal(folder, journal)
+    if os.geteuid() == 0:  # such as the root of a disk; the user who serves has to read it
+        owner = source.data.stat()
+        os.chown(folder, owner.st_uid, owner.st_gid)
+    copied = []
+    files = FolderCopy(source.data, staged / DATA, databases)
+    for copy, found in ((files, entries), *_settings(source, staged)):
+        copied += (made := copy.copy(found))
+        copy.compare(made)
+    sync_folder(staged)
+    return copied, journal
+
+
+def _settings(source: Paths, staged: Path) -> Iterator[tuple[FolderCopy, list[Entry]]]:
+    """Yield the copy of each configuration file; a link is followed."""
+    for name, path in ((FILE_NAME, source.config), (GAME, source.game)):
+        if path.exists():
+            file = path.resolve()
+            yield FolderCopy(file.parent, staged / f"{name}{COPIED}"), [Entry(Path(file.name), file.stat())]
+
+
+def _finish(journal: MoveJournal, folder: Path) -> None:
+    """Give the copies their names and delete the originals; each step is skipped if an earlier run did it."""
+    staged, source, new = folder / STAGED, journal.source, places_in(folder)
+    try:
+        for name in (FILE_NAME, GAME):
+            for file in (staged / f"{name}{COPIED}").glob("*"):
+                file.rename(folder / name)
+        if (staged / DATA).exists():
+            (staged / DATA).rename(new.data)
+        sync_folder(folder)
+        if not (new.data / AUTH_DB).exists():
+            raise SetupError(f"{new.data} has no auth.db. Nothing was deleted in {source.data}.")
+        for note in notes(source):
+            write_note(note, folder)
+        for path in (*(source.data / name for name in (*journal.names, *BESIDE)), source.game, source.config):
+            _delete(path)
+        sync_folder(source.data)
+        sync_folder(source.config.parent)
+        (staged / JOURNAL).unlink(missing_ok=True)
+        shutil.rmtree(staged)
+    except OSError as e:
+        raise CommandFailed(
+            f"Everything is in {folder}, but {e.filename} cannot be changed ({e.strerror}). Then run this again."
+        ) from None
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

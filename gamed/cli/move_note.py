@@ -1,0 +1,123 @@
+"""Notes of `gamed move-data`: an old place names the new one, and a new place that is not complete is not used.
+
+Everything is copied into the folder STAGED of the new place, beside a journal. From the moment when the old data folder
+has a note, the new place has everything, and the move can only be finished. STAGED is removed last.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from gamed.assets.store import sync_folder
+from gamed.cli.errors import SetupError
+from gamed.cli.paths import Paths, command_line, read_file, write_whole
+from gamed.config.authentication import FILE_NAME
+
+NOTE = "gamed.moved"
+"""The note's name in a data folder; beside the old configuration it follows the name of that file."""
+STAGED = ".gamed-move"
+JOURNAL = "move.json"
+DATA = "data"
+
+
+class MoveJournal(Struct, frozen=True):
+    """The content of a move's journal: where the data were, and the names in the old data folder that were copied."""
+
+    config: str
+    data: str
+    names: Sequence[str] = ()
+
+    @property
+    def source(self) -> Paths:
+        return Paths(Path(self.config), Path(self.data))
+
+
+def places_in(folder: Path) -> Paths:
+    """Return the places that a move into this folder fills; `serve` finds the data by the configuration alone."""
+    return Paths(folder / FILE_NAME, folder / DATA)
+
+
+def notes(source: Paths) -> list[Path]:
+    """Return the paths of the notes that a move leaves; the first one decides that the data are moved."""
+    return [source.data / NOTE, source.config.with_name(f"{source.config.name}.moved")]
+
+
+def moved_to(source: Paths) -> Path | None:
+    """Return the folder that these data were moved to; None if they were not moved."""
+    for note in notes(source):
+        try:
+            return Path(json.loads(read_file(str(note)))["moved_to"])
+        except (FileNotFoundError, PermissionError):  # a folder that this user cannot enter is reported elsewhere
+            continue
+        except (OSError, ValueError, KeyError, TypeError):
+            raise SetupError(f"{note} cannot be read. It names the folder that the data were moved to.") from None
+    return None
+
+
+def parts_of(note: Path) -> list[Path]:
+    """Return what commands that were killed have left of this note."""
+    return list(note.parent.glob(f".{note.name}.*"))
+
+
+def write_note(note: Path, folder: Path) -> None:
+    """Write a note for people and for commands, as a file of the folder's owner; raise OSError."""
+    for part in parts_of(note):
+        part.unlink()
+    write_whole(note, json.dumps({"moved_to": str(folder)}).encode() + b"\n", 0o644)
+    if os.geteuid() == 0:
+        owner = note.parent.stat()
+        os.chown(note, owner.st_uid, owner.st_gid)
+
+
+def write_journal(folder: Path, journal: MoveJournal) -> None:
+    members = {"config": journal.config, "data": journal.data, "names": list(journal.names)}
+    write_whole(folder / STAGED / JOURNAL, json.dumps(members).encode(), 0o600)
+    sync_folder(folder)
+
+
+def read_journal(folder: Path) -> MoveJournal | None:
+    """Return the journal of an unfinished move into this folder; None if there is none, or if it holds nothing yet."""
+    try:
+        members = json.loads(read_file(str(folder / STAGED / JOURNAL)))
+        return MoveJournal(members["config"], members["data"], members["names"])
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
+        if not os.path.lexists(folder / STAGED):  # a folder that this user cannot enter is reported elsewhere
+            return None
+        raise SetupError(
+            f"The move into {folder} is not finished, and its journal {folder / STAGED / JOURNAL} cannot be read. "
+            "Finish it as the user who began it."
+        ) from None
+
+
+def refuse_moved(places: Paths) -> None:
+    """Raise SetupError at the old place of moved data, and at a new place whose move is not finished."""
+    for target in _folders(places):
+        if (journal := read_journal(target)) is not None:
+            raise _unfinished(target, journal.source)
+    folder = moved_to(places)
+    if folder is None:
+        return
+    if read_journal(folder) is not None:
+        raise _unfinished(folder, places)
+    new = places_in(folder)
+    raise SetupError(
+        f"The data of {places.data} were moved to {folder}. Use them there with --config {new.config} or "
+        f"GAMED_CONFIG={new.config}; where GAMED_DATA or --data is set, it has to be {new.data}. To begin a new server "
+        f"here instead, delete {' and '.join(str(note) for note in notes(places) if note.exists())}."
+    )
+
+
+def _unfinished(folder: Path, source: Paths) -> SetupError:
+    command = command_line(source, "move-data", str(folder))
+    return SetupError(f"The move of {source.data} into {folder} is not finished. Finish it: {command}")
+
+
+def _folders(places: Paths) -> Iterator[Path]:
+    yield places.config.parent
+    if places.data.parent != places.config.parent:
+        yield places.data.parent
