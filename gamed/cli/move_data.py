@@ -15,8 +15,8 @@ from msgspec import Struct
 from gamed.assets.errors import AssetsBusy
 from gamed.assets.store import CHANNELS, FOLDER, TMP, channel_lock, publish_lock, sync_folder
 from gamed.cli import paths
-from gamed.cli.context import CommandContext, report
-from gamed.cli.errors import CommandFailed, DatabaseNotFound, SetupError, exit_on_error
+from gamed.cli.context import CommandContext, reports_json
+from gamed.cli.errors import CommandFailed, DatabaseNotFound, SetupError
 from gamed.cli.folder_copy import CopiedFile, Entry, FolderCopy, scan
 from gamed.cli.keys import database_errors
 from gamed.cli.move_note import (
@@ -33,7 +33,7 @@ from gamed.cli.move_note import (
     write_journal,
     write_note,
 )
-from gamed.cli.output import counted, json_option
+from gamed.cli.output import counted
 from gamed.cli.paths import AUTH_DB, STATE_DB, Paths, command_line, virtual_environment
 from gamed.cli.process import LOCK_FILE, Lock, harden
 from gamed.cli.restore_journal import refuse_unfinished
@@ -61,9 +61,8 @@ class MoveResult(Struct, frozen=True):
 
 @click.command("move-data")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@json_option
-@click.pass_obj
-def move_data(context: CommandContext, folder: Path, as_json: bool) -> None:
+@reports_json
+def move_data(context: CommandContext, folder: Path) -> None:
     """Move the configuration, the key file, both databases and the assets into DIR; the service must not run.
 
     DIR is an absolute path; it is new or empty, and may be on another disk. Everything is copied there, read again
@@ -73,10 +72,8 @@ def move_data(context: CommandContext, folder: Path, as_json: bool) -> None:
     harden()
     if not folder.is_absolute():
         raise click.UsageError(f"{folder} is not an absolute path. Give the whole path: {folder.absolute()}")
-    with exit_on_error():
-        source = context.places()
-        done = move(source, folder)
-        report(_members(done), "\n".join(_lines(done)), as_json=as_json)
+    done = move(context.places(), folder)
+    context.report(_members(done), _lines(done))
 
 
 def _members(done: MoveResult) -> dict[str, object]:
