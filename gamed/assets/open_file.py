@@ -128,7 +128,6 @@ class FileLease:
     def __init__(self, file: SharedFile) -> None:
         self._file = file
         self._open = True
-        self.size = file.size
 
     def close(self) -> None:
         if self._open:

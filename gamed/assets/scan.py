@@ -118,10 +118,6 @@ class FolderScan(Struct):
     hidden: list[str] = field(default_factory=list)
     """Names that begin with a dot, which are left out."""
 
-    @property
-    def size(self) -> int:
-        return sum(file.size for file in self.files)
-
 
 def scan_folder(folder: Path, *, hidden: bool = False) -> FolderScan:
     """Find every file below a folder without following links; with `hidden` also names that begin with a dot."""

@@ -39,9 +39,6 @@ class PartReader(Protocol):
 class FileSource(PartReader, Protocol):
     """An open file that reports how many of its bytes can be sent without waiting for the disk."""
 
-    def read(self, first: int, length: int) -> Awaitable[bytes]:
-        """Return `length` bytes from offset `first`, or fewer where the file ends."""
-
     def bytes_in_cache(self, at: int) -> int:
         """Return how many bytes from offset `at` can be sent now without waiting for the disk."""
 
