@@ -6,17 +6,20 @@ says how long each step of the player took. With GAMED_URL and GAMED_PAGE_URL in
 starts `gamed dev`.
 """
 
+import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from playwright.sync_api import Page, sync_playwright
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+SERVER_NAME = "Rose Street 7"
 PLANTED = (1, 2, 2, 3, 3, 3, 8, 9, 9, 9, 10, 10, 15, 16, 16, 16)
 MINE, THEIRS = (4, 4, 5, 22, 22, 22), (14, 14, 14, 19, 20, 20, 20)
 
@@ -98,9 +101,12 @@ def main() -> int:
     target.mkdir(parents=True, exist_ok=True)
     served = ["--static", HERE, "--static", ROOT / "clients" / "js", "--assets", HERE / "assets"]
     script = f"'{sys.executable}' '{Path(__file__).resolve()}' '{target}'"
-    return subprocess.run(
-        [sys.executable, "-m", "gamed", "dev", *map(str, served), "--script", script], check=False
-    ).returncode
+    with TemporaryDirectory() as folder:
+        dev = [sys.executable, "-m", "gamed", "dev", "--folder", folder]
+        subprocess.run([*dev, "--script", "true"], check=True)  # writes the configuration
+        file = Path(folder) / "authentication.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), "server_name": SERVER_NAME}))
+        return subprocess.run([*dev, *map(str, served), "--script", script], check=False).returncode
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from shutil import which
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.e2e.service import ROOT
-from tests.readme.test_transcript import BLOCK
+from tests.readme.test_transcript import BLOCK, two_commands
 
 FENCED = re.compile(r"(?ms)^( *)```\w*\n(.*?)^\1```$")
 LOOKED_FOR = re.compile(r"""\b(block|said) (\S+\.md) (?:'([^']*)'|"([^"]*)")""")
@@ -40,7 +40,7 @@ class FreshTests(SynchronousTestCase):
     def test_no_root_needed(self) -> None:
         """The script leaves out what only root can do of the README's first command, and keeps the rest."""
         [moved] = re.findall(r"(?m)^    sed -e '(s/\^apt-get[^']*)'", (ROOT / ".ci/fresh").read_text("utf-8"))
-        first = BLOCK.findall((ROOT / "README.md").read_text("utf-8"))[0][1].splitlines()[0]
+        first = two_commands()[0]
         done = subprocess.run(["sed", "-e", moved], input=first, capture_output=True, text=True, check=True)
         self.assertTrue(done.stdout.startswith("python3 -m venv .venv && "), done.stdout)
 
@@ -57,12 +57,14 @@ class FreshTests(SynchronousTestCase):
 class FreshMachineTests(SynchronousTestCase):
     def test_both_commands(self) -> None:
         """`.ci/fresh-machine` and `.ci/run` read the README's two commands whole."""
-        commands = BLOCK.findall((ROOT / "README.md").read_text("utf-8"))[0][1]
         for script in (".ci/fresh-machine", ".ci/run"):
-            [expression] = re.findall(r"sed -n '(/\^```sh\S+)'", (ROOT / script).read_text("utf-8"))
-            done = subprocess.run(["sed", "-n", expression, ROOT / "README.md"], capture_output=True, check=True)
-            self.assertEqual(done.stdout.decode(), commands, script)
-            self.assertEqual(commands.count("\n"), 2)
+            expressions = re.findall(r"sed -nE '(/pip install [^']+)'", (ROOT / script).read_text("utf-8"))
+            commands = ["sed", "-nE", expressions[0]], ["sed", "-nE", expressions[1]]
+            found = [
+                subprocess.run([*command, ROOT / "README.md"], capture_output=True, check=True, text=True).stdout
+                for command in commands
+            ]
+            self.assertEqual(found, [f"{command}\n" for command in two_commands()], script)
 
     def test_another_user(self) -> None:
         """Without root the script ends with one sentence and changes nothing."""

@@ -36,6 +36,11 @@ def steps() -> list[Step]:
     return [Step(first, second) for (language, first), (_, second) in pairwise(blocks()) if language == "bash"]
 
 
+def two_commands() -> list[str]:
+    """Return the lines of the README's `sh` blocks: the command that starts the server, and the one that tests."""
+    return [line for language, text in blocks() if language == "sh" for line in text.splitlines()]
+
+
 def bash(script: str, folder: Path) -> CompletedProcess[str]:
     """Run it as a newcomer would: of the environment of the tests only PATH and HOME."""
     environ = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
@@ -45,11 +50,9 @@ def bash(script: str, folder: Path) -> CompletedProcess[str]:
 
 class ReadmeTests(SynchronousTestCase):
     def test_two_commands(self) -> None:
-        """The first block, right below the title, is two lines: one starts the server, one runs the tests, and each
-        installs all that it needs on a Debian that has nothing but apt."""
-        text = (ROOT / "README.md").read_text("utf-8")
-        self.assertTrue(text.startswith("# gamed\n"))
-        serve, tests = blocks()[0][1].splitlines()
+        """Two blocks of one line each start the server and run the tests, and each installs all that it needs on a
+        Debian that has nothing but apt."""
+        serve, tests = two_commands()
         self.assertTrue(serve.endswith(".venv/bin/gamed serve"))
         self.assertTrue(tests.endswith(".venv/bin/python -m twisted.trial -j2 tests"))
         for command in (serve, tests):
@@ -71,6 +74,10 @@ class ReadmeTests(SynchronousTestCase):
         self.assertEqual(self.wrong(service), [])
         self.assertEqual(service.rows()["save_version"], 1)
 
+    def test_transcript_twice_in_one_shell(self) -> None:
+        """Both pastes into one shell print the same: no variable or file of the first spoils the second."""
+        self.assertEqual(self.wrong(self.service(), times=2), [])
+
     def test_content_type(self) -> None:
         """The save is stored as text, not as the form that curl names where it is not given a type."""
         service = self.service()
@@ -90,9 +97,9 @@ class ReadmeTests(SynchronousTestCase):
         here = f"127.0.0.1:{service.port}"
         return [Step(step.commands.replace(PORT, here), step.printed.replace(PORT, here)) for step in steps()]
 
-    def wrong(self, service: Service) -> list[tuple[str, str]]:
+    def wrong(self, service: Service, times: int = 1) -> list[tuple[str, str]]:
         """Run the steps; return what is printed in the README and what was printed here, where they differ."""
-        printed = self.printed(service)
+        printed = self.printed(service) * times
         script = "".join(f"{step.commands}\necho; echo '{MARK}'\n" for step in printed)
         done = bash(script, service.folder)
         said = done.stdout.split(MARK)
