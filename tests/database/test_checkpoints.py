@@ -20,7 +20,7 @@ from tests.support.examples import examples
 
 MIB = 1024 * 1024
 ENOUGH_BYTES = 512 * MIB
-SOAK_SECONDS = examples(few=15, many=60)
+SOAK_SECONDS = examples(few=2 * PASSIVE_SECONDS, many=60)
 
 
 def overwrite(place: int, size: int) -> Callable[[sqlite3.Connection], None]:

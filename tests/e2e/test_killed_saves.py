@@ -14,8 +14,9 @@ from tests.e2e.client import CONFIG, Keeper, digest, gamed, write_game
 from tests.e2e.service import Service
 from tests.support.examples import examples
 
-ROUNDS = examples(few=17, many=50)
-"""17: each number of answers that `write_until_killed` waits for comes once."""
+ROUNDS = examples(few=9, many=50)
+MOST_ANSWERS = 33
+"""The service is killed after 1 answer to a writer in the first round, and after this number in the last."""
 WRITERS = 4
 """As many uploads as one player may have at once."""
 SLOTS = 2
@@ -157,7 +158,7 @@ class KilledSaves(SynchronousTestCase):
         slot is as the last answer said, or as the request that was cut off would have made it; in the end every
         version that was ever acknowledged is readable with its hash, and `gamed check data` finds nothing."""
         for number in range(ROUNDS):
-            self.write_until_killed(1 + number % 17 * 2)
+            self.write_until_killed(1 + (MOST_ANSWERS - 1) * number // (ROUNDS - 1))
             self.service.start()
             for slot in (slot for writer in self.writers for slot in writer.slots):
                 self.compare(slot)
