@@ -2,7 +2,8 @@
 
 A table that begins with the column Id and ends with the column Tests has its last column written here, from the
 `@covers` decorators of the tests: one link for each file that has such a test. A person writes the other columns. The
-tests are read with `ast`: none is imported, and a test keeps its rows when its file moves.
+rows are written without blanks around their cells, which makes long tables a third shorter. The tests are read with
+`ast`: none is imported, and a test keeps its rows when its file moves.
 """
 
 import ast
@@ -125,7 +126,7 @@ def with_tests(page: str, folder: Path, tests: Iterable[CoveringTest]) -> str:
                 links[name][f"[{label(test.file)}]({Path(relpath(test.file, folder)).as_posix()})"] = None
     lines = page.splitlines()
     for index, row in rows(page):
-        lines[index] = f"| {' | '.join([*row[:-1], ', '.join(links[row[0]])])} |"
+        lines[index] = f"|{'|'.join([*row[:-1], ', '.join(links[row[0]])])}|"
     return "\n".join(lines) + "\n"
 
 

@@ -61,7 +61,7 @@ def listed(page: str) -> Iterator[Row]:
     for line in page.splitlines():
         if line.startswith("## "):
             section = line[3:]
-        elif line.startswith("| ") and section and not line.startswith(("| Id |", "| --- |")):
+        elif line.startswith("|") and section and not line.startswith(("| Id |", "| --- |")):
             name, sentence, shown, tests = cells(line)
             yield Row(section, name, sentence.replace("\\<", "<"), shown, tests)
 
@@ -167,7 +167,8 @@ class CoversTests(SynchronousTestCase):
         tests = [*covering_tests(file, dedent(MARKED)), *covering_tests(other, dedent(MARKED.replace(', "1/1"', "")))]
         page = with_tests(f"# Title\n\n{TABLE}\nText.\n\n| Id | Pages |\n", ROOT / "docs", tests)
         one, two = "[python/one](../clients/python/tests/test_one.py)", "[saves/two](../tests/saves/test_two.py)"
-        table = TABLE.replace("gone", one).replace("was. |  |", f"was. | {one}, {two} |")
+        table = TABLE.replace("| 1/1 | It is. | gone |", f"|1/1|It is.|{one}|")
+        table = table.replace("| 1/2 | It was. |  |", f"|1/2|It was.|{one}, {two}|")
         self.assertEqual(page, f"# Title\n\n{table}\nText.\n\n| Id | Pages |\n")
 
     def test_unknown_and_repeated_ids(self) -> None:
