@@ -76,7 +76,11 @@ setup(
         "twisted[tls]>=26.10,<27",
         "werkzeug>=3,<4",
     ],
-    extras_require={"tests": TESTS, "bench": ["matplotlib>=3.9", "py-spy>=0.4"]},
+    extras_require={
+        "tests": TESTS,
+        "bench": ["matplotlib>=3.9", "py-spy>=0.4"],
+        "docs": ["mkdocs>=1.6.1,<2", "mkdocs-material>=9.7.7,<10"],
+    },
     classifiers=[
         "Framework :: Twisted",
         "Operating System :: POSIX :: Linux",

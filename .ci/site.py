@@ -1,0 +1,81 @@
+"""mkdocs calls these functions: they add the pages outside of docs/ to the site, and adapt links and lists.
+
+The pages are written for GitHub and for readers of the checkout. mkdocs knows only docs/, and its Markdown needs a
+blank line before a list and four spaces before what belongs to an item. A link to a file that is not a page becomes
+plain text, because the site has no sources.
+"""
+
+import re
+from os.path import normpath, relpath
+from pathlib import Path, PurePosixPath
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parent.parent
+OUTSIDE = ("*.md", "bench/*.md", "clients/*/*.md", "examples/*/*.md")
+PLACE = "project"
+"""The folder of the site for the pages outside of docs/."""
+LINK = re.compile(r"(!?)\[((?:[^\[\]]|!?\[[^]]*\](?:\([^)]*\))?)*)\]\((?!\w+:)([^)#\s]*)(#[^)\s]*)?\)")
+ITEM = re.compile(r"( *)(?:[-*]|\d+\.) ")
+FENCE = re.compile(r" *```")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages outside of docs/."""
+    for pattern in OUTSIDE:
+        for path in sorted(ROOT.glob(pattern)):
+            name = path.relative_to(ROOT).as_posix()
+            files.append(File.generated(config, f"{PLACE}/{name}", content=path.read_text("utf-8")))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Adapt the text of a page."""
+    return with_lists(with_links(markdown, page.file.src_uri, files))
+
+
+def place_in_checkout(uri: str) -> str:
+    """Return the path in the checkout of a page of the site."""
+    path = PurePosixPath(uri)
+    return path.relative_to(PLACE).as_posix() if path.parts[0] == PLACE else f"docs/{uri}"
+
+
+def with_links(markdown: str, uri: str, files: Files) -> str:
+    """Point each link at the site's page, or replace it by its text if the site does not have that file."""
+    folder = PurePosixPath(place_in_checkout(uri)).parent
+
+    def target(match: re.Match[str]) -> str:
+        mark, text, path, anchor = match[1], LINK.sub(target, match[2]), match[3], match[4] or ""
+        if not path:
+            return f"{mark}[{text}]({anchor})"
+        name = normpath(folder / path)
+        name = f"{name}/README.md" if (ROOT / name / "README.md").is_file() else name
+        found = name.removeprefix("docs/") if name.startswith("docs/") else f"{PLACE}/{name}"
+        if files.get_file_from_path(found) is None:
+            return text
+        return f"{mark}[{text}]({relpath(found, PurePosixPath(uri).parent)}{anchor})"
+
+    parts = re.split(r"(?ms)(^ *```.*?^ *```$)", markdown)
+    return "".join(part if index % 2 else LINK.sub(target, part) for index, part in enumerate(parts))
+
+
+def with_lists(markdown: str) -> str:
+    """Put a blank line before each list, and indent what belongs to an item by four spaces."""
+    lines: list[str] = []
+    before, width, fenced = "", 0, False
+    for line in markdown.splitlines():
+        indent = len(line) - len(line.lstrip())
+        item = None if fenced else ITEM.match(line)
+        if item and not item[1]:
+            if before.strip() and (not width or FENCE.match(before)):
+                lines.append("")
+            width = item.end()
+        elif line and not indent and not fenced:
+            width = 0
+        shift = 4 - width if width and indent >= width else 0
+        lines.append(" " * max(shift, 0) + line)
+        fenced ^= FENCE.match(line) is not None
+        before = line
+    return "\n".join(lines) + "\n"
