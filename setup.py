@@ -63,7 +63,7 @@ setup(
     entry_points={"console_scripts": ["gamed = gamed.cli:main"]},
     install_requires=[
         "argon2-cffi>=23.1",
-        "click>=8.1",
+        "click>=8.4",
         "cryptography>=44",
         "idna>=3.10",
         "joserfc>=1.8,<2",

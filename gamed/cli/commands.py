@@ -1,9 +1,11 @@
 """The console script `gamed`: the commands that an operator runs on the host, each imported only when it is named."""
 
 from importlib import import_module
+from itertools import groupby
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from gamed import __version__
 from gamed.cli.context import CommandContext
@@ -12,21 +14,27 @@ from gamed.cli.process import exit_cleanly_on_sigterm
 from gamed.gc_pause import gc_paused
 
 COMMANDS = {
-    "assets": ("assets", "Publish what games load, and manage it."),
-    "backup": ("backup", "Copy both databases and the configuration, while the service runs."),
-    "check": ("check", "Check the configuration, or the stored data."),
-    "dev": ("dev", "Run a server to try things with, and a provider that needs no internet."),
-    "doctor": ("doctor", "[key] Find what is wrong with this server."),
-    "health": ("http_client", "Ask the running server whether it is healthy."),
-    "key": ("config", "Make a master key, or show which one auth.db has."),
-    "move-data": ("move_data", "Move configuration, key and data to another folder, while the service does not run."),
-    "owner": ("moderation", "Choose which player is the owner of this server."),
-    "players": ("players", "Add players, show them, and decide who may play."),
-    "restore": ("restore", "[key] Put a backup back, while the service does not run."),
-    "saves": ("saves", "Show players' saves, repair them, export them."),
-    "sessions": ("sessions", "Show who is signed in, and sign players out."),
+    "serve": ("run", "commands", "[key] Run the game server."),
+    "dev": ("run", "dev", "Run a server and a provider to try things with."),
+    "health": ("run", "http_client", "Ask the running server whether it is healthy."),
+    "doctor": ("run", "doctor", "[key] Find what is wrong with this server."),
+    "check": ("run", "check", "Check the configuration, or the stored data."),
+    "players": ("players", "players", "Add players, show them, decide who may play."),
+    "sessions": ("players", "sessions", "Show who is signed in, and sign players out."),
+    "owner": ("players", "moderation", "Choose which player owns this server."),
+    "saves": ("data", "saves", "Show players' saves, repair them, export them."),
+    "backup": ("data", "backup", "Copy the databases and the configuration."),
+    "restore": ("data", "restore", "[key] Put a backup back; the server must not run."),
+    "move-data": ("data", "move_data", "Move the server's files; it must not run."),
+    "assets": ("assets", "assets", "Publish what games load, and manage it."),
+    "key": ("keys", "config", "Make a master key, or show which one auth.db has."),
+    "man": ("help", "man", "Print the manual page, or a shell's completion."),
+    "completion": ("help", "man", "Print the manual page, or a shell's completion."),
 }
-"""The module in this folder that defines the command, and the command's line in `gamed --help`."""
+"""The commands in the order of `gamed --help`: the group, the module in this folder, and what the command does.
+
+Neighbours of one group that do the same share a line.
+"""
 RENAMED = {
     "assets drop": "assets delete-channel",
     "assets ls": "assets list",
@@ -37,10 +45,9 @@ RENAMED = {
 }
 """Names of earlier versions, and the present ones; only the error message for an old name uses them."""
 EPILOG = """
-Commands marked [key] need the key of auth.db: from the variable that master_key_env names, that variable's _FILE form,
-or a systemd credential; in local mode without master_key_env, from the key file in the data folder.
-
-Exit codes: 0 success, 1 failure, 2 wrong usage, 78 the configuration must be corrected first.
+\b
+[key]: needs the key of auth.db, as the server has it.
+Exit codes: 0 success, 1 failure, 2 wrong usage, 78 wrong configuration.
 """
 
 
@@ -51,21 +58,27 @@ class MainGroup(click.Group):
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *COMMANDS])
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(
-            import_module(f"gamed.cli.{COMMANDS[cmd_name][0]}"), cmd_name.replace("-", "_")
-        )
+            return None
+        module = import_module(f"gamed.cli.{COMMANDS[cmd_name][1]}")
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        here = {name: command.get_short_help_str() for name, command in self.commands.items()}
-        summaries = here | {name: summary for name, (_, summary) in COMMANDS.items()}
+        rows, before = [], ""
+        for (group, summary), names in groupby(COMMANDS, lambda name: COMMANDS[name][::2]):
+            rows.append((f"{'' if group == before else group:9}{', '.join(names)}", summary))
+            before = group
         with formatter.section("Commands"):
-            formatter.write_dl(sorted(summaries.items()))
+            formatter.write_dl(rows)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that begin so; the commands are not imported for that."""
+        found = [CompletionItem(name, help=COMMANDS[name][2]) for name in COMMANDS if name.startswith(incomplete)]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -73,7 +86,10 @@ class MainGroup(click.Group):
         for typed in (args[0], " ".join(args[:2])):
             if typed in RENAMED:
                 raise click.UsageError(f"No such command '{typed}'. Use: {ctx.command_path} {RENAMED[typed]}", ctx)
-        return super().resolve_command(ctx, args)
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as e:
+            raise click.NoSuchCommand(e.command_name, possibilities=COMMANDS, ctx=ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -95,18 +111,25 @@ class MainGroup(click.Group):
     cls=MainGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(__version__, message="gamed %(version)s")
-@click.option("-c", "--config", metavar="FILE", help="[env GAMED_CONFIG; else authentication.json beside this program]")
-@click.option("-d", "--data", metavar="DIR", help="[env GAMED_DATA; else `data` beside the configuration file]")
+@click.option("-c", "--config", metavar="FILE", help="The configuration file. [env GAMED_CONFIG]")
+@click.option("-d", "--data", metavar="DIR", help="The folder of the databases. [env GAMED_DATA]")
 @click.pass_context
 def gamed(context: click.Context, config: str | None, data: str | None) -> None:
     """Run a self-hosted game server: sign-in, saves and assets.
 
-    Every command but `serve`, `restore`, `move-data` and `check data --fix` also works while the service runs.
+    \f
+
+    Every command but `serve`, `restore`, `move-data` and `check data --fix` also works while the server runs. Without
+    --config the configuration is authentication.json beside this program; without --data the data folder is `data`
+    beside the configuration.
+
+    Commands marked [key] need the key of auth.db: from the variable that master_key_env names, that variable's _FILE
+    form, or a systemd credential; in local mode without master_key_env, from the key file in the data folder.
     """
     context.obj = CommandContext(config, data, development=bool(context.obj))
 
 
-@gamed.command(short_help="[key] Run the game server.")
+@click.command(short_help="[key] Run the game server.")
 @click.option("-c", "--config", metavar="FILE", help="The same as before the command's name.")
 @click.option("-d", "--data", metavar="DIR", help="The same as before the command's name.")
 @click.option(
