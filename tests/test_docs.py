@@ -27,6 +27,7 @@ TESTS = re.compile(r"\b(?:clients|tests)(?:\.\w+)+")
 NAME = re.compile(r"@?(?:[A-Z]\w+(?:\.\w+)?|\w+\.\w+(?=\()|[a-z_]\w*(?=\())(?:\(\))?")
 """`SaveService`, `SaveService.write()`, `decide_write()`, `RULES`: a name of the code, as pages spell it."""
 NOT_OURS = {"COMMIT", "Host"}
+WORDS = 35_000
 ARCHITECTURE = "docs/internals/architecture.md"
 
 
@@ -149,6 +150,19 @@ class PagesTests(SynchronousTestCase):
     def test_first_file(self) -> None:
         """The configuration page prints the file that the first run writes."""
         self.assertIn(f"```json\n{FIRST_RUN}```", (ROOT / "docs/owners/configuration.md").read_text("utf-8"))
+
+    def test_index(self) -> None:
+        """The index has a link to each page below docs/, and the site's navigation names each."""
+        index, site = (ROOT / "docs/README.md").read_text("utf-8"), (ROOT / "mkdocs.yml").read_text("utf-8")
+        names = [page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")]
+        self.assertEqual([name for name in names if f"({name})" not in index and name != "README.md"], [])
+        self.assertEqual([name for name in names if not re.search(rf"(?m) {re.escape(name)}$", site)], [])
+
+    def test_length(self) -> None:
+        """The README and docs/ stay below 35,000 words, without comments, targets of links and lines of tables."""
+        texts = [page.read_text("utf-8") for page in ((ROOT / "README.md"), *(ROOT / "docs").rglob("*.md"))]
+        shown = (re.sub(r"<!--.*?-->|(?<=\])\([^)]*\)", "", text) for text in texts)
+        self.assertLess(sum(len(re.findall(r"\S*\w\S*", text)) for text in shown), WORDS)
 
     def test_every_command_is_described(self) -> None:
         """The commands page has a row for each command, and for no other."""
