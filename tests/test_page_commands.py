@@ -26,6 +26,7 @@ PROGRAM = re.compile(r"(?m)^\s*(?:\$ |sudo |gamed |gamedctl |curl |apt-get |pip 
 """How a line begins that people paste into a shell."""
 BLOCK_OF_FRESH = re.compile(r"""block (\S+) ("[^"]+"|'[^']+')""")
 CALL = re.compile(r"(?m)(?:^|[;|&(`]|\bsudo |/bin/) *(?:gamed|gamedctl) ([^\n|;&()`#<>]+)")
+SPAN = re.compile(r"`((?:sudo )?gamed(?:ctl)? [^`\n]+)`")
 
 
 class Block(Struct, frozen=True):
@@ -133,6 +134,15 @@ class PageCommandTests(SynchronousTestCase):
         shell = [block for block in self.blocks if block.language in SHELLS]
         wrong = [f"{block}: {name}" for block in shell for call in calls(block.text) if (name := unknown(call))]
         self.assertEqual(wrong, [])
+
+    def test_commands_in_sentences(self) -> None:
+        """Each command and each option of gamed in code font exists; the changes name also what was removed."""
+        named = [page for page in pages() if page.name != "CHANGELOG.md"]
+        texts = [(page.relative_to(ROOT).as_posix(), page.read_text("utf-8")) for page in named]
+        spans = [(page, span) for page, text in texts for span in SPAN.findall(text)]
+        wrong = [f"{page}: {span}" for page, span in spans for call in calls(span) if unknown(call)]
+        self.assertEqual(wrong, [])
+        self.assertGreater(len(spans), 100)
 
     def test_planted_blocks(self) -> None:
         """A block without a comment, with a comment too far above, or with a test that does not name the page fails."""
