@@ -50,12 +50,18 @@ def lender() -> World:
     return world
 
 
-@cache
+_worlds: dict[type["ConformanceCase"], World] = {}
+"""The world of the last case, with the processes of its driver: those of Godot use a processor while they wait."""
+
+
 def world_of(case: type["ConformanceCase"]) -> World:
-    """For all tests of a process: the driver starts once."""
-    world = World(case.driver(), lender=lender())
-    register(world.close)
-    return world
+    """Return the world of all tests of a case in this process, in which its driver starts once; close any other."""
+    if case not in _worlds:
+        while _worlds:
+            _worlds.popitem()[1].close()
+        _worlds[case] = world = World(case.driver(), lender=lender())
+        register(world.close)
+    return _worlds[case]
 
 
 def test_of(scenario: Scenario) -> Callable[["ConformanceCase"], None]:
