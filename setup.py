@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 
 if sys.version_info < (3, 11):  # noqa: UP036 - pip would name whichever dependency it missed first
     sys.exit(f"gamed needs Python 3.11 or newer; this is {sys.version.split()[0]}")
@@ -12,6 +13,8 @@ if sys.version_info < (3, 11):  # noqa: UP036 - pip would name whichever depende
 HERE = Path(__file__).resolve().parent
 VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "gamed/__init__.py").read_text("utf-8"), re.MULTILINE)
 INSTALLING = {"install", "develop", "editable_wheel"}
+
+SAMPLES = [file for file in sorted((HERE / "etc").rglob("*")) if file.is_file() and file.name != "rehearse-container"]
 
 TESTS = [
     "coverage>=7.10",
@@ -34,6 +37,19 @@ TESTS = [
 ]
 
 
+class BuildWithSamples(build_py):
+    """The command that also copies etc/ into the package, where `gamed unit` finds it without a checkout."""
+
+    def run(self):
+        super().run()
+        if getattr(self, "editable_mode", False):
+            return
+        for file in SAMPLES:
+            target = Path(self.build_lib) / "gamed" / file.relative_to(HERE)
+            self.mkpath(str(target.parent))
+            self.copy_file(str(file), str(target))
+
+
 def refresh_plugin_cache() -> None:
     """Write `dropin.cache`, so that a twistd without the right to write there need not try at each start.
 
@@ -50,6 +66,7 @@ def refresh_plugin_cache() -> None:
 setup(
     name="gamed",
     version=VERSION[1],
+    license="none given yet",
     description="A game server to host at home: sign-in, saves and assets.",
     long_description=(HERE / "README.md").read_text("utf-8"),
     long_description_content_type="text/markdown",
@@ -59,6 +76,7 @@ setup(
     # By hand: `twisted/` and `twisted/plugins/` must never have an __init__.py, so no search finds them.
     packages=[*find_packages(include=["gamed", "gamed.*"]), "twisted.plugins"],
     package_data={"gamed": ["py.typed"], "gamed.database": ["schema/*/*.sql"]},
+    cmdclass={"build_py": BuildWithSamples},
     zip_safe=False,
     entry_points={"console_scripts": ["gamed = gamed.cli:main"]},
     install_requires=[

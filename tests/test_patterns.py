@@ -43,6 +43,7 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.cli.listen:_ESCAPE": [("", "\\", ""), ("", "a", "\\")],
     "gamed.cli.listen:_PIECE": [("", "a", "\\"), ("", "\\a", "\\"), ("", ":", "\\")],
     "gamed.cli.listen:_PORT_ALONE": [("", "1", "a"), ("", "1:", "a"), ("", "a", ":")],
+    "gamed.cli.samples:_PLAIN_PATH": [("", "a", " "), ("/", "./", "$")],
     "gamed.cli.saves:_ID": [("ply_", "a", "!")],
     "gamed.config.json_reader:_COMMENT": [("/*", "*", ""), ("/*", "a\n", "*"), ("//", "/", "\n"), ("", "/", "*")],
     "gamed.config.json_reader:_ESCAPE": [("\\u", "0", "")],

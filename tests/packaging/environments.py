@@ -16,7 +16,7 @@ import twisted
 
 ROOT = Path(__file__).parents[2]
 TWISTED = Path(twisted.__file__).parent
-PARTS = ("setup.py", "pyproject.toml", "README.md", "gamed", "twisted")
+PARTS = ("setup.py", "pyproject.toml", "README.md", "gamed", "twisted", "etc")
 JUNK = ignore_patterns("__pycache__", "*.egg-info", "dropin.cache")
 PIP = ("--no-deps", "--no-build-isolation", "--no-index", "--no-cache-dir", "--quiet")
 

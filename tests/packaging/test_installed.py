@@ -1,16 +1,22 @@
 """gamed works when installed from a wheel and from a checkout, and changes no file of Twisted."""
 
 import re
+import sys
+import tarfile
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from shutil import copy
+from subprocess import Popen
 from tempfile import TemporaryDirectory
+from time import sleep
 from zipfile import ZipFile
 
 from twisted.trial.unittest import SynchronousTestCase
 
 import gamed
-from tests.packaging.environments import TWISTED, ask, call, checkout, environment, install, wheel
+from tests.cli.process import free_port, get
+from tests.packaging.environments import ROOT, TWISTED, ask, call, checkout, environment, install, wheel
 from tests.support.covers import covers
 
 PLUGINS = """
@@ -65,17 +71,50 @@ def schema() -> list[str]:
 
 class WheelTests(SynchronousTestCase):
     def test_contents(self) -> None:
-        """A wheel has the package with schema and type marker, plugin and metadata, no file of Twisted, no test."""
+        """A wheel has the package with schema, samples and type marker, plugin and metadata, no file of Twisted."""
         with ZipFile(built()) as archive:
             names = set(archive.namelist())
         files = (source() / "gamed").rglob("*")
         ours = {str(file.relative_to(source())) for file in files if file.suffix in {".py", ".sql"}}
         metadata = {name for name in names if ".dist-info/" in name}
-        self.assertEqual(names - metadata, ours | {"gamed/py.typed", "twisted/plugins/gamed_plugin.py"})
+        samples = {f"gamed/{file.relative_to(source())}" for file in (source() / "etc").rglob("*") if file.is_file()}
+        samples.remove("gamed/etc/rehearse-container")
+        others = {"gamed/py.typed", "twisted/plugins/gamed_plugin.py"}
+        self.assertEqual(names - metadata, ours | samples | others)
 
     def test_version(self) -> None:
         """The wheel's version is the package's."""
         self.assertEqual(built().name.split("-")[1], gamed.__version__)
+
+    def test_no_licence(self) -> None:
+        """The metadata state that no licence has been given yet; no classifier or expression names one."""
+        with ZipFile(built()) as archive:
+            [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+            text = archive.read(name).decode()
+        self.assertEqual(re.findall(r"(?mi)^(?:license.*|classifier: license.*)$", text), ["License: none given yet"])
+
+
+class SourceArchiveTests(SynchronousTestCase):
+    def test_complete(self) -> None:
+        """A source archive has every file of the project, and the wheel that is built from it has every file."""
+        folder = Path(shared_folder().name) / "for-archive"
+        listed = call(["git", "ls-files", "--cached", "--others", "--exclude-standard"], ROOT).stdout.splitlines()
+        files = [name for name in listed if (ROOT / name).is_file()]
+        for name in files:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            copy(ROOT / name, folder / name)
+        build = "from setuptools.build_meta import build_sdist; build_sdist('dist')"
+        call([sys.executable, "-c", build], folder)
+        [archive] = (folder / "dist").glob("gamed-*.tar.gz")
+        with tarfile.open(archive) as opened:
+            opened.extractall(folder / "extracted", filter="data")
+        [root] = (folder / "extracted").iterdir()
+        unpacked = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+        made = {name for name in unpacked if name in ("PKG-INFO", "setup.cfg") or "gamed.egg-info/" in name}
+        self.assertEqual(unpacked - made, set(files))
+        again = wheel(root, Path(shared_folder().name) / "wheels-of-archive")
+        with ZipFile(again) as one, ZipFile(built()) as other:
+            self.assertEqual(set(one.namelist()), set(other.namelist()))
 
 
 class InstalledTests(SynchronousTestCase):
@@ -123,6 +162,36 @@ class InstalledTests(SynchronousTestCase):
         printed = ask([*twistd(from_wheel()), "gamed", "serve", "--version"], from_wheel().parent).stdout
         self.assertRegex(printed, rf"\b{re.escape(gamed.__version__)}\n$")
 
+    def test_serves(self) -> None:
+        """`gamed serve` and `twistd gamed serve` of an installed wheel answer, outside of any checkout."""
+        python, folder = from_wheel(), Path(shared_folder().name) / "served"
+        folder.mkdir()
+        plain = [*twistd(python), "--nodaemon", "--pidfile=", "gamed"]
+        for number, command in enumerate(([str(python.parent / "gamed")], plain)):
+            port, config = free_port(), str(folder / str(number) / "authentication.json")
+            words = [*command, "serve", "--config", config, f"--listen=tcp:{port}:interface=127.0.0.1"]
+            with open(folder / "out", "wb") as out:
+                service = Popen(words, cwd=folder, env={"PATH": "/usr/bin:/bin"}, stdout=out, stderr=out)
+            self.addCleanup(service.kill)
+            while not answers(port):
+                self.assertIsNone(service.poll(), (folder / "out").read_text())
+                sleep(0.05)
+            service.terminate()
+            self.assertEqual(service.wait(60), 0)
+
+    def test_samples(self) -> None:
+        """The commands that print samples find them in a wheel, and name the installed program."""
+        for python in (from_wheel(), from_checkout()):
+            config = python.parent / "public.json"
+            config.write_text('{"mode": "local", "public_url": "https://play.example.net"}')
+            program = str(python.parent / "gamed")
+            unit = call([program, "--config", str(config), "unit"], python.parent).stdout
+            self.assertIn(f"\nExecStart={program} serve ", unit)
+            for command in ("nginx", "caddy"):
+                self.assertIn(
+                    "play.example.net", call([program, "--config", str(config), command], python.parent).stdout
+                )
+
     @covers("operational/1")
     def test_refusal(self) -> None:
         """A wrong configuration exits with 78 and every problem on stderr, without stdout, usage text or traceback."""
@@ -134,6 +203,14 @@ class InstalledTests(SynchronousTestCase):
             self.assertEqual((done.returncode, done.stdout), (78, ""))
             self.assertRegex(done.stderr, r"broken\.json:1:10: mode: ")
             self.assertNotRegex(done.stderr, "Usage|Traceback")
+
+
+def answers(port: int) -> bool:
+    """Return whether a server answers on this port."""
+    try:
+        return get(port, "/healthz") == (200, b"ok")
+    except OSError:
+        return False
 
 
 def twistd(python: Path) -> list[str]:

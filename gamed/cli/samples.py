@@ -1,0 +1,268 @@
+"""`gamed unit`, `gamed nginx` and `gamed caddy` print the samples of `etc/`, filled in for this server."""
+
+import json
+import pwd
+import sys
+import sysconfig
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from grp import getgrgid
+from itertools import dropwhile, pairwise
+from pathlib import Path
+from re import compile
+from secrets import token_bytes
+from urllib.parse import urlsplit
+
+import click
+from msgspec import Struct
+
+from gamed.cli import paths
+from gamed.cli.context import CommandContext
+from gamed.cli.errors import CommandFailed, echo
+from gamed.cli.listen import Listener, describe
+from gamed.cli.move_note import refuse_moved
+from gamed.cli.paths import PACKAGE, Paths
+from gamed.cli.process import read_listeners
+from gamed.config.authentication import load
+from gamed.config.settings import DEFAULT_LISTEN
+from gamed.crypto import KEY_BYTES
+
+FOLDER = "etc"
+HOST, PROGRAM, UPSTREAM = "play.example.org", "/opt/gamed/bin/gamed", "127.0.0.1:8080"
+"""Texts of the samples that are replaced."""
+USUAL = Paths(Path("/etc/gamed/authentication.json"), Path("/var/lib/gamed"))
+"""The places that the units have without any change."""
+UNITS = {
+    "service": "gamed.service",
+    "socket": "gamed.socket",
+    "backup": "gamed-backup.service",
+    "timer": "gamed-backup.timer",
+}
+HOMES = ("/home", "/root", "/run/user")
+"""The folders that ProtectHome= closes."""
+HTTPS_PORT = 443
+_PLAIN_PATH = compile(r"[\w./@+-]+")
+
+
+class Server(Struct, frozen=True):
+    """The facts of this server that the samples need."""
+
+    places: Paths
+    public_url: str | None
+    secrets: Sequence[str]
+    """The names of the variables with secrets that the configuration names."""
+    listener: Listener
+
+    @property
+    def address(self) -> str:
+        """Return where the server listens, as `127.0.0.1:8080`, or the path of its socket."""
+        if self.listener.path:
+            return self.listener.path
+        host = self.listener.client_host or "127.0.0.1"
+        return f"[{host}]:{self.listener.port}" if ":" in host else f"{host}:{self.listener.port}"
+
+
+@click.command()
+@click.argument("part", type=click.Choice(list(UNITS)), default="service")
+@click.pass_obj
+def unit(context: CommandContext, part: str) -> None:
+    """Print a unit for systemd, filled in for this server: service, socket, backup or timer.
+
+    \b
+    gamed unit service > /etc/systemd/system/gamed.service
+    gamed unit socket > /etc/systemd/system/gamed.socket
+
+    With the socket, no connection is refused while the service restarts; it needs a public_url.
+    """
+    server = read_server(context)
+    text = _sample(f"systemd/{UNITS[part]}")
+    filled = {"service": _service, "socket": _socket, "backup": _backup, "timer": _timer}[part](text, server)
+    echo(f"# {UNITS[part]}, printed by: gamed unit {part}\n{filled}".rstrip("\n"))
+
+
+@click.command()
+@click.pass_obj
+def nginx(context: CommandContext) -> None:
+    """Print the configuration of an nginx in front of this server, for /etc/nginx/sites-enabled/."""
+    server = read_server(context)
+    host, port = _public(server)
+    text = _headed(_sample("nginx/gamed.conf"), "nginx", server)
+    text = text.replace(HOST, host)
+    if port != HTTPS_PORT:
+        text = _replaced(text, "listen 443 ssl;", f"listen {port} ssl;")
+        text = _replaced(text, "listen [::]:443 ssl;", f"listen [::]:{port} ssl;")
+    upstream = f"unix:{_upstream(server)}" if server.listener.path else _upstream(server)
+    text = _replaced(text, "    #server unix:/run/gamed.sock;\n", "")
+    echo(_replaced(text, f"server {UPSTREAM};", f"server {upstream};").rstrip("\n"))
+
+
+@click.command()
+@click.pass_obj
+def caddy(context: CommandContext) -> None:
+    """Print the configuration of a Caddy in front of this server, for /etc/caddy/Caddyfile."""
+    server = read_server(context)
+    host, port = _public(server)
+    text = _headed(_sample("caddy/Caddyfile"), "caddy", server)
+    text = _replaced(text, f"\n{HOST} {{", f"\n{host if port == HTTPS_PORT else f'{host}:{port}'} {{").replace(
+        HOST, host
+    )
+    upstream = f"unix/{_upstream(server)}" if server.listener.path else _upstream(server)
+    text = _replaced(text, "\t\t# Or, for a socket: reverse_proxy unix//run/gamed.sock\n", "")
+    echo(_replaced(text, f"\t\treverse_proxy {UPSTREAM} {{", f"\t\treverse_proxy {upstream} {{").rstrip("\n"))
+
+
+def read_server(context: CommandContext) -> Server:
+    """Read the configuration, without its secrets; raise ConfigError or SetupError."""
+    places = context.places()
+    refuse_moved(places)
+    text = paths.read_config(places) or paths.FIRST_RUN
+    secrets = list(_named_secrets(text))
+    unused = b64encode(token_bytes(KEY_BYTES)).decode()  # a value that each of the variables may have
+    config = load(text, dict.fromkeys(secrets, unused), paths.read_file, str(places.config)).config
+    listeners = [describe(text) for text in (*read_listeners(places.data), DEFAULT_LISTEN)]
+    used = next(listener for listener in listeners if listener.path or listener.port)
+    return Server(places, config.public_url, secrets, used)
+
+
+def _named_secrets(text: str) -> Iterator[str]:
+    """Yield the names of variables in the configuration; none if it has errors, which load() reports."""
+    try:
+        members = json.loads(text)
+        named = [members.get("master_key_env")]
+        named += [each.get("client_secret_env") for each in members.get("providers", {}).values()]
+    except (ValueError, AttributeError):
+        return
+    yield from dict.fromkeys(name for name in named if isinstance(name, str))
+
+
+def _sample(name: str) -> str:
+    """Return a sample: of the installed package, or of the checkout."""
+    installed = PACKAGE / FOLDER / name
+    return (installed if installed.exists() else PACKAGE.parent / FOLDER / name).read_text("utf-8")
+
+
+def _replaced(text: str, old: str, new: str) -> str:
+    """Return the sample with one text replaced; raise ValueError if it is not there exactly once."""
+    if text.count(old) != 1:
+        raise ValueError(f"the sample has this text {text.count(old)} times: {old}")
+    return text.replace(old, new)
+
+
+def _headed(text: str, command: str, server: Server) -> str:
+    """Return the sample with another comment in its first lines."""
+    rest = dropwhile(lambda line: line.startswith("#"), text.splitlines(keepends=True))
+    return f"# {server.public_url}, in front of gamed; printed by: gamed {command}\n{''.join(rest)}"
+
+
+def _public(server: Server) -> tuple[str, int]:
+    """Return host and port of public_url; raise CommandFailed if a proxy cannot serve it."""
+    parts = urlsplit(server.public_url or "")
+    if parts.scheme != "https" or parts.hostname is None:
+        raise CommandFailed(
+            f"A proxy needs an address with https. Set public_url in {server.places.config}, such as https://{HOST}"
+        )
+    return f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname, parts.port or HTTPS_PORT
+
+
+def _upstream(server: Server) -> str:
+    """Return where the proxy forwards requests to; raise CommandFailed if it cannot."""
+    if not server.listener.plain:
+        raise CommandFailed(f"The server itself serves https at {server.listener.text}. Listen without ssl: first.")
+    if server.listener.path and not _PLAIN_PATH.fullmatch(server.listener.path):
+        raise CommandFailed(f"The name of the socket {server.listener.path!r} has special characters. Use another.")
+    return server.address
+
+
+def _service(text: str, server: Server) -> str:
+    command = f"{_program()} serve --log-format journal"
+    if server.public_url is None:  # a passed socket has no address for local mode
+        command += f" --listen {quoted(server.listener.text, command=True)}"
+        text = _replaced(text, "# Without --listen it serves on every socket that gamed.socket passes.\n", "")
+        text = _replaced(text, "Requires=gamed.socket\n", "")
+        text = _replaced(text, "After=gamed.socket ", "After=")
+        text = _replaced(text, "Also=gamed.socket\n", "")
+    text = _replaced(text, f"{PROGRAM} serve --log-format journal", command)
+    lines = text.splitlines(keepends=True)
+    [(comment, credential)] = [pair for pair in pairwise(lines) if pair[1].startswith("LoadCredential=")]
+    secrets = "".join(_credentials(server))
+    text = _replaced(text, comment + credential, comment + secrets if secrets else "")
+    return _in_places(text, server, "StateDirectory=gamed\nStateDirectoryMode=0700\n", "")
+
+
+def _socket(text: str, server: Server) -> str:
+    if server.public_url is None:
+        raise CommandFailed(
+            f"A server with a socket of systemd needs a public_url in {server.places.config}. Without one, the unit of "
+            "the service listens itself: gamed unit service"
+        )
+    return _replaced(text, f"ListenStream={UPSTREAM}", f"ListenStream={quoted(server.address)}")
+
+
+def _backup(text: str, server: Server) -> str:
+    text = _replaced(text, f"{PROGRAM} backup", f"{_program()} backup")
+    own = "StateDirectory=gamed gamed-backup\nStateDirectoryMode=0700\n"
+    return _in_places(text, server, own, "StateDirectory=gamed-backup\nStateDirectoryMode=0700\n")
+
+
+def _timer(text: str, server: Server) -> str:
+    return text
+
+
+def _in_places(text: str, server: Server, own: str, instead: str) -> str:
+    """Return the unit for these places: with its user, and with the folders that it may read and write."""
+    places = server.places
+    user, group = _owner(places.data)
+    text = _replaced(text, "User=gamed\nGroup=gamed\n", f"User={user}\nGroup={group}\n")
+    if places == USUAL:
+        return text
+    config, data = quoted(f"GAMED_CONFIG={places.config}"), quoted(f"GAMED_DATA={places.data}")
+    folders = f"Environment={config}\nEnvironment={data}\nReadWritePaths={quoted(str(places.data))}\n"
+    text = _replaced(text, "ConfigurationDirectory=gamed\nConfigurationDirectoryMode=0750\n", folders)
+    text = _replaced(text, own, instead)
+    text = _replaced(text, "ReadOnlyPaths=/etc/gamed\n", f"ReadOnlyPaths={quoted(str(places.config.parent))}\n")
+    used = (places.config, places.data, Path(sys.executable))
+    if any(path.is_relative_to(home) for path in used for home in HOMES):
+        text = _replaced(text, "ProtectHome=yes\n", "ProtectHome=read-only\n")
+    return text
+
+
+def _owner(data: Path) -> tuple[str, str]:
+    """Return user and group of the data folder, by name if they have one; `gamed` while there is no folder."""
+    if not data.exists():
+        return "gamed", "gamed"
+    state = data.stat()
+    try:
+        user = pwd.getpwuid(state.st_uid).pw_name
+    except KeyError:
+        user = str(state.st_uid)
+    try:
+        return user, getgrgid(state.st_gid).gr_name
+    except KeyError:
+        return user, str(state.st_gid)
+
+
+def _credentials(server: Server) -> Iterator[str]:
+    """Yield the lines that pass the secrets from the folder `credentials` beside the configuration."""
+    folder = server.places.config.parent / "credentials"
+    if any(name.startswith("GAMED_") for name in server.secrets):
+        yield f"LoadCredential={quoted(f'GAMED:{folder}')}\n"
+    for name in server.secrets:
+        if not name.startswith("GAMED_"):
+            yield f"LoadCredential={quoted(f'{name}:{folder / name}')}\n"
+
+
+def _program() -> str:
+    script = Path(sysconfig.get_path("scripts")) / "gamed"
+    if script.exists():
+        return quoted(str(script), command=True)
+    return f"{quoted(sys.executable, command=True)} -m gamed"
+
+
+def quoted(text: str, *, command: bool = False) -> str:
+    """Return a word for a unit file (systemd.syntax(7)); in a command `$` begins a variable."""
+    if not text.isprintable():
+        raise CommandFailed(f"{text!r} has characters that a unit cannot have. Use another path.")
+    text = text.replace("%", "%%").replace("$", "$$" if command else "$")
+    if _PLAIN_PATH.fullmatch(text.replace("=", "").replace(":", "")):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
