@@ -35,7 +35,7 @@ class AloneTests(SynchronousTestCase):
             if target in ("gamed.cli.dev", "gamed.cli.dev_setup", "gamed.cli.dev_script")
         }
         self.assertEqual(named, {"gamed.cli.dev", "gamed.cli.dev_script"})
-        self.assertEqual([name for name, (module, _) in COMMANDS.items() if module.startswith("dev")], ["dev"])
+        self.assertEqual([name for name, (_, module, _) in COMMANDS.items() if module.startswith("dev")], ["dev"])
 
     def test_serve_does_not_load_it(self) -> None:
         """`serve` does not import the provider."""
