@@ -10,7 +10,7 @@ from collections.abc import Callable
 from gamed.assets.store import AssetStore
 from gamed.assets.verify import verify
 from tests.assets.fixtures import HOUR_MS, AssetsCase, served, unseen
-from tests.cli.backup_helpers import dies
+from tests.cli.backup_helpers import killed_at_step
 from tests.support.covers import covers
 
 OLD = {"readme.txt": b"old", "kept.txt": b"kept"}
@@ -40,7 +40,7 @@ class KilledTests(AssetsCase):
         step = 1
         while True:
             self.fresh(step)
-            died = dies(work, self.store.folder, step)
+            died = killed_at_step(work, self.store.folder, step)
             check()
             shutil.rmtree(self.store.folder)
             if not died:

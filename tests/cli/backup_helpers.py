@@ -1,4 +1,4 @@
-"""A data folder with a key file, two players, their sessions and saves; and a process that dies at any step."""
+"""Tests of backups share a data folder with players and saves, and a way to kill work at any step."""
 
 import os
 import signal
@@ -30,14 +30,16 @@ from tests.support.databases import ask, data_folder, prepare_files
 
 KEY = Secret(bytes(range(32)))
 STEPS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "sqlite3.connect", "shutil.rmtree"}
-"""What a process tells of itself (PEP 578) before each thing it does to a file."""
+"""The audit events (PEP 578) of a process before it opens, renames or deletes a file."""
 
 
 class BackupCase(SynchronousTestCase):
+    """A test with a data folder that has a player, a session and a save, and a folder for backups."""
+
     random = Counting()
     keys = Keys.of(KEY, random)
-    begun: ClassVar[dict[str, bytes]] = {}
-    """What the first test made: the others have the same folder."""
+    first_files: ClassVar[dict[str, bytes]] = {}
+    """The files that the first test made; the other tests begin with copies of them."""
     pair: ClassVar[CredentialPair]
 
     def setUp(self) -> None:
@@ -47,9 +49,9 @@ class BackupCase(SynchronousTestCase):
         self.where.config.write_text(FIRST_RUN)
         self.data.mkdir(mode=0o700)
         self.target.mkdir(mode=0o700)
-        if not self.begun:
+        if not self.first_files:
             self.make()
-        for name, content in self.begun.items():
+        for name, content in self.first_files.items():
             (self.data / name).write_bytes(content)
             (self.data / name).chmod(0o600)
 
@@ -59,19 +61,19 @@ class BackupCase(SynchronousTestCase):
         self.auth(lambda connection: keyring.check_key(connection, self.keys, KeySource.FILE, NOW_MS))
         BackupCase.pair = self.join(ANNA)
         self.save("auto", b"one")
-        BackupCase.begun.update({path.name: path.read_bytes() for path in self.data.iterdir()})
+        BackupCase.first_files.update({path.name: path.read_bytes() for path in self.data.iterdir()})
 
-    def auth(self, unit: Callable[[Connection], object]) -> object:
-        return run_transaction(self.data / "auth.db", unit)
+    def auth(self, transaction: Callable[[Connection], object]) -> object:
+        return run_transaction(self.data / "auth.db", transaction)
 
     def join(self, player_id: str) -> CredentialPair:
-        """A new player, who signs in."""
+        """Add a player, who signs in; return the credentials."""
         issuer = CredentialIssuer(self.keys, POLICY, self.random)
 
-        def unit(connection: Connection) -> None:
+        def transaction(connection: Connection) -> None:
             player_tables.create_player(connection, player_id, NOW_MS)
 
-        self.auth(unit)
+        self.auth(transaction)
         pairs: list[CredentialPair] = []
         self.auth(lambda connection: pairs.append(sign_in(connection, issuer, NOW_MS, player_id=player_id)[1]))
         return pairs[0]
@@ -89,14 +91,14 @@ class BackupCase(SynchronousTestCase):
     def slots(self, file: str = "state.db") -> list[str]:
         return [str(slot) for (slot,) in rows(self.data / file, "SELECT slot FROM save ORDER BY 1")]
 
-    def go_on(self) -> None:
+    def change_after_backup(self) -> None:
         """Add a player and a save after a backup."""
         self.join(BERT)
         self.save("later", b"two")
 
 
 def command(folder: Path, environ: Mapping[str, str], *arguments: str) -> tuple[int, str, str]:
-    """Exit code, stdout, stderr of a command in a process of its own, which has nothing to load any more."""
+    """Run a command in a forked process, which need not import anything; return exit code, stdout and stderr."""
     folder.mkdir(exist_ok=True, parents=True)
     out, err = folder / "out", folder / "err"
     sys.stdout.flush()
@@ -138,11 +140,11 @@ def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
         return ask(sql)(connection)
 
 
-def dies(work: Callable[[], object], folder: Path, step: int) -> bool:
-    """Do the work in a process of its own killed before its `step`th touch of the folder; False: it was done."""
+def killed_at_step(work: Callable[[], object], folder: Path, step: int) -> bool:
+    """Fork, and kill the work before its `step`th access to the folder; return False if it ended first."""
     child = os.fork()
     if child == 0:
-        _live(work, str(folder), step)
+        _work_until_killed(work, str(folder), step)
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         return True
@@ -151,7 +153,7 @@ def dies(work: Callable[[], object], folder: Path, step: int) -> bool:
     return False
 
 
-def _live(work: Callable[[], object], folder: str, step: int) -> NoReturn:
+def _work_until_killed(work: Callable[[], object], folder: str, step: int) -> NoReturn:
     left = step
 
     def hook(event: str, arguments: tuple[object, ...]) -> None:

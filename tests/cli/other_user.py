@@ -26,7 +26,7 @@ def library_folders(listed: Iterable[str]) -> list[Path]:
 
 
 def python_for_all(folder: Path) -> tuple[str, dict[str, str]]:
-    """An interpreter and its environment; what lies behind closed doors, such as /root, is copied into `folder`."""
+    """Return an interpreter and its environment; copy into `folder` what other users cannot read, as below /root."""
     libraries = library_folders(site.getsitepackages())
     paths = [_package(ROOT / "gamed", folder), *(_libraries(each, folder) for each in libraries)]
     environ = {"PYTHONPATH": os.pathsep.join(map(str, paths))}
@@ -43,7 +43,7 @@ def python_for_all(folder: Path) -> tuple[str, dict[str, str]]:
 
 
 def _package(package: Path, folder: Path) -> Path:
-    """The folder to import gamed from."""
+    """Return the folder to import gamed from."""
     if reachable(package):
         return package.parent
     shutil.copytree(package, folder / "checkout" / package.name, ignore=SKIPPED)
@@ -51,7 +51,7 @@ def _package(package: Path, folder: Path) -> Path:
 
 
 def _libraries(libraries: Path, folder: Path) -> Path:
-    """The folder to import everything else from; a copy holds what this process has imported of it."""
+    """Return the folder to import libraries from; a copy has those that this process has imported."""
     if reachable(libraries):
         return libraries
     copy = folder / "libraries"

@@ -1,4 +1,4 @@
-"""Real processes of this checkout: started, read until they say something, ended."""
+"""Tests start real processes of this checkout, read their output, and end them."""
 
 import os
 import pty
@@ -32,7 +32,7 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
 
 
 def folder_of(test: SynchronousTestCase) -> Path:
-    """A folder with a short path, gone when the test is over."""
+    """Make a folder with a short path, which is deleted after the test."""
     folder = Path(mkdtemp(prefix="gamed-test-"))
     test.addCleanup(rmtree, folder)
     return folder
@@ -51,7 +51,7 @@ class CommandTestCase(SynchronousTestCase):
         return ["--config", str(self.config), "--data", str(self.data)]
 
     def run_command(self, *arguments: str, of: Sequence[str] = GAMED, stdin: str = "") -> tuple[int, str, str]:
-        """Exit code, stdout, stderr of a command that ends by itself."""
+        """Run a command to its end; return exit code, stdout and stderr."""
         done = subprocess.run(
             [*of, *arguments],
             input=stdin,
@@ -64,8 +64,8 @@ class CommandTestCase(SynchronousTestCase):
         )
         return done.returncode, done.stdout, done.stderr
 
-    def answering(self, answer: str, *arguments: str) -> tuple[int, str, str]:
-        """Exit code, stdout, stderr of a command whose standard input is a terminal that `answer` is typed into."""
+    def gamed_at_terminal(self, answer: str, *arguments: str) -> tuple[int, str, str]:
+        """Run gamed with a terminal as standard input, and type `answer`; return exit code, stdout and stderr."""
         near, far = pty.openpty()
         try:
             os.write(near, answer.encode())
@@ -88,7 +88,7 @@ class CommandTestCase(SynchronousTestCase):
         return self.run_command(*self.places, *arguments, stdin=stdin)
 
     def start(self, *command: str) -> "subprocess.Popen[str]":
-        """A process that runs on; its output goes to the file `out` of the folder."""
+        """Start a process whose output goes to the file `out` of the folder; it is killed after the test."""
         with open(self.folder / "out", "w", encoding="utf-8") as out:
             process = subprocess.Popen(
                 command,
@@ -106,7 +106,7 @@ class CommandTestCase(SynchronousTestCase):
         return (self.folder / "out").read_text("utf-8")
 
     def serve(self, *options: str, port: int | None = None) -> tuple["subprocess.Popen[str]", int]:
-        """`gamed serve` of this folder, answering."""
+        """Start `gamed serve` in this folder, and wait until it answers; return the process and the port."""
         port = port or free_port()
         process = self.start(*GAMED, *self.places, "serve", f"--listen=tcp:{port}:interface=127.0.0.1", *options)
         self.await_answer(port, process)
@@ -130,7 +130,7 @@ class CommandTestCase(SynchronousTestCase):
 
 
 def get(port: int, path: str, token: str = "") -> tuple[int, bytes]:
-    """Status and body of a GET, with an access token if there is one."""
+    """Send a GET request, with an access token if there is one; return status and body."""
     with closing(HTTPConnection("127.0.0.1", port, timeout=WAIT_SECONDS)) as connection:
         connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
         answer = connection.getresponse()
@@ -138,14 +138,14 @@ def get(port: int, path: str, token: str = "") -> tuple[int, bytes]:
 
 
 def await_end(pid: int) -> None:
-    """Until a process that is nobody's child here has ended, collected by its parent or not."""
+    """Wait until a process has ended that is not a child of this one, whether its parent has waited for it or not."""
     deadline = time.monotonic() + WAIT_SECONDS
     while _lives(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
 
 
 def end_daemon(pid: int) -> None:
-    """Killed if it still runs, and gone: it writes into its folder no more."""
+    """Kill a process if it still runs, and wait for its end: it no longer writes into its folder."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     await_end(pid)

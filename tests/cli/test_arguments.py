@@ -17,7 +17,7 @@ NO_TEXT = "an\udcffna"
 
 
 def parameters(group: click.Group) -> Iterator[tuple[str, click.Parameter]]:
-    """Every argument and option behind a command's name."""
+    """Yield every argument and option that follows a command's name."""
     for name, command in members(group):
         if isinstance(command, click.Group):
             yield from parameters(command)

@@ -25,14 +25,14 @@ class ConfirmTests(CommandTestCase):
     def test_deleting_a_channel(self) -> None:
         """The question says what is lost and what is not; a no changes nothing, and a yes can be taken back as it says:
         the release is still there, and the named command makes the channel again."""
-        code, out, err = self.answering("n\n", "assets", "delete-channel", "beta")
+        code, out, err = self.gamed_at_terminal("n\n", "assets", "delete-channel", "beta")
         self.assertEqual((code, err), (1, "gamed: Nothing was changed.\n"))
         self.assertNotIn("cannot be undone", out)
         self.assertIn("list of earlier releases", out)
         self.assertIn("gamed assets set-channel beta RELEASE makes it again", out)
         self.assertEqual(self.channels(), ["beta"])
 
-        code, out, err = self.answering("y\n", "assets", "delete-channel", "beta")
+        code, out, err = self.gamed_at_terminal("y\n", "assets", "delete-channel", "beta")
         self.assertEqual((code, err, self.channels()), (0, "", []), out)
         self.assertEqual(self.gamed("assets", "set-channel", "beta", self.release)[0], 0)
         self.assertEqual(self.channels(), ["beta"])
@@ -50,7 +50,7 @@ class ConfirmTests(CommandTestCase):
         process, _ = self.serve()
         self.assertEqual(self.stop(process), 0)
         self.assertEqual(self.gamed("players", "add", "Anna", "--password-stdin", stdin="correct horse\n")[0], 0)
-        code, out, err = self.answering("n\n", "players", "erase", "anna")
+        code, out, err = self.gamed_at_terminal("n\n", "players", "erase", "anna")
         self.assertEqual((code, err), (1, "gamed: Nothing was changed.\n"))
         self.assertIn("with all saves? This cannot be undone.", out)
         self.assertIn("Anna", self.gamed("players", "list")[1])

@@ -31,8 +31,8 @@ class ServedTests(CommandTestCase):
             return super().gamed(*arguments, stdin=stdin)
         return command(Path(self.mktemp()), self.environ, *self.places, *arguments)
 
-    def said(self, *arguments: str) -> dict[str, Any]:
-        """The JSON of a command that worked."""
+    def json_of(self, *arguments: str) -> dict[str, Any]:
+        """Run a command that succeeds; return its JSON."""
         code, out, err = self.gamed(*arguments, "--json")
         self.assertEqual(code, 0, err)
         return dict(json.loads(out))
@@ -43,7 +43,7 @@ class ServedTests(CommandTestCase):
         (self.folder / "game.json").write_text('{"writes_per_minute": 0}')
         service, self.port = self.serve()
         self.assertEqual(self.gamed("players", "add", "Anna", "--password-stdin", stdin="correct horse\n")[0], 0)
-        self.token = str(self.said("players", "token", "Anna")["access_token"])
+        self.token = str(self.json_of("players", "token", "Anna")["access_token"])
         self.put("before", b"acknowledged")
         cursor = self.http("GET", "/game/saves").json["cursor"]
         made, seen = self.copied_under_load()
@@ -52,18 +52,18 @@ class ServedTests(CommandTestCase):
         self.put("after", b"too late")
         self.assertEqual(self.stop(service), 0)
 
-        checked = self.said("restore", "--check", made)
+        checked = self.json_of("restore", "--check", made)
         self.assertEqual((checked["whole"], checked["players"]), (True, 1))
         self.assertEqual(checked["key"]["present_key"], "fits")
-        done = self.said("restore", made)
+        done = self.json_of("restore", made)
         self.assertEqual((len(done["set_aside"]), done["sessions_ended"]), (2, 1))
 
-        self.cut_off(made)
+        self.interrupt_restore(made)
         service, self.port = self.serve()
         self.assertIn(f"an interrupted restore is finished: the databases are those of {made}", self.output())
         answer = self.http("GET", "/game/saves")
         self.assertEqual((answer.status, answer.json["code"]), (401, "session_revoked"))
-        self.token = str(self.said("players", "token", "Anna")["access_token"])
+        self.token = str(self.json_of("players", "token", "Anna")["access_token"])
         listed = self.http("GET", f"/game/saves?since={cursor}").json
         self.assertTrue(listed["reset"])
         versions = {save["slot"]: save["version"] for save in listed["saves"]}
@@ -74,13 +74,13 @@ class ServedTests(CommandTestCase):
         self.stop(service)
         self.assertIn("command command=restore", self.output())
 
-    def cut_off(self, made: str) -> None:
-        """As if the restore had been killed in its last moment."""
+    def interrupt_restore(self, made: str) -> None:
+        """Leave the files of a restore that was killed just before its end."""
         (self.data / "state.db").rename(restore_journal.begin(self.data) / "state.db")
         restore_journal.commit(self.data, restore_journal.RestoreJournal(made, ".before-restore-1", STORES))
 
     def copied_under_load(self) -> tuple[str, dict[str, int]]:
-        """A backup while writers write -> its folder, and the version of each slot that was acknowledged before."""
+        """Make a backup while clients write; return its folder, and the versions acknowledged before."""
         newest: dict[str, int] = {}
         enough, first = Event(), [Event() for _ in range(WRITERS)]
 
@@ -96,7 +96,7 @@ class ServedTests(CommandTestCase):
             try:
                 self.assertTrue(all(each.wait(60) for each in first))
                 seen = dict(newest)
-                made = str(self.said("backup", str(self.folder / "copies"))["backup"])
+                made = str(self.json_of("backup", str(self.folder / "copies"))["backup"])
             finally:
                 enough.set()
             for each in work:
@@ -110,7 +110,7 @@ class ServedTests(CommandTestCase):
         return ask(self.port, method, path, body=body, bearer=self.token, headers=headers)
 
     def put(self, slot: str, data: bytes, *, again: bool = False) -> int:
-        """The version that is acknowledged."""
+        """Write a save; return the version that the server acknowledged."""
         answer = self.http("PUT", f"/game/saves/{slot}", data, {("If-Match" if again else "If-None-Match"): "*"})
         self.assertIn(answer.status, (200, 201), answer.body)
         return int(answer.json["version"])
@@ -200,7 +200,7 @@ class CommandTests(BackupCase):
 
     def test_cut_off(self) -> None:
         """An interrupted restore stops every other command; run again, it is finished, and reports that."""
-        self.go_on()
+        self.change_after_backup()
         restore_journal.begin(self.data)
         for name in STORES:
             (self.data / "restore.new" / name).write_bytes((Path(self.made) / name).read_bytes())

@@ -11,7 +11,7 @@ from gamed.cli.errors import CommandFailed
 from gamed.database import backup_format, offline
 from gamed.database.backup_format import BackupError
 from gamed.database.errors import DatabaseCorrupt, DatabaseUnavailable
-from tests.cli.backup_helpers import KEY, BackupCase, dies, rows
+from tests.cli.backup_helpers import KEY, BackupCase, killed_at_step, rows
 from tests.sessions.fixtures import ANNA, NOW_MS
 from tests.support.covers import covers
 from tests.support.databases import ask
@@ -65,7 +65,7 @@ class WriteTests(BackupCase):
                 self.back_up()
 
         step, parts = 1, 0
-        while dies(work, self.target, step):
+        while killed_at_step(work, self.target, step):
             for path in self.target.glob("gamed-*"):
                 backup.read(path)
             parts += len(list(self.target.glob(".gamed-*")))
@@ -94,7 +94,7 @@ class WriteTests(BackupCase):
         """A deletion that is cut off leaves nothing that looks whole."""
         made = [self.back_up(NOW_MS + 1000 * number).path.name for number in range(2)]
         step = 1
-        while dies(lambda: backup.prune(self.target, made[1], 1), self.target, step):
+        while killed_at_step(lambda: backup.prune(self.target, made[1], 1), self.target, step):
             for path in self.target.glob("gamed-*"):
                 backup.read(path)
             step += 1
@@ -151,7 +151,7 @@ class ReadTests(BackupCase):
         self.refused("not the folder of a backup, and not a copy", self.where.config)
 
     def replace(self, name: str, harm: Callable[[bytes], bytes]) -> None:
-        """With a manifest that agrees."""
+        """Replace a file of the backup, with a manifest that has its hash."""
         path, manifest = self.made / name, self.made / backup_format.MANIFEST
         path.write_bytes(data := harm(path.read_bytes()))
         members = json.loads(manifest.read_text())

@@ -9,7 +9,7 @@ from gamed.cli.errors import SetupError
 from gamed.cli.paths import Paths
 from gamed.cli.restore import replace_databases
 from gamed.database.connection import connect, file_uri
-from tests.cli.backup_helpers import BackupCase, dies, put, rows
+from tests.cli.backup_helpers import BackupCase, killed_at_step, put, rows
 from tests.sessions.fixtures import ANNA, BERT
 from tests.support.covers import covers
 
@@ -42,15 +42,15 @@ class KilledTests(BackupCase):
         step = 1
         while True:
             where = self.fresh(step)
-            died = dies(lambda where=where: replace_databases(self.made, where, "uid:7"), where.data, step)
+            died = killed_at_step(lambda where=where: replace_databases(self.made, where, "uid:7"), where.data, step)
             if restore_journal.unfinished(where.data) is not None:
                 with self.assertRaises(SetupError):
                     restore_journal.refuse_unfinished(where.data)
             restore_journal.recover(where.data)
             self.assertFalse((where.data / restore_journal.STAGED).exists())
-            found.append(held(where.data))
+            found.append(contents(where.data))
             if found[-1] == NEW:
-                self.assertEqual(held(where.data, next(where.data.glob("auth.db.before-*")).name[7:]), OLD)
+                self.assertEqual(contents(where.data, next(where.data.glob("auth.db.before-*")).name[7:]), OLD)
             if not died:
                 break
             shutil.rmtree(where.data)
@@ -67,19 +67,21 @@ class KilledTests(BackupCase):
             if where.data.exists():
                 shutil.rmtree(where.data)
             shutil.copytree(self.before, where.data)
-            self.assertTrue(dies(lambda: replace_databases(self.made, where, "uid:7"), where.data, step))
+            self.assertTrue(killed_at_step(lambda: replace_databases(self.made, where, "uid:7"), where.data, step))
             step += 1
         deaths = 0
         while (cut_off := restore_journal.unfinished(where.data)) is not None:
             # a step more each time: the first ones of each try are looks at what was done before
-            deaths += dies(lambda cut_off=cut_off: restore_journal.finish(where.data, cut_off), where.data, deaths + 1)
+            deaths += killed_at_step(
+                lambda cut_off=cut_off: restore_journal.finish(where.data, cut_off), where.data, deaths + 1
+            )
         self.assertGreater(deaths, 3)
-        self.assertEqual(held(where.data), NEW)
-        self.assertEqual(held(where.data, next(where.data.glob("auth.db.before-*")).name[7:]), OLD)
+        self.assertEqual(contents(where.data), NEW)
+        self.assertEqual(contents(where.data, next(where.data.glob("auth.db.before-*")).name[7:]), OLD)
 
 
-def held(data: Path, suffix: str = "") -> tuple[list[str], list[str]]:
-    """Players and slots; of a stale log beside another file this would make something else, or an error."""
+def contents(data: Path, suffix: str = "") -> tuple[list[str], list[str]]:
+    """Return players and slots; with a log of another file beside them, SQLite would return others or an error."""
     queries = (("auth.db", "SELECT player_id FROM player ORDER BY 1"), ("state.db", "SELECT slot FROM save ORDER BY 1"))
     players, slots = ([str(value) for (value,) in rows(data / f"{name}{suffix}", sql)] for name, sql in queries)
     return players, slots

@@ -26,7 +26,7 @@ class ClockTests(CommandTestCase):
         self.environ = {"PYTHONPATH": f"{self.folder}:{ROOT}", "CLOCK_SET": str(self.mark)}
 
     def set_clock(self, by_seconds: int) -> None:
-        """At once, for the process that runs."""
+        """Set the clock of the running process."""
         part = self.folder / "part"
         part.write_text(str(by_seconds))
         part.replace(self.mark)

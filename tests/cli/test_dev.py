@@ -18,7 +18,7 @@ from tests.support.covers import covers
 
 class DevTests(CommandTestCase):
     def dev(self, *options: str) -> tuple["subprocess.Popen[str]", int, int]:
-        """Running; its two ports."""
+        """Start `gamed dev`; return the process and its two ports."""
         port, provider_port = free_port(), free_port()
         process = self.start(*GAMED, "dev", f"--port={port}", f"--provider-port={provider_port}", *options)
         self.await_answer(port, process)

@@ -48,7 +48,7 @@ print(json.dumps({
 
 class SampleTests(CommandTestCase):
     def script(self, text: str, *options: str) -> tuple[int, str, str]:
-        """A Python program as the script."""
+        """Run `gamed dev` with a Python program as the script; return exit code, stdout and stderr."""
         file = self.folder / "script.py"
         file.write_text(text)
         return self.run_command("dev", "--script", f"{sys.executable} {file}", *options)

@@ -81,8 +81,8 @@ class DoctorTests(CommandTestCase):
         with closing(connect(f"file:{self.data / name}?mode=ro", uri=True)) as connection:
             return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
-    def give_away(self) -> None:
-        """The data folder becomes another user's, where these tests may do that."""
+    def change_owner(self) -> None:
+        """Give the data folder to another user, if the tests run as root."""
         for path in (self.data, *self.data.rglob("*")):
             os.chown(path, OTHER if os.geteuid() == 0 else -1, -1)
 
@@ -108,7 +108,7 @@ class DoctorTests(CommandTestCase):
         self.configure()
         process, _port = self.serve()
         self.assertEqual(self.stop(process), 0)
-        self.give_away()
+        self.change_owner()
         code, found, err = self.doctor()
         self.assertEqual({each["check"] for each in found["problem"]} - {"access"}, set())
         self.assertEqual(code, 1 if found["problem"] else 0)

@@ -17,7 +17,7 @@ from gamed.cli.move_note import JOURNAL, NOTE, STAGED, moved_to, places_in, refu
 from gamed.cli.paths import Paths
 from gamed.cli.process import LOCK_FILE, Lock
 from gamed.database.connection import connect, file_uri
-from tests.cli.backup_helpers import BackupCase, dies, put
+from tests.cli.backup_helpers import BackupCase, killed_at_step, put
 from tests.cli.process import GAMED, WAIT_SECONDS, CommandTestCase, environment, folder_of, free_port, get
 from tests.support.covers import covers
 
@@ -217,7 +217,7 @@ class RefusedTests(MoveCase):
             error = self.assertRaises(CommandFailed, move, where, folder / "new")
             self.assertIn(f"This user cannot delete files in {folder}", str(error))
 
-        self.assertFalse(dies(unprivileged, folder, 0))
+        self.assertFalse(killed_at_step(unprivileged, folder, 0))
 
     def test_no_room(self) -> None:
         """A disk that is too small is refused before anything is copied."""
@@ -236,7 +236,7 @@ class RefusedTests(MoveCase):
             resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
         before = self.contents(self.data)
-        dies(limited, self.folder, 0)
+        killed_at_step(limited, self.folder, 0)
         self.assertFalse(self.new.exists())
         self.assertEqual(self.contents(self.data), before)
         move(self.where, self.new)
@@ -256,7 +256,7 @@ class KilledMoveTests(MoveCase):
         kept = self.folder / "kept"
         shutil.copytree(self.data, kept, symlinks=True)
         settings = {path: path.read_bytes() for path in (self.where.config, self.where.game)}
-        while dies(lambda: move(self.where, self.new), self.folder, step):
+        while killed_at_step(lambda: move(self.where, self.new), self.folder, step):
             committed.append(moved_to(self.where) is not None)
             if committed[-1]:
                 self.assertRaises(SetupError, refuse_moved, self.where)

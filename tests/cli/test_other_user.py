@@ -41,14 +41,14 @@ class OtherUserTests(CommandTestCase):
         self.await_answer(port, self.process)
         return port
 
-    def done(self, *arguments: str, stdin: str = "") -> str:
-        """The output of a command that root ran."""
+    def run_as_root(self, *arguments: str, stdin: str = "") -> str:
+        """Run a command as root; return its output."""
         code, out, err = self.run_command(*self.places, *arguments, of=(self.python, "-c", RUN), stdin=stdin)
         self.assertEqual((code, err), (0, ""), arguments)
         return out
 
-    def strangers(self) -> list[Path]:
-        """Files in the data folder that do not belong to the service's user, or that others can read."""
+    def foreign_files(self) -> list[Path]:
+        """Return the files in the data folder that are not the service's user's own, or that others can read."""
         files = [self.data, *self.data.rglob("*")]
         return [file for file in files if file.stat().st_uid != self.uid or file.stat().st_mode & 0o077]
 
@@ -56,8 +56,8 @@ class OtherUserTests(CommandTestCase):
         """Each works beside the running service, holds from its next request on, and leaves no file of root's."""
         port = self.serve_as_other()
         for name in ("Anna", "ben", "carl"):
-            self.done("players", "add", name, "--password-stdin", stdin="correct horse")
-        token = json.loads(self.done("players", "token", "anna", "--json"))["access_token"]
+            self.run_as_root("players", "add", name, "--password-stdin", stdin="correct horse")
+        token = json.loads(self.run_as_root("players", "token", "anna", "--json"))["access_token"]
         self.assertEqual(get(port, "/auth/sessions", token)[0], 200)
         for arguments in (
             ("doctor",),
@@ -74,15 +74,15 @@ class OtherUserTests(CommandTestCase):
             ("players", "merge", "carl", "--into", "ben"),
             ("players", "erase", "ben", "--yes"),
         ):
-            self.done(*arguments)
-        self.done("players", "password", "anna", "--password-stdin", stdin="battery staple")
+            self.run_as_root(*arguments)
+        self.run_as_root("players", "password", "anna", "--password-stdin", stdin="battery staple")
         self.assertEqual(get(port, "/auth/sessions", token)[0], 401)
-        self.assertIn("0 sessions", self.done("sessions", "revoke", "anna"))
-        self.assertEqual(self.strangers(), [])
-        self.assertEqual(self.done("health"), "ok\n")
+        self.assertIn("0 sessions", self.run_as_root("sessions", "revoke", "anna"))
+        self.assertEqual(self.foreign_files(), [])
+        self.assertEqual(self.run_as_root("health"), "ok\n")
         self.assertEqual(self.stop(self.process), 0)
         self.assertIn(f"by=uid:{os.getuid()} ", self.output())
-        self.assertEqual(self.strangers(), [])
+        self.assertEqual(self.foreign_files(), [])
 
     def test_serve_as_root(self) -> None:
         """Root is refused, and the command that the refusal prints starts the server as the folder's user, with the
@@ -134,9 +134,9 @@ class OtherUserTests(CommandTestCase):
         assets = self.folder / "assets"
         assets.mkdir(mode=0o755)
         (assets / "readme.txt").write_bytes(b"hello")
-        self.done("assets", "publish", str(assets))
-        self.assertIn("no errors: 1 release,", self.done("assets", "verify"))
-        self.assertEqual(self.strangers(), [])
+        self.run_as_root("assets", "publish", str(assets))
+        self.assertIn("no errors: 1 release,", self.run_as_root("assets", "verify"))
+        self.assertEqual(self.foreign_files(), [])
         (assets / "closed.txt").write_bytes(b"root's own")
         (assets / "closed.txt").chmod(0o000)
         command = (*self.places, "assets", "publish", str(assets))

@@ -25,7 +25,7 @@ from tests.support.covers import covers
 
 
 def send(port: int, method: str, path: str, token: str = "", body: object = None) -> tuple[int, Any]:
-    """Status and decoded body of a request."""
+    """Send a request; return its status and decoded body."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     if body is not None:
         headers["Content-Type"] = "application/json"
@@ -54,7 +54,7 @@ class PeopleCase(CommandTestCase):
         return json.loads(out)
 
     def refused(self, *arguments: str, stdin: str = "", code: int = 1) -> str:
-        """The one sentence of a command that did nothing."""
+        """Run a command that fails; return its error, which is one sentence."""
         ended, out, err = self.gamed(*arguments, stdin=stdin)
         self.assertEqual((ended, out), (code, ""), err)
         self.assertNotIn("Traceback", err)
@@ -107,7 +107,7 @@ class ApprovalTests(PeopleCase):
         self.process, self.port = self.serve()
 
     def browse(self, path: str, cookie: str = "", form: Mapping[str, str] | None = None) -> tuple[str, str]:
-        """A page, and the cookie it sets or was asked with; redirects are followed."""
+        """Open a page and follow its redirects; return it, with the cookie that it sets or was requested with."""
         headers = {"Cookie": cookie, "Sec-Fetch-Site": "same-origin", "Sec-Fetch-Dest": "document"}
         if form is None:
             headers["Sec-Fetch-Site"] = "none"

@@ -36,7 +36,7 @@ class RefusalTestCase(CommandTestCase):
         self.config.write_text(json.dumps(config))
 
     def stores(self) -> dict[str, bytes]:
-        """auth.db and state.db as they lie on the disk."""
+        """Return the bytes of auth.db and state.db."""
         return {path.name: path.read_bytes() for path in self.data.glob("*.db")}
 
 

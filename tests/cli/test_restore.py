@@ -26,7 +26,7 @@ class RestoreCase(BackupCase):
     def setUp(self) -> None:
         super().setUp()
         self.made = self.back_up().path
-        self.go_on()
+        self.change_after_backup()
 
     def restore(self, path: Path | None = None) -> RestoreResult:
         return replace_databases(backup.read(path or self.made), self.where, "uid:7")
@@ -199,7 +199,7 @@ class MigrationTests(BackupCase):
     def test_back_to_the_version_before(self) -> None:
         """The copies that were made before an upgrade are what the old version restores; blocks are kept even so."""
         self.upgrade()
-        self.go_on()
+        self.change_after_backup()
         self.auth(ask(f"UPDATE player SET state = 'blocked' WHERE player_id = '{BERT}'"))
         commands = [line.rpartition("gamed ")[2] for line in self.shown if "restore" in line]
         self.assertEqual(

@@ -45,7 +45,7 @@ class SavesTestCase(CommandTestCase):
         run_transaction(self.data / "auth.db", lambda connection: create_player(connection, player_id, 0))
 
     def current(self, slot: str = "auto") -> bytes:
-        """The bytes that a game would read."""
+        """Return the bytes of a save, as a game reads them."""
         [(data,)] = self.state(
             "SELECT data FROM save s JOIN save_version v ON v.slot = s.slot AND v.version = s.current_version "
             f"JOIN blob USING (blob_id) WHERE s.slot = '{slot}'"
@@ -53,8 +53,8 @@ class SavesTestCase(CommandTestCase):
         assert isinstance(data, bytes)
         return data
 
-    def said(self, *arguments: str) -> str:
-        """stdout of a command that worked."""
+    def output_of(self, *arguments: str) -> str:
+        """Run a command that succeeds; return its stdout."""
         code, out, err = self.gamed(*arguments)
         self.assertEqual((code, err), (0, ""), out)
         return out
@@ -63,25 +63,25 @@ class SavesTestCase(CommandTestCase):
 class LookTests(SavesTestCase):
     def test_ls(self) -> None:
         """One line for each save, the deleted ones too; the same for scripts."""
-        auto, old = self.said("saves", "list", ANNA).splitlines()
+        auto, old = self.output_of("saves", "list", ANNA).splitlines()
         self.assertRegex(auto, r"^auto +3  20\S+Z +5  conflict copies 4$")
         self.assertRegex(old, r"^old +2  20\S+Z  deleted$")
-        first, second = json.loads(self.said("saves", "list", ANNA, "--json"))
+        first, second = json.loads(self.output_of("saves", "list", ANNA, "--json"))
         self.assertEqual((first["slot"], first["version"], first["conflicts"]), ("auto", 3, [4]))
         self.assertEqual((second["slot"], second["version"]), ("old", 2))
 
     def test_versions(self) -> None:
         """Newest first, with kind, size and hash."""
-        found = json.loads(self.said("saves", "versions", ANNA, "auto", "--json"))
+        found = json.loads(self.output_of("saves", "versions", ANNA, "auto", "--json"))
         self.assertEqual([version["kind"] for version in found], ["conflict", "write", "write", "write"])
         self.assertEqual([version["current"] for version in found], [False, True, False, False])
-        lines = self.said("saves", "versions", ANNA, "auto").splitlines()
+        lines = self.output_of("saves", "versions", ANNA, "auto").splitlines()
         self.assertIn(sha256(b"three").hexdigest()[:16], lines[1])
         self.assertIn("current", lines[1])
 
     def test_stats(self) -> None:
         """Print the totals of all players."""
-        found = json.loads(self.said("saves", "stats", "--json"))
+        found = json.loads(self.output_of("saves", "stats", "--json"))
         self.assertEqual((found["players_with_saves"], found["saves"], found["current_bytes"]), (1, 1, 5))
         self.assertEqual(found["largest"], [{"player": ANNA, "bytes": 5 + 3 + 3 + 7 + 4}])
 
@@ -89,16 +89,16 @@ class LookTests(SavesTestCase):
         """A player who never saved is a player, too, and differs from those who have saves."""
         self.add_player("ply_B")
         self.add_player(ANNA)
-        found = json.loads(self.said("saves", "stats", "--json"))
+        found = json.loads(self.output_of("saves", "stats", "--json"))
         self.assertEqual((found["players"], found["players_with_saves"]), (2, 1))
         self.state("UPDATE player_saves SET slots = 0, live_bytes = 0, kept_bytes = 0")
-        found = json.loads(self.said("saves", "stats", "--json"))
+        found = json.loads(self.output_of("saves", "stats", "--json"))
         self.assertEqual((found["players"], found["players_with_saves"]), (2, 0))
 
     def test_stats_for_a_person(self) -> None:
         """Each size has its unit."""
         self.add_player(ANNA)
-        lines = {line[:24].strip(): line[24:].split() for line in self.said("saves", "stats").splitlines()}
+        lines = {line[:24].strip(): line[24:].split() for line in self.output_of("saves", "stats").splitlines()}
         self.assertEqual(lines["players"], ["1"])
         self.assertEqual(lines["their current versions"], ["5", "bytes"])
         self.assertEqual(lines["their history"], ["17", "bytes"])
@@ -107,8 +107,8 @@ class LookTests(SavesTestCase):
     def test_ls_of_a_player_without_saves(self) -> None:
         """A player who never saved has an empty list: [] for a script, a sentence for a person, exit code 0."""
         self.add_player("ply_B")
-        self.assertEqual(json.loads(self.said("saves", "list", "ply_B", "--json")), [])
-        self.assertEqual(self.said("saves", "list", "ply_B"), "ply_B has no saves\n")
+        self.assertEqual(json.loads(self.output_of("saves", "list", "ply_B", "--json")), [])
+        self.assertEqual(self.output_of("saves", "list", "ply_B"), "ply_B has no saves\n")
 
     def test_nobody(self) -> None:
         """A player without saves, a slot without a save, no slot at all: one sentence, exit code 1."""
@@ -144,10 +144,11 @@ class ChangeTests(SavesTestCase):
     def test_restore_and_undelete(self) -> None:
         """Make a restored version current, and record the command for the server's log."""
         self.assertEqual(
-            self.said("saves", "restore", ANNA, "auto", "1"), "auto is version 5 now, with the 3 bytes of version 1\n"
+            self.output_of("saves", "restore", ANNA, "auto", "1"),
+            "auto is version 5 now, with the 3 bytes of version 1\n",
         )
         self.assertEqual(self.current(), b"one")
-        self.assertEqual(json.loads(self.said("saves", "undelete", ANNA, "old", "--json"))["version"], 3)
+        self.assertEqual(json.loads(self.output_of("saves", "undelete", ANNA, "old", "--json"))["version"], 3)
         self.assertEqual(self.current("old"), b"gone")
         self.assertEqual(run_transaction(self.data / "state.db", count_errors), [])
         recorded = run_transaction(self.data / "auth.db", ask("SELECT command FROM command_log ORDER BY 1"))
@@ -156,7 +157,7 @@ class ChangeTests(SavesTestCase):
     def test_export(self) -> None:
         """A zip with a manifest and every version, for its owner's eyes only; nothing is written over."""
         file = Path(self.folder) / "anna.zip"
-        self.said("saves", "export", ANNA, str(file))
+        self.output_of("saves", "export", ANNA, str(file))
         with ZipFile(file) as archive:
             manifest = json.loads(archive.read("manifest.json"))
             kept = {version["file"]: version["sha256"] for version in manifest["versions"] if version["file"]}
@@ -198,8 +199,8 @@ class ChangeTests(SavesTestCase):
         self.assertEqual((code, "--yes" in err), (2, True))
         numbers = "WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 20)"
         self.state(f"INSERT INTO blob_part {numbers} SELECT 1, n, x'00' FROM c")
-        self.said("saves", "erase", ANNA, "--yes")
-        self.assertEqual(self.said("saves", "list", ANNA), f"{ANNA} has no saves\n")
+        self.output_of("saves", "erase", ANNA, "--yes")
+        self.assertEqual(self.output_of("saves", "list", ANNA), f"{ANNA} has no saves\n")
         for table in ("save", "save_version", "blob", "blob_part"):
             self.assertEqual(self.state(f"SELECT count(*) FROM {table}"), [(0,)])
         [(slots, erasing, erased)] = self.state("SELECT slots, erasing, erased_ms IS NOT NULL FROM player_saves")
@@ -209,8 +210,8 @@ class ChangeTests(SavesTestCase):
 class CheckTests(SavesTestCase):
     def test_well(self) -> None:
         """All is well: exit code 0, and a word."""
-        self.assertEqual(self.said("check", "data"), "no errors\n")
-        self.assertEqual(json.loads(self.said("check", "data", "--json")), {"errors": [], "repaired": 0})
+        self.assertEqual(self.output_of("check", "data"), "no errors\n")
+        self.assertEqual(json.loads(self.output_of("check", "data", "--json")), {"errors": [], "repaired": 0})
 
     def test_wrong_counts(self) -> None:
         """Found, and with --fix put right."""
@@ -226,7 +227,7 @@ class CheckTests(SavesTestCase):
         self.assertNotIn("Damaged bytes", err)
         for words in ("usage that is counted wrong", "wrong count of references", "too low", "gamed check data --fix"):
             self.assertIn(words, err)
-        self.assertIn("no errors", self.said("check", "data", "--fix"))
+        self.assertIn("no errors", self.output_of("check", "data", "--fix"))
         self.assertEqual(run_transaction(self.data / "state.db", count_errors), [])
 
     def test_damaged_bytes(self) -> None:

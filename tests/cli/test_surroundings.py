@@ -11,7 +11,7 @@ class SurroundingsTests(CommandTestCase):
     """What a process is born with may be odd; the answer is a sentence all the same."""
 
     def shell(self, redirection: str, *arguments: str | bytes) -> tuple[int, bytes, bytes]:
-        """A command of this folder with its standard streams as a shell makes them."""
+        """Run a shell command in this folder, with the redirections of its standard streams."""
         command: Sequence[str | bytes] = ["sh", "-c", f'exec "$@" {redirection}', "sh", *GAMED, *self.places]
         done = subprocess.run(
             [*command, *arguments],

@@ -59,7 +59,7 @@ class ProviderCase(SynchronousTestCase):
         self.http = StubTreq(self.provider.app.resource())
 
     def ask(self, method: str, path: str, headers: Mapping[str, str] | None = None, **how: Any) -> tuple[int, Any]:
-        """Status and JSON or text of an answer that comes at once."""
+        """Send a request that is answered at once; return status and JSON or text."""
         return self.successResultOf(self.begin(method, path, headers, **how))
 
     def begin(self, method: str, path: str, headers: Mapping[str, str] | None = None, **how: Any) -> Deferred:
@@ -77,7 +77,7 @@ class ProviderCase(SynchronousTestCase):
     def callback(
         self, asked: Mapping[str, str], person: str = "anna", manner: ResponseMode = ResponseMode.AT_ONCE
     ) -> dict:
-        """Parameters of the callback after this person continued."""
+        """Continue as this person; return the parameters of the callback."""
         path = "/oauth2/authorize" if "nonce" not in asked else "/o/oauth2/v2/auth"
         url = self.provider.sign_in(f"{BASE}{path}?{urlencode(asked)}", person, manner)
         self.assertEqual(url.partition("?")[0], asked["redirect_uri"])
