@@ -27,7 +27,7 @@ COMMANDS = {
     "owner": ("players", "moderation", "Choose which player owns this server."),
     "saves": ("data", "saves", "Show players' saves, repair them, export them."),
     "backup": ("data", "backup", "Copy the databases and the configuration."),
-    "restore": ("data", "restore", "[key] Put a backup back; the server must not run."),
+    "restore": ("data", "restore", "[key] Put a backup back; stop the server first."),
     "move-data": ("data", "move_data", "Move the server's files; it must not run."),
     "assets": ("assets", "assets", "Publish what games load, and manage it."),
     "key": ("keys", "config", "Make a master key, or show which one auth.db has."),

@@ -12,9 +12,9 @@ FILE = Path(__file__).parent.parent.parent / "constraints.txt"
 ENTRY = compile(r"^([A-Za-z0-9._-]++)==([^ ]++) \\\n((?: {4}--hash=sha256:[0-9a-f]{64}(?: \\)?\n)++)", MULTILINE)
 
 
-def pins() -> dict[str, tuple[str, int]]:
+def pins(file: Path = FILE) -> dict[str, tuple[str, int]]:
     """Return the version of each distribution by its name, and how many hashes it has."""
-    found = ENTRY.findall(FILE.read_text("utf-8"))
+    found = ENTRY.findall(file.read_text("utf-8"))
     return {canonicalize_name(name): (version, hashes.count("--hash")) for name, version, hashes in found}
 
 
@@ -39,6 +39,12 @@ def needed() -> dict[str, list[Requirement]]:
 
 
 class ConstraintsTests(SynchronousTestCase):
+    def test_build(self) -> None:
+        """The container builds gamed with pinned tools, and with the version of packaging that gamed runs with."""
+        build = pins(FILE.parent / "etc/build-constraints.txt")
+        self.assertEqual(set(build), {"packaging", "setuptools", "wheel"})
+        self.assertEqual(build["packaging"], pins()["packaging"])
+
     def test_complete(self) -> None:
         """Each distribution that gamed needs is pinned, and no other."""
         self.assertEqual(pins().keys() ^ needed().keys(), set())
