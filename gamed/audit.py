@@ -21,6 +21,7 @@ class SecurityEvent(StrEnum):
     SESSION_REVOKED = "session_revoked"
     IDENTITY_LINKED = "identity_linked"
     IDENTITY_UNLINKED = "identity_unlinked"
+    PLAYER_RENAMED = "player_renamed"
     ERASE_STARTED = "erase_started"
     ERASED = "erased"
     PLAYERS_MERGED = "players_merged"
@@ -38,6 +39,7 @@ FIELDS: Mapping[SecurityEvent, tuple[str, ...]] = MappingProxyType(
         SecurityEvent.SESSION_REVOKED: ("player", "session"),
         SecurityEvent.IDENTITY_LINKED: ("player", "provider"),
         SecurityEvent.IDENTITY_UNLINKED: ("player", "provider"),
+        SecurityEvent.PLAYER_RENAMED: ("player",),
         SecurityEvent.ERASE_STARTED: ("player",),
         SecurityEvent.ERASED: ("player",),
         SecurityEvent.PLAYERS_MERGED: ("player", "from"),

@@ -291,7 +291,7 @@ class PlayerComponents:
 
     def __init__(self, context: ServiceContext, revoked: RevocationListener) -> None:
         config, databases = context.config, context.databases
-        players = SqlitePlayerStore(databases.reads, databases.auth)
+        players = SqlitePlayerStore(databases.reads, databases.auth, context.keys)
         namespaces = namespace_indexes(context.keys.indexer, config.providers.values())
         methods = SignInMethods(config.mode is Mode.LOCAL, namespaces)
         self._context = context

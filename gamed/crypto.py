@@ -75,6 +75,7 @@ class Purpose(Enum):
     BROWSER = b"browser cookie"
     CHECK = b"key check"
     DEVICE_SECRET = b"device secret"
+    DISPLAY_NAME = b"display name"
     FORM = b"form field"
     IDENTIFIED = b"pending identity"
     IDENTITY = b"provider identity"

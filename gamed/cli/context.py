@@ -267,6 +267,7 @@ def player_members(named: NamedPlayer, keys: Keys) -> dict[str, object]:
     return {
         "id": player.player_id,
         "name": named.name,
+        "display_name": named.display_name,
         "state": player.state,
         "owner": player.owner,
         "created_at": rfc3339(player.created_ms),

@@ -9,6 +9,10 @@ class NameMalformed(PlayerError):
     """A text that is not an account name."""
 
 
+class DisplayNameInvalid(PlayerError):
+    """A text that is not allowed as a display name."""
+
+
 class PasswordMalformed(PlayerError):
     """A text that is not allowed as a password."""
 

@@ -67,7 +67,8 @@ def rekey(connection: Connection, old: Keys, new: Keys, now_ms: int) -> int:
             "Start with the key that auth.db was written with."
         )
     kept = _move_accounts(connection, old, new)
-    _move_notes(connection, old, new)
+    _move_sealed(connection, old, new, "sealed_note", Purpose.NOTE)
+    _move_sealed(connection, old, new, "sealed_display_name", Purpose.DISPLAY_NAME)
     for table in ("session", "login", "limit_bucket"):
         connection.execute(f"DELETE FROM {table}")
     _write(connection, new, KeySource.MASTER, now_ms)
@@ -90,13 +91,13 @@ def _move_accounts(connection: Connection, old: Keys, new: Keys) -> int:
     return len(rows)
 
 
-def _move_notes(connection: Connection, old: Keys, new: Keys) -> None:
-    rows = connection.execute("SELECT player_id, sealed_note FROM player WHERE sealed_note IS NOT NULL").fetchall()
-    query = "UPDATE player SET sealed_note = :sealed_note WHERE player_id = :player_id"
+def _move_sealed(connection: Connection, old: Keys, new: Keys, column: str, purpose: Purpose) -> None:
+    """Seal a column of the players' table again."""
+    rows = connection.execute(f"SELECT player_id, {column} FROM player WHERE {column} IS NOT NULL").fetchall()
+    query = f"UPDATE player SET {column} = :sealed WHERE player_id = :player_id"
     for player_id, sealed in rows:
-        note = old.sealer.unseal(Purpose.NOTE, player_id, sealed)
-        sealed_note = new.sealer.seal(Purpose.NOTE, player_id, note)
-        connection.execute(query, {"sealed_note": sealed_note, "player_id": player_id})
+        value = old.sealer.unseal(purpose, player_id, sealed)
+        connection.execute(query, {"sealed": new.sealer.seal(purpose, player_id, value), "player_id": player_id})
 
 
 def _write(connection: Connection, keys: Keys, source: KeySource, now_ms: int) -> None:

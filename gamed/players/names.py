@@ -1,6 +1,7 @@
 """Local accounts have rules for names and passwords, and two names can be one (SPEC 1.3 `local`).
 
-A player also has sign-in methods, the last of which must not be unlinked (PROTOCOL 3.8).
+A display name has rules of its own: games show it, and it signs in no player. A player also has sign-in methods, the
+last of which must not be unlinked (PROTOCOL 3.8).
 """
 
 from collections.abc import Iterable
@@ -9,7 +10,7 @@ from unicodedata import category, normalize
 from msgspec import Struct
 
 from gamed.crypto import Index, Indexer, Purpose, Random, Secret
-from gamed.players.errors import NameMalformed, PasswordMalformed
+from gamed.players.errors import DisplayNameInvalid, NameMalformed, PasswordMalformed
 from gamed.structs import redacts
 from gamed.tokens import ID_BYTES, public_id
 
@@ -18,6 +19,7 @@ COMPOSED_OF = 4
 """No character of NFC or NFKC is composed of more code points (UAX 15), so no longer text can become short enough."""
 PASSWORD_MIN, PASSWORD_MAX = 8, 128
 NAME_RULE = f"A name is 1 to {NAME_CHARACTERS} letters, digits, dots, underscores or hyphens."
+DISPLAY_NAME_RULE = f"A name is 1 to {NAME_CHARACTERS} visible characters, such as letters, digits, spaces or emoji."
 PASSWORD_RULE = f"A password is {PASSWORD_MIN} to {PASSWORD_MAX} characters."
 _PUNCTUATION = frozenset("._-")
 _INVISIBLE = frozenset(
@@ -55,6 +57,42 @@ def _well_formed(name: str) -> bool:
             return False
         before = kind[0]
     return True
+
+
+_BLANK = _INVISIBLE | frozenset("\u2800\u3164\uffa0\U0001d159")
+"""Characters that are shown as nothing although they are letters, marks or symbols."""
+_EMOJI_STYLE = "\ufe0f"
+"""A selector that a phone's keyboard adds to many emoji; without it they are the same characters."""
+_MAX_MARKS = 4
+"""More marks on one letter would cover the lines above and below it."""
+
+
+def parse_display_name(text: str) -> str:
+    """Return the display name in NFC, each run of spaces as one space (RFC 8266 2.1); raise DisplayNameInvalid.
+
+    Controls, lone surrogates, bidirectional and other format characters are refused, and what is shown as nothing.
+    The length is checked before the text is normalised, which takes time with the square of it.
+    """
+    text = text.strip(" ")
+    if len(text) > COMPOSED_OF * NAME_CHARACTERS:
+        raise DisplayNameInvalid(DISPLAY_NAME_RULE)
+    name = "".join(" " if category(character) == "Zs" else character for character in text).replace(_EMOJI_STYLE, "")
+    name = normalize("NFC", " ".join(name.split())) if name.isprintable() else ""
+    if not 1 <= len(name) <= NAME_CHARACTERS or not _BLANK.isdisjoint(name) or _stacks_marks(name):
+        raise DisplayNameInvalid(DISPLAY_NAME_RULE)
+    return name
+
+
+def _stacks_marks(name: str) -> bool:
+    """Return whether a mark has no character to stand on, or too many stand on one."""
+    marks = _MAX_MARKS
+    for character in name:
+        marks = marks + 1 if category(character)[0] == "M" else 0
+        if marks > _MAX_MARKS:
+            return True
+        if character == " ":
+            marks = _MAX_MARKS
+    return False
 
 
 def fold(name: str) -> str:

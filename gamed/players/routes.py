@@ -1,12 +1,16 @@
-"""The routes of a player's own account list and unlink identities, and erase the player (PROTOCOL 3.8)."""
+"""The routes of a player's own account list and unlink identities, and rename and erase the player (PROTOCOL 3.8)."""
+
+from msgspec import Struct
 
 from gamed.http.app import make_app
 from gamed.http.background import ShieldedTasks
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
-from gamed.http.json_body import write_json
+from gamed.http.errors import InvalidRequest
+from gamed.http.json_body import read_json, write_json
 from gamed.http.request import Request
 from gamed.login.problems import LOGIN_ERRORS
-from gamed.players.names import SignInMethod
+from gamed.players.errors import DisplayNameInvalid
+from gamed.players.names import SignInMethod, parse_display_name
 from gamed.players.problems import PLAYER_ERRORS
 from gamed.players.service import AccountService
 from gamed.saves.problems import SAVE_ERRORS
@@ -15,6 +19,12 @@ from gamed.sessions.routes import bearer
 from gamed.sessions.service import SessionService
 from gamed.structs import Component
 from gamed.timestamps import rfc3339
+
+
+class PlayerBody(Struct):
+    """The body of `PATCH /auth/player`."""
+
+    name: str | None
 
 
 class PlayerRoutes(Component, frozen=True):
@@ -39,11 +49,26 @@ class PlayerRoutes(Component, frozen=True):
         await self._detached.run(self._account.unlink(caller, provider))
         request.setResponseCode(204)
 
+    @app.route("/auth/player", methods=["PATCH"])
+    async def rename_player(self, request: Request) -> bytes:
+        name = _parse_name(read_json(request, PlayerBody).name)
+        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head)))
+        await self._detached.run(self._account.rename(caller, name))
+        return write_json(request, 200, {"player": {"id": caller.player_id, "owner": caller.owner, "name": name}})
+
     @app.route("/auth/player", methods=["DELETE"])
     async def erase_player(self, request: Request) -> None:
         caller = await self._detached.run(self._sessions.authenticate(bearer(request.head)))
         await self._detached.run(self._account.erase(caller))
         request.setResponseCode(204)
+
+
+def _parse_name(text: str | None) -> str | None:
+    """Return the display name; raise InvalidRequest, which names the rule."""
+    try:
+        return None if text is None else parse_display_name(text)
+    except DisplayNameInvalid as e:
+        raise InvalidRequest([("/name", str(e))]) from None
 
 
 def _members(identity: SignInMethod, can_sign_in: bool) -> dict[str, object]:

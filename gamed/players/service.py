@@ -14,6 +14,7 @@ from gamed.audit import NULL_AUDIT_LOG, AuditLog, SecurityEvent
 from gamed.players.errors import AccountReauthenticationRequired, LastIdentity
 from gamed.players.names import SignInMethod, SignInMethods
 from gamed.sessions.credentials import AuthenticatedSession
+from gamed.sessions.errors import SessionRevoked
 from gamed.sessions.service import RevocationListener
 from gamed.structs import Component
 from gamed.timestamps import Now
@@ -49,13 +50,16 @@ class SaveRemoval(Protocol):
     def merge(self, player_id: str, heir_id: str, now_ms: int) -> Awaitable[None]: ...
 
 
-class SignInMethodStore(Protocol):
-    """The sign-in methods of auth.db; each call is one transaction."""
+class AccountStore(Protocol):
+    """The account of a player in auth.db; each call is one transaction."""
 
     def sign_in_methods(self, player_id: str) -> Awaitable[Sequence[SignInMethod]]: ...
 
     def unlink(self, player_id: str, provider: str, methods: SignInMethods) -> Awaitable[bool | LastIdentity]:
         """Unlink one; return whether there was one, or LastIdentity, and then nothing changed."""
+
+    def rename(self, player_id: str, name: str | None, now_ms: int) -> Awaitable[bool]:
+        """Store the display name; return False if the player does not exist. Raise RateLimited."""
 
 
 class RemovalService(Component, frozen=True):
@@ -104,7 +108,7 @@ class RemovalService(Component, frozen=True):
 class AccountService(Component, frozen=True):
     """The operations of a player on the own account."""
 
-    _store: SignInMethodStore
+    _store: AccountStore
     _removals: RemovalService
     _revoked: RevocationListener
     _methods: SignInMethods
@@ -122,6 +126,12 @@ class AccountService(Component, frozen=True):
             raise removed
         if removed:
             self._audit.record(SecurityEvent.IDENTITY_UNLINKED, player=caller.player_id, provider=provider)
+
+    async def rename(self, caller: AuthenticatedSession, name: str | None) -> None:
+        """Change the name that games show; None deletes it. Raise SessionRevoked or RateLimited."""
+        if not await self._store.rename(caller.player_id, name, self._now_ms()):
+            raise SessionRevoked
+        self._audit.record(SecurityEvent.PLAYER_RENAMED, player=caller.player_id)
 
     async def erase(self, caller: AuthenticatedSession) -> None:
         """Erase the caller with all saves, identities and sessions.

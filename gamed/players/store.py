@@ -14,26 +14,34 @@ from msgspec import Struct
 from twisted.internet.defer import Deferred
 
 from gamed.crypto import Keys, Purpose
+from gamed.database import rate_limits
 from gamed.database.queues import ReadQueue, WriteQueue
 from gamed.players import keyring, tables
 from gamed.players.errors import LastIdentity, PlayerUnknown
 from gamed.players.names import SignInMethod, SignInMethods
 from gamed.players.service import Removal
+from gamed.rate_limit import RateLimit
 from gamed.sessions import tables as session_tables
 from gamed.structs import Component
 
 
 class SqlitePlayerStore(Component, frozen=True):
-    """The gamed.players.service.SignInMethodStore and PlayerRecords of auth.db; each call is one transaction."""
+    """The gamed.players.service.AccountStore and PlayerRecords of auth.db; each call is one transaction."""
 
     _reads: ReadQueue
     _writes: WriteQueue
+    _keys: Keys
 
     def sign_in_methods(self, player_id: str) -> Deferred[list[SignInMethod]]:
         return self._reads.submit(partial(tables.sign_in_methods, player_id=player_id))
 
     def unlink(self, player_id: str, provider: str, methods: SignInMethods) -> Deferred[bool | LastIdentity]:
         return self._writes.submit(partial(tables.unlink, player_id=player_id, provider=provider, enabled=methods))
+
+    def rename(self, player_id: str, name: str | None, now_ms: int) -> Deferred[bool]:
+        return self._writes.submit(
+            partial(rename_player, keys=self._keys, player_id=player_id, name=name, now_ms=now_ms)
+        )
 
     def mark(self, player_id: str, now_ms: int) -> Deferred[bool]:
         return self._writes.submit(partial(mark_removed, player_id=player_id, now_ms=now_ms))
@@ -43,6 +51,17 @@ class SqlitePlayerStore(Component, frozen=True):
 
     def delete_rows(self, removal: Removal) -> Deferred[bool]:
         return self._writes.submit(partial(delete_player_rows, removal=removal))
+
+
+RENAMES = RateLimit(interval_ms=6_000, burst=10)
+"""How often one player may change the display name."""
+
+
+def rename_player(connection: Connection, keys: Keys, player_id: str, name: str | None, now_ms: int) -> bool:
+    """Store the display name; return False if the player does not exist. Raise RateLimited."""
+    bucket = keys.indexer.index(Purpose.LIMIT, b"rename", player_id.encode())
+    rate_limits.acquire(connection, {bucket: RENAMES}, now_ms)
+    return tables.set_display_name(connection, keys.sealer, player_id, name)
 
 
 DELETE_ROWS = 500
@@ -107,7 +126,8 @@ def delete_player_rows(connection: Connection, removal: Removal) -> bool:
 def merge_players(connection: Connection, keys: Keys, player_id: str, heir_id: str, now_ms: int) -> MergeResult:
     """Move a player's sign-in methods to the heir, and mark the player; the saves follow in later transactions.
 
-    After the loss of an auth.db only state.db knows the player. Raise PlayerUnknown if the heir does not exist.
+    An heir without a display name gets the player's. After the loss of an auth.db only state.db knows the player.
+    Raise PlayerUnknown if the heir does not exist.
     """
     heir = tables.find_player(connection, heir_id)
     if heir is None or heir.state == "erasing":
@@ -115,6 +135,9 @@ def merge_players(connection: Connection, keys: Keys, player_id: str, heir_id: s
     merged = _move_identities(connection, keys, player_id, heir_id)
     old = tables.find_player(connection, player_id)
     mark_removed(connection, player_id, now_ms)
+    shown = tables.display_name_of(connection, keys.sealer, player_id)
+    if shown is not None and tables.display_name_of(connection, keys.sealer, heir_id) is None:
+        tables.set_display_name(connection, keys.sealer, heir_id, shown)
     if old is not None and old.owner:
         tables.set_owner(connection, heir_id)
     query = "INSERT INTO player_merge (player_id, heir_id, started_ms) VALUES (:player_id, :heir_id, :now_ms)"
@@ -152,7 +175,15 @@ def _move_account(connection: Connection, keys: Keys, sealed: bytes, values: dic
 
 
 BLOCKED_COLUMNS = {
-    "player": ("player_id", "state", "approved", "sealed_note", "created_ms", "last_sign_in_ms"),
+    "player": (
+        "player_id",
+        "state",
+        "approved",
+        "sealed_note",
+        "sealed_display_name",
+        "created_ms",
+        "last_sign_in_ms",
+    ),
     "identity": ("identity_index", "player_id", "provider", "realm_index", "linked_ms", "last_used_ms"),
     "local_account": ("name_index", "player_id", "sealed_name", "password", "linked_ms", "last_used_ms"),
 }

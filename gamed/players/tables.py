@@ -1,7 +1,7 @@
 """The SQL of players and of their sign-in methods.
 
 - `player`: one row per person who has collected a sign-in, or whom the owner added (PROTOCOL 3.5). At most one player
-  is the server's owner, which the game sees as `player.owner` (SPEC 4.8).
+  is the server's owner, which the game sees as `player.owner` (SPEC 4.8). The display name is sealed.
 - `local_account`: a name and a password that sign in as one player (SPEC 1.3 `local`). The name is sealed, and found by
   its index; the password is stored as argon2id in PHC form.
 - `identity`: an account at a provider that signs in as one player (PROTOCOL 3.8).
@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from gamed.crypto import Index, Keys, Purpose, Sealer
+from gamed.crypto import DecryptionFailed, Index, Keys, Purpose, Sealer
 from gamed.players.errors import LastIdentity, NameTaken, PlayerUnknown
 from gamed.players.names import LOCAL, SignInMethod, SignInMethods, is_last, name_index
 from gamed.structs import redacts
@@ -106,6 +106,30 @@ def note_of(connection: Connection, sealer: Sealer, player_id: str) -> str | Non
     return None if row is None else sealer.unseal(Purpose.NOTE, player_id, row[0]).decode()
 
 
+def set_display_name(connection: Connection, sealer: Sealer, player_id: str, name: str | None) -> bool:
+    """Store a result of parse_display_name(), sealed; None deletes it. Return False if the player does not exist."""
+    sealed = None if name is None else sealer.seal(Purpose.DISPLAY_NAME, player_id, name.encode())
+    query = """
+        UPDATE player SET sealed_display_name = :sealed WHERE player_id = :player_id AND state <> 'erasing'
+    """
+    return connection.execute(query, {"player_id": player_id, "sealed": sealed}).rowcount == 1
+
+
+def display_name_of(connection: Connection, sealer: Sealer, player_id: str) -> str | None:
+    """Return the name that the game shows for a player, or None."""
+    query = "SELECT sealed_display_name FROM player WHERE player_id = :player_id"
+    row = connection.execute(query, {"player_id": player_id}).fetchone()
+    return None if row is None else unseal_display_name(sealer, player_id, row[0])
+
+
+def unseal_display_name(sealer: Sealer, player_id: str, sealed: bytes | None) -> str | None:
+    """Return the display name; None also if it cannot be decrypted, which must not keep the player out."""
+    try:
+        return None if sealed is None else sealer.unseal(Purpose.DISPLAY_NAME, player_id, sealed).decode()
+    except DecryptionFailed:
+        return None
+
+
 def player_of(row: Sequence[Any]) -> Player:
     """Return the player of a row of player_id, state, owner, created_ms, last_sign_in_ms."""
     player_id, state, owner, created_ms, last_sign_in_ms = row
@@ -127,10 +151,11 @@ class LocalAccount(Struct, frozen=True):
 
 
 class NamedPlayer(Struct, frozen=True):
-    """A player and the name of the local account, None without one."""
+    """A player, the name of the local account, and the name that the game shows; both may be None."""
 
     player: Player
     name: str | None
+    display_name: str | None = None
 
 
 def find_account(connection: Connection, index: Index) -> LocalAccount | None:
@@ -233,14 +258,14 @@ def _named(
     connection: Connection, sealer: Sealer, where: str, values: Mapping[str, str | bytes]
 ) -> Iterator[NamedPlayer]:
     query = f"""
-        SELECT {_PLAYER}, a.sealed_name
+        SELECT {_PLAYER}, p.sealed_display_name, a.sealed_name
         FROM player p LEFT JOIN local_account a ON a.player_id = p.player_id
         {where} ORDER BY p.created_ms, p.player_id
     """
-    for *row, sealed in connection.execute(query, values):
+    for *row, shown, sealed in connection.execute(query, values):
         player = player_of(row)
         name = None if sealed is None else sealer.unseal(Purpose.ACCOUNT_NAME, player.player_id, sealed).decode()
-        yield NamedPlayer(player, name)
+        yield NamedPlayer(player, name, unseal_display_name(sealer, player.player_id, shown))
 
 
 def identity_owner(connection: Connection, index: Index) -> str | None:

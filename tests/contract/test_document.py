@@ -16,6 +16,7 @@ from gamed.http.problems import CODES
 from gamed.http.route_compiler import template_of
 from gamed.login.routes import MAX_WAIT_SECONDS, CollectBody, StartBody
 from gamed.outcomes import LoginFailure
+from gamed.players.routes import PlayerBody
 from gamed.saves.batch import parse_commit
 from gamed.saves.batch_routes import CommitRequest
 from gamed.saves.limits import SaveLimits
@@ -31,6 +32,7 @@ BODIES: dict[str, Any] = {
     "refresh_session": RefreshBody,
     "log_out": LogoutBody,
     "commit": CommitRequest,
+    "rename_player": PlayerBody,
 }
 """The function or type that reads the JSON body of each operation."""
 ANY_PATH = {(404, "route_not_found"), (405, "method_not_allowed")}

@@ -2,6 +2,8 @@
 
 from sqlite3 import Connection
 
+from msgspec.json import encode
+
 from gamed.crypto import Index, Purpose
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseUnavailable
@@ -26,7 +28,7 @@ LOCAL = "/auth/identities/local"
 
 def removals_of(server: SessionServer, stores: Databases) -> RemovalService:
     """Return the removal service as the service builds it."""
-    players = SqlitePlayerStore(stores.reads, stores.auth)
+    players = SqlitePlayerStore(stores.reads, stores.auth, server.issuer.keys)
     return RemovalService(players, SqliteEraseStore(stores, Counting()), lambda: server.now_ms, server.audit)
 
 
@@ -38,7 +40,7 @@ class AccountCase(SaveCase):
     def setUp(self) -> None:
         super().setUp()
         server = self.server
-        players = SqlitePlayerStore(self.stores.reads, self.stores.auth)
+        players = SqlitePlayerStore(self.stores.reads, self.stores.auth, server.issuer.keys)
         self.removals = removals_of(server, self.stores)
         account = AccountService(
             players, self.removals, server.revoked.append, self.ways, lambda: server.now_ms, server.audit
@@ -158,6 +160,93 @@ class LocalModeTests(AccountCase):
         self.assertEqual(self.providers(), [("discord", False), ("local", True)])
         self.assert_problem(self.ask("DELETE", LOCAL), 409, "last_identity")
         self.assertEqual(self.unlink("discord").status, 204)
+
+
+class RenameTests(AccountCase):
+    """PATCH /auth/player."""
+
+    def rename(self, body: object, headers: dict[str, str] | None = None) -> Answer:
+        fields = {"Content-Type": "application/json", **(headers or {})}
+        return self.ask("PATCH", "/auth/player", fields, body if isinstance(body, bytes) else encode(body))
+
+    def stored(self) -> dict[str, str | None]:
+        keys = self.server.issuer.keys
+        found = self.successResultOf(self.stores.reads.submit(lambda c: player_tables.list_players(c, keys.sealer)))
+        return {each.player.player_id: each.display_name for each in found}
+
+    def test_rename(self) -> None:
+        """A player gets the name as it is stored, may change it, and deletes it with null; others keep theirs."""
+        self.successResultOf(self.server.open(BERT))
+        for typed, shown in (
+            ("  Anna  M\u0075\u0308ller ", "Anna M\u00fcller"),
+            ("\u5b89\u5a1c", "\u5b89\u5a1c"),
+            (None, None),
+        ):
+            answer = self.rename({"name": typed, "unknown": 1})
+            expected = {"player": {"id": ANNA, "owner": False, "name": shown}}
+            self.assertEqual((answer.status, answer.json), (200, expected))
+            self.assertEqual(self.stored(), {ANNA: shown, BERT: None})
+        self.assertEqual(self.server.audit.lines, [f"player_renamed player={ANNA}"] * 3)
+
+    def test_sealed(self) -> None:
+        """The name is in no row in clear, and a row that holds another player's sealed name shows none."""
+        self.successResultOf(self.server.open(BERT))
+        self.rename({"name": "Anna"})
+        [(sealed,)] = self.successResultOf(
+            self.server.rows("SELECT sealed_display_name FROM player WHERE sealed_display_name IS NOT NULL")
+        )
+        self.assertNotIn(b"Anna", sealed)
+        copy = "UPDATE player SET sealed_display_name = :sealed"
+        self.successResultOf(self.stores.auth.submit(lambda c: c.execute(copy, {"sealed": sealed}).close()))
+        self.assertEqual(self.stored(), {ANNA: "Anna", BERT: None})
+
+    def test_malformed(self) -> None:
+        """A body without a name, or with one that is not allowed, is answered 400 and changes nothing."""
+        self.rename({"name": "Anna"})
+        names = ("", " ", "a" * 33, "x" * 8000, "a\u202eb", "a\u0000", "\u2800", 7, True, [], {"name": "Bert"})
+        for body in (
+            *({"name": name} for name in names),
+            {},
+            [],
+            b'{"name":"\\ud800"}',
+            b'{"name":"a","name":"b"}',
+            b"{",
+        ):
+            self.assert_problem(self.rename(body), 400, "invalid_request")
+        answer = self.rename({"name": "a\u202eb"})
+        self.assertEqual([each["pointer"] for each in answer.json["errors"]], ["/name"])
+        self.assertNotIn("\u202e", answer.body.decode())
+        self.assert_problem(self.rename(b'{"name":"' + b"x" * 9000 + b'"}'), 413, "body_too_large")
+        self.assert_problem(
+            self.rename({"name": "Bert"}, {"Content-Type": "text/plain"}), 415, "unsupported_media_type"
+        )
+        self.assertEqual(self.stored(), {ANNA: "Anna"})
+
+    def test_who_may(self) -> None:
+        """The route needs a valid access token; a session that has ended changes nothing."""
+        answer = self.browser.request("PATCH", "/auth/player", {"Content-Type": "application/json"}, b'{"name":"Eve"}')
+        self.assertEqual((answer.status, answer.code), (401, "token_missing"))
+        self.ask("POST", "/auth/session/logout")
+        self.assert_problem(self.rename({"name": "Eve"}), 401, "session_revoked")
+        self.assertEqual(self.stored(), {ANNA: None})
+
+    def test_too_often(self) -> None:
+        """After ten changes at once the next one has to wait six seconds; another player does not."""
+        berts = self.sign_in(BERT)
+        for number in range(10):
+            self.assertEqual(self.rename({"name": f"Anna {number}"}).status, 200)
+        self.assert_problem(self.rename({"name": "Anna 10"}), 429, "rate_limited")
+        self.assertEqual(self.rename({"name": "Bert"}, berts).status, 200)
+        self.assertEqual(self.stored(), {ANNA: "Anna 9", BERT: "Bert"})
+        self.server.now_ms += 6_000
+        self.assertEqual(self.rename({"name": "Anna 10"}).status, 200)
+
+    def test_erase(self) -> None:
+        """The name is deleted with the player."""
+        self.rename({"name": "Anna"})
+        self.assertEqual(self.ask("DELETE", "/auth/player").status, 204)
+        self.assertEqual(self.stored(), {})
+        self.assert_problem(self.rename({"name": "Anna"}), 401, "token_invalid")
 
 
 class EraseTests(AccountCase):

@@ -29,7 +29,7 @@ KILL = "os.kill(os.getpid(), signal.SIGKILL)"
 
 
 def populate(connection: Connection) -> None:
-    """Insert two local players, a note about one, a session and a limit, with the old keys."""
+    """Insert two local players, a display name, a note, a session and a limit, with the old keys."""
     keyring.check_key(connection, OLD, FILE, NOW_MS)
     for player_id, name in ((ANNA, "Anna"), (BERT, "Bert")):
         player_tables.add_local_player(
@@ -37,6 +37,7 @@ def populate(connection: Connection) -> None:
         )
     note = OLD.sealer.seal(Purpose.NOTE, BERT, b"my brother")
     connection.execute("UPDATE player SET sealed_note = :note WHERE player_id = :id", {"note": note, "id": BERT})
+    player_tables.set_display_name(connection, OLD.sealer, ANNA, "Anna M")
     sign_in(connection, CredentialIssuer(OLD, POLICY, Counting()), NOW_MS)
     connection.execute("INSERT INTO limit_bucket VALUES (x'01', 1)")
 
@@ -154,7 +155,8 @@ class RekeyTests(FileCase):
     def assert_new(self) -> None:
         """Assert that all rows are readable with the new key."""
         named = run_transaction(self.auth, lambda connection: player_tables.list_players(connection, NEW.sealer))
-        self.assertEqual([(each.player.player_id, each.name) for each in named], [(ANNA, "Anna"), (BERT, "Bert")])
+        names = [(each.player.player_id, each.name, each.display_name) for each in named]
+        self.assertEqual(names, [(ANNA, "Anna", "Anna M"), (BERT, "Bert", None)])
         account = run_transaction(
             self.auth, lambda connection: player_tables.find_account(connection, name_index(NEW.indexer, "anna"))
         )
@@ -171,7 +173,7 @@ class RekeyTests(FileCase):
         self.assertEqual(ring, keyring.KeyRecord(NEW.check, NEW.fingerprint, MASTER))
 
     def test_kept(self) -> None:
-        """Accounts, passwords and notes are retained and counted; sessions, logins and limits are deleted."""
+        """Accounts, names and notes are retained, and accounts counted; sessions, logins and limits are deleted."""
         self.assertEqual(run_transaction(self.auth, rekey), 2)
         self.assert_new()
         query = "SELECT sealed_note FROM player WHERE player_id = :id"

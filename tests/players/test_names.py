@@ -8,8 +8,17 @@ from hypothesis.strategies import characters, text
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.crypto import Keys, Secret
-from gamed.players.errors import NameMalformed, PasswordMalformed
-from gamed.players.names import COMPOSED_OF, fold, fold_typed, name_index, new_player_id, parse_name, parse_password
+from gamed.players.errors import DisplayNameInvalid, NameMalformed, PasswordMalformed
+from gamed.players.names import (
+    COMPOSED_OF,
+    fold,
+    fold_typed,
+    name_index,
+    new_player_id,
+    parse_display_name,
+    parse_name,
+    parse_password,
+)
 from tests.sessions.fixtures import Counting
 from tests.support.effort import growth
 
@@ -159,3 +168,54 @@ class PasswordFormTests(SynchronousTestCase):
         self.assertNotIn("password\ud800", repr(error))
         self.assertIsNone(error.__cause__)
         self.assertTrue(error.__suppress_context__)
+
+
+SHOWN = {
+    "Anna": "Anna",
+    "  Anna  Maria ": "Anna Maria",
+    "\u5c71\u7530\u3000\u592a\u90ce": "\u5c71\u7530 \u592a\u90ce",
+    "Zoe\u0308": "Zo\u00eb",
+    "<b>&amp;\"'": "<b>&amp;\"'",
+    "Anna \u2764\ufe0f": "Anna \u2764",
+    "\U0001f44d\U0001f3fd 1\ufe0f\u20e3": "\U0001f44d\U0001f3fd 1\u20e3",
+    "\u05d0\u05e0\u05d4 Anna": "\u05d0\u05e0\u05d4 Anna",
+    "\u0b95\u0bcd\u0bb7\u0bcd": "\u0b95\u0bcd\u0bb7\u0bcd",
+    "e\u0301" * 32: "\u00e9" * 32,
+}
+"""Texts that people type, and the display names that they become."""
+NOT_SHOWN = (
+    "", " ", "\u3000", "\ufe0f", "a" * 33, "a\tb", "Anna\n", "\x00", "\x1b[31mAnna", "a\x7fb", "a\u0085b",
+    "a\u200bb", "a\u200db", "a\u200cb", "a\u00adb", "a\ufeffb", "a\u2060b", "\u202eannA", "a\u2066b", "a\u200fb",
+    "a\u061cb", "a\u2028b", "a\u2029b", "\ud800", "a\udfff", "a\ue000", "a\U000f0000", "a\uffff", "a\u0378",
+    "a\U000e0041", "a\u034fb", "a\u115fb", "a\u17b4b", "a\u180bb", "a\ufe0eb", "a\U000e0100", "\u2800", "\u3164",
+    "\uffa0", "\U0001d159", "\u0301a", "a \u0301", "a" + "\u0334" * 5,
+)  # fmt: skip
+
+
+class DisplayNameTests(SynchronousTestCase):
+    """1 to 32 visible characters."""
+
+    def test_accepted(self) -> None:
+        """Letters of any script, digits, signs and emoji are allowed; spaces are trimmed, and runs become one."""
+        for typed, shown in SHOWN.items():
+            self.assertEqual(parse_display_name(typed), shown)
+
+    def test_refused(self) -> None:
+        """Invisible characters, those that change the direction of text, and piles of marks are refused."""
+        for typed in NOT_SHOWN:
+            self.assertRaises(DisplayNameInvalid, parse_display_name, typed)
+
+    @given(text(characters(codec=None), max_size=140))
+    def test_any_text(self, typed: str) -> None:
+        """Each accepted name is 1 to 32 printable characters in NFC, and is accepted again unchanged."""
+        try:
+            name = parse_display_name(typed)
+        except DisplayNameInvalid:
+            return
+        self.assertTrue(1 <= len(name) <= 32 and name.isprintable() and name == name.strip())
+        self.assertEqual((normalize("NFC", name), parse_display_name(name)), (name, name))
+        name.encode()
+
+    def test_long_texts_cost_little(self) -> None:
+        """A text of marks is refused by its length, before the work that grows with the square of it."""
+        self.assertLess(growth(parse_display_name), 64)

@@ -244,6 +244,18 @@ class MergeTests(FolderCase):
         self.merge()
         self.assertEqual(self.at(self.auth, player_tables.find_owner), BERT)
 
+    def test_display_name(self) -> None:
+        """An heir without a display name gets the player's; an heir who has one keeps it."""
+        for heirs, left in ((None, "Anna"), ("Bert", "Bert")):
+            self.begin()
+            for player_id, name in ((ANNA, "Anna"), (BERT, heirs)):
+                run_transaction(
+                    self.auth,
+                    lambda c, who=player_id, name=name: player_tables.set_display_name(c, KEYS.sealer, who, name),
+                )
+            self.merge()
+            self.assertEqual(self.at(self.auth, lambda c: player_tables.find_named(c, KEYS, BERT)).display_name, left)
+
     def test_no_heir(self) -> None:
         """Without an heir nothing changes."""
         for heir in ("ply_nobody", ANNA):

@@ -15,6 +15,7 @@ CREATE TABLE player (
     approved        INTEGER NOT NULL DEFAULT 1 CHECK (approved IN (0, 1)),  -- 0: waits for approval, or did when blocked
     owner           INTEGER NOT NULL DEFAULT 0 CHECK (owner IN (0, 1)),
     sealed_note     BLOB,
+    sealed_display_name BLOB,               -- the name that the game shows; NULL: none
     created_ms      INTEGER NOT NULL,
     last_sign_in_ms INTEGER
 ) STRICT, WITHOUT ROWID;
