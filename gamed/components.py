@@ -43,6 +43,7 @@ from gamed.long_poll import LongPollRegistry
 from gamed.ops.logging import LoggedSignInFailures
 from gamed.players.command_log import CommandLogForwarder
 from gamed.players.names import SignInMethods
+from gamed.players.page_routes import HomeRoutes
 from gamed.players.passwords import AsyncPasswordHasher
 from gamed.players.routes import PlayerRoutes
 from gamed.players.service import AccountService, RemovalService
@@ -145,6 +146,7 @@ class LoginComponents:
             BrowserRoutes(browsers, authorize, local, labels, config.login.registration, pages),
             CallbackRoutes(CallbackService(context, browsers, store, access, self._waiters), pages),
             ResultRoutes(ResultService(browsers, context.keys), pages),
+            HomeRoutes(pages),
         )
 
     async def log_providers(self) -> None:

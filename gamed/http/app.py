@@ -48,6 +48,7 @@ class RouteGroup(Protocol):
         """Return the paths of this group: `/game/` for all below, `/auth/login` for that path and all after its slash.
 
         The longest prefix wins. In `/auth/*/callback` the `*` is any segment; it counts where no other prefix fits.
+        `/auth/$` is that path alone.
         """
 
     @property

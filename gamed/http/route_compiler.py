@@ -76,7 +76,8 @@ def _prefixes(apps: Sequence[BaseApp], groups: Sequence[RouteGroup]) -> Prefixes
     pairs = [(prefix, app) for app, group in zip(apps, groups, strict=True) for prefix in group.prefixes]
     pairs.sort(key=lambda pair: len(pair[0]), reverse=True)
     return Prefixes(
-        [(prefix, app) for prefix, app in pairs if "*" not in prefix],
+        {prefix[:-1]: app for prefix, app in pairs if prefix.endswith("$")},
+        [(prefix, app) for prefix, app in pairs if "*" not in prefix and not prefix.endswith("$")],
         [(_wildcard(prefix), app) for prefix, app in pairs if "*" in prefix],
     )
 
@@ -128,6 +129,10 @@ def _insert(routes: dict[str, T], methods: Iterable[str], route: T, rule: Rule) 
 def _is_within(rule: Segments, prefixes: Iterable[str]) -> bool:
     """Return whether some path of a rule begins with one of the prefixes."""
     for prefix in prefixes:
+        if prefix.endswith("$"):
+            if rule == tuple(prefix[:-1].split("/")):
+                return True
+            continue
         start = tuple("<text>" if segment == "*" else segment for segment in prefix.removesuffix("/").split("/"))
         if _overlap(rule, (*start, "<path>")) or (not prefix.endswith("/") and _overlap(rule, start)):
             return True

@@ -83,10 +83,14 @@ class RouteShape(Struct, frozen=True, eq=False):
 class Prefixes(Struct, frozen=True, eq=False):
     """The prefixes of all apps, longest first; those with a wildcard count where no other one fits."""
 
+    exact: Mapping[str, BaseApp]
+    """Paths that are prefixes of no other path."""
     literal: Sequence[tuple[str, BaseApp]]
     wildcard: Sequence[tuple[Pattern[str], BaseApp]]
 
     def app_of(self, path: str) -> BaseApp | None:
+        if path in self.exact:
+            return self.exact[path]
         for prefix, app in self.literal:
             if path.startswith(prefix) and (prefix[-1] == "/" or path[len(prefix) : len(prefix) + 1] in ("", "/")):
                 return app

@@ -97,6 +97,7 @@ class RoutingTests(SynchronousTestCase):
             ("/a/", ["/a/", "/a/b", "/a/<x>", "/<x>/b", "/<path:p>"], ["/", "/a", "/b", "/ab/c", "/b/<x>", "/<x>"]),
             ("/a", ["/a", "/a/b", "/a/<path:p>", "/<x>", "/<x>/b"], ["/ab", "/b/<x>", "/b/<path:p>"]),
             ("/a/*/c", ["/a/<x>/c", "/a/b/c", "/a/<text:x>/c/<y>"], ["/a/<x>", "/a/<x>/d", "/b/<x>/c"]),
+            ("/a/$", ["/a/"], ["/", "/a", "/a/b", "/a/<x>", "/<x>/"]),
         ):
             for rule in inside:
                 self.assertTrue(compile_routes([group(rule, prefixes=[prefix])]))
@@ -106,6 +107,16 @@ class RoutingTests(SynchronousTestCase):
         other = group("/a/b/c", prefixes=["/a/b/"])
         with self.assertRaisesRegex(ValueError, "/a/b/d is outside the prefixes of its route group"):
             compile_routes([group("/a/b/d", prefixes=["/a/"]), other])
+
+    def test_exact_prefix(self) -> None:
+        """A prefix with `$` is one path: it takes no path from another group, not even from a wildcard."""
+        callbacks, home = group("/a/<x>/c", prefixes=["/a/*/c"]), group("/", "/a/", prefixes=["/$", "/a/$"])
+        table = compile_routes([callbacks, home])
+        self.assertEqual(table.find("GET", "/a/b/c").template, "/a/{x}/c")
+        for path in ("/", "/a/"):
+            self.assertIs(table.find("GET", path).app, home.app)
+        for path in ("/a", "/b", "/a/b", "//"):
+            self.assertIs(table.find("GET", path).app, table.fallback)
 
     def test_errors_of_werkzeug_in_a_handler(self) -> None:
         """Klein's errors are problems; one without a code is a 500."""

@@ -11,7 +11,10 @@ from tests.proxies.upstream import META, Heard, Upstream
 from tests.support.covers import covers
 
 WAIT_SECONDS = 60
+OTHERS = ("/index.html", "/auth", "/game", "/assets", "/healthz/", "/metrics", "/readyz", "/auth/../metrics")
 TARGETS = (
+    "/",
+    "/?from=link",
     "/healthz",
     "/auth/config",
     "/auth/login/AbCdEfGhIjKlMnOpQrStUv/continue",
@@ -90,7 +93,16 @@ class ForwardingTests(SynchronousTestCase):
     def test_other_paths(self) -> None:
         """Forward no other path to gamed, and redirect none."""
         for proxy in self.proxies:
-            for target in ("/", "/auth", "/game", "/assets", "/healthz/", "/metrics", "/readyz", "/auth/../metrics"):
+            for target in (
+                "/index.html",
+                "/auth",
+                "/game",
+                "/assets",
+                "/healthz/",
+                "/metrics",
+                "/readyz",
+                "/auth/../metrics",
+            ):
                 answer = proxy.ask("GET", target)
                 self.assertEqual((answer.status, answer.headers.get("location")), (404, None), (proxy.name, target))
         self.assertEqual(self.upstream.heard, [])

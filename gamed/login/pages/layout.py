@@ -71,6 +71,7 @@ details[open] summary::after { content: "\\2212"; }
 .code { margin: 1.25rem 0; padding: 1.125rem .5rem; text-align: center; background: var(--tint);
   border-radius: .75rem; font: 700 2.25rem/1.2 ui-monospace, "Cascadia Mono", "SF Mono", Menlo, "DejaVu Sans Mono",
   monospace; letter-spacing: .08em; user-select: all; }
+.address { padding: .875rem 1rem; background: var(--tint); border-radius: .75rem; font-weight: 600; user-select: all; }
 main p:last-child { margin-bottom: 0; }
 @media (max-width: 26rem) { body { padding: .75rem; } main { padding: 1.25rem 1rem; } .code { font-size: 2rem; } }
 """

@@ -4,6 +4,12 @@ from collections.abc import Mapping
 
 from gamed.outcomes import LoginFailure
 
+# The page of the server's address
+HOME_TITLE = "A game server"
+HOME_LEAD = "To play here, enter this address in your game:"
+HOME_ACCOUNT = "You have played here before? See your devices and saves, and change your account."
+HOME_ACCOUNT_LINK = "Open your account"
+
 # The page of one sign-in
 SIGN_IN_TITLE = "Sign in"
 SIGN_IN_LEAD = "A game asks you to sign in on {server}. Go on only if you started this yourself a moment ago."
