@@ -16,6 +16,7 @@ from gamed.http.problems import CODES
 from gamed.http.route_compiler import template_of
 from gamed.login.routes import MAX_WAIT_SECONDS, CollectBody, StartBody
 from gamed.outcomes import LoginFailure
+from gamed.players.page_routes import problem_response
 from gamed.players.routes import PlayerBody
 from gamed.saves.batch import parse_commit
 from gamed.saves.batch_routes import CommitRequest
@@ -116,12 +117,13 @@ class CodeTests(SynchronousTestCase):
     def test_families_of_errors(self) -> None:
         """Browser routes answer refusals as pages, all others as problems.
 
+        The address of the server is a page for browsers alone: others get a problem there.
         A form that is posted to a path without a token is answered with a problem: no browser route has that path.
         """
         pages = {
             template_of(rule.rule)
             for app in public_apps()
-            if isinstance(app, HtmlApp)
+            if isinstance(app, HtmlApp) and app.render_page is not problem_response
             for rule in app.url_map.iter_rules()
         }
         for each in operations():

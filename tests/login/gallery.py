@@ -13,6 +13,7 @@ from gamed.login.pages.forms import DeviceInfo, FormFeedback
 from gamed.login.pages.layout import ServerName
 from gamed.login.transaction import ClientInfo, LoginIntent
 from gamed.outcomes import LoginFailure
+from gamed.players.page_routes import home_page
 
 TOKEN, FORM, CODE = "A" * 22, "F" * 43, "BKT-RVW"
 RETURN = "http://127.0.0.1:51004/gamed/return?login_id=lgn_1&ticket=" + "t" * 43
@@ -112,6 +113,7 @@ def afterwards() -> Iterator[Shown]:
     for name, server in SERVERS.items():
         yield Shown(f"return at {name}", results.return_page(server, RETURN, DONE))
         yield Shown(f"back at {name}", results.back_page(server))
+        yield Shown(f"home at {name}", home_page(server, f"https://{server.host}"))
     for name in CLIENTS:
         server = SERVERS.get(name, SERVERS["plain"])
         yield Shown(f"code from {name}", results.code_page(server, asked(name), CODE))
