@@ -28,9 +28,9 @@ COMMANDS = {
     "saves": ("data", "saves", "Show players' saves, repair them, export them."),
     "backup": ("data", "backup", "Copy the databases and the configuration."),
     "restore": ("data", "restore", "[key] Put a backup back; stop the server first."),
-    "move-data": ("data", "move_data", "Move the server's files; it must not run."),
+    "move-data": ("data", "move_data", "Move the server's files; stop the server first."),
     "assets": ("assets", "assets", "Publish what games load, and manage it."),
-    "key": ("keys", "config", "Make a master key, or show which one auth.db has."),
+    "key": ("keys", "config", "Make a master key, or show which auth.db has."),
     "man": ("help", "man", "Print the manual page, or a shell's completion."),
     "completion": ("help", "man", "Print the manual page, or a shell's completion."),
 }
