@@ -50,7 +50,7 @@ def moved_to(source: Paths) -> Path | None:
     for note in notes(source):
         try:
             return Path(json.loads(read_file(str(note)))["moved_to"])
-        except (FileNotFoundError, PermissionError):  # a folder that this user cannot enter is reported elsewhere
+        except (FileNotFoundError, NotADirectoryError, PermissionError):  # such a folder is reported elsewhere
             continue
         except (OSError, ValueError, KeyError, TypeError):
             raise SetupError(f"{note} cannot be read. It names the folder that the data were moved to.") from None
