@@ -15,6 +15,7 @@ from gamed.cli.paths import AUTH_DB, Paths, command_line, virtual_environment
 from gamed.config.model import Config, Mode
 from gamed.config.settings import KeySource, LogFormat, Settings
 from gamed.crypto import Keys
+from gamed.database.errors import DatabaseError
 from gamed.database.offline import run_read
 from gamed.players.tables import count_players
 
@@ -64,13 +65,15 @@ def advise(opened: OpenedConfiguration, style: LogFormat) -> None:
 
 
 def _better_folder() -> Path:
-    return Path("/var/lib/gamed") if os.geteuid() == 0 else Path.home() / "gamed"
+    return Path("/var/lib/gamed") if os.geteuid() == 0 else Path(os.environ.get("HOME") or "/srv") / "gamed"
 
 
 def _next(places: Paths, config: Config) -> Sequence[str]:
     """Return the command that helps most: add the first player, else check the address or this machine."""
-    with keys.database_errors(places.data / AUTH_DB):
+    try:
         players = run_read(places.data / AUTH_DB, count_players)
+    except DatabaseError:  # an advice must not prevent the start
+        return ("doctor",)
     if config.mode is Mode.LOCAL and not players:
         return ("players", "add", "NAME")
     return ("doctor", "--public") if config.public_url else ("doctor",)
