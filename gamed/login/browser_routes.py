@@ -127,6 +127,10 @@ class BrowserRoutes(Component, frozen=True):
     async def open_link(self, request: Request, token: str) -> bytes:
         return await self._pages.handle(request, self._open(request, token))
 
+    @app.route("/auth/login/<token:token>/create", methods=["GET"])
+    async def open_create_form(self, request: Request, token: str) -> bytes:
+        return await self._pages.handle(request, self._open(request, token, creating=True))
+
     @app.route("/auth/login/<token:token>/continue", methods=["POST"])
     async def continue_to_provider(self, request: Request, token: str) -> bytes:
         return await self._pages.handle(request, self._continue(request, token))
@@ -139,13 +143,18 @@ class BrowserRoutes(Component, frozen=True):
     async def decline_login(self, request: Request, token: str) -> bytes:
         return await self._pages.handle(request, self._decline(request, token))
 
-    async def _open(self, request: Request, token: str) -> bytes:
+    async def _open(self, request: Request, token: str, *, creating: bool = False) -> bytes:
+        """Open the link, with the form for a new account if `creating`; only local mode has that form."""
         require_top_level_navigation(request)
+        if creating and self._local is None:
+            raise RouteNotFound
         guard = self._pages.guard
         cookie, fetch_site = guard.cookie_or_new(request), request.head.headers.values("sec-fetch-site")
         visit = SignInForm(token, guard.index(cookie), request.head.address, request_id=request.request_id)
         opened = await self._pages.tasks.run(self._authorize.open_link(visit, ",".join(fetch_site) or None))
         guard.set_cookie(request, cookie)
+        if creating and isinstance(opened, SignInPrompt):
+            return self._create_page(request, token, cookie, opened)
         return self._respond(request, token, cookie, opened)
 
     async def _continue(self, request: Request, token: str) -> bytes:
@@ -169,7 +178,8 @@ class BrowserRoutes(Component, frozen=True):
             return self._pages.redirect_to_result(request, result)
         feedback = FormFeedback(result.error, result.retry_after, creating, form.name)
         cookie = self._pages.guard.cookie_or_new(request)
-        return self._page(request, token, cookie, SignInPrompt(result.login), feedback)
+        show = self._create_page if creating else self._page
+        return show(request, token, cookie, SignInPrompt(result.login), feedback)
 
     async def _decline(self, request: Request, token: str) -> bytes:
         browser, _ = self._pages.guard.form(request, token)
@@ -200,18 +210,37 @@ class BrowserRoutes(Component, frozen=True):
     ) -> bytes:
         """Return the sign-in page, with the error of the last form if there is one."""
         device, server = self._pages.device(prompt.login, token, cookie), self._pages.server
-        status = 200 if feedback is None else _STATUS.get(feedback.error, 200)
-        if feedback is not None and status >= SERVER_ERROR:
-            feedback = replace(feedback, request_id=request.request_id)
+        feedback = _report(request, feedback)
         if prompt.login.provider == LOCAL:
             content = forms.sign_in_page(server, device, self._registration, feedback)
         else:
             label = self._labels[prompt.login.provider]
             provider = forms.ProviderPrompt(label, prompt.login.intent, prompt.requester)
             content = forms.provider_page(server, device, provider, feedback)
-        if feedback is not None and feedback.retry_after:
-            request.setHeader("Retry-After", str(feedback.retry_after))
-        return page(request, status, content)
+        return page(request, _status_of(feedback), content)
+
+    def _create_page(
+        self, request: Request, token: str, cookie: str, prompt: SignInPrompt, feedback: FormFeedback | None = None
+    ) -> bytes:
+        """Return the page for a new account, or the sign-in page if the server takes none."""
+        if self._registration is Registration.CLOSED:
+            return self._page(request, token, cookie, prompt, feedback or FormFeedback(FormError.CLOSED))
+        device, feedback = self._pages.device(prompt.login, token, cookie), _report(request, feedback)
+        content = forms.create_page(self._pages.server, device, self._registration, feedback)
+        return page(request, _status_of(feedback), content)
+
+
+def _report(request: Request, feedback: FormFeedback | None) -> FormFeedback | None:
+    """Set Retry-After; return the feedback, with the request's id if the server is the reason."""
+    if feedback is not None and feedback.retry_after:
+        request.setHeader("Retry-After", str(feedback.retry_after))
+    if feedback is None or _status_of(feedback) < SERVER_ERROR:
+        return feedback
+    return replace(feedback, request_id=request.request_id)
+
+
+def _status_of(feedback: FormFeedback | None) -> int:
+    return 200 if feedback is None else _STATUS.get(feedback.error, 200)
 
 
 REJECTED: Mapping[CallbackCheck, tuple[int, str]] = {

@@ -87,19 +87,19 @@ class Server:
         )
         return [Deferred.fromCoroutine(work) for work in works]
 
-    def begin(self) -> tuple[dict[str, Any], str, str]:
+    def begin(self, create: bool = False) -> tuple[dict[str, Any], str, str]:
         """Start a login and open its page; return what the game got, the page's text and the browser's cookie."""
         login = self.json("POST", "/auth/login", {})
         if login.status != 201:
             return {}, "", ""
         path = "/" + login.json["login_url"].split("/", 3)[3]
-        page = self.ask("GET", path)
+        page = self.ask("GET", f"{path}/create" if create else path)
         cookie = page.cookies[0].partition(";")[0] if page.cookies else ""
         return login.json, page.body.decode(), cookie
 
     def sign_in(self, create: bool = False) -> Answer | None:
         """Sign in on the page with name and password; return the response to collect, or None without a form."""
-        login, page, cookie = self.begin()
+        login, page, cookie = self.begin(create)
         forms = [form for form in page.split("<form")[1:] if ('name="create"' in form) is create]
         if not forms or "/local" not in forms[0]:
             return None

@@ -141,11 +141,12 @@ class Window:
         self.note()
 
     def create_account(self, name: str, password: str) -> None:
-        """New here? Ends on the next page."""
+        """Follow the link to the form for a new account, and post it."""
 
         def fill(page: Page) -> None:
-            page.click("summary")
-            form = page.locator("details form")
+            page.get_by_role("link", name="Create an account").click()
+            page.wait_for_url("**/create")
+            form = page.locator("form").filter(has=page.get_by_label("Password"))
             form.get_by_label("Name").fill(name)
             form.get_by_label("Password").fill(password)
             form.get_by_role("button").click()
@@ -157,7 +158,7 @@ class Window:
         """With an account that exists."""
 
         def fill(page: Page) -> None:
-            form = page.locator("form:not(details form)").filter(has=page.get_by_label("Password")).first
+            form = page.locator("form").filter(has=page.get_by_label("Password"))
             form.get_by_label("Name").fill(name)
             form.get_by_label("Password").fill(password)
             form.get_by_role("button").click()

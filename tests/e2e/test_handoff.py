@@ -179,7 +179,7 @@ class SecondBrowser(ServiceCase):
         mine, stranger, login = self.window(), self.window(), self.start()
         mine.open(login["login_url"])
         stranger.open(login["login_url"])
-        field = mine.step(lambda page: page.locator("details form input[type=hidden]").first.get_attribute("value"))
+        field = mine.step(lambda page: page.locator("form input[type=hidden]").first.get_attribute("value"))
         stranger.step(
             lambda page: page.eval_on_selector_all(
                 "input[type=hidden]", "(fields, value) => fields.forEach(f => { f.value = value })", field
@@ -288,7 +288,7 @@ class Pages(ServiceCase):
         client.sign_in(Player(), open_browser=self.opens(window, tries))
         self.assertEqual(client.credential.player_id, first)
         self.assertEqual(said[0], said[1])
-        self.assertIn("That name and password do not belong together", said[0])
+        self.assertIn("Wrong name or password.", said[0])
         self.assertNotIn(PASSWORD, str(window.seen))
 
     def test_device_words(self) -> None:

@@ -49,7 +49,7 @@ class FromLocal(ProviderCase):
             window.press("Continue as Anna")
 
         client.sign_in(Player(), open_browser=self.opens(window, steps), adopt=True)
-        self.assertIn("That name and password do not belong together", said[0])
+        self.assertIn("Wrong name or password.", said[0])
         self.assertEqual(client.get("auto").data, SAVE)
         window = self.window()
         again = self.on_device("again", DISCORD, window, at_development(window, "Anna"))

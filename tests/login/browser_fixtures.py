@@ -94,7 +94,7 @@ class PageBrowser:
         return self.post(self.get(url).form("/local"), {"name": name, "password": password})
 
     def create(self, url: str, name: str, password: str = PASSWORD) -> Page:
-        return self.post(self.get(url).form("/local", create="yes"), {"name": name, "password": password})
+        return self.post(self.get(f"{url}/create").form("/local", create="yes"), {"name": name, "password": password})
 
     def _page(self, answer: Answer) -> Page:
         for cookie in answer.cookies:

@@ -15,7 +15,7 @@ from gamed.login.transaction import ClientInfo, LoginIntent
 from gamed.outcomes import LoginFailure
 from gamed.players.page_routes import home_page
 
-TOKEN, FORM, CODE = "A" * 22, "F" * 43, "BKT-RVW"
+TOKEN, FORM, CODE, NUMBER = "A" * 22, "F" * 43, "BKT-RVW", "482917"
 RETURN = "http://127.0.0.1:51004/gamed/return?login_id=lgn_1&ticket=" + "t" * 43
 DONE = "https://game.example/auth/login/done?login_id=lgn_1"
 ID = "4461851faeea5437a5c78e27"
@@ -79,15 +79,19 @@ def sign_ins() -> Iterator[Shown]:
     plain = SERVERS["plain"]
     for registration in Registration:
         yield Shown(f"sign-in {registration.value}", forms.sign_in_page(plain, asked(), registration))
+    for registration in (Registration.OPEN, Registration.APPROVAL):
+        yield Shown(f"account {registration.value}", forms.create_page(plain, asked(), registration))
     for refusal in FormError:
         for creating in (False, True):
             returned = FormFeedback(refusal, 12, creating, "Anna", ID if refusal is FormError.BUSY else "")
-            page = forms.sign_in_page(plain, asked(), Registration.APPROVAL, returned)
+            write = forms.create_page if creating else forms.sign_in_page
+            page = write(plain, asked(), Registration.APPROVAL, returned)
             yield Shown(f"{'account' if creating else 'sign-in'} refused {refusal.value}", page, failure=True)
     nearly = forms.sign_in_page(plain, asked(), Registration.OPEN, FormFeedback(FormError.LIMIT, 1, name="Anna"))
     yield Shown("sign-in limit nearly over", nearly, failure=True)
     for name, server in SERVERS.items():
         yield Shown(f"sign-in at {name}", forms.sign_in_page(server, asked(age_seconds=0), Registration.OPEN))
+    yield Shown("account at long", forms.create_page(SERVERS["long"], asked("long"), Registration.APPROVAL))
     for name in CLIENTS:
         yield Shown(f"sign-in from {name}", forms.sign_in_page(plain, asked(name, 60), Registration.OPEN))
 
@@ -127,7 +131,7 @@ def failures() -> Iterator[Shown]:
     yield Shown("collected", results.ended_page(None, SERVERS["plain"]))
     for outcome in LoginFailure:
         yield Shown(f"outcome {outcome.value}", results.ended_page(outcome, SERVERS["plain"]), failure=True)
-    waiting = results.ended_page(LoginFailure.PLAYER_PENDING, SERVERS["plain"], CODE)
+    waiting = results.ended_page(LoginFailure.PLAYER_PENDING, SERVERS["plain"], NUMBER)
     yield Shown("new player with a code", waiting, failure=True)
     for number, sentence in enumerate(dict.fromkeys(BROWSER_REJECTIONS)):
         yield Shown(

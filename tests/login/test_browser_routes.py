@@ -24,7 +24,7 @@ EVIL = "<script>alert(1)</script>\u202egnp.exe\u2066"
 
 class Link(BrowserCase):
     def test_the_page(self) -> None:
-        """The page shows server, host, the client's description, the age, both forms, and "This was not me"."""
+        """The page shows server, host, the client's description, the age, the form, and "This was not me"."""
         self.serve()
         game = self.game(client={"name": "MyGame", "version": "1.4.2", "device_name": "ANNA-PC", "platform": "windows"})
         self.server.clock.advance(125)
@@ -34,8 +34,8 @@ class Link(BrowserCase):
             self.assertIn(words, page.text)
         for words in ("MyGame", "1.4.2", "ANNA-PC", "windows"):
             self.assertIn(f"<bdi>{words}</bdi>", page.html)
-        self.assertEqual([form["action"].rpartition("/")[2] for form in page.forms], ["local", "local", "decline"])
-        for field in ('autocomplete="username"', 'autocomplete="current-password"', 'autocomplete="new-password"'):
+        self.assertEqual([form["action"].rpartition("/")[2] for form in page.forms], ["local", "decline"])
+        for field in ('autocomplete="username"', 'autocomplete="current-password"'):
             self.assertIn(field, page.html)
         self.assertIn("This was not me", page.text)
 
@@ -51,12 +51,44 @@ class Link(BrowserCase):
         self.assertEqual(self.server.rows("SELECT * FROM login"), before)
 
     def test_registration(self) -> None:
-        """Closed: no form for an account. Approval: the page says that the owner approves accounts."""
-        for registration, forms, words in ((CLOSED, 1, ""), (APPROVAL, 2, texts.CREATE_APPROVAL)):
-            self.serve(registration=registration)
-            page = self.new_browser().get(self.game().url)
-            self.assertEqual(len([form for form in page.forms if form["action"].endswith("/local")]), forms)
-            self.assertIn(words, page.text)
+        """Closed: no link to the form for an account. Approval: that form's page says that the owner approves it."""
+        self.serve(registration=CLOSED)
+        self.assertEqual(self.new_browser().get(self.game().url).links, [])
+        self.serve(registration=APPROVAL)
+        game, browser = self.game(), self.new_browser()
+        [link] = browser.get(game.url).links
+        self.assertIn(texts.CREATE_APPROVAL, browser.get(link).text)
+
+    def test_the_page_of_a_new_account(self) -> None:
+        """The link "Create an account" leads to a page with that form, "This was not me" and a link back."""
+        self.serve()
+        game, browser = self.game(client={"name": "MyGame"}), self.new_browser()
+        [link] = browser.get(game.url).links
+        page = browser.get(link)
+        self.assertEqual((page.status, page.heading), (200, "Create an account"))
+        self.assertEqual([form["action"].rpartition("/")[2] for form in page.forms], ["local", "decline"])
+        self.assertEqual([f"{BASE}{each}" for each in page.links], [game.url])
+        self.assertIn('autocomplete="new-password"', page.html)
+        self.assertIn("<bdi>MyGame</bdi>", page.html)
+        self.assertEqual(game.collect().json["stage"], "waiting_for_browser")
+
+    def test_a_new_account_on_a_closed_server(self) -> None:
+        """The address of the form shows the sign-in page with a sentence when registration is closed."""
+        self.serve(registration=CLOSED)
+        page = self.new_browser().get(f"{self.game().url}/create")
+        self.assertEqual((page.status, page.heading), (200, texts.SIGN_IN_TITLE))
+        self.assertIn(texts.REFUSED_CLOSED, page.text)
+
+    def test_the_page_of_a_new_account_is_guarded_as_the_link(self) -> None:
+        """The page is refused in a frame, as a prefetch and for unknown logins, and is 410 once the login has ended."""
+        self.serve()
+        game, browser = self.game(), self.new_browser()
+        url = f"{game.url}/create"
+        self.assertEqual(browser.get(url, Sec_Fetch_Dest="iframe").status, 403)
+        self.assertEqual(browser.get(url, Sec_Purpose="prefetch").status, 503)
+        self.assertEqual(browser.get(f"/auth/login/{'A' * 22}/create").status, 404)
+        game.cancel()
+        self.assertEqual(browser.get(url).status, 410)
 
     def test_registration_closed_meanwhile(self) -> None:
         """A form that was opened before registration closed is rejected with a sentence, and is not shown again."""
@@ -79,7 +111,7 @@ class Link(BrowserCase):
         """A server without a name is shown by its host."""
         self.server_name = None
         self.serve()
-        self.assertIn("sign in on game.example", self.new_browser().get(self.game().url).text)
+        self.assertIn("<strong><bdi>game.example</bdi></strong>", self.new_browser().get(self.game().url).html)
 
     def test_unknown_and_malformed(self) -> None:
         """An unknown and a malformed token are 404 as a page."""
@@ -241,7 +273,7 @@ class Forms(BrowserCase):
         self.assertIn(page.headers["x-request-id"], page.text)
 
     def test_refused_accounts(self) -> None:
-        """A rejected new account opens its form with an instruction; no password is repeated."""
+        """A rejected new account shows its form with an instruction; no password is repeated."""
         self.serve()
         game, browser = self.game(), self.new_browser()
         for name, password, sentence in (
@@ -252,7 +284,7 @@ class Forms(BrowserCase):
             page = browser.create(game.url, name, password)
             self.assertEqual(page.status, 200)
             self.assertIn(sentence, page.text)
-            self.assertIn('<details open="open">', page.html)
+            self.assertEqual(page.heading, texts.CREATE_TITLE)
             self.assertEqual(page.form("/local", create="yes")["fields"]["name"], name)
             self.assertNotIn(password, page.html)
 
@@ -322,7 +354,7 @@ class ResultPage(BrowserCase):
         for heading, steps in (
             ("The game gave up waiting", [cancel]),
             ("The game gave up waiting", [collect, cancel]),
-            ("This took too long", [lambda game, page: self.server.clock.advance(600)]),
+            ("This sign-in has expired", [lambda game, page: self.server.clock.advance(600)]),
         ):
             game, browser = self.game(), self.new_browser()
             where = browser.sign_in(game.url).headers["location"]

@@ -20,6 +20,7 @@ from tests.support.covers import covers
 ADVICE = re.compile(
     r"(Start again|Try again|Sign in again|sign in again) from the game|[Oo]pen the link (again from the game|yourself)"
     r"|Wait \S+ seconds?, then try again|[Tt]ry again( in .+| later)?\.|(Check|Choose) .+\.|[Aa]sk (its|the) owner"
+    r"|Wrong name or password\."  # the fields to correct are below it
     r"|tell (its|the) owner|Remove that one in the game|cancel in the game"
 )
 """The things a person can do when something failed; a sentence of another kind needs a row here, and a reason."""

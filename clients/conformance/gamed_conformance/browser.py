@@ -83,7 +83,8 @@ class Browser:
         raise PageFailed(f"no form {ends} on the page (HTTP {page['status']})")
 
     def sign_in(self, url: str, name: str, password: str, create: bool = False) -> dict[str, Any]:
-        return self.submit(self.open(url), "/local", create, name=name, password=password)
+        page = self.open(f"{url}/create" if create else url)
+        return self.submit(page, "/local", create, name=name, password=password)
 
     def decline(self, url: str) -> dict[str, Any]:
         return self.submit(self.open(url), "/decline")

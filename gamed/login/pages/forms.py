@@ -97,10 +97,14 @@ class DeviceInfo(Struct, frozen=True):
     client: ClientInfo
     age_seconds: int
 
+    @property
+    def path(self) -> str:
+        return f"/auth/login/{self.token}"
+
     def post(self, action: str, *content: Content) -> Tag:
         """Return a form of this login that posts to `.../{action}`."""
         hidden = tags.input(type="hidden", name="form", value=self.form)
-        return tags.form(hidden, *content, method="post", action=f"/auth/login/{self.token}/{action}")
+        return tags.form(hidden, *content, method="post", action=f"{self.path}/{action}")
 
 
 def device_box(device: DeviceInfo) -> Tag:
@@ -134,16 +138,22 @@ def _pair(first: str | None, second: str | None) -> list[Content]:
 def sign_in_page(
     server: ServerName, device: DeviceInfo, registration: Registration, feedback: FormFeedback | None = None
 ) -> bytes:
-    closed = registration is Registration.CLOSED
-    creating = feedback is not None and feedback.creating and not closed
-    content: list[Content] = [
-        paragraph(texts.SIGN_IN_LEAD, server=bidi_isolated(server.title)),
-        device_box(device),
-        _sign_in(device, None if creating else feedback),
-    ]
-    if not closed:
-        content.append(_create(device, registration, feedback if creating else None))
+    content: list[Content] = [paragraph(texts.SIGN_IN_LEAD), device_box(device), _sign_in(device, feedback)]
+    if registration is not Registration.CLOSED:
+        content.append(_instead(texts.NEW_HERE, texts.CREATE_LINK, f"{device.path}/create"))
     return page(texts.SIGN_IN_TITLE, *content, not_me(device), server=server)
+
+
+def create_page(
+    server: ServerName, device: DeviceInfo, registration: Registration, feedback: FormFeedback | None = None
+) -> bytes:
+    """Return the page with the form for a new account."""
+    lead = [paragraph(texts.CREATE_LEAD)]
+    if registration is Registration.APPROVAL:
+        lead.append(muted(texts.CREATE_APPROVAL))
+    instead = _instead(texts.HAVE_ONE, texts.SIGN_IN, device.path)
+    content = (*lead, device_box(device), _create(device, feedback), instead, not_me(device))
+    return page(texts.CREATE_TITLE, *content, server=server)
 
 
 def _sign_in(device: DeviceInfo, feedback: FormFeedback | None) -> Tag:
@@ -156,20 +166,20 @@ def _sign_in(device: DeviceInfo, feedback: FormFeedback | None) -> Tag:
     )
 
 
-def _create(device: DeviceInfo, registration: Registration, feedback: FormFeedback | None) -> Tag:
-    """Return the form for a new account, folded unless it is shown again."""
-    approval = [muted(texts.CREATE_APPROVAL)] if registration is Registration.APPROVAL else []
-    form = device.post(
+def _create(device: DeviceInfo, feedback: FormFeedback | None) -> Tag:
+    return device.post(
         "local",
         tags.input(type="hidden", name="create", value="yes"),
         *error_message(feedback),
-        *approval,
         name_field("new-name", feedback, texts.NAME_HINT),
         password_field("new-password", feedback, "new-password", texts.PASSWORD_HINT),
         tags.button(texts.CREATE, type="submit"),
     )
-    attributes = {"open": "open"} if feedback is not None else {}
-    return Tag("details")(Tag("summary")(texts.CREATE_TITLE), tags.div(form, class_="inside"), **attributes)
+
+
+def _instead(question: str, label: str, url: str) -> Tag:
+    """Return a line with a link to the other one of the two pages of local mode."""
+    return tags.p(question, " ", tags.a(label, href=url), class_="instead")
 
 
 class ProviderPrompt(Struct, frozen=True):
@@ -184,8 +194,7 @@ def provider_page(
     server: ServerName, device: DeviceInfo, prompt: ProviderPrompt, feedback: FormFeedback | None = None
 ) -> bytes:
     title, lead = _TEXTS[prompt.intent]
-    slots: dict[str, Content] = {"server": bidi_isolated(server.title), "provider": prompt.label}
-    slots["player"] = bidi_isolated(prompt.requester or "")
+    slots: dict[str, Content] = {"provider": prompt.label, "player": bidi_isolated(prompt.requester or "")}
     return page(
         title.format(provider=prompt.label),
         paragraph(lead, **slots),

@@ -6,7 +6,7 @@ from gamed.http.app import RenderedError
 from gamed.http.problems import Problem
 from gamed.login.pages import texts
 from gamed.login.pages.forms import DeviceInfo, device_box, not_me
-from gamed.login.pages.layout import PAGE_HEADERS, ServerName, muted, page, paragraph, reference
+from gamed.login.pages.layout import PAGE_HEADERS, ServerName, Sign, muted, page, paragraph, reference
 from gamed.outcomes import LoginFailure
 
 
@@ -30,20 +30,20 @@ def code_page(server: ServerName, device: DeviceInfo, code: str) -> bytes:
 
 
 def working_page(server: ServerName) -> bytes:
-    return page(texts.WORKING_TITLE, paragraph(texts.WORKING_LEAD), server=server)
+    return page(texts.WORKING_TITLE, paragraph(texts.WORKING_LEAD), server=server, sign=Sign.WAITING)
 
 
 def waiting_page(server: ServerName) -> bytes:
     """Return the page of a sign-in that the game collects without a proof."""
-    return page(texts.WAITING_TITLE, paragraph(texts.WAITING_LEAD), server=server)
+    return page(texts.WAITING_TITLE, paragraph(texts.WAITING_LEAD), server=server, sign=Sign.WAITING)
 
 
 def back_page(server: ServerName) -> bytes:
-    return page(texts.BACK_TITLE, paragraph(texts.BACK_LEAD), server=server)
+    return page(texts.BACK_TITLE, paragraph(texts.BACK_LEAD), server=server, sign=Sign.DONE)
 
 
 def linked_page(server: ServerName) -> bytes:
-    return page(texts.LINKED_TITLE, paragraph(texts.LINKED_LEAD), server=server)
+    return page(texts.LINKED_TITLE, paragraph(texts.LINKED_LEAD), server=server, sign=Sign.DONE)
 
 
 def second_callback_page(server: ServerName, url: str) -> bytes:
@@ -54,7 +54,7 @@ def second_callback_page(server: ServerName, url: str) -> bytes:
 
 def denied_page(server: ServerName) -> bytes:
     """Return the page after a decline."""
-    return page(texts.DENIED_TITLE, paragraph(texts.DENIED_LEAD), server=server)
+    return page(texts.DENIED_TITLE, paragraph(texts.DENIED_LEAD), server=server, sign=Sign.DECLINED)
 
 
 SERVER_ERROR = 500
@@ -77,15 +77,29 @@ def error_response(problem: Problem, request_id: str) -> RenderedError:
     return PAGE_HEADERS, error_page(problem.status, problem.code, problem.detail, request_id=request_id)
 
 
+_SIGNS = {
+    LoginFailure.LOGIN_DENIED: Sign.DECLINED,
+    LoginFailure.PROVIDER_DENIED: Sign.DECLINED,
+    LoginFailure.LOGIN_CANCELLED: Sign.DECLINED,
+    LoginFailure.LOGIN_EXPIRED: Sign.EXPIRED,
+    LoginFailure.PROOF_ATTEMPTS_EXCEEDED: Sign.BLOCKED,
+    LoginFailure.PLAYER_BLOCKED: Sign.BLOCKED,
+    LoginFailure.REGISTRATION_CLOSED: Sign.BLOCKED,
+    LoginFailure.PLAYER_PENDING: Sign.WAITING,
+}
+"""The drawings of outcomes; a fault of the server or of a provider has none."""
+
+
 def ended_page(outcome: LoginFailure | None, server: ServerName, approval_code: str | None = None) -> bytes:
     """Return the page of a login that has ended; an outcome of None means collected.
 
     A new player reports the approval code to the owner.
     """
     if outcome is None:
-        return page(texts.BACK_TITLE, paragraph(texts.COLLECTED), server=server)
+        return page(texts.BACK_TITLE, paragraph(texts.COLLECTED), server=server, sign=Sign.DONE)
     title, advice = texts.ENDED[outcome]
-    if approval_code is None:
-        return page(title, paragraph(advice), server=server)
-    shown = tags.p(approval_code, class_="code")
-    return page(title, paragraph(advice), paragraph(texts.APPROVAL_CODE), shown, server=server)
+    content = [paragraph(advice)]
+    if approval_code is not None:
+        shown = tags.p(approval_code, class_="approval")
+        content += [paragraph(texts.APPROVAL_CODE), shown, muted(texts.APPROVAL_NOTE)]
+    return page(title, *content, server=server, sign=_SIGNS.get(outcome))

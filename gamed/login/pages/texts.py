@@ -12,7 +12,7 @@ HOME_ACCOUNT_LINK = "Open your account"
 
 # The page of one sign-in
 SIGN_IN_TITLE = "Sign in"
-SIGN_IN_LEAD = "A game asks you to sign in on {server}. Go on only if you started this yourself a moment ago."
+SIGN_IN_LEAD = "A game asks you to sign in. Continue only if you just started this yourself."
 DEVICE_LABEL = "Reported by the device"
 DEVICE_SILENT = "The device did not say what it is."
 DEVICE_WORDS = "{first} \u00b7 {second}"
@@ -22,33 +22,37 @@ STARTED_MINUTES = "Started {minutes} minutes ago"
 NAME = "Name"
 PASSWORD = "Password"
 SIGN_IN = "Sign in"
-CREATE_TITLE = "New here? Sign up"
+NEW_HERE = "New here?"
+CREATE_LINK = "Create an account"
+CREATE_TITLE = "Create an account"
+CREATE_LEAD = "A game asks you to sign in. Continue only if you just started this yourself."
 CREATE_APPROVAL = "The owner of this server approves new accounts before they can play."
 NAME_HINT = "1 to 32 letters, digits, dots, underscores or hyphens."
 PASSWORD_HINT = "8 to 128 characters. Nobody can read it, so nobody can tell it to you again."
 CREATE = "Create account"
-NOT_ME_LEAD = "You did not start this, or somebody sent you the link?"
+HAVE_ONE = "Do you have an account?"
+NOT_ME_LEAD = "Did somebody send you the link?"
 NOT_ME = "This was not me"
 
 # The page of one sign-in at a provider
-PROVIDER_LEAD = "A game asks you to sign in on {server} with {provider}. Go on only if you started this yourself."
+PROVIDER_LEAD = "A game asks you to sign in with {provider}. Continue only if you just started this yourself."
 CONTINUE = "Continue with {provider}"
 LINK_TITLE = "Link {provider}"
 LINK_LEAD = (
-    "The account you choose at {provider} will be able to sign in on {server} as the player {player}."
-    " Go on only if that is you, and you started this yourself."
+    "The account you choose at {provider} will be able to sign in here as the player {player}."
+    " Continue only if that is you, and you just started this yourself."
 )
 ADOPT_TITLE = "Keep your player"
 ADOPT_LEAD = (
-    "Give the name and password you have had on {server}, then sign in at {provider}."
+    "Enter the name and password of your account here, then sign in at {provider}."
     " From then on {provider} signs you in as the same player."
 )
 
 # Why a form came back
-REFUSED_WRONG = "That name and password do not belong together. Check both and try again."
+REFUSED_WRONG = "Wrong name or password."
 REFUSED_NAME = "That name cannot be used. Choose 1 to 32 letters, digits, dots, underscores or hyphens."
 REFUSED_PASSWORD = "That password cannot be used. Choose 8 to 128 characters."
-REFUSED_TAKEN = "That name is taken. Choose another, or sign in above if it is yours."
+REFUSED_TAKEN = "That name is taken. Choose another, or sign in if it is yours."
 REFUSED_CLOSED = "This server takes no new accounts. Ask its owner for one."
 REFUSED_LIMIT = "Too many tries. Wait {wait}, then try again."
 SECOND = "1 second"
@@ -95,7 +99,8 @@ CALLBACK_TWICE_TITLE = "One moment"
 CALLBACK_ON = "Go on"
 COLLECTED = "This sign-in was finished before. You can go back to the game."
 
-APPROVAL_CODE = "Tell the owner this code:"
+APPROVAL_CODE = "Tell the owner this number:"
+APPROVAL_NOTE = "This one is safe to tell the owner. It signs nobody in."
 
 ENDED: Mapping[LoginFailure, tuple[str, str]] = {
     LoginFailure.LOGIN_DENIED: (
@@ -122,7 +127,7 @@ ENDED: Mapping[LoginFailure, tuple[str, str]] = {
         "The server's clock is wrong",
         "Nobody can sign in until it is set right. Please tell the owner of this server.",
     ),
-    LoginFailure.LOGIN_EXPIRED: ("This took too long", "Start again from the game."),
+    LoginFailure.LOGIN_EXPIRED: ("This sign-in has expired", "Start again from the game."),
     LoginFailure.LOGIN_CANCELLED: (
         "The game gave up waiting",
         "This sign-in was cancelled there. Start again from the game.",
