@@ -26,10 +26,10 @@ from gamed.config.model import Config
 from gamed.config.settings import KeySource
 from gamed.crypto import Keys
 from gamed.database.offline import run_read, run_transaction
-from gamed.login.keys import approval_code, same_code
+from gamed.login.keys import typed_approval_code
 from gamed.players import command_log, keyring
 from gamed.players.errors import PlayerError, PlayerUnknown
-from gamed.players.tables import NamedPlayer, find_named, list_players
+from gamed.players.tables import NamedPlayer, find_by_approval_code, find_named
 from gamed.timestamps import rfc3339
 
 P = ParamSpec("P")
@@ -244,13 +244,13 @@ def get_player(connection: Connection, keys: Keys, who: str) -> NamedPlayer:
 
 
 def get_pending_player(connection: Connection, keys: Keys, who: str) -> NamedPlayer:
-    """Return the player with this code, id or local name; raise CommandFailed if they do not wait for approval."""
-    waiting = list_players(connection, keys.sealer, "pending")
-    by_code = [named for named in waiting if same_code(approval_code(keys.indexer, named.player.player_id), who)]
-    if len(by_code) > 1:
-        raise CommandFailed("Two players have this code. Give the id, as shown by: gamed players list --pending")
+    """Return the player with this code, id or local name; raise CommandFailed if they do not wait for approval.
+
+    Six digits are always a code, so that a mistyped code never finds a new player who chose such a name.
+    """
+    code = typed_approval_code(who)
     try:
-        named = by_code[0] if by_code else get_player(connection, keys, who)
+        named = get_player(connection, keys, who) if code is None else find_by_approval_code(connection, keys, code)
     except PlayerUnknown:
         raise CommandFailed(
             f"No player with the code, name or id {who!r} waits for approval. See: gamed players list --pending"
@@ -272,7 +272,7 @@ def player_members(named: NamedPlayer, keys: Keys) -> dict[str, object]:
         "owner": player.owner,
         "created_at": rfc3339(player.created_ms),
         "last_sign_in_at": None if last is None else rfc3339(last),
-        **({"code": approval_code(keys.indexer, player.player_id)} if waiting else {}),
+        **({"code": player.approval_code} if waiting else {}),
     }
 
 

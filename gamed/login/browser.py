@@ -11,7 +11,7 @@ from gamed.login.errors import (
     UnknownLoginLink,
     WrongBrowser,
 )
-from gamed.login.keys import LoginLookup, ReturnProof, login_approval_code, login_token
+from gamed.login.keys import LoginLookup, ReturnProof, login_token
 from gamed.login.policy import LoginContext
 from gamed.login.store import SqliteLoginStore
 from gamed.login.transaction import (
@@ -253,7 +253,7 @@ class ResultService(Component, frozen=True):
             case _ if login.outcome is None:
                 return InProgress()
             case _:
-                return Ended(login.outcome, login_approval_code(self._keys.indexer, login))
+                return Ended(login.outcome, login.approval_code)
 
     def _proof(self, login: LoginTransaction) -> ReturnProof:
         sealed = login.sealed_proof or b""

@@ -9,7 +9,7 @@ from gamed.audit import SecurityEvent
 from gamed.crypto import DecryptionFailed, Index, Purpose
 from gamed.login.collect_rules import CollectCommand, CollectOutcome, CollectResult, NewSession
 from gamed.login.errors import DeviceSecretInvalid, InvalidProof, LoginCollected
-from gamed.login.keys import MAX_WRONG_CODES, LoginLookup, PresentedProof, login_approval_code
+from gamed.login.keys import MAX_WRONG_CODES, LoginLookup, PresentedProof
 from gamed.login.policy import LoginContext
 from gamed.login.store import SqliteLoginStore
 from gamed.login.transaction import LoginIntent, LoginStage, LoginTransaction, ProofMethod
@@ -195,7 +195,7 @@ class CollectService(Component, frozen=True):
         if login.stage is LoginStage.COLLECTED:
             raise LoginCollected
         if login.outcome is not None:
-            return Failed(login.outcome, login_approval_code(self._context.keys.indexer, login))
+            return Failed(login.outcome, login.approval_code)
         if login.intent is LoginIntent.LINK:
             return Linked(login.provider)
         sealed = login.sealed_result or b""

@@ -10,7 +10,16 @@ from msgspec.structs import replace
 from gamed.crypto import DecryptionFailed, Index, Keys, Purpose
 from gamed.login import collect_rules, tables
 from gamed.login.collect_rules import CollectCommand, CollectOutcome, CollectResult
-from gamed.login.keys import ExistingAccount, Identified, NewAccount, ProviderIdentity, ReturnProof, decode_identity
+from gamed.login.errors import TooManyLogins
+from gamed.login.keys import (
+    ExistingAccount,
+    Identified,
+    NewAccount,
+    ProviderIdentity,
+    ReturnProof,
+    approval_codes,
+    decode_identity,
+)
 from gamed.login.transaction import LoginIntent, LoginStage, LoginTransaction, Transition
 from gamed.outcomes import LoginFailure
 from gamed.players import tables as player_tables
@@ -45,8 +54,9 @@ def _collect(connection: Connection, keys: Keys, command: CollectCommand, before
     admitted = _admit(connection, keys, command, login, proved)
     player_id = player_of(connection, keys, proved)
     if isinstance(admitted, LoginFailure):
-        pending_id = player_id if admitted is LoginFailure.PLAYER_PENDING else None
-        after = replace(login.failed(admitted, command.now_ms), pending_id=pending_id)
+        waiting = admitted is LoginFailure.PLAYER_PENDING and player_tables.find_player(connection, player_id or "")
+        code = waiting.approval_code if waiting else None
+        after = replace(login.failed(admitted, command.now_ms), approval_code=code)
     elif admitted is None:
         after = login.linked(command.now_ms)
     else:
@@ -68,7 +78,7 @@ def _admit(
         case LoginIntent.ADOPT, ProviderIdentity() as proved:
             return admit_adopted(connection, proved, login, command)
         case _, ProviderIdentity() as proved:
-            return admit_identity(connection, proved, login, command)
+            return admit_identity(connection, keys, proved, login, command)
 
 
 def _open_session(
@@ -123,7 +133,7 @@ def admit_new_account(
         player_tables.create_account(
             connection,
             keys,
-            player_id=_create_player(connection, command, error),
+            player_id=_create_player(connection, keys, command, error),
             name=account.name,
             password=account.password_hash,
             now_ms=command.now_ms,
@@ -132,7 +142,7 @@ def admit_new_account(
 
 
 def admit_identity(
-    connection: Connection, proved: ProviderIdentity, login: LoginTransaction, command: CollectCommand
+    connection: Connection, keys: Keys, proved: ProviderIdentity, login: LoginTransaction, command: CollectCommand
 ) -> CollectResult | LoginFailure:
     """Admit the player of an identity, or create one; two first sign-ins of one identity create one player."""
     index = Index(proved.index)
@@ -140,7 +150,7 @@ def admit_identity(
     if player_id is None:
         error = collect_rules.new_player_error(False, command.registration)
         if error is None or error is LoginFailure.PLAYER_PENDING:
-            _link(connection, proved, login, _create_player(connection, command, error), command)
+            _link(connection, proved, login, _create_player(connection, keys, command, error), command)
         return error or _new_player(command)
     admitted = _admit_player(connection, player_id, command)
     if isinstance(admitted, CollectResult):
@@ -206,10 +216,17 @@ def _admit_player(connection: Connection, player_id: str, command: CollectComman
     return error or CollectResult(command.new_session.pair, player_id, created=False, owner=owner)
 
 
-def _create_player(connection: Connection, command: CollectCommand, error: LoginFailure | None) -> str:
-    state: player_tables.State = "active" if error is None else "pending"
-    player_tables.create_player(connection, command.new_session.player_id, command.now_ms, state)
-    return command.new_session.player_id
+def _create_player(connection: Connection, keys: Keys, command: CollectCommand, error: LoginFailure | None) -> str:
+    """Create the player; one who waits for approval gets a code that no other has, or TooManyLogins is raised."""
+    player_id = command.new_session.player_id
+    if error is None:
+        player_tables.create_player(connection, player_id, command.now_ms)
+        return player_id
+    code = player_tables.first_free_code(connection, approval_codes(keys.indexer, player_id))
+    if code is None:
+        raise TooManyLogins
+    player_tables.create_player(connection, player_id, command.now_ms, "pending", code)
+    return player_id
 
 
 def _new_player(command: CollectCommand) -> CollectResult:

@@ -1,5 +1,6 @@
 """The ids, tokens, proofs and codes of a login are made, checked and encoded here (PROTOCOL 3.1, 3.4, 3.5)."""
 
+from collections.abc import Iterator
 from enum import Enum
 from typing import Literal
 
@@ -7,7 +8,6 @@ import msgspec
 from msgspec import Struct
 
 from gamed.crypto import Index, Indexer, Keys, Purpose, Random, Secret
-from gamed.login.transaction import LoginTransaction
 from gamed.structs import redacts
 from gamed.tokens import ID_BYTES, MalformedToken, TokenType, base64url, parse_token, public_id
 
@@ -164,18 +164,28 @@ def seal_identity(keys: Keys, random: Random, login_id: str, identified: Identif
     return identity, keys.sealer.seal(Purpose.PROOF, login_id, ReturnProof.generate(random).to_bytes())
 
 
-def approval_code(indexer: Indexer, player_id: str) -> str:
-    """Return the code `BKT-RVW` by which the owner finds a new player; constant for a player, and no secret."""
-    number = int.from_bytes(indexer.index(Purpose.APPROVAL, player_id.encode()), "big")
-    letters = "".join(ALPHABET[number // len(ALPHABET) ** place % len(ALPHABET)] for place in range(CODE_LETTERS))
-    return f"{letters[:3]}-{letters[3:]}"
+APPROVAL_DIGITS = 6
+APPROVAL_TRIES = 64
 
 
-def same_code(code: str, typed: str) -> bool:
-    """Compare an approval code with what the owner typed, without regard to case, dashes and spaces."""
-    return code.replace("-", "") == "".join(letter for letter in typed.upper() if letter not in " -\u2010\u2011\u2013")
+def approval_codes(indexer: Indexer, player_id: str) -> Iterator[str]:
+    """Yield the codes `482917` that a new player may get; the first one that no other player has is theirs.
+
+    The last digit is a check digit (ISO/IEC 7812-1), so one wrong digit never gives the code of another player.
+    """
+    for number in range(APPROVAL_TRIES):
+        index = indexer.index(Purpose.APPROVAL, player_id.encode(), number.to_bytes(1, "big"))
+        digits = f"{int.from_bytes(index[:8], 'big') % 10 ** (APPROVAL_DIGITS - 1):0{APPROVAL_DIGITS - 1}}"
+        yield f"{digits}{_check_digit(digits)}"
 
 
-def login_approval_code(indexer: Indexer, login: LoginTransaction) -> str | None:
-    """Return the code of the player who waits for approval, or None if the login has another outcome."""
-    return None if login.pending_id is None else approval_code(indexer, login.pending_id)
+def _check_digit(digits: str) -> int:
+    """Return the digit with which the sum is a multiple of ten; every second digit from the right counts twice."""
+    doubled = (2 * int(digit) if place % 2 == 0 else int(digit) for place, digit in enumerate(reversed(digits)))
+    return -sum(value // 10 + value % 10 for value in doubled) % 10
+
+
+def typed_approval_code(typed: str) -> str | None:
+    """Return the approval code that the owner typed, without dashes and spaces; None if it is another text."""
+    digits = "".join(character for character in typed if character not in " -\u2010\u2011\u2013")
+    return digits if len(digits) == APPROVAL_DIGITS and digits.isascii() and digits.isdigit() else None

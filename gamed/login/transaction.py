@@ -204,8 +204,8 @@ class LoginTransaction(Struct, frozen=True):
     sealed_proof: bytes | None = None
     wrong_codes: int = 0
     session_id: str | None = None
-    pending_id: str | None = None
-    """The player whom the owner has to approve first, if that is the outcome."""
+    approval_code: str | None = None
+    """The code of the player whom the owner has to approve first, if that is the outcome."""
     sealed_result: bytes | None = None
     wide_index: Index | None = None
     """The /48 of the client, which has a limit of its own; `address_index` is the network that counts as one client."""

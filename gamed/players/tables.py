@@ -7,7 +7,7 @@
 - `identity`: an account at a provider that signs in as one player (PROTOCOL 3.8).
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from sqlite3 import Connection
 from typing import Any, Literal
 
@@ -29,20 +29,34 @@ class Player(Struct, frozen=True):
     owner: bool
     created_ms: int
     last_sign_in_ms: int | None
+    approval_code: str | None = None
+    """The code by which the owner finds a player who was never approved."""
 
 
-_APPROVING = "approved = CASE WHEN :state = 'active' THEN 1 ELSE approved END"
+_APPROVING = """
+    approved = CASE WHEN :state = 'active' THEN 1 ELSE approved END,
+    approval_code = CASE WHEN :state = 'active' THEN NULL ELSE approval_code END
+"""
 """A player who was active once is approved, and stays approved while blocked."""
-_COLUMNS = "player_id, state, owner, created_ms, last_sign_in_ms"
+_COLUMNS = "player_id, state, owner, created_ms, last_sign_in_ms, approval_code"
 
 
-def create_player(connection: Connection, player_id: str, now_ms: int, state: State = "active") -> None:
+def create_player(
+    connection: Connection, player_id: str, now_ms: int, state: State = "active", approval_code: str | None = None
+) -> None:
     """Insert a player who has not signed in yet, and who is not the owner."""
     query = """
-        INSERT INTO player (player_id, state, approved, created_ms) VALUES (:player_id, :state, :approved, :now_ms)
+        INSERT INTO player (player_id, state, approved, approval_code, created_ms)
+        VALUES (:player_id, :state, :approved, :approval_code, :now_ms)
     """
     values = {"player_id": player_id, "state": state, "approved": state != "pending", "now_ms": now_ms}
-    connection.execute(query, values)
+    connection.execute(query, values | {"approval_code": approval_code})
+
+
+def first_free_code(connection: Connection, codes: Iterable[str]) -> str | None:
+    """Return the first of these approval codes that no player has, or None; the write transaction keeps it free."""
+    query = "SELECT 1 FROM player WHERE approval_code = :code"
+    return next((code for code in codes if connection.execute(query, {"code": code}).fetchone() is None), None)
 
 
 def find_player(connection: Connection, player_id: str) -> Player | None:
@@ -131,12 +145,12 @@ def unseal_display_name(sealer: Sealer, player_id: str, sealed: bytes | None) ->
 
 
 def player_of(row: Sequence[Any]) -> Player:
-    """Return the player of a row of player_id, state, owner, created_ms, last_sign_in_ms."""
-    player_id, state, owner, created_ms, last_sign_in_ms = row
-    return Player(player_id, state, bool(owner), created_ms, last_sign_in_ms)
+    """Return the player of a row of player_id, state, owner, created_ms, last_sign_in_ms, approval_code."""
+    player_id, state, owner, *others = row
+    return Player(player_id, state, bool(owner), *others)
 
 
-_PLAYER = "p.player_id, p.state, p.owner, p.created_ms, p.last_sign_in_ms"
+_PLAYER = "p.player_id, p.state, p.owner, p.created_ms, p.last_sign_in_ms, p.approval_code"
 
 
 @redacts("password")
@@ -251,6 +265,14 @@ def find_named(connection: Connection, keys: Keys, name_or_id: str) -> NamedPlay
         found = next(_named(connection, keys.sealer, "WHERE a.name_index = :wanted", wanted), None)
     if found is None:
         raise PlayerUnknown(f"There is no player with the name or id {name_or_id!r}.")
+    return found
+
+
+def find_by_approval_code(connection: Connection, keys: Keys, code: str) -> NamedPlayer:
+    """Find the player who waits with this code; raise PlayerUnknown."""
+    found = next(_named(connection, keys.sealer, "WHERE p.approval_code = :wanted", {"wanted": code}), None)
+    if found is None:
+        raise PlayerUnknown(f"No player has the approval code {code}.")
     return found
 
 

@@ -147,7 +147,8 @@ class ApprovalTests(PeopleCase):
         [waiting] = self.done("players", "list", "--pending")
         self.assertEqual((waiting["name"], waiting["state"], waiting["code"]), ("Carl", "pending", code))
         self.assertIn(code, self.gamed("players", "list", "--pending")[1])
-        typed = code.lower().replace("-", "")
+        self.assertRegex(code, "^[0-9]{6}$")
+        typed = f"{code[:3]} {code[3:]}"
         self.assertEqual(self.done("players", "approve", typed), {"id": waiting["id"], "state": "active"})
         answer, _ = self.newcomer("carl", create=False)
         self.assertEqual((answer["status"], answer["player"]["id"]), ("complete", waiting["id"]))
@@ -160,6 +161,18 @@ class ApprovalTests(PeopleCase):
         self.done("players", "block", "dora")
         answer, _ = self.newcomer("dora", create=False)
         self.assertEqual(answer["problem"]["code"], "player_blocked")
+
+    def test_a_mistyped_code(self) -> None:
+        """Six digits name the player with that code, never one who chose such a name."""
+        answer, _ = self.newcomer("Gil")
+        code = answer["problem"]["approval_code"]
+        wrong = f"{(int(code[0]) + 1) % 10}{code[1:]}"
+        self.newcomer(wrong)
+        self.assertIn("No player with the code", self.refused("players", "approve", wrong))
+        self.assertEqual(len(self.done("players", "list", "--pending")), 2)
+        for name in ("gil", wrong):
+            waiting = {each["name"].lower(): each["id"] for each in self.done("players", "list", "--pending")}
+            self.done("players", "reject", waiting[name])
 
     def test_unblocking_is_no_approval(self) -> None:
         """A newcomer who was blocked before being approved waits for approval again after `unblock`."""

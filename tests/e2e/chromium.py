@@ -140,12 +140,17 @@ class Window:
         self._status = self.step(lambda page: opened(page, url))
         self.note()
 
+    def open_create_form(self) -> None:
+        """Follow the link to the form for a new account."""
+        self.step(lambda page: page.get_by_role("link", name="Create an account").click())
+        self.step(lambda page: page.wait_for_url("**/create"))
+
     def create_account(self, name: str, password: str) -> None:
-        """Follow the link to the form for a new account, and post it."""
+        """Follow the link to the form for a new account, unless the window shows it, and post it."""
+        if not self.url.endswith("/create"):
+            self.open_create_form()
 
         def fill(page: Page) -> None:
-            page.get_by_role("link", name="Create an account").click()
-            page.wait_for_url("**/create")
             form = page.locator("form").filter(has=page.get_by_label("Password"))
             form.get_by_label("Name").fill(name)
             form.get_by_label("Password").fill(password)

@@ -180,6 +180,7 @@ class SecondBrowser(ServiceCase):
         mine.open(login["login_url"])
         stranger.open(login["login_url"])
         field = mine.step(lambda page: page.locator("form input[type=hidden]").first.get_attribute("value"))
+        stranger.open_create_form()
         stranger.step(
             lambda page: page.eval_on_selector_all(
                 "input[type=hidden]", "(fields, value) => fields.forEach(f => { f.value = value })", field
@@ -229,7 +230,7 @@ class Ends(ServiceCase):
         """Cancelled in the game: the page shows it."""
         client, window = self.client(), self.window()
         cancels = lambda: login.cancel()  # noqa: E731, PLW0108 - exists only once the login began
-        login = client.begin_sign_in(Player(), open_browser=self.opens(window, cancels))
+        login = client.begin_sign_in(Player(), open_browser=self.opens(window, window.open_create_form, cancels))
         error = self.assertRaises(gc.LoginCancelled, login.run, client.keep)
         self.assertEqual(error.code, "login_cancelled")
         window.create_account(NAME, PASSWORD)

@@ -1,9 +1,12 @@
 """These tests read the security events of sign-ins, and the approval code of a new player (PROTOCOL 3.5, 3.8)."""
 
+from sqlite3 import Connection, IntegrityError
+from string import digits
+
 from gamed.login.browser import Ended
 from gamed.login.collect import Complete, Failed
-from gamed.login.errors import InvalidProof
-from gamed.login.keys import approval_code, same_code
+from gamed.login.errors import InvalidProof, TooManyLogins
+from gamed.login.keys import approval_codes, typed_approval_code
 from gamed.login.transaction import LoginIntent
 from gamed.outcomes import LoginFailure
 from gamed.players import tables as player_tables
@@ -104,15 +107,71 @@ class ApprovalTests(LoginCase):
             self.assertEqual(page, Ended(LoginFailure.PLAYER_PENDING, answer.approval_code))
             codes.add(answer.approval_code)
         [(player,)] = server.rows("SELECT player_id FROM player WHERE state = 'pending'")
-        self.assertEqual(codes, {approval_code(server.keys.indexer, player)})
-        self.assertRegex(codes.pop(), "^[B-DF-HJ-NP-TV-XZ]{3}-[B-DF-HJ-NP-TV-XZ]{3}$")
+        self.assertEqual(server.rows("SELECT approval_code FROM player WHERE player_id = :p", p=player), [(*codes,)])
+        self.assertRegex(codes.pop(), "^[0-9]{6}$")
         server.write(lambda connection: player_tables.change_state(connection, player, "pending", "active"))
         started = server.signed_in("bo")
         self.assertEqual(server.collect(started, code=server.code(started)).result.player_id, player)
 
+    def test_two_wait(self) -> None:
+        """A new player gets the next code if another player who waits has the first one."""
+        server = self.oauth_server(FakeProvider(), registration=APPROVAL)
+        first, second, *_ = approval_codes(server.keys.indexer, ANNA)
+
+        def code_of_anna(connection: Connection) -> str | None:
+            return player_tables.first_free_code(connection, approval_codes(server.keys.indexer, ANNA))
+
+        self.assertEqual(server.write(code_of_anna), first)
+        server.write(lambda c: player_tables.create_player(c, "ply_bo", 0, "pending", first))
+        self.assertEqual(server.write(code_of_anna), second)
+        server.write(lambda c: player_tables.change_state(c, "ply_bo", "pending", "blocked"))
+        self.assertEqual(server.write(code_of_anna), second)
+        server.write(lambda c: player_tables.lift_block(c, "ply_bo"))
+        server.write(lambda c: player_tables.change_state(c, "ply_bo", "pending", "active"))
+        self.assertEqual(server.write(code_of_anna), first)
+
+    def test_no_two_rows(self) -> None:
+        """The database refuses a second player with the same code."""
+        server = self.oauth_server(FakeProvider(), registration=APPROVAL)
+        server.write(lambda c: player_tables.create_player(c, "ply_bo", 0, "pending", "482917"))
+        with self.assertRaises(IntegrityError):
+            server.write(lambda c: player_tables.create_player(c, "ply_cy", 0, "pending", "482917"))
+
+    def test_no_code_is_left(self) -> None:
+        """A collect that finds no free code is refused as busy and changes nothing; the game may collect again."""
+        server = self.oauth_server(FakeProvider(), registration=APPROVAL)
+        started = server.signed_in("bo")
+        code = server.code(started)
+        query = """
+            INSERT INTO player (player_id, state, approved, approval_code, created_ms)
+            VALUES ('ply_' || :code, 'pending', 0, :code, 0)
+        """
+        taken = [{"code": f"{number:06}"} for number in range(1_000_000) if _luhn(f"{number:06}") % 10 == 0]
+        server.write(lambda c: c.executemany(query, taken).rowcount)
+        with self.assertRaises(TooManyLogins):
+            server.collect(started, code=code)
+        server.write(lambda c: c.execute("DELETE FROM player WHERE player_id LIKE 'ply\\_______' ESCAPE '\\'").rowcount)
+        self.assertEqual(server.collect(started, code=code), Failed(LoginFailure.PLAYER_PENDING))
+
+    def test_one_wrong_digit(self) -> None:
+        """A code with one wrong digit is the code of no player at all."""
+        indexer = self.oauth_server(FakeProvider()).keys.indexer
+        codes = {code for number in range(40) for code in approval_codes(indexer, f"ply_{number}")}
+        self.assertGreater(len(codes), 2000)
+        for code in codes:
+            for place, digit in enumerate(code):
+                wrong = {f"{code[:place]}{other}{code[place + 1 :]}" for other in digits if other != digit}
+                self.assertEqual(wrong & codes, set(), code)
+
     def test_typed(self) -> None:
-        """Case, dashes and spaces of a typed code do not matter."""
-        for typed in ("BKT-RVW", "bktrvw", " bkt rvw ", "BKT\u2010RVW"):
-            self.assertTrue(same_code("BKT-RVW", typed))
-        for typed in ("", "BKT-RVX", "BKT"):
-            self.assertFalse(same_code("BKT-RVW", typed))
+        """Dashes and spaces of a typed code do not matter; another text is not a code."""
+        for typed in ("482917", "482-917", " 482 917 ", "482\u2010917"):
+            self.assertEqual(typed_approval_code(typed), "482917")
+        for typed in ("", "48291", "4829170", "BKTRVW", "48291\u0667", "48291\u00b2", "ply_482917"):
+            self.assertIsNone(typed_approval_code(typed), typed)
+
+
+def _luhn(code: str) -> int:
+    """Return the sum of ISO/IEC 7812-1, a multiple of ten for a valid number."""
+    doubled = [2 * int(digit) if place % 2 else int(digit) for place, digit in enumerate(reversed(code))]
+    return sum(value // 10 + value % 10 for value in doubled)

@@ -14,6 +14,7 @@ CREATE TABLE player (
     state           TEXT NOT NULL CHECK (state IN ('active', 'pending', 'blocked', 'erasing')),
     approved        INTEGER NOT NULL DEFAULT 1 CHECK (approved IN (0, 1)),  -- 0: waits for approval, or did when blocked
     owner           INTEGER NOT NULL DEFAULT 0 CHECK (owner IN (0, 1)),
+    approval_code   TEXT,                   -- six digits while `approved` is 0: the owner types them, they sign nobody in
     sealed_note     BLOB,
     sealed_display_name BLOB,               -- the name that the game shows; NULL: none
     created_ms      INTEGER NOT NULL,
@@ -21,6 +22,7 @@ CREATE TABLE player (
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX player_owner ON player (owner) WHERE owner = 1;
+CREATE UNIQUE INDEX player_approval ON player (approval_code) WHERE approval_code IS NOT NULL;
 CREATE INDEX player_pending ON player (created_ms) WHERE state = 'pending';
 CREATE INDEX player_erasing ON player (player_id) WHERE state = 'erasing';
 
@@ -106,7 +108,7 @@ CREATE TABLE login (                    -- one login transaction (SPEC 2.3, PROT
     sealed_proof           BLOB,            -- ticket and finish code; row: login_id
     wrong_codes            INTEGER NOT NULL DEFAULT 0,
     session_id             TEXT,            -- created by the first collect with a right proof
-    pending_id             TEXT,            -- the player that the owner has to approve first
+    approval_code          TEXT,            -- of the player that the owner has to approve first
     sealed_result          BLOB,            -- the response to collect, until used; row: login_id
     created_ms             INTEGER NOT NULL,
     expires_ms             INTEGER NOT NULL,
