@@ -218,7 +218,7 @@ class SaveComponents:
         databases, tasks = context.databases, context.tasks
         folder = context.settings.data / "tmp"
         disk = DiskReservations(lambda: disk_usage(context.settings.data).free, limits.min_free_bytes)
-        store = SqliteSaveStore(databases, context.keys.indexer, limits)
+        store = SqliteSaveStore(databases, context.keys, limits)
         environment = SaveEnvironment(limits, context.now_ms, token_bytes, self.change_waiters)
         saves = SaveService(store, sessions, environment, WriteRateLimiter.of(limits))
         uploads = UploadAdmission(limits, folder, disk, self._in_thread)

@@ -62,6 +62,7 @@ OTHERS = {
     "login/browser": Kind.SERVICE,
     "login/collect": Kind.SERVICE,
     "login/local": Kind.SERVICE,
+    "login/newcomer": Kind.SERVICE,
     "login/csrf": Kind.ROUTES,
     "login/pages": Kind.ROUTES,
     "providers/base": Kind.RULES,

@@ -175,7 +175,8 @@ def sign_in(connection: Connection, keys: Keys, player: Player, config: Config) 
         now_ms=now,
     )
     record_sign_in(connection, player.player_id, now)
-    shown = {"id": player.player_id, "created": False, "owner": player.owner}
+    name = player_tables.display_name_of(connection, keys.sealer, player.player_id)
+    shown = {"id": player.player_id, "created": False, "owner": player.owner, "name": name}
     return {"status": "complete", **response_members(pair, session_id, now), "provider": PROVIDER, "player": shown}
 
 

@@ -51,18 +51,21 @@ class CollectResult(Struct, frozen=True):
     created: bool
     """This collect created the player."""
     owner: bool
+    name: str | None = None
+    """The display name."""
 
     def to_bytes(self) -> bytes:
         """Return the bytes to seal."""
-        return msgspec.json.encode((self.player_id, self.created, self.owner, credentials.to_bytes(self.pair)))
+        pair = credentials.to_bytes(self.pair)
+        return msgspec.json.encode((self.player_id, self.created, self.owner, self.name, pair))
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "CollectResult":
-        player_id, created, owner, pair = _DECODER.decode(raw)
-        return cls(credentials.from_bytes(pair), player_id, created, owner)
+        player_id, created, owner, name, pair = _DECODER.decode(raw)
+        return cls(credentials.from_bytes(pair), player_id, created, owner, name)
 
 
-_DECODER = msgspec.json.Decoder(tuple[str, bool, bool, bytes])
+_DECODER = msgspec.json.Decoder(tuple[str, bool, bool, str | None, bytes])
 
 
 def proof_matches(login: LoginTransaction, proof: ReturnProof, presented: PresentedProof | None) -> bool:

@@ -97,6 +97,7 @@ def _open_session(
         now_ms=command.now_ms,
     )
     player_tables.record_sign_in(connection, result.player_id, command.now_ms)
+    result = replace(result, name=player_tables.display_name_of(connection, keys.sealer, result.player_id))
     sealed = keys.sealer.seal(Purpose.RESULT, login.login_id, result.to_bytes())
     return login.delivered(session_id, sealed, command.now_ms)
 
@@ -133,7 +134,7 @@ def admit_new_account(
         player_tables.create_account(
             connection,
             keys,
-            player_id=_create_player(connection, keys, command, error),
+            player_id=_create_player(connection, keys, command, error, account.display_name),
             name=account.name,
             password=account.password_hash,
             now_ms=command.now_ms,
@@ -150,7 +151,8 @@ def admit_identity(
     if player_id is None:
         error = collect_rules.new_player_error(False, command.registration)
         if error is None or error is LoginFailure.PLAYER_PENDING:
-            _link(connection, proved, login, _create_player(connection, keys, command, error), command)
+            player_id = _create_player(connection, keys, command, error, proved.display_name)
+            _link(connection, proved, login, player_id, command)
         return error or _new_player(command)
     admitted = _admit_player(connection, player_id, command)
     if isinstance(admitted, CollectResult):
@@ -216,16 +218,23 @@ def _admit_player(connection: Connection, player_id: str, command: CollectComman
     return error or CollectResult(command.new_session.pair, player_id, created=False, owner=owner)
 
 
-def _create_player(connection: Connection, keys: Keys, command: CollectCommand, error: LoginFailure | None) -> str:
-    """Create the player; one who waits for approval gets a code that no other has, or TooManyLogins is raised."""
+def _create_player(
+    connection: Connection, keys: Keys, command: CollectCommand, error: LoginFailure | None, name: str | None
+) -> str:
+    """Create the player with this display name.
+
+    A player who waits for approval gets a code that no other has, or TooManyLogins is raised.
+    """
     player_id = command.new_session.player_id
     if error is None:
         player_tables.create_player(connection, player_id, command.now_ms)
-        return player_id
-    code = player_tables.first_free_code(connection, approval_codes(keys.indexer, player_id))
-    if code is None:
-        raise TooManyLogins
-    player_tables.create_player(connection, player_id, command.now_ms, "pending", code)
+    else:
+        code = player_tables.first_free_code(connection, approval_codes(keys.indexer, player_id))
+        if code is None:
+            raise TooManyLogins
+        player_tables.create_player(connection, player_id, command.now_ms, "pending", code)
+    if name is not None:
+        player_tables.set_display_name(connection, keys.sealer, player_id, name)
     return player_id
 
 

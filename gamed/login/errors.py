@@ -96,6 +96,10 @@ class WrongBrowser(LoginError):
     """A browser that asks for a login that belongs to another browser."""
 
 
+class NameSettled(LoginError):
+    """A name for a login that made no player, or one that has a name already; the player's session may change it."""
+
+
 class CallbackMalformed(LoginError):
     """A callback that violates RFC 6749 or RFC 9207; it has no effect."""
 

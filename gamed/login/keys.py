@@ -131,6 +131,7 @@ class NewAccount(msgspec.Struct, frozen=True, tag="new"):
     name: str
     password_hash: str
     """argon2id, PHC string."""
+    display_name: str | None = None
 
     def __repr__(self) -> str:
         return "NewAccount(...)"
@@ -145,6 +146,8 @@ class ProviderIdentity(msgspec.Struct, frozen=True, tag="provider"):
     """The index of its namespace (gamed.providers.discovery)."""
     player_id: str | None = None
     """The player whose name and password were typed before, when a local account is adopted."""
+    display_name: str | None = None
+    """The display name for a new player."""
 
     def __repr__(self) -> str:
         return "ProviderIdentity(...)"

@@ -146,7 +146,12 @@ def _collected_members(result: Collected, now_ms: int) -> dict[str, object]:
         case Pending(stage, seconds):
             return {"status": "pending", "stage": stage, "expires_in": seconds}
         case Complete(login, credentials):
-            player = {"id": credentials.player_id, "created": credentials.created, "owner": credentials.owner}
+            player = {
+                "id": credentials.player_id,
+                "created": credentials.created,
+                "owner": credentials.owner,
+                "name": credentials.name,
+            }
             members = response_members(credentials.pair, login.session_id or "", now_ms)
             return {"status": "complete", **members, "provider": login.provider, "player": player}
         case Linked(provider):

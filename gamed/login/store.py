@@ -18,7 +18,7 @@ from gamed.login.keys import LoginLookup
 from gamed.login.policy import LoginQuota, per_address
 from gamed.login.transaction import ClientInfo, LoginEvent, LoginStage, LoginTransaction, Transition, TransitionFunction
 from gamed.players import tables as player_tables
-from gamed.players.tables import LocalAccount
+from gamed.players.tables import LocalAccount, NamedPlayer
 from gamed.rate_limit import RateLimit, RateLimited
 from gamed.sessions import tables as session_tables
 from gamed.structs import Component
@@ -106,15 +106,41 @@ class SqliteLoginStore(Component, frozen=True):
         return self._reads.submit(player_tables.any_unlinked)
 
     def session_owner_name(self, session_id: str, now_ms: int) -> Deferred[str | None]:
-        """Return the local account's name or else the id of the session's player; None if the session has ended."""
+        """Return display name and account name (or id) of the session's player; None if the session has ended."""
 
         def transaction(connection: Connection) -> str | None:
             player_id = session_tables.living_player(connection, session_id, now_ms)
             if player_id is None:
                 return None
-            return player_tables.find_named(connection, self._keys, player_id).name or player_id
+            named = player_tables.find_named(connection, self._keys, player_id)
+            known = named.name or player_id  # a display name alone proves nothing: each player chooses it
+            return known if named.display_name is None else f"\u2068{named.display_name}\u2069 ({known})"
 
         return self._reads.submit(transaction)
+
+    def has_player(self, identity: Index) -> Deferred[bool]:
+        """Return whether an identity belongs to a player."""
+        return self._reads.submit(lambda connection: player_tables.identity_owner(connection, identity) is not None)
+
+    def created_player(self, login_id: str) -> Deferred[NamedPlayer | None]:
+        """Return the player whom a collected login made, as long as its session lasts."""
+
+        def transaction(connection: Connection) -> NamedPlayer | None:
+            player_id = tables.find_created_player(connection, login_id)
+            return None if player_id is None else player_tables.find_named(connection, self._keys, player_id)
+
+        return self._reads.submit(transaction)
+
+    def name_created_player(self, login_id: str, name: str) -> Deferred[bool]:
+        """Store the display name of the player whom a login made; return False if there is none, or one has a name."""
+
+        def transaction(connection: Connection) -> bool:
+            player_id, sealer = tables.find_created_player(connection, login_id), self._keys.sealer
+            if player_id is None or player_tables.display_name_of(connection, sealer, player_id) is not None:
+                return False
+            return player_tables.set_display_name(connection, sealer, player_id, name)
+
+        return self._writes.submit(transaction)
 
     def orphaned_identities(self, realms: Collection[Index]) -> Deferred[int]:
         """Return how many identities belong to none of these namespaces (gamed.providers.discovery)."""

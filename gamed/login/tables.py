@@ -106,6 +106,18 @@ def find_login(connection: Connection, key: LoginLookup) -> LoginTransaction | N
     return None if row is None else _login(row)
 
 
+def find_created_player(connection: Connection, login_id: str) -> str | None:
+    """Return the player whom this login made and who may sign in, while the session of the login has not ended."""
+    query = """
+        SELECT p.player_id
+        FROM login l JOIN session s ON s.session_id = l.session_id JOIN player p ON p.player_id = s.player_id
+        WHERE l.login_id = :login_id AND l.stage IN ('delivered', 'collected') AND s.revoked_ms IS NULL
+          AND s.created_ms = p.created_ms AND p.state = 'active'
+    """
+    row = connection.execute(query, {"login_id": login_id}).fetchone()
+    return None if row is None else str(row[0])
+
+
 def select_logins(connection: Connection, condition: str, values: Mapping[str, Any]) -> list[LoginTransaction]:
     """Return the logins that match a condition, which is never text from outside."""
     rows = connection.execute(f"SELECT {_LOGIN_COLUMNS} FROM login WHERE {condition}", values).fetchall()

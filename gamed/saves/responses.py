@@ -107,12 +107,12 @@ def version_list(limits: SaveLimits, slot: str, head: int | None, versions: Sequ
 
 
 def summary_response(
-    player_id: str, owner: bool, summary: SavesSummary, limits: SaveLimits, now_ms: int
+    player: Mapping[str, object], summary: SavesSummary, limits: SaveLimits, now_ms: int
 ) -> dict[str, object]:
     """Return the player, the server's time, the cursor and usage of the player's saves, and the limits."""
     usage = summary.usage
     return {
-        "player": {"id": player_id, "owner": owner},
+        "player": player,
         "time": rfc3339(now_ms),
         "epoch": summary.cursor.epoch,
         "cursor": str(summary.cursor),

@@ -83,8 +83,10 @@ class SaveService(Component, frozen=True):
     async def summary(self, token: Secret) -> tuple[Cursor, dict[str, object]]:
         """Return the cursor and the body of `GET /game/`."""
         now_ms, limits = self._environment.now_ms(), self._environment.limits
-        caller, summary = await self.read_summary(token, reading=True)
-        return summary.cursor, summary_response(caller.player_id, caller.owner, summary, limits, now_ms)
+        caller, summary, name = await self._store.read_overview(token, now_ms)
+        await self._sessions.record_first_use(caller, reading=True)
+        player = {"id": caller.player_id, "owner": caller.owner, "name": name}
+        return summary.cursor, summary_response(player, summary, limits, now_ms)
 
     def clamp_wait(self, wanted_seconds: int) -> int:
         """Return how many seconds a long poll may wait, at most the wanted ones."""

@@ -11,12 +11,13 @@ from typing import IO, BinaryIO, TypeVar
 
 from twisted.internet.defer import Deferred
 
-from gamed.crypto import Indexer, Secret
+from gamed.crypto import Keys, Secret
 from gamed.database.connection import STATE
 from gamed.database.databases import Databases
 from gamed.database.error_mapping import SQLITE_ERRORS, attributed, found_in
 from gamed.database.errors import DiskFull
 from gamed.http.conditional import UNCONDITIONAL, Conditions, Precondition, Representation, evaluate_conditions
+from gamed.players.tables import display_name_of
 from gamed.saves import batch_store, tables, write_store
 from gamed.saves.commands import (
     BlobsMissing,
@@ -57,11 +58,22 @@ class SqliteSaveStore(Component, frozen=True):
     """
 
     _databases: Databases
-    _indexer: Indexer
+    _keys: Keys
     _limits: SaveLimits
 
     def read_summary(self, token: Secret, now_ms: int) -> Deferred[tuple[AuthenticatedSession, SavesSummary]]:
         return self._read(token, now_ms, tables.find_player)
+
+    def read_overview(
+        self, token: Secret, now_ms: int
+    ) -> Deferred[tuple[AuthenticatedSession, SavesSummary, str | None]]:
+        """Read the totals of the player's saves, and the player's display name."""
+
+        def transaction(connection: Connection) -> tuple[AuthenticatedSession, SavesSummary, str | None]:
+            caller, summary = self._read_as(connection, token, now_ms, tables.find_player)
+            return caller, summary, display_name_of(connection, self._keys.sealer, caller.player_id)
+
+        return self._databases.reads.submit(transaction)
 
     def list_saves(
         self, token: Secret, now_ms: int, since: Cursor | None, conditions: Conditions
@@ -132,16 +144,17 @@ class SqliteSaveStore(Component, frozen=True):
     def _read(
         self, token: Secret, now_ms: int, read: Callable[[Connection, str], T]
     ) -> Deferred[tuple[AuthenticatedSession, T]]:
+        return self._databases.reads.submit(partial(self._read_as, token=token, now_ms=now_ms, read=read))
+
+    def _read_as(
+        self, connection: Connection, token: Secret, now_ms: int, read: Callable[[Connection, str], T]
+    ) -> tuple[AuthenticatedSession, T]:
         """Authenticate the token and read the saves in one transaction; auth.db is read first."""
-
-        def transaction(connection: Connection) -> tuple[AuthenticatedSession, T]:
-            caller = authenticate(connection, self._indexer, token, now_ms)
-            try:
-                return caller, read(connection, caller.player_id)
-            except SQLITE_ERRORS as e:
-                raise found_in(STATE, e)  # noqa: B904  its cause is set
-
-        return self._databases.reads.submit(transaction)
+        caller = authenticate(connection, self._keys.indexer, token, now_ms)
+        try:
+            return caller, read(connection, caller.player_id)
+        except SQLITE_ERRORS as e:
+            raise found_in(STATE, e)  # noqa: B904  its cause is set
 
 
 def read_current_saves(connection: Connection, player_id: str, since: Cursor | None, conditions: Conditions) -> Listing:

@@ -194,7 +194,9 @@ class SealedValues(SynchronousTestCase):
     def test_results(self) -> None:
         """A result is read with the same credentials, ids and flags."""
         pair = generate_pair(CountingRandom(), START_MS, SessionPolicy(900, 3600), START_MS)
-        again = CollectResult.from_bytes(CollectResult(pair, "ply_1", created=True, owner=False).to_bytes())
+        again = CollectResult.from_bytes(
+            CollectResult(pair, "ply_1", created=True, owner=False, name="Anna").to_bytes()
+        )
         self.assertEqual((again.player_id, again.created, again.owner), ("ply_1", True, False))
         self.assertEqual(to_bytes(again.pair), to_bytes(pair))
 

@@ -264,7 +264,7 @@ class Adopt(ProviderCase):
         back = browser.get(browser.get(self.at_provider(there)).headers["location"])
         ticket = dict(parse_qsl(urlsplit(back.links[0]).query))["ticket"]
         complete = game.collect(ticket=ticket).json
-        self.assertEqual(complete["player"], {"id": "ply_" + "A" * 22, "created": False, "owner": False})
+        self.assertEqual(complete["player"], {"id": "ply_" + "A" * 22, "created": False, "owner": False, "name": None})
         self.assertEqual(self.game(provider="discord", intent="adopt").answer.status, 400)
 
 

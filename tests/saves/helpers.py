@@ -78,7 +78,7 @@ class SaveCase(SynchronousTestCase):
     def browser_for(self, limits: SaveLimits) -> Browser:
         """Return a browser for the routes of saves over the same databases."""
         random = Counting()
-        store = SqliteSaveStore(self.stores, self.server.issuer.keys.indexer, limits)
+        store = SqliteSaveStore(self.stores, self.server.issuer.keys, limits)
         self.waiters = LongPollRegistry(self.clock)
         self.change_waiters = ChangeWaiters(self.waiters, self.stores)
         now_ms, paced = lambda: self.server.now_ms, replace(limits, writes_per_minute=self.writes_per_minute)

@@ -1,11 +1,13 @@
 """GET and HEAD under /game/ (PROTOCOL 4.2 and 6)."""
 
+from functools import partial
 from hashlib import sha256
 from itertools import product
 from typing import IO
 
 from twisted.internet.defer import Deferred
 
+from gamed.players.tables import set_display_name
 from gamed.saves.limits import SaveLimits
 from gamed.timestamps import http_date
 from tests.saves.helpers import ABSENT, BIG, SaveCase, digest_of, tag
@@ -291,7 +293,7 @@ class ListTest(SaveCase):
         self.assertEqual(
             {name: body[name] for name in ("player", "time", "usage", "limits")},
             {
-                "player": {"id": ANNA, "owner": False},
+                "player": {"id": ANNA, "owner": False, "name": None},
                 "time": "2027-01-15T08:00:00.000Z",
                 "usage": {"slots": 2, "bytes": 30, "history_bytes": 20},
                 "limits": {
@@ -309,6 +311,16 @@ class ListTest(SaveCase):
             },
         )
         self.assertEqual(set(body), {"player", "time", "epoch", "cursor", "usage", "limits"})
+
+    def test_display_name(self) -> None:
+        """The overview has the display name; one that cannot be decrypted is shown as none."""
+        sealer = self.server.issuer.keys.sealer
+        change = partial(set_display_name, sealer=sealer, player_id=ANNA, name="Anna \u5b89")
+        self.successResultOf(self.stores.auth.submit(change))
+        self.assertEqual(self.ask("GET", "/game/").json["player"], {"id": ANNA, "owner": False, "name": "Anna \u5b89"})
+        damage = "UPDATE player SET sealed_display_name = x'00'"
+        self.successResultOf(self.stores.auth.submit(lambda connection: connection.execute(damage).rowcount))
+        self.assertIsNone(self.ask("GET", "/game/").json["player"]["name"])
 
     def test_list(self) -> None:
         """The list has each current save by name with its conflict copies, and no deleted ones."""

@@ -127,7 +127,7 @@ class StreamTest(TestCase):
         self.bearer = {"Authorization": f"Bearer {text(pair.access)}"}
         limits, self.log = SaveLimits(), Lines()
         reservations = DiskReservations(lambda: 2**40, limits.min_free_bytes)
-        store = SqliteSaveStore(server.databases, server.issuer.keys.indexer, limits)
+        store = SqliteSaveStore(server.databases, server.issuer.keys, limits)
         waits = ChangeWaiters(LongPollRegistry(Clock()), server.databases)
         rate = WriteRateLimiter(RateLimit(0, 1))
         environment = SaveEnvironment(limits, lambda: server.now_ms, Counting(), waits)
