@@ -19,6 +19,7 @@ class SecurityEvent(StrEnum):
     REFRESH_REUSED = "refresh_reused"
     SIGNED_OUT = "signed_out"
     SESSION_REVOKED = "session_revoked"
+    PASSWORD_CHANGED = "password_changed"
     IDENTITY_LINKED = "identity_linked"
     IDENTITY_UNLINKED = "identity_unlinked"
     PLAYER_RENAMED = "player_renamed"
@@ -37,6 +38,7 @@ FIELDS: Mapping[SecurityEvent, tuple[str, ...]] = MappingProxyType(
         SecurityEvent.REFRESH_REUSED: ("player", "session"),
         SecurityEvent.SIGNED_OUT: ("player", "scope"),
         SecurityEvent.SESSION_REVOKED: ("player", "session"),
+        SecurityEvent.PASSWORD_CHANGED: ("player",),
         SecurityEvent.IDENTITY_LINKED: ("player", "provider"),
         SecurityEvent.IDENTITY_UNLINKED: ("player", "provider"),
         SecurityEvent.PLAYER_RENAMED: ("player",),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from secrets import token_bytes
 from shutil import disk_usage
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -41,9 +41,14 @@ from gamed.login.start import StartService
 from gamed.login.store import SqliteLoginStore
 from gamed.long_poll import LongPollRegistry
 from gamed.ops.logging import LoggedSignInFailures
+from gamed.players.account import AccountPage, AccountSignIn
+from gamed.players.account_guard import AccountGuard
+from gamed.players.account_routes import AccountRoutes, AccountServices
+from gamed.players.account_store import SqliteAccountStore
 from gamed.players.command_log import CommandLogForwarder
 from gamed.players.names import SignInMethods
 from gamed.players.page_routes import HomeRoutes
+from gamed.players.pages.account import SignInChoice
 from gamed.players.passwords import AsyncPasswordHasher
 from gamed.players.routes import PlayerRoutes
 from gamed.players.service import AccountService, RemovalService
@@ -135,19 +140,53 @@ class LoginComponents:
         store, browsers, access = self._store, self._browsers, self._access
         start = StartService(context, store, access, self._sessions, self._waiters)
         collect = CollectService(context, store, self._waiters)
-        passwords = PasswordAuthenticator(context, store, AsyncPasswordHasher(self._service.reactor))
-        authorize = AuthorizeService(context, browsers, store, access, passwords)
-        local = LocalLoginService(context, browsers, passwords) if config.mode is Mode.LOCAL else None
-        labels = {name: provider.label for name, provider in access.providers.items()}
-        guard = BrowserGuard(context.keys.indexer, token_bytes, (config.public_url or "").startswith("https:"))
-        pages = PageResponder(guard, access.base_url, config.server_name, context.now_ms, tasks)
+        authorize, pages = self._authorize, self._pages
+        local = LocalLoginService(context, browsers, self._passwords) if config.mode is Mode.LOCAL else None
         return (
             LoginRoutes(context, start, self._lifecycle, collect, access.base_url, tasks),
-            BrowserRoutes(browsers, authorize, local, labels, config.login.registration, pages),
+            BrowserRoutes(browsers, authorize, local, self._labels, config.login.registration, pages),
             CallbackRoutes(CallbackService(context, browsers, store, access, self._waiters), pages),
             ResultRoutes(ResultService(browsers, context.keys), pages),
             HomeRoutes(pages),
         )
+
+    def account_routes(
+        self, account: AccountService, revoked: RevocationListener, saves: SaveService, exports: ExportRoutes
+    ) -> AccountRoutes:
+        """Return the routes of the player's own page."""
+        context, databases = self._context, self._service.databases
+        store = SqliteAccountStore(databases.reads, databases.auth, context.keys)
+        services = AccountServices(
+            AccountSignIn(context, self._store, store, self._authorize, self._passwords, self._waiters),
+            AccountPage(context, store, self._sessions, account, saves, self._passwords, self._hasher, revoked),
+            self._sessions,
+            account,
+            saves,
+            exports,
+        )
+        return AccountRoutes(services, AccountGuard(self._pages.guard), SignInChoice(self._labels), self._pages)
+
+    @cached_property
+    def _hasher(self) -> AsyncPasswordHasher:
+        return AsyncPasswordHasher(self._service.reactor)
+
+    @cached_property
+    def _passwords(self) -> PasswordAuthenticator:
+        return PasswordAuthenticator(self._context, self._store, self._hasher)
+
+    @cached_property
+    def _authorize(self) -> AuthorizeService:
+        return AuthorizeService(self._context, self._browsers, self._store, self._access, self._passwords)
+
+    @cached_property
+    def _labels(self) -> Mapping[str, str]:
+        return {name: provider.label for name, provider in self._access.providers.items()}
+
+    @cached_property
+    def _pages(self) -> PageResponder:
+        context, config = self._context, self._service.config
+        guard = BrowserGuard(context.keys.indexer, token_bytes, (config.public_url or "").startswith("https:"))
+        return PageResponder(guard, self._access.base_url, config.server_name, context.now_ms, self._service.tasks)
 
     async def log_providers(self) -> None:
         """Log the redirect URIs to register, and how many accounts no configured provider can sign in any more."""
@@ -199,6 +238,14 @@ def _build_providers(context: ServiceContext, configured: Mapping[str, Provider]
     )
 
 
+class BuiltSaves(Struct, frozen=True, eq=False):
+    """The service of saves, the route of exports, and the other routes."""
+
+    saves: SaveService
+    exports: ExportRoutes
+    others: Sequence[RouteGroup]
+
+
 class SaveComponents:
     """Saves, commits and exports (PROTOCOL 4); `change_waiters` are also notified when a session ends."""
 
@@ -212,8 +259,8 @@ class SaveComponents:
             context.databases, self._limits, context.now_ms, token_bytes, self.change_waiters.notify
         )
 
-    def routes(self, sessions: SessionService) -> Sequence[RouteGroup]:
-        """Return the routes for saves, commits and exports."""
+    def build(self, sessions: SessionService) -> "BuiltSaves":
+        """Return the routes for saves, commits and exports, and what the player's own page uses of them."""
         context, limits = self._context, self._limits
         databases, tasks = context.databases, context.tasks
         folder = context.settings.data / "tmp"
@@ -226,11 +273,9 @@ class SaveComponents:
         commits = CommitService(saves, store, environment, context.settings.game.staged_seconds, staging_rate)
         erase = EraseService(saves, SqliteEraseStore(databases, token_bytes), environment)
         self._exports = ExportService(saves, partial(SqliteExport, databases, folder), disk)
-        return (
-            SaveRoutes(saves, tasks, SaveBodyPolicy(saves, limits, uploads), erase),
-            CommitRoutes(commits, limits, tasks, uploads),
-            ExportRoutes(self._exports, tasks, context.reactor),
-        )
+        export_routes = ExportRoutes(self._exports, tasks, context.reactor)
+        save_routes = SaveRoutes(saves, tasks, SaveBodyPolicy(saves, limits, uploads), erase)
+        return BuiltSaves(saves, export_routes, (save_routes, CommitRoutes(commits, limits, tasks, uploads)))
 
     @property
     def waiting(self) -> int:
@@ -301,10 +346,10 @@ class PlayerComponents:
         self._removals = RemovalService(
             players, SqliteEraseStore(databases, token_bytes), context.now_ms, context.audit
         )
-        self._account = AccountService(players, self._removals, revoked, methods, context.now_ms, context.audit)
+        self.account = AccountService(players, self._removals, revoked, methods, context.now_ms, context.audit)
 
     def routes(self, sessions: SessionService) -> PlayerRoutes:
-        return PlayerRoutes(sessions, self._account, self._context.tasks)
+        return PlayerRoutes(sessions, self.account, self._context.tasks)
 
     async def clean_up(self) -> None:
         """Log the commands of operators, which needs auth.db alone, then finish removals; raise DatabaseError."""

@@ -73,6 +73,7 @@ class Purpose(Enum):
     ADDRESS = b"client address"
     APPROVAL = b"approval code"
     BROWSER = b"browser cookie"
+    BROWSER_SESSION = b"browser session"
     CHECK = b"key check"
     DEVICE_SECRET = b"device secret"
     DISPLAY_NAME = b"display name"

@@ -156,12 +156,15 @@ class GamedService(MultiService):
     def _routes(self) -> Sequence[RouteGroup]:
         context = self._context
         instance = token_bytes(4).hex()
+        built, revoked = self._saves.build(self._sessions), self._saves.change_waiters.revoked
         return (
             PublicRoutes(context.config.mode.value, tuple(context.config.providers), instance, context.databases),
             *self._login.routes(),
             SessionRoutes(self._sessions, context.tasks),
             self._players.routes(self._sessions),
-            *self._saves.routes(self._sessions),
+            self._login.account_routes(self._players.account, revoked, built.saves, built.exports),
+            built.exports,
+            *built.others,
             self._assets.routes(self._sessions),
         )
 

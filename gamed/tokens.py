@@ -23,6 +23,7 @@ class TokenType(StrEnum):
     DEVICE_SECRET = "gds_"
     ACCESS_TOKEN = "gat_"
     REFRESH_CREDENTIAL = "grc_"
+    BROWSER_SESSION = "gbs_"
 
 
 def base64url(raw: bytes) -> str:

@@ -69,7 +69,7 @@ class AuthorizeService(Component, frozen=True):
             return await self._fail(login, visit, LoginFailure.PROVIDER_UNAVAILABLE, NOT_CONFIGURED)
         address, _ = address_indexes(self._context.keys.indexer, visit.address)
         if login.provider != LOCAL and may_skip_consent_page(login, address, fetch_site):
-            return await self._redirect(login, visit)
+            return await self.redirect(login, visit)
         return await self._with_requester(page, visit)
 
     async def continue_(self, form: SignInForm) -> RedirectToResult | RedirectToProvider | FormRejected:
@@ -86,12 +86,12 @@ class AuthorizeService(Component, frozen=True):
         if isinstance(page, RedirectToResult):
             return page
         if page.login.intent is not LoginIntent.ADOPT:
-            return await self._redirect(page.login, form)
+            return await self.redirect(page.login, form)
         try:
             player_id = await self._passwords.authenticate(form)
         except SignInRejected as e:
             return FormRejected(page.login, e.error, e.retry_after)
-        return await self._redirect(page.login, form, player_id)
+        return await self.redirect(page.login, form, player_id)
 
     async def _count(self, purpose: bytes, address: str) -> None:
         per_minute = self._context.policy.limits.entries_per_minute
@@ -108,7 +108,7 @@ class AuthorizeService(Component, frozen=True):
             return await self._fail(page.login, visit, LoginFailure.SESSION_REVOKED, cause)
         return SignInPrompt(page.login, requester)
 
-    async def _redirect(
+    async def redirect(
         self, login: LoginTransaction, visit: SignInForm, player_id: str | None = None
     ) -> RedirectToResult | RedirectToProvider:
         """Write an attempt, once the authorization URL is known, and redirect the browser."""
@@ -143,4 +143,4 @@ class AuthorizeService(Component, frozen=True):
     ) -> RedirectToResult:
         """End the login, and log the cause for the operator."""
         self._access.sign_in_failed(login.provider, outcome, cause, visit.request_id)
-        return await self._browsers.fail(visit.token, visit.browser, outcome)
+        return await self._browsers.fail(LoginLookup("login_id", login.login_id), visit.browser, outcome)

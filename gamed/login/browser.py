@@ -89,7 +89,7 @@ class BrowserLoginService(Component, frozen=True):
             self._context.audit.record(SecurityEvent.SIGN_IN_REFUSED, **values)
         return None
 
-    async def fail(self, token: str, browser: Index, outcome: LoginFailure) -> RedirectToResult:
+    async def fail(self, key: LoginLookup, browser: Index, outcome: LoginFailure) -> RedirectToResult:
         """End an undecided login that cannot succeed, so that the game need not wait; this browser sees the outcome."""
         now_ms = self._context.now_ms()
 
@@ -99,7 +99,7 @@ class BrowserLoginService(Component, frozen=True):
                 return current
             return current.apply(LoginEvent.OPEN, now_ms).bound_to(browser, now_ms).failed(outcome, now_ms)
 
-        after = (await self.advance(LoginLookup.token(self._context.keys.indexer, token), step)).after
+        after = (await self.advance(key, step)).after
         if not after.belongs_to(browser):
             require_own(after, browser)
         return RedirectToResult(after.login_id)
@@ -216,7 +216,13 @@ class Ended(Struct, frozen=True):
     """The code that a new player reports to the owner."""
 
 
-LoginResult = InProgress | ReturnToGame | ShowFinishCode | Finished | Ended
+class OnAccountPage(Struct, frozen=True):
+    """A login for the player's own page, which shows the result itself."""
+
+    login_id: str
+
+
+LoginResult = OnAccountPage | InProgress | ReturnToGame | ShowFinishCode | Finished | Ended
 
 
 class ResultService(Component, frozen=True):
@@ -231,6 +237,8 @@ class ResultService(Component, frozen=True):
         login = await self._browsers.find(key)
         if not login.belongs_to(browser):
             raise WrongBrowser
+        if login.intent is LoginIntent.ACCOUNT:
+            return OnAccountPage(login_id)
         try:
             if login.returnable:
                 transition = await self._browsers.mark_redirected(key)

@@ -22,6 +22,7 @@ from gamed.login.browser import (
     Finished,
     InProgress,
     LoginResult,
+    OnAccountPage,
     RedirectToResult,
     ResultService,
     ReturnToGame,
@@ -318,6 +319,10 @@ class ResultRoutes(Component, frozen=True):
     def _page(self, request: Request, result: LoginResult) -> bytes:
         server = self._pages.server
         match result:
+            case OnAccountPage(login_id):
+                return see_other(
+                    request, f"{self._pages.base_url()}/auth/account/done?{urlencode({'login_id': login_id})}"
+                )
             case ReturnToGame(login, ticket):
                 game = f"http://127.0.0.1:{login.loopback_port}/gamed/return?"
                 game += urlencode({"login_id": login.login_id, "ticket": ticket})

@@ -51,12 +51,10 @@ def _collect(connection: Connection, keys: Keys, command: CollectCommand, before
         after = collect_rules.count_wrong_proof(login, command.presented, command.now_ms)
         return CollectOutcome(Transition(before, after), wrong=command.presented is not None)
     proved = decode_identity(raw_identity)
-    admitted = _admit(connection, keys, command, login, proved)
+    admitted = admit(connection, keys, command, login, proved)
     player_id = player_of(connection, keys, proved)
     if isinstance(admitted, LoginFailure):
-        waiting = admitted is LoginFailure.PLAYER_PENDING and player_tables.find_player(connection, player_id or "")
-        code = waiting.approval_code if waiting else None
-        after = replace(login.failed(admitted, command.now_ms), approval_code=code)
+        after = refused(connection, login, admitted, player_id, command.now_ms)
     elif admitted is None:
         after = login.linked(command.now_ms)
     else:
@@ -64,7 +62,15 @@ def _collect(connection: Connection, keys: Keys, command: CollectCommand, before
     return CollectOutcome(Transition(before, after), player_id=player_id)
 
 
-def _admit(
+def refused(
+    connection: Connection, login: LoginTransaction, failure: LoginFailure, player_id: str | None, now_ms: int
+) -> LoginTransaction:
+    """Return the login after its player was refused, with the code of one who waits for approval."""
+    waiting = failure is LoginFailure.PLAYER_PENDING and player_tables.find_player(connection, player_id or "")
+    return replace(login.failed(failure, now_ms), approval_code=waiting.approval_code if waiting else None)
+
+
+def admit(
     connection: Connection, keys: Keys, command: CollectCommand, login: LoginTransaction, proved: Identified
 ) -> CollectResult | LoginFailure | None:
     """Return the credentials of the player, or the outcome without them; None for a link, which delivers none."""
@@ -73,7 +79,7 @@ def _admit(
             return admit_account(connection, account, login, command)
         case _, NewAccount() as account:
             return admit_new_account(connection, keys, account, command)
-        case LoginIntent.LINK, ProviderIdentity() as proved:
+        case _, ProviderIdentity() as proved if login.links:
             return admit_linked(connection, proved, login, command)
         case LoginIntent.ADOPT, ProviderIdentity() as proved:
             return admit_adopted(connection, proved, login, command)

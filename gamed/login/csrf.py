@@ -37,11 +37,11 @@ class BrowserGuard(Component, frozen=True):
 
     _indexer: Indexer
     _random: Random
-    _secure: bool
+    secure: bool
 
     @property
     def cookie_name(self) -> str:
-        return "__Host-gl" if self._secure else "gl"
+        return "__Host-gl" if self.secure else "gl"
 
     def cookie(self, request: Request) -> str | None:
         """Return the browser's cookie, or None if it is absent or has another form than ours."""
@@ -56,7 +56,7 @@ class BrowserGuard(Component, frozen=True):
         """Send a session cookie unless the browser has one."""
         if self.cookie(request) is not None:
             return
-        secure = "; Secure" if self._secure else ""
+        secure = "; Secure" if self.secure else ""
         field = f"{self.cookie_name}={value}; Path=/{secure}; HttpOnly; SameSite=Lax"
         request.response_headers.add("Set-Cookie", field)
 
@@ -74,14 +74,20 @@ class BrowserGuard(Component, frozen=True):
 
     def form(self, request: Request, token: str) -> tuple[Index, Mapping[str, str]]:
         """Return the browser and its form's fields; raise CsrfError, FramedRequest or PrefetchRequest."""
+        cookie = self.cookie(request)
+        fields = self.form_of(request, cookie, token)
+        return self.index(cookie or ""), fields
+
+    def form_of(self, request: Request, cookie: str | None, token: str) -> Mapping[str, str]:
+        """Return the fields of a form that is bound to this cookie; raise what form() raises."""
         require_top_level_navigation(request)
         if (request.head.headers.values("sec-fetch-site") or ["same-origin"]) != ["same-origin"]:
             raise CsrfError
-        cookie, fields = self.cookie(request), read_form(request)
+        fields = read_form(request)
         given = fields.get(FIELD, "").encode()
         if cookie is None or not compare_digest(given, self.field(cookie, token).encode()):
             raise CsrfError
-        return self.index(cookie), fields
+        return fields
 
 
 def require_top_level_navigation(request: Request) -> None:

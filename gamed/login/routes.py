@@ -1,7 +1,7 @@
 """The game's routes of a login start, collect and cancel it (PROTOCOL 3.1, 3.5, 3.6)."""
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
@@ -55,7 +55,7 @@ class StartBody(Struct):
     """The body of `POST /auth/login`; in local mode it may be absent."""
 
     provider: str | None = None
-    intent: LoginIntent = LoginIntent.LOGIN
+    intent: Literal["login", "link", "adopt"] = "login"
     client: ClientBody | None = None
     loopback_port: Annotated[int, Meta(ge=1024, le=65535)] | None = None
 
@@ -99,7 +99,9 @@ class LoginRoutes(Component, frozen=True):
             await self._tasks.run(self._starts.count_rejected(address))
             raise
         client = asdict(body.client or ClientBody())
-        start = StartRequest(body.provider, body.intent, client, body.loopback_port, address, bearer(request.head))
+        start = StartRequest(
+            body.provider, LoginIntent(body.intent), client, body.loopback_port, address, bearer(request.head)
+        )
         started = await self._tasks.run(self._starts.start(start))
         return write_json(request, 201, self._started_members(started))
 

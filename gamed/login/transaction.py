@@ -58,11 +58,15 @@ class LoginEvent(Enum):
 
 
 class LoginIntent(Enum):
-    """The purpose of a login: sign in, link a provider to a player, or move a local account to a provider."""
+    """The purpose of a login: sign in, link a provider to a player, or move a local account to a provider.
+
+    A login for the player's own page has no game: it signs in the browser, or links a provider for a signed-in one.
+    """
 
     LOGIN = "login"
     LINK = "link"
     ADOPT = "adopt"
+    ACCOUNT = "account"
 
 
 class ProofMethod(Enum):
@@ -227,6 +231,12 @@ class LoginTransaction(Struct, frozen=True):
             and self.return_proof is ProofMethod.LOOPBACK_OR_CODE
             and not self.returned_to_game
         )
+
+    @property
+    def links(self) -> bool:
+        """Return whether the login links a provider to the player of the requesting session."""
+        asked = self.intent is LoginIntent.ACCOUNT and self.requesting_session_id is not None
+        return asked or self.intent is LoginIntent.LINK
 
     @property
     def final(self) -> bool:

@@ -1,7 +1,5 @@
 """The routes of the server's address show a browser where it is, and a program that there is nothing (PROTOCOL 1)."""
 
-from typing import Final
-
 from twisted.web.template import tags
 
 from gamed.http.app import RenderedError, make_html_app
@@ -11,9 +9,8 @@ from gamed.http.problems import Problem
 from gamed.http.request import Request
 from gamed.login.browser_routes import PageResponder, page
 from gamed.login.pages import layout, texts
+from gamed.players.pages.parts import HOME
 from gamed.structs import Component
-
-ACCOUNT_PATH: Final = "/auth/account"
 
 
 def problem_response(problem: Problem, request_id: str) -> RenderedError:
@@ -62,6 +59,6 @@ def home_page(server: layout.ServerName, address: str) -> bytes:
         layout.paragraph(texts.HOME_LEAD),
         tags.p(address, class_="address"),
         layout.muted(texts.HOME_ACCOUNT),
-        tags.a(texts.HOME_ACCOUNT_LINK, href=ACCOUNT_PATH, class_="button quiet"),
+        tags.a(texts.HOME_ACCOUNT_LINK, href=HOME, class_="button quiet"),
     )
     return layout.page(texts.HOME_TITLE, *content, server=server)

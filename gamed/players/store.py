@@ -240,6 +240,6 @@ def sign_out_all(connection: Connection, now_ms: int) -> int:
     ((count,),) = connection.execute(alive, {"now_ms": now_ms}).fetchall()
     end = "UPDATE session SET revoked_ms = :now_ms, sealed_successor = NULL WHERE revoked_ms IS NULL"
     connection.execute(end, {"now_ms": now_ms})
-    for table in ("login", "limit_bucket"):  # the attempts of a login are deleted with it
+    for table in ("browser_session", "login", "limit_bucket"):  # the attempts of a login are deleted with it
         connection.execute(f"DELETE FROM {table}")
     return int(count)

@@ -6,10 +6,11 @@ from msgspec import Struct
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
+from gamed.crypto import Secret
 from gamed.http.app import make_app
 from gamed.http.background import ShieldedTasks
 from gamed.http.bodies import DEFAULT_BODY_POLICIES, BodyPolicy
-from gamed.http.conditional import parse_conditions, sha256_field
+from gamed.http.conditional import UNCONDITIONAL, parse_conditions, sha256_field
 from gamed.http.errors import ShuttingDown
 from gamed.http.json_body import read_json, write_json
 from gamed.http.request import Request
@@ -110,10 +111,15 @@ class ExportRoutes(Component, frozen=True):
 
     @app.route("/game/export", methods=["GET"])
     async def export(self, request: Request) -> bytes | None:
-        conditions, with_bytes = parse_conditions(request.head.header), request.head.method != "HEAD"
-        export = await self._exports.open(access_token(request.head))
+        return await self.send_to(request, access_token(request.head))
+
+    async def send_to(self, request: Request, token: Secret, *, whole: bool = False) -> bytes | None:
+        """Export the saves of a token's player as the response; if `whole`, without regard to conditions or ranges."""
+        with_bytes = request.head.method != "HEAD"
+        conditions = UNCONDITIONAL if whole else parse_conditions(request.head.header)
+        export = await self._exports.open(token)
         try:
-            range_field = request.head.header("range") if with_bytes else None
+            range_field = request.head.header("range") if with_bytes and not whole else None
             content = await self._tasks.run(export.build(conditions, range_field))
             if content is None:
                 raise ShuttingDown

@@ -11,12 +11,18 @@ from msgspec.structs import replace
 
 from gamed.crypto import Keys, Random, Secret
 from gamed.sessions.errors import RefreshInvalid, TokenInvalid, TokenMissing
-from gamed.structs import Component
+from gamed.structs import Component, redacts
 from gamed.timestamps import seconds_until
 from gamed.tokens import ENTROPY_BYTES, ID_BYTES, MalformedToken, TokenType, generate_token, parse_token, public_id
 
 RECENT_MS = 10 * 60_000
 """How long after a sign-in a session may start what cannot be undone (PROTOCOL 3.8)."""
+BROWSER_IDLE_MS = 30 * 60_000
+"""A browser session ends this long after its last request."""
+BROWSER_TOTAL_MS = 12 * 3600_000
+"""A browser session ends this long after its sign-in."""
+_BROWSER_TOKEN = TokenType.BROWSER_SESSION.encode()
+_BROWSER_ID = "brs"
 _LAYOUT = struct.Struct(">BQQ53s53s")  # layout number, both expiries in epoch milliseconds, both credentials as ASCII
 _LAYOUT_NUMBER = 1
 
@@ -87,6 +93,28 @@ def renew_access(
     access = generate_token(TokenType.ACCESS_TOKEN, random(ENTROPY_BYTES))
     expires_ms = policy.expiry_ms(policy.access_seconds, now_ms, created_ms)
     return replace(pair, access=access, access_expires_ms=expires_ms)
+
+
+@redacts("token")
+class NewBrowserSession(Struct, frozen=True):
+    """The id and the token of a browser session that a sign-in would open; the token is the browser's cookie."""
+
+    session_id: str
+    token: Secret
+
+    @classmethod
+    def generate(cls, random: Random) -> "NewBrowserSession":
+        token = generate_token(TokenType.BROWSER_SESSION, random(ENTROPY_BYTES))
+        return cls(public_id(_BROWSER_ID, random(ID_BYTES)), token)
+
+
+def is_browser_token(token: Secret) -> bool:
+    """Return whether a well-formed token is one of a browser session."""
+    return token.reveal().startswith(_BROWSER_TOKEN)
+
+
+def is_browser_session(session_id: str) -> bool:
+    return session_id.startswith(f"{_BROWSER_ID}_")
 
 
 class CredentialIssuer(Component, frozen=True):
@@ -167,6 +195,16 @@ def parse_access_token(text: str | None) -> Secret:
         raise TokenMissing
     try:
         return parse_token(TokenType.ACCESS_TOKEN, text)
+    except MalformedToken:
+        raise TokenInvalid from None
+
+
+def parse_browser_token(text: str | None) -> Secret:
+    """Return the token of a browser's cookie; raise TokenMissing for None, and TokenInvalid if it is malformed."""
+    if text is None:
+        raise TokenMissing
+    try:
+        return parse_token(TokenType.BROWSER_SESSION, text)
     except MalformedToken:
         raise TokenInvalid from None
 

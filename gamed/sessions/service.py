@@ -163,6 +163,13 @@ class SessionService(Component, frozen=True):
         self._audit.record(SecurityEvent.SESSION_REVOKED, player=caller.player_id, session=session_id)
         self._revoked(caller.player_id)
 
+    async def end_others(self, caller: AuthenticatedSession) -> None:
+        """End all of the caller's sessions but the caller's own; repeatable."""
+        if not await self._store.end_others(caller.player_id, caller.session_id, self._now_ms()):
+            return
+        self._audit.record(SecurityEvent.SIGNED_OUT, player=caller.player_id, scope=LogoutScope.OTHERS.value)
+        self._revoked(caller.player_id)
+
     async def clean_up(self) -> int:
         """Delete old rows in small transactions; return how many rows were deleted or updated."""
         deleted = 0

@@ -18,6 +18,7 @@ from gamed.players.tables import State
 from gamed.rate_limit import UNLIMITED, RateLimit
 from gamed.sessions import tables
 from gamed.sessions.credentials import (
+    BROWSER_IDLE_MS,
     AuthenticatedSession,
     CredentialIssuer,
     LogoutScope,
@@ -94,6 +95,9 @@ class SqliteSessionStore(Component, frozen=True):
         return self._writes.submit(
             partial(tables.revoke_own, player_id=player_id, session_id=session_id, now_ms=now_ms)
         )
+
+    def end_others(self, player_id: str, keep: str, now_ms: int) -> Deferred[int]:
+        return self._writes.submit(partial(tables.revoke_all, player_id=player_id, now_ms=now_ms, keep=keep))
 
     def delete_old(self, now_ms: int, rows: int) -> Deferred[int]:
         return self._writes.submit(partial(delete_old_sessions, now_ms=now_ms, rows=rows))
@@ -317,6 +321,10 @@ _DELETE_OLD = (
         AND NOT EXISTS (SELECT 1 FROM refresh_credential r WHERE r.session_id = s.session_id) LIMIT :rows)
     """,
     """
+    DELETE FROM browser_session WHERE cookie_index IN (
+        SELECT cookie_index FROM browser_session WHERE last_used_ms < :browser_before_ms LIMIT :rows)
+    """,
+    """
     DELETE FROM player WHERE player_id IN (
         SELECT player_id FROM player INDEXED BY player_pending
         WHERE state = 'pending' AND created_ms < :pending_before_ms LIMIT :rows)
@@ -332,6 +340,7 @@ def delete_old_sessions(connection: Connection, now_ms: int, rows: int) -> int:
             "shared_before_ms": now_ms - 2 * SHARED_STORE_MS,
             "access_before_ms": now_ms - ACCESS_RETAINED_MS,
             "refresh_before_ms": now_ms - REFRESH_RETAINED_MS,
+            "browser_before_ms": now_ms - BROWSER_IDLE_MS,
             "pending_before_ms": now_ms - PENDING_RETAINED_MS,
             "rows": left,
         }

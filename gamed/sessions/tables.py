@@ -8,7 +8,14 @@ from contextlib import suppress
 from sqlite3 import Connection
 
 from gamed.crypto import Index, Indexer, Keys, Purpose, Secret
-from gamed.sessions.credentials import AuthenticatedSession, CredentialPair, SessionInfo
+from gamed.sessions import browser_tables
+from gamed.sessions.credentials import (
+    AuthenticatedSession,
+    CredentialPair,
+    SessionInfo,
+    is_browser_session,
+    is_browser_token,
+)
 from gamed.sessions.errors import PlayerBlocked, SessionRevoked, TokenExpired, TokenInvalid
 
 
@@ -96,9 +103,12 @@ _SESSION_OF_TOKEN = """
 def authenticate(connection: Connection, indexer: Indexer, token: Secret, now_ms: int) -> AuthenticatedSession:
     """Return the session of a well-formed access token; this only reads, so it may run in the read queue.
 
+    The token of a browser session works, too. No client can send one as an access token, because it has another form.
     Raise TokenInvalid, SessionRevoked, TokenExpired or PlayerBlocked, the first that applies in this order. If
     `first_use_of` is set, mark_used() must be committed before the request has an effect.
     """
+    if is_browser_token(token):
+        return browser_tables.authenticate_browser(connection, indexer, token, now_ms)
     row = connection.execute(_SESSION_OF_TOKEN, (access_index(indexer, token),)).fetchone()
     if row is None:
         raise TokenInvalid
@@ -121,7 +131,12 @@ def session_of_token(connection: Connection, indexer: Indexer, token: Secret) ->
 
 
 def living_player(connection: Connection, session_id: str, now_ms: int) -> str | None:
-    """Return the player of a session that has neither ended nor expired, unless the player is being erased."""
+    """Return the player of a session that has neither ended nor expired, unless the player is being erased.
+
+    This may be a browser session.
+    """
+    if is_browser_session(session_id):
+        return browser_tables.player_of_browser(connection, session_id, now_ms)
     query = """
         SELECT s.player_id FROM session s JOIN player p ON p.player_id = s.player_id
         WHERE s.session_id = :session_id AND s.revoked_ms IS NULL AND s.expires_ms > :now_ms AND p.state <> 'erasing'
@@ -183,14 +198,18 @@ def revoke(connection: Connection, session_id: str, now_ms: int) -> str | None:
 
 
 def revoke_all(connection: Connection, player_id: str, now_ms: int, keep: str | None = None) -> int:
-    """End every session of a player but `keep`, with a fixed number of statements; return how many there were."""
+    """End every session of a player but `keep`, with a fixed number of statements; return how many there were.
+
+    Browser sessions end, too.
+    """
     living = "player_id = :player_id AND revoked_ms IS NULL AND session_id IS NOT :keep"
     values = {"player_id": player_id, "keep": keep, "now_ms": now_ms}
     # only a session that was never used can have a login that is still `delivered`
     unused = f"SELECT session_id FROM session WHERE {living} AND generation = 1 AND used = 0"
     connection.execute(f"{_CLOSE} IN ({unused})", values)
     query = f"UPDATE session SET revoked_ms = :now_ms, sealed_successor = NULL WHERE {living}"
-    return connection.execute(query, values).rowcount
+    ended = connection.execute(query, values).rowcount
+    return ended + browser_tables.end_browsers_of(connection, player_id, keep)
 
 
 def revoke_own(connection: Connection, player_id: str, session_id: str, now_ms: int) -> bool | None:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.model import Mode
+from gamed.http.app import RouteGroup
 from gamed.http.background import ShieldedTasks
 from gamed.http.client_address import HttpSettings
 from gamed.login.browser_routes import BrowserRoutes, CallbackRoutes, PageResponder, ResultRoutes
@@ -152,9 +153,14 @@ class BrowserCase(SynchronousTestCase):
             BrowserRoutes(server.browsers, server.authorize, local, labels, server.terms.registration, pages),
             CallbackRoutes(server.callbacks, pages),
             ResultRoutes(server.results, pages),
+            *self.more_routes(pages),
         ]
         self.site = Browser(groups, policy, clock=server.clock, now_ms=server.now_ms)
         return self.site
+
+    def more_routes(self, pages: PageResponder) -> list[RouteGroup]:
+        """Return further routes of the site; none by default."""
+        return []
 
     def game(self, **body: Any) -> Game:
         """Start a login; `token` is an access token to send."""

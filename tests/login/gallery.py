@@ -98,7 +98,7 @@ def sign_ins() -> Iterator[Shown]:
 
 def at_providers() -> Iterator[Shown]:
     """Yield the pages before a provider, by intent, form error and client texts."""
-    for intent in LoginIntent:
+    for intent in (LoginIntent.LOGIN, LoginIntent.LINK, LoginIntent.ADOPT):
         wanted = forms.ProviderPrompt(LABEL, intent, "Anna" if intent is LoginIntent.LINK else None)
         yield Shown(f"provider {intent.value}", forms.provider_page(SERVERS["plain"], asked(), wanted))
         typed = (FormError.WRONG, FormError.LIMIT, FormError.BUSY) if intent is LoginIntent.ADOPT else ()

@@ -88,13 +88,29 @@ CREATE TABLE refresh_credential (       -- every generation until it expires: us
 CREATE INDEX refresh_credential_session ON refresh_credential (session_id);
 CREATE INDEX refresh_credential_expiry ON refresh_credential (expires_ms);
 
+CREATE TABLE browser_session (          -- a browser that is signed in on the player's own page, /auth/account
+    cookie_index BLOB PRIMARY KEY,
+    session_id   TEXT NOT NULL UNIQUE,
+    player_id    TEXT NOT NULL REFERENCES player ON DELETE CASCADE,
+    provider     TEXT NOT NULL,
+    created_ms   INTEGER NOT NULL,      -- the sign-in
+    last_used_ms INTEGER NOT NULL       -- the last request, to the minute
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX browser_session_player ON browser_session (player_id);
+CREATE INDEX browser_session_last_use ON browser_session (last_used_ms);
+
+CREATE TRIGGER player_stopped AFTER UPDATE OF state ON player WHEN NEW.state <> 'active' BEGIN
+    DELETE FROM browser_session WHERE player_id = NEW.player_id;
+END;
+
 CREATE TABLE login (                    -- one login transaction (SPEC 2.3, PROTOCOL 3)
     login_id               TEXT PRIMARY KEY,
     secret_index           BLOB NOT NULL UNIQUE,
     token_index            BLOB NOT NULL UNIQUE,
     stage                  TEXT NOT NULL,
     outcome                TEXT,            -- the problem code of a final stage
-    intent                 TEXT NOT NULL CHECK (intent IN ('login', 'link', 'adopt')),
+    intent                 TEXT NOT NULL CHECK (intent IN ('login', 'link', 'adopt', 'account')),
     provider               TEXT NOT NULL,
     client                 TEXT NOT NULL,   -- JSON: what the client sent about itself
     return_proof           TEXT NOT NULL CHECK (return_proof IN ('none', 'loopback_or_code', 'code')),

@@ -1,0 +1,268 @@
+"""The services of the player's own page sign in a browser, show the player's data, and change the password.
+
+A sign-in is a login without a game: it belongs to one browser from its start, and nothing of it can be collected.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gamed.audit import SecurityEvent
+from gamed.config.model import Registration
+from gamed.crypto import Index, Secret
+from gamed.database.errors import DatabaseError
+from gamed.http.conditional import Conditions
+from gamed.login import keys as login_keys
+from gamed.login.authorize import AuthorizeService, RedirectToProvider
+from gamed.login.browser import Ended, InProgress, RedirectToResult
+from gamed.login.collect_rules import CollectCommand, CollectOutcome, NewSession
+from gamed.login.errors import ProviderUnknown, ReauthenticationRequired, UnknownLoginLink, WrongBrowser
+from gamed.login.keys import LOCAL, ExistingAccount, LoginLookup, new_login_id
+from gamed.login.local import FormError, PasswordAuthenticator, PasswordHasher, SignInForm, SignInRejected
+from gamed.login.policy import LoginContext, LoginQuota, address_indexes
+from gamed.login.store import SqliteLoginStore
+from gamed.login.transaction import ClientInfo, LoginEvent, LoginIntent, LoginStage, LoginTransaction, ProofMethod
+from gamed.long_poll import LongPollRegistry
+from gamed.players.account_store import FinishCommand, PasswordCommand, PlayerNames, SqliteAccountStore
+from gamed.players.errors import PasswordMalformed, PasswordsBusy
+from gamed.players.names import SignInMethod, new_player_id, parse_password
+from gamed.players.service import AccountService
+from gamed.saves.limits import Usage
+from gamed.saves.model import Cursor, SlotEntry
+from gamed.saves.service import SaveService
+from gamed.sessions.credentials import (
+    AuthenticatedSession,
+    NewBrowserSession,
+    SessionInfo,
+    generate_pair,
+    new_session_id,
+    parse_browser_token,
+)
+from gamed.sessions.errors import SessionError
+from gamed.sessions.service import RevocationListener, SessionService
+from gamed.structs import Component, redacts
+from gamed.tokens import ENTROPY_BYTES
+
+
+@redacts("token")
+class BrowserVisit(Struct, frozen=True):
+    """A request of a signed-in browser: its token, and its player and session."""
+
+    token: Secret
+    caller: AuthenticatedSession
+
+
+@redacts("token")
+class SignedIn(Struct, frozen=True):
+    """A finished sign-in; `token` is the new cookie, or None if it was sent before or only linked a provider."""
+
+    token: Secret | None
+    linked: bool = False
+
+
+class AccountOverview(Struct, frozen=True):
+    """The content of the page."""
+
+    names: PlayerNames
+    sessions: Sequence[SessionInfo]
+    methods: Sequence[tuple[SignInMethod, bool]]
+    """Each with whether it can be used at present."""
+    slots: Sequence[SlotEntry] | None
+    """Deleted ones, too; None if state.db cannot be read."""
+    usage: Usage
+
+
+class AccountSignIn(Component, frozen=True):
+    """The sign-ins of browsers for the page, and the links of further providers."""
+
+    _context: LoginContext
+    _logins: SqliteLoginStore
+    _store: SqliteAccountStore
+    _authorize: AuthorizeService
+    _passwords: PasswordAuthenticator
+    _waiters: LongPollRegistry
+
+    async def authenticate(self, cookie: str | None) -> BrowserVisit:
+        """Return the visit of a browser with this cookie; raise SessionError or DatabaseError."""
+        token, now_ms = parse_browser_token(cookie), self._context.now_ms()
+        state = await self._store.authenticate(token, now_ms)
+        if state.needs_touch:
+            with suppress(DatabaseError):  # on a full disk the page can be read, and its session ends earlier
+                await self._store.touch(token, now_ms)
+        return BrowserVisit(token, state.caller)
+
+    async def count_request(self, address: str) -> None:
+        """Count a request for the page; raise RateLimited."""
+        per_minute = self._context.policy.limits.entries_per_minute
+        await self._logins.count_request(b"account", address, per_minute, self._context.now_ms())
+
+    async def at_provider(
+        self, form: SignInForm, provider: str, requester: AuthenticatedSession | None = None
+    ) -> RedirectToProvider | RedirectToResult:
+        """Begin a sign-in at a provider, or with a requester a link of that provider to the requester's player.
+
+        Raise ProviderUnknown, ReauthenticationRequired, RateLimited or TooManyLogins.
+        """
+        if provider not in self._context.policy.providers:
+            raise ProviderUnknown
+        now_ms = self._context.now_ms()
+        if requester is not None and not requester.signed_in_recently(now_ms):
+            raise ReauthenticationRequired
+        login = self._new_login(form, provider, now_ms, None if requester is None else requester.session_id)
+        await self._add(login, form.address)
+        return await self._authorize.redirect(login, form)
+
+    async def locally(self, form: SignInForm) -> RedirectToResult:
+        """Sign in with a name and a password; raise SignInRejected, RateLimited or TooManyLogins."""
+        now_ms = self._context.now_ms()  # before the check, so that a password change meanwhile counts
+        account = ExistingAccount(await self._passwords.authenticate(form))
+        login = self._new_login(form, LOCAL, now_ms, None)
+        identity, proof = login_keys.seal_identity(self._context.keys, self._context.random, login.login_id, account)
+        opened = login.apply(LoginEvent.OPEN, now_ms).bound_to(form.browser, now_ms)
+        await self._add(opened.identified(identity, proof, now_ms), form.address)
+        return RedirectToResult(login.login_id)
+
+    async def finish(
+        self, login_id: str, browser: Index | None, cookie: str | None, request_id: str
+    ) -> SignedIn | InProgress | Ended:
+        """End the sign-in in its own browser, whose session until now was that of `cookie`.
+
+        Do not cancel this. Raise UnknownLoginLink or WrongBrowser.
+        """
+        if browser is None:
+            raise WrongBrowser
+        context, now_ms = self._context, self._context.now_ms()
+        pair = generate_pair(context.random, now_ms, context.policy.session, now_ms)
+        new_session = NewSession(new_player_id(context.random), new_session_id(context.random), pair)
+        key = LoginLookup("login_id", login_id)
+        collect = CollectCommand(key, None, new_session, Registration.CLOSED, now_ms)
+        new_browser = NewBrowserSession.generate(context.random)
+        outcome = await self._store.finish(FinishCommand(collect, browser, new_browser, _token_of(cookie)))
+        if outcome is None:
+            raise UnknownLoginLink
+        login = outcome.transition.after
+        if not login.belongs_to(browser):
+            raise WrongBrowser
+        if outcome.transition.stage_changed:
+            self._record(outcome, new_browser.session_id, request_id)
+        if login.outcome is not None:
+            return Ended(login.outcome, login.approval_code)
+        if login.stage is not LoginStage.COLLECTED:
+            return InProgress()
+        if login.links:
+            return SignedIn(None, linked=True)
+        return SignedIn(new_browser.token if outcome.transition.stage_changed else None)
+
+    async def sign_out(self, visit: BrowserVisit) -> None:
+        """End the session of this browser."""
+        if await self._store.sign_out(visit.token) is not None:
+            self._context.audit.record(SecurityEvent.SIGNED_OUT, player=visit.caller.player_id, scope="this")
+
+    def _new_login(
+        self, form: SignInForm, provider: str, now_ms: int, requesting_session_id: str | None
+    ) -> LoginTransaction:
+        """Return a login that belongs to the form's browser; its indexes are those of random bytes that are discarded.
+
+        So no device secret can collect it, and no link can open it.
+        """
+        context, policy = self._context, self._context.policy
+        login_id = new_login_id(context.random)
+        address, wide = address_indexes(context.keys.indexer, form.address)
+        return LoginTransaction(
+            login_id=login_id,
+            secret_index=login_keys.secret_index(context.keys.indexer, Secret(context.random(ENTROPY_BYTES))),
+            token_index=login_keys.token_index(context.keys.indexer, context.random(ENTROPY_BYTES).hex()),
+            intent=LoginIntent.ACCOUNT,
+            provider=provider,
+            client=ClientInfo(),
+            return_proof=ProofMethod.NONE,
+            loopback_port=None,
+            address_index=address,
+            wide_index=wide,
+            created_ms=now_ms,
+            expires_ms=now_ms + policy.ttl_seconds * 1000,
+            stage_ms=now_ms,
+            requesting_session_id=requesting_session_id,
+            browser_index=form.browser,
+        )
+
+    async def _add(self, login: LoginTransaction, address: str) -> None:
+        quota = LoginQuota.of(self._context.policy.limits, self._context.keys.indexer, address)
+        for ended in await self._logins.add(login, quota):
+            self._waiters.wake(ended)
+
+    def _record(self, outcome: CollectOutcome, session_id: str, request_id: str) -> None:
+        """Write the end of the sign-in to the audit log."""
+        login, player, audit = outcome.transition.after, outcome.player_id or "", self._context.audit
+        if outcome.undecryptable is not None:
+            audit.record(SecurityEvent.DECRYPTION_FAILED, **outcome.undecryptable)
+        if login.outcome is not None:
+            values = {"player": player, "provider": login.provider, "outcome": login.outcome.value}
+            audit.record(SecurityEvent.SIGN_IN_REFUSED, **values, request=request_id)
+        elif login.links and login.stage is LoginStage.COLLECTED:
+            audit.record(SecurityEvent.IDENTITY_LINKED, player=player, provider=login.provider)
+        elif login.stage is LoginStage.COLLECTED:
+            values = {"player": player, "session": session_id, "provider": login.provider, "created": "no"}
+            audit.record(SecurityEvent.SIGN_IN, **values)
+
+
+class AccountPage(Component, frozen=True):
+    """The content of the page, and the change of a password, which no game sees."""
+
+    _context: LoginContext
+    _store: SqliteAccountStore
+    _sessions: SessionService
+    _account: AccountService
+    _saves: SaveService
+    _passwords: PasswordAuthenticator
+    _hasher: PasswordHasher
+    _revoked: RevocationListener
+
+    async def overview(self, visit: BrowserVisit) -> AccountOverview:
+        """Return everything that the page shows; without state.db all but the saves."""
+        caller = visit.caller
+        names = await self._store.names(caller.player_id)
+        sessions = await self._sessions.list(caller)
+        methods = await self._account.identities(caller)
+        slots: Sequence[SlotEntry] | None = None
+        usage = Usage()
+        with suppress(DatabaseError):
+            _, summary = await self._saves.read_summary(visit.token, reading=True)
+            since = Cursor(summary.cursor.epoch, 0)  # all changes: the list of everything leaves deleted slots out
+            slots = (await self._saves.list_saves(visit.token, since, Conditions())).entries or ()
+            usage = summary.usage
+        return AccountOverview(names, sessions, methods, slots, usage)
+
+    async def change_password(self, visit: BrowserVisit, form: SignInForm, new: str) -> Secret:
+        """Set a new password, and end all sessions; return the browser's new token.
+
+        `form` has the old password and no name. Do not cancel this. Raise SignInRejected; PASSWORD_MALFORMED is about
+        the new password.
+        """
+        context, checked_ms = self._context, self._context.now_ms()
+        name = (await self._store.names(visit.caller.player_id)).account
+        if await self._passwords.authenticate(replace(form, name=name or "")) != visit.caller.player_id:
+            raise SignInRejected(FormError.WRONG)
+        try:
+            password = await self._hasher.hash(parse_password(new))
+        except PasswordMalformed:
+            raise SignInRejected(FormError.PASSWORD_MALFORMED) from None
+        except PasswordsBusy as e:
+            raise SignInRejected(FormError.BUSY, e.retry_after) from None
+        new_browser = NewBrowserSession.generate(context.random)
+        command = PasswordCommand(visit.token, password, new_browser, checked_ms, context.now_ms())
+        player_id = await self._store.change_password(command)
+        if player_id is None:
+            raise SignInRejected(FormError.WRONG)
+        context.audit.record(SecurityEvent.PASSWORD_CHANGED, player=player_id)
+        self._revoked(player_id)
+        return new_browser.token
+
+
+def _token_of(cookie: str | None) -> Secret | None:
+    try:
+        return parse_browser_token(cookie)
+    except SessionError:
+        return None

@@ -1,0 +1,60 @@
+"""The cookie of a signed-in browser, and the checks that a request for the player's own page comes from that page.
+
+The form of a signed-in page is bound to its session, so that it is void after the next sign-in. The form of a sign-in
+is bound to the cookie that all pages of logins share.
+"""
+
+from collections.abc import Mapping
+
+from gamed.crypto import Secret
+from gamed.http.request import Request
+from gamed.login.csrf import BrowserGuard, CsrfError, require_top_level_navigation
+from gamed.structs import Component
+
+_PURPOSE = "account"
+
+
+class AccountGuard(Component, frozen=True):
+    """The browser session's cookie; with https its name binds it to this host (RFC 6265bis 4.1.3).
+
+    It is `SameSite=Lax`, because a sign-in comes back from the provider's site.
+    """
+
+    browsers: BrowserGuard
+
+    @property
+    def cookie_name(self) -> str:
+        return "__Host-ga" if self.browsers.secure else "ga"
+
+    def cookie(self, request: Request) -> str | None:
+        """Return the value of the cookie as it was sent."""
+        return request.getCookie(self.cookie_name)
+
+    def set_cookie(self, request: Request, token: Secret) -> None:
+        """Send the cookie of a new session; the browser forgets it when it is closed."""
+        self._send(request, token.reveal().decode(), "")
+
+    def delete_cookie(self, request: Request) -> None:
+        """Let the browser delete the cookie, and its copies of pages: the Back button then shows none."""
+        self._send(request, "", "; Max-Age=0")
+        request.setHeader("Clear-Site-Data", '"cache"')
+
+    def field(self, cookie: str) -> str:
+        """Return the hidden field of the forms of a page, which are bound to a cookie."""
+        return self.browsers.field(cookie, _PURPOSE)
+
+    def form(self, request: Request, cookie: str | None) -> Mapping[str, str]:
+        """Return the fields of a form of a page; raise CsrfError, FramedRequest or PrefetchRequest."""
+        return self.browsers.form_of(request, cookie, _PURPOSE)
+
+    def _send(self, request: Request, value: str, more: str) -> None:
+        secure = "; Secure" if self.browsers.secure else ""
+        field = f"{self.cookie_name}={value}; Path=/{secure}; HttpOnly; SameSite=Lax{more}"
+        request.response_headers.add("Set-Cookie", field)
+
+
+def require_own_site(request: Request) -> None:
+    """Reject a download that another site's page asks for."""
+    require_top_level_navigation(request)
+    if (request.head.headers.values("sec-fetch-site") or ["none"])[0] not in ("same-origin", "none"):
+        raise CsrfError

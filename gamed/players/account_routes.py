@@ -1,0 +1,391 @@
+"""The routes of the player's own page are for browsers; no game uses them.
+
+They call the same services as the routes of the game's API. Each change is a form that is posted to an address of its
+own, and answered by a redirect back to the page.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from msgspec import Struct
+from twisted.internet.defer import Deferred
+
+from gamed.http.app import make_html_app
+from gamed.http.bodies import DEFAULT_BODY_POLICIES
+from gamed.http.conditional import UNCONDITIONAL
+from gamed.http.errors import RouteNotFound
+from gamed.http.json_body import read_query
+from gamed.http.request import Request
+from gamed.http.streaming import send_part
+from gamed.login.authorize import RedirectToProvider
+from gamed.login.browser import Ended, InProgress
+from gamed.login.browser_routes import PageResponder, page, see_other
+from gamed.login.csrf import CsrfError, FramedRequest, PrefetchRequest, require_top_level_navigation
+from gamed.login.errors import LoginEnded, ReauthenticationRequired, UnknownLoginLink, WrongBrowser
+from gamed.login.local import FormError, SignInForm, SignInRejected
+from gamed.login.pages.forms import FormFeedback
+from gamed.login.pages.results import error_response
+from gamed.login.problems import LOGIN_ERRORS
+from gamed.players.account import AccountPage, AccountSignIn, BrowserVisit, SignedIn
+from gamed.players.account_guard import AccountGuard, require_own_site
+from gamed.players.errors import AccountReauthenticationRequired, DisplayNameInvalid, LastIdentity
+from gamed.players.names import parse_display_name
+from gamed.players.pages import texts
+from gamed.players.pages.account import (
+    SignInChoice,
+    account_page,
+    deleted_page,
+    ended_page,
+    sign_in_page,
+    working_page,
+)
+from gamed.players.pages.parts import HOME, PageView, failure_page
+from gamed.players.pages.saves import slot_page
+from gamed.players.problems import PLAYER_ERRORS
+from gamed.players.service import AccountService
+from gamed.saves import errors as save_errors
+from gamed.saves.batch_routes import ExportRoutes
+from gamed.saves.commands import ReadRequest
+from gamed.saves.export import TooManyExports
+from gamed.saves.model import version_number
+from gamed.saves.problems import SAVE_ERRORS
+from gamed.saves.service import SaveService
+from gamed.saves.validation import check_slot, writing_condition
+from gamed.sessions.errors import SessionError, SessionNotFound
+from gamed.sessions.problems import SESSION_ERRORS
+from gamed.sessions.service import SessionService
+from gamed.structs import Component
+
+WORKING_SECONDS = 1
+FAILURES: Mapping[type[Exception], tuple[int, str]] = {
+    CsrfError: (403, texts.FORM_REFUSED),
+    FramedRequest: (403, texts.NOT_A_PAGE),
+    PrefetchRequest: (503, texts.PREFETCH),
+    RouteNotFound: (404, texts.UNKNOWN_ACTION),
+    UnknownLoginLink: (404, texts.SIGN_IN_OVER),
+    WrongBrowser: (409, texts.OTHER_BROWSER),
+    LoginEnded: (410, texts.SIGN_IN_OVER),
+    SessionNotFound: (404, texts.DEVICE_GONE),
+    DisplayNameInvalid: (400, texts.NAME_UNUSABLE),
+    LastIdentity: (409, texts.LAST_WAY),
+    TooManyExports: (503, texts.EXPORTING),
+    save_errors.ConflictError: (409, texts.SAVE_CHANGED),
+    save_errors.Erased: (409, texts.SAVE_CHANGED),
+    save_errors.SaveDeleted: (409, texts.SAVE_GONE),
+    save_errors.VersionGone: (409, texts.SAVE_GONE),
+    save_errors.VersionProtected: (409, texts.SAVE_GONE),
+    save_errors.QuotaExceeded: (409, texts.SAVE_NO_ROOM),
+    save_errors.TooManySlots: (409, texts.SAVE_NO_ROOM),
+    save_errors.CorruptBlob: (500, texts.SAVE_DAMAGED),
+    save_errors.SaveError: (404, texts.SAVE_WRONG),
+}
+"""The status and the sentence of each error that has a page of its own; the nearest base class counts."""
+_PASSWORD_ERRORS: Mapping[FormError, tuple[int, str]] = {
+    FormError.WRONG: (200, texts.PASSWORD_WRONG),
+    FormError.PASSWORD_MALFORMED: (200, texts.PASSWORD_UNUSABLE),
+    FormError.LIMIT: (429, texts.PASSWORD_LIMIT),
+    FormError.BUSY: (503, texts.PASSWORD_BUSY),
+}
+
+
+class AccountServices(Struct, frozen=True, eq=False):
+    """The services that the routes call."""
+
+    sign_in: AccountSignIn
+    page: AccountPage
+    sessions: SessionService
+    account: AccountService
+    saves: SaveService
+    exports: ExportRoutes
+
+
+class PostedAction(Struct, frozen=True):
+    """A form of a signed-in browser."""
+
+    request: Request
+    visit: BrowserVisit
+    fields: Mapping[str, str]
+
+
+class AccountRoutes(Component, frozen=True):
+    """The routes of the page; `choice` has the ways to sign in."""
+
+    app = make_html_app(error_response, LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS, SAVE_ERRORS)
+    prefixes = (HOME,)
+    body_policies = DEFAULT_BODY_POLICIES
+
+    _services: AccountServices
+    _guard: AccountGuard
+    _choice: SignInChoice
+    _pages: PageResponder
+
+    @app.route("/auth/account", methods=["GET"])
+    async def show_account(self, request: Request) -> bytes:
+        return await self._handle(request, self._show(request)) or b""
+
+    @app.route("/auth/account/done", methods=["GET"])
+    async def finish_account_sign_in(self, request: Request) -> bytes:
+        return await self._handle(request, self._finish(request)) or b""
+
+    @app.route("/auth/account/sign-in", methods=["POST"])
+    async def sign_in_to_account(self, request: Request) -> bytes:
+        return await self._handle(request, self._sign_in(request)) or b""
+
+    @app.route("/auth/account/saves/<text:slot>", methods=["GET"])
+    async def show_account_save(self, request: Request, slot: str) -> bytes:
+        return await self._handle(request, self._show_slot(request, slot)) or b""
+
+    @app.route("/auth/account/saves/<text:slot>/versions/<string:number>", methods=["GET"])
+    async def download_version(self, request: Request, slot: str, number: str) -> bytes | None:
+        return await self._handle(request, self._download(request, slot, number))
+
+    @app.route("/auth/account/export", methods=["GET"])
+    async def download_saves(self, request: Request) -> bytes | None:
+        return await self._handle(request, self._export(request))
+
+    @app.route("/auth/account/<string:action>", methods=["POST"])
+    async def change_account(self, request: Request, action: str) -> bytes:
+        return await self._handle(request, self._change(request, action)) or b""
+
+    async def _handle(self, request: Request, work: Coroutine[Deferred[Any], Any, bytes | None]) -> bytes | None:
+        """Return the page, or the one for an error; a browser that is not signed in gets the page to sign in."""
+        try:
+            return await work
+        except (ReauthenticationRequired, AccountReauthenticationRequired):
+            return self._sign_in_page(request, 403, title=texts.AGAIN_TITLE, lead=texts.AGAIN_LEAD)
+        except SessionNotFound as e:
+            return self._failure(request, e)
+        except SessionError:
+            if request.head.method == "GET":
+                return see_other(request, self._url(""))
+            return self._sign_in_page(request, 403, title=texts.TITLE, lead=texts.SIGNED_OUT)
+        except tuple(FAILURES) as e:
+            return self._failure(request, e)
+
+    def _failure(self, request: Request, error: Exception) -> bytes:
+        status, sentence = next(FAILURES[kind] for kind in type(error).__mro__ if kind in FAILURES)
+        request.response_headers.remove("Content-Disposition")
+        if status == 503:
+            request.setHeader("Retry-After", str(getattr(error, "retry_after", 1)))
+        return page(request, status, failure_page(self._pages.server, sentence))
+
+    async def _show(self, request: Request) -> bytes:
+        require_top_level_navigation(request)
+        await self._services.sign_in.count_request(request.head.address)
+        try:
+            visit = await self._authenticate(request)
+        except SessionError:
+            return self._sign_in_page(request, 200, title=texts.TITLE, lead=texts.SIGN_IN_LEAD)
+        return await self._account_page(request, visit, done=read_query(request).get("done", ""))
+
+    async def _account_page(
+        self, request: Request, visit: BrowserVisit, status: int = 200, *, done: str = "", error: str | None = None
+    ) -> bytes:
+        overview = await self._services.page.overview(visit)
+        return page(request, status, account_page(self._view(request), overview, self._choice, done=done, error=error))
+
+    async def _sign_in(self, request: Request) -> bytes:
+        await self._services.sign_in.count_request(request.head.address)
+        browsers = self._guard.browsers
+        cookie = browsers.cookie(request)
+        fields = self._guard.form(request, cookie)
+        name, password = fields.get("name", ""), fields.get("password", "")
+        browser = browsers.index(cookie or "")
+        form = SignInForm("", browser, request.head.address, name, password, request.request_id)
+        sign_in = self._services.sign_in
+        if self._choice.labels:
+            return self._redirect(request, await self._run(sign_in.at_provider(form, fields.get("provider", ""))))
+        try:
+            return self._redirect(request, await self._run(sign_in.locally(form)))
+        except SignInRejected as e:
+            feedback = FormFeedback(e.error, e.retry_after, name=name)
+            if e.retry_after:
+                request.setHeader("Retry-After", str(e.retry_after))
+            status = {FormError.LIMIT: 429, FormError.BUSY: 503}.get(e.error, 200)
+            return self._sign_in_page(request, status, feedback, title=texts.TITLE, lead=texts.SIGN_IN_LEAD)
+
+    async def _finish(self, request: Request) -> bytes:
+        require_top_level_navigation(request)
+        login_id = read_query(request).get("login_id", "")
+        browser, cookie = self._guard.browsers.browser(request), self._guard.cookie(request)
+        finishing = self._services.sign_in.finish(login_id, browser, cookie, request.request_id)
+        result: SignedIn | InProgress | Ended = await self._run(finishing)
+        match result:
+            case SignedIn(token, linked):
+                if token is not None:
+                    self._guard.set_cookie(request, token)
+                return see_other(request, self._url("?done=linked" if linked else ""))
+            case InProgress():
+                request.setHeader("Refresh", str(WORKING_SECONDS))
+                return page(request, 200, working_page(self._pages.server))
+            case Ended():
+                return page(request, 200, ended_page(self._pages.server, result))
+
+    async def _show_slot(self, request: Request, slot: str) -> bytes:
+        require_top_level_navigation(request)
+        visit = await self._authenticate(request)
+        listed = await self._services.saves.versions(visit.token, check_slot(slot))
+        return page(request, 200, slot_page(self._view(request), listed, read_query(request).get("done", "")))
+
+    async def _download(self, request: Request, slot: str, number: str) -> bytes | None:
+        require_own_site(request)
+        visit, name = await self._authenticate(request), check_slot(slot)
+        read = ReadRequest(name, UNCONDITIONAL, with_bytes=True, version=version_number(number))
+        result = await self._services.saves.read(visit.token, read)
+        disposition = f'attachment; filename="{name}-{result.version.version}.sav"'
+        sandbox = {"Content-Security-Policy": "sandbox", "Content-Type": "application/octet-stream"}
+        request.setHeaders({**sandbox, "Content-Disposition": disposition})
+        return await send_part(request, result.body, result.version.size, None)
+
+    async def _export(self, request: Request) -> bytes | None:
+        require_own_site(request)
+        visit = await self._authenticate(request)
+        return await self._services.exports.send_to(request, visit.token, whole=True)
+
+    async def _change(self, request: Request, action: str) -> bytes:
+        work = _ACTIONS.get(action)
+        if work is None:
+            raise RouteNotFound
+        visit = await self._authenticate(request)
+        fields = self._guard.form(request, self._guard.cookie(request))
+        return await work(self, PostedAction(request, visit, fields))
+
+    async def _authenticate(self, request: Request) -> BrowserVisit:
+        visit: BrowserVisit = await self._run(self._services.sign_in.authenticate(self._guard.cookie(request)))
+        return visit
+
+    async def _sign_out(self, action: PostedAction) -> bytes:
+        await self._run(self._services.sign_in.sign_out(action.visit))
+        self._guard.delete_cookie(action.request)
+        return see_other(action.request, self._url(""))
+
+    async def _sign_out_device(self, action: PostedAction) -> bytes:
+        session_id = action.fields.get("session_id", "")
+        await self._run(self._services.sessions.end(action.visit.caller, session_id))
+        return self._done(action, "signed-out")
+
+    async def _sign_out_others(self, action: PostedAction) -> bytes:
+        await self._run(self._services.sessions.end_others(action.visit.caller))
+        return self._done(action, "others-out")
+
+    async def _restore(self, action: PostedAction) -> bytes:
+        slot, number = _version(action)
+        await self._run(self._services.saves.restore(action.visit.token, slot, number, _condition(action)))
+        return self._done(action, "restored", slot)
+
+    async def _keep(self, action: PostedAction) -> bytes:
+        """Restore a conflict copy, then dismiss it."""
+        slot, number = _version(action)
+        saves, token = self._services.saves, action.visit.token
+        await self._run(saves.restore(token, slot, number, _condition(action)))
+        await self._run(saves.dismiss(token, slot, number))
+        return self._done(action, "restored", slot)
+
+    async def _dismiss(self, action: PostedAction) -> bytes:
+        slot, number = _version(action)
+        await self._run(self._services.saves.dismiss(action.visit.token, slot, number))
+        return self._done(action, "dismissed", slot)
+
+    async def _link(self, action: PostedAction) -> bytes:
+        browsers, request = self._guard.browsers, action.request
+        cookie = browsers.cookie_or_new(request)
+        browsers.set_cookie(request, cookie)
+        form = SignInForm("", browsers.index(cookie), request.head.address, request_id=request.request_id)
+        provider = action.fields.get("provider", "")
+        linking = self._services.sign_in.at_provider(form, provider, action.visit.caller)
+        return self._redirect(request, await self._run(linking))
+
+    async def _unlink(self, action: PostedAction) -> bytes:
+        self._require_recent(action)
+        await self._run(self._services.account.unlink(action.visit.caller, action.fields.get("provider", "")))
+        return self._done(action, "unlinked")
+
+    async def _name(self, action: PostedAction) -> bytes:
+        text = action.fields.get("name", "")
+        name = parse_display_name(text) if text.strip(" ") else None
+        await self._run(self._services.account.rename(action.visit.caller, name))
+        return self._done(action, "named")
+
+    async def _password(self, action: PostedAction) -> bytes:
+        if self._choice.labels:
+            raise RouteNotFound
+        request, old, new = action.request, action.fields.get("old", ""), action.fields.get("new", "")
+        form = SignInForm("", self._guard.browsers.index(""), request.head.address, "", old, request.request_id)
+        try:
+            token = await self._run(self._services.page.change_password(action.visit, form, new))
+        except SignInRejected as e:
+            status, sentence = _PASSWORD_ERRORS[e.error]
+            wait = texts.SECOND if e.retry_after == 1 else texts.SECONDS.format(seconds=e.retry_after)
+            if e.retry_after:
+                request.setHeader("Retry-After", str(e.retry_after))
+            return await self._account_page(request, action.visit, status, error=sentence.format(wait=wait))
+        self._guard.set_cookie(request, token)
+        return self._done(action, "password")
+
+    async def _delete(self, action: PostedAction) -> bytes:
+        self._require_recent(action)
+        if action.fields.get("word", "").strip().lower() != texts.DELETE_WORD:
+            return page(action.request, 400, failure_page(self._pages.server, texts.NOT_TYPED))
+        await self._run(self._services.account.erase(action.visit.caller))
+        self._guard.delete_cookie(action.request)
+        return page(action.request, 200, deleted_page(self._pages.server))
+
+    def _require_recent(self, action: PostedAction) -> None:
+        if not action.visit.caller.signed_in_recently(self._pages.now_ms()):
+            raise AccountReauthenticationRequired
+
+    def _run(self, work: Coroutine[Deferred[Any], Any, Any]) -> Deferred[Any]:
+        """Complete work even if the browser disconnects."""
+        return self._pages.tasks.run(work)
+
+    def _done(self, action: PostedAction, notice: str, slot: str = "") -> bytes:
+        """Redirect to the page, which shows a notice."""
+        where = f"/saves/{slot}" if slot else ""
+        return see_other(action.request, self._url(f"{where}?{urlencode({'done': notice})}"))
+
+    def _redirect(self, request: Request, target: Any) -> bytes:
+        if isinstance(target, RedirectToProvider):
+            return see_other(request, target.url)
+        return self._pages.redirect_to_result(request, target)
+
+    def _url(self, below: str) -> str:
+        return f"{self._pages.base_url()}{HOME}{below}"
+
+    def _view(self, request: Request) -> PageView:
+        cookie = self._guard.cookie(request) or ""
+        return PageView(self._pages.server, self._guard.field(cookie), self._pages.now_ms())
+
+    def _sign_in_page(
+        self, request: Request, status: int, feedback: FormFeedback | None = None, *, title: str, lead: str
+    ) -> bytes:
+        browsers = self._guard.browsers
+        cookie = browsers.cookie_or_new(request)
+        browsers.set_cookie(request, cookie)
+        view = PageView(self._pages.server, self._guard.field(cookie), self._pages.now_ms())
+        return page(request, status, sign_in_page(view, self._choice, feedback, title=title, lead=lead))
+
+
+def _version(action: PostedAction) -> tuple[str, int]:
+    return check_slot(action.fields.get("slot", "")), version_number(action.fields.get("version", ""))
+
+
+def _condition(action: PostedAction) -> Any:
+    """Return the condition that the slot is as the page showed it: a tag, or none for a deleted save."""
+    etag = action.fields.get("etag", "")
+    return writing_condition(({"if-match": etag} if etag else {"if-none-match": "*"}).get)
+
+
+_ACTIONS: Mapping[str, Callable[[AccountRoutes, PostedAction], Awaitable[bytes]]] = {
+    "sign-out": AccountRoutes._sign_out,
+    "sign-out-device": AccountRoutes._sign_out_device,
+    "sign-out-others": AccountRoutes._sign_out_others,
+    "restore": AccountRoutes._restore,
+    "keep": AccountRoutes._keep,
+    "dismiss": AccountRoutes._dismiss,
+    "link": AccountRoutes._link,
+    "unlink": AccountRoutes._unlink,
+    "name": AccountRoutes._name,
+    "password": AccountRoutes._password,
+    "delete": AccountRoutes._delete,
+}

@@ -1,0 +1,161 @@
+"""The store of the player's own page runs each operation as one transaction of auth.db.
+
+A sign-in ends as a game's first collect does: the same rules admit the player. Instead of a game's credentials it opens
+a browser session, of which auth.db has only an index of the cookie.
+"""
+
+from functools import partial
+from sqlite3 import Connection
+
+from msgspec import Struct
+from msgspec.structs import replace
+from twisted.internet.defer import Deferred
+
+from gamed.crypto import DecryptionFailed, Index, Keys, Purpose, Secret
+from gamed.database.queues import ReadQueue, WriteQueue
+from gamed.login import collect_store
+from gamed.login import tables as login_tables
+from gamed.login.collect_rules import CollectCommand, CollectOutcome
+from gamed.login.keys import decode_identity
+from gamed.login.transaction import LoginEvent, LoginIntent, LoginStage, LoginTransaction, Transition
+from gamed.outcomes import LoginFailure
+from gamed.players import tables
+from gamed.players.names import LOCAL
+from gamed.sessions import browser_tables
+from gamed.sessions import tables as session_tables
+from gamed.sessions.credentials import AuthenticatedSession, NewBrowserSession
+from gamed.structs import Component, redacts
+
+
+@redacts("browser", "ended")
+class FinishCommand(Struct, frozen=True):
+    """The end of a sign-in for the page, in the browser that began it.
+
+    `ended` is the token that this browser had before, if any: its session ends.
+    """
+
+    collect: CollectCommand
+    browser: Index
+    new_browser: NewBrowserSession
+    ended: Secret | None
+
+
+@redacts("token", "password")
+class PasswordCommand(Struct, frozen=True):
+    """A new password of a signed-in player; `password` is argon2id as a PHC string.
+
+    `checked_ms` is when the check of the old password began.
+    """
+
+    token: Secret
+    password: str
+    new_browser: NewBrowserSession
+    checked_ms: int
+    now_ms: int
+
+
+class BrowserState(Struct, frozen=True):
+    """The session of a browser, and whether its last use should be written."""
+
+    caller: AuthenticatedSession
+    needs_touch: bool
+
+
+class PlayerNames(Struct, frozen=True):
+    """The name of a player's local account, and the one that games show; None without one."""
+
+    account: str | None
+    display: str | None
+
+
+class SqliteAccountStore(Component, frozen=True):
+    """The data of the page in auth.db; each method may raise DatabaseError, those with a token SessionError."""
+
+    _reads: ReadQueue
+    _writes: WriteQueue
+    _keys: Keys
+
+    def authenticate(self, token: Secret, now_ms: int) -> Deferred[BrowserState]:
+        """Return the session of a browser."""
+
+        def transaction(connection: Connection) -> BrowserState:
+            indexer = self._keys.indexer
+            caller = browser_tables.authenticate_browser(connection, indexer, token, now_ms)
+            return BrowserState(caller, browser_tables.needs_touch(connection, indexer, token, now_ms))
+
+        return self._reads.submit(transaction)
+
+    def touch(self, token: Secret, now_ms: int) -> Deferred[None]:
+        """Record a request of a browser."""
+        indexer = self._keys.indexer
+        return self._writes.submit(partial(browser_tables.touch_browser, indexer=indexer, token=token, now_ms=now_ms))
+
+    def finish(self, command: FinishCommand) -> Deferred[CollectOutcome | None]:
+        """End a sign-in, and open a browser session unless it only links; return None for an unknown login."""
+        return self._writes.submit(partial(finish_sign_in, keys=self._keys, command=command))
+
+    def sign_out(self, token: Secret) -> Deferred[str | None]:
+        """End a browser session; return its player, or None if it has ended before."""
+        return self._writes.submit(partial(browser_tables.end_browser, indexer=self._keys.indexer, token=token))
+
+    async def names(self, player_id: str) -> PlayerNames:
+        """Return the names of a player."""
+        named = await self._reads.submit(partial(tables.find_named, keys=self._keys, name_or_id=player_id))
+        return PlayerNames(named.name, named.display_name)
+
+    def change_password(self, command: PasswordCommand) -> Deferred[str | None]:
+        """Set a password, end all sessions, and open a new one for this browser; return the player.
+
+        Return None, and change nothing, if the password was changed since the old one was checked.
+        """
+        return self._writes.submit(partial(change_password, keys=self._keys, command=command))
+
+
+def finish_sign_in(connection: Connection, keys: Keys, command: FinishCommand) -> CollectOutcome | None:
+    """Read, decide, write; a login that is not `ready`, or of another browser, is returned as it is."""
+    before = login_tables.find_login(connection, command.collect.key)
+    if before is None or before.intent is not LoginIntent.ACCOUNT:
+        return None
+    outcome = _finish(connection, keys, command, before.at_time(command.collect.now_ms))
+    outcome = replace(outcome, transition=Transition(before, outcome.transition.after))
+    login_tables.save_login(connection, outcome.transition)
+    return outcome
+
+
+def _finish(connection: Connection, keys: Keys, command: FinishCommand, login: LoginTransaction) -> CollectOutcome:
+    now_ms = command.collect.now_ms
+    if login.stage is not LoginStage.READY or not login.belongs_to(command.browser):
+        return CollectOutcome(Transition(login, login))
+    try:
+        raw = keys.sealer.unseal(Purpose.IDENTIFIED, login.login_id, login.sealed_identity or b"")
+    except DecryptionFailed as e:
+        failed = login.failed(LoginFailure.LOGIN_INTERRUPTED, now_ms)
+        return CollectOutcome(Transition(login, failed), undecryptable=e.details)
+    proved = decode_identity(raw)
+    admitted = collect_store.admit(connection, keys, command.collect, login, proved)
+    player_id = collect_store.player_of(connection, keys, proved)
+    if isinstance(admitted, LoginFailure):
+        failed = collect_store.refused(connection, login, admitted, player_id, now_ms)
+        return CollectOutcome(Transition(login, failed), player_id=player_id)
+    if admitted is not None:
+        if command.ended is not None:
+            browser_tables.end_browser(connection, keys.indexer, command.ended)
+        player = {"player_id": admitted.player_id, "provider": login.provider}
+        browser_tables.open_browser(connection, keys.indexer, command.new_browser, **player, now_ms=now_ms)
+        tables.record_sign_in(connection, admitted.player_id, now_ms)
+    done = login.linked(now_ms).apply(LoginEvent.ACKNOWLEDGE, now_ms)
+    return CollectOutcome(Transition(login, done), player_id=player_id)
+
+
+def change_password(connection: Connection, keys: Keys, command: PasswordCommand) -> str | None:
+    """Set a password as `players password` does; SqliteAccountStore.change_password() describes the rest."""
+    now_ms = command.now_ms
+    caller = browser_tables.authenticate_browser(connection, keys.indexer, command.token, now_ms)
+    player_id = caller.player_id
+    if tables.password_changed(connection, player_id, command.checked_ms, now_ms):
+        return None
+    tables.set_password(connection, player_id, command.password, now_ms)
+    session_tables.revoke_all(connection, player_id, now_ms)
+    player = {"player_id": player_id, "provider": LOCAL}
+    browser_tables.open_browser(connection, keys.indexer, command.new_browser, **player, now_ms=now_ms)
+    return player_id

@@ -1,0 +1,100 @@
+"""The parts that the player's pages share: forms, times, sizes and errors."""
+
+from datetime import UTC, datetime
+from urllib.parse import urlencode
+
+from msgspec import Struct
+from twisted.web.template import Tag, tags
+
+from gamed.login.pages.layout import Content, ServerName, fill, page, paragraph
+from gamed.players.pages import texts
+from gamed.structs import redacts
+from gamed.timestamps import rfc3339
+
+HOME = "/auth/account"
+_MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
+
+
+@redacts("form")
+class PageView(Struct, frozen=True):
+    """The things that every page of one request needs: the server, the hidden field of its forms, the time."""
+
+    server: ServerName
+    form: str
+    now_ms: int
+
+    def post(self, action: str, *content: Content, **fields: str) -> Tag:
+        """Return a form that posts to `/auth/account/{action}` with these hidden fields."""
+        hidden = [tags.input(type="hidden", name=name, value=value) for name, value in fields.items()]
+        own = tags.input(type="hidden", name="form", value=self.form)
+        return tags.form(own, *hidden, *content, method="post", action=f"{HOME}/{action}")
+
+    def page(self, title: str, *content: Content) -> bytes:
+        return page(title, *content, server=self.server)
+
+    def time(self, instant_ms: int) -> Tag:
+        """Return how long ago an instant is, and the instant in UTC."""
+        utc = f"{datetime.fromtimestamp(instant_ms // 1000, UTC):%Y-%m-%d %H:%M}"
+        text = texts.ABSOLUTE.format(ago=ago(self.now_ms - instant_ms), utc=utc)
+        return Tag("time")(text, datetime=rfc3339(instant_ms))
+
+    def date(self, instant_ms: int) -> Tag:
+        """Return the day of an instant in UTC."""
+        day = f"{datetime.fromtimestamp(instant_ms // 1000, UTC):%Y-%m-%d}"
+        return Tag("time")(day, datetime=day)
+
+
+def ago(past_ms: int) -> str:
+    """Return a duration before now in words, rounded down; the future counts as now."""
+    for unit_ms, (one, more) in ((_DAY_MS, texts.DAYS), (_HOUR_MS, texts.HOURS), (_MINUTE_MS, texts.MINUTES)):
+        count = past_ms // unit_ms
+        if count >= 1:
+            return one if count == 1 else more.format(count=count)
+    return texts.NOW
+
+
+def size(count: int) -> str:
+    """Return a number of bytes in the largest unit of which there is at least one."""
+    for unit, name in ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB")):
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return f"{count} bytes"
+
+
+def button(text: str, *, quiet: bool = True) -> Tag:
+    return tags.button(text, type="submit", class_="quiet") if quiet else tags.button(text, type="submit")
+
+
+def link(text: str, path: str, **query: str) -> Tag:
+    """Return a link that looks like a button."""
+    return tags.a(text, href=f"{path}?{urlencode(query)}" if query else path, class_="button quiet")
+
+
+def section(title: str, *content: Content) -> Tag:
+    """Return a part of the page with a heading."""
+    return Tag("section")(tags.h2(title), *content, class_="foot")
+
+
+def box(title: Content, *lines: Content, actions: list[Tag] | None = None) -> Tag:
+    """Return a box with a title, lines below it, and forms or links."""
+    rows = [tags.p(line, class_="ago") for line in lines]
+    return tags.div(tags.dl(tags.dd(title)), *rows, *(actions or []), class_="device")
+
+
+def line(text: str, **slots: Content) -> Tag:
+    return tags.span(*fill(text, **slots))
+
+
+def notice(key: str) -> list[Tag]:
+    """Return the result of the action before, if the key is a known one."""
+    text = texts.NOTICES.get(key)
+    return [] if text is None else [tags.p(text, role="status", class_="device")]
+
+
+def alert(text: str) -> Tag:
+    return tags.p(text, role="alert", class_="refused", id="refused")
+
+
+def failure_page(server: ServerName, sentence: str, *, title: str = texts.FAILURE_TITLE, back: str = HOME) -> bytes:
+    """Return the page of an action that was refused, with a link back."""
+    return page(title, paragraph("{sentence}", sentence=sentence), link(texts.BACK, back), server=server)

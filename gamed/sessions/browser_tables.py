@@ -1,0 +1,88 @@
+"""The SQL of the table `browser_session`: browsers that are signed in on the player's own page.
+
+A browser session ends after 30 minutes without a request, and 12 hours after its sign-in. A trigger of the schema ends
+it when its player is blocked or erased.
+"""
+
+from sqlite3 import Connection
+
+from gamed.crypto import Index, Indexer, Purpose, Secret
+from gamed.sessions.credentials import BROWSER_IDLE_MS, BROWSER_TOTAL_MS, AuthenticatedSession, NewBrowserSession
+from gamed.sessions.errors import PlayerBlocked, TokenExpired, TokenInvalid
+
+TOUCH_MS = 60_000
+"""The last use is written at most once in this time."""
+_ALIVE = """
+    b.last_used_ms > :now_ms - :idle_ms AND b.created_ms > :now_ms - :total_ms AND b.created_ms <= :now_ms
+    AND p.state = 'active'
+"""
+
+
+def open_browser(
+    connection: Connection, indexer: Indexer, new: NewBrowserSession, *, player_id: str, provider: str, now_ms: int
+) -> None:
+    """Insert a browser session."""
+    query = """
+        INSERT INTO browser_session (cookie_index, session_id, player_id, provider, created_ms, last_used_ms)
+        VALUES (:cookie_index, :session_id, :player_id, :provider, :now_ms, :now_ms)
+    """
+    values = {"cookie_index": _index(indexer, new.token), "session_id": new.session_id, "player_id": player_id}
+    connection.execute(query, values | {"provider": provider, "now_ms": now_ms})
+
+
+def authenticate_browser(connection: Connection, indexer: Indexer, token: Secret, now_ms: int) -> AuthenticatedSession:
+    """Return the session of a browser's token; raise TokenInvalid, TokenExpired or PlayerBlocked."""
+    query = """
+        SELECT b.session_id, b.player_id, b.created_ms, b.last_used_ms, p.state, p.owner
+        FROM browser_session b JOIN player p ON p.player_id = b.player_id WHERE b.cookie_index = :cookie_index
+    """
+    row = connection.execute(query, {"cookie_index": _index(indexer, token)}).fetchone()
+    if row is None:
+        raise TokenInvalid
+    session_id, player_id, created_ms, last_used_ms, state, owner = row
+    if not (now_ms - BROWSER_IDLE_MS < last_used_ms and now_ms - BROWSER_TOTAL_MS < created_ms <= now_ms):
+        raise TokenExpired
+    if state != "active":
+        raise PlayerBlocked
+    return AuthenticatedSession(player_id, session_id, bool(owner), created_ms)
+
+
+def player_of_browser(connection: Connection, session_id: str, now_ms: int) -> str | None:
+    """Return the player of a browser session that has neither ended nor expired."""
+    query = f"""
+        SELECT b.player_id FROM browser_session b JOIN player p ON p.player_id = b.player_id
+        WHERE b.session_id = :session_id AND {_ALIVE}
+    """
+    values = {"session_id": session_id, "now_ms": now_ms, "idle_ms": BROWSER_IDLE_MS, "total_ms": BROWSER_TOTAL_MS}
+    row = connection.execute(query, values).fetchone()
+    return None if row is None else str(row[0])
+
+
+def needs_touch(connection: Connection, indexer: Indexer, token: Secret, now_ms: int) -> bool:
+    """Return whether the last use of a browser session should be written."""
+    query = "SELECT 1 FROM browser_session WHERE cookie_index = :cookie_index AND last_used_ms <= :before_ms"
+    values = {"cookie_index": _index(indexer, token), "before_ms": now_ms - TOUCH_MS}
+    return connection.execute(query, values).fetchone() is not None
+
+
+def touch_browser(connection: Connection, indexer: Indexer, token: Secret, now_ms: int) -> None:
+    """Record a request of a browser session."""
+    query = "UPDATE browser_session SET last_used_ms = :now_ms WHERE cookie_index = :cookie_index"
+    connection.execute(query, {"cookie_index": _index(indexer, token), "now_ms": now_ms})
+
+
+def end_browser(connection: Connection, indexer: Indexer, token: Secret) -> str | None:
+    """End the browser session of a token; return its player, or None if there is no such session."""
+    query = "DELETE FROM browser_session WHERE cookie_index = :cookie_index RETURNING player_id"
+    rows = connection.execute(query, {"cookie_index": _index(indexer, token)}).fetchall()
+    return str(rows[0][0]) if rows else None
+
+
+def end_browsers_of(connection: Connection, player_id: str, keep: str | None) -> int:
+    """End the browser sessions of a player but the one with the id `keep`; return how many there were."""
+    query = "DELETE FROM browser_session WHERE player_id = :player_id AND session_id IS NOT :keep"
+    return connection.execute(query, {"player_id": player_id, "keep": keep}).rowcount
+
+
+def _index(indexer: Indexer, token: Secret) -> Index:
+    return indexer.index(Purpose.BROWSER_SESSION, token.reveal())

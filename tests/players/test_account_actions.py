@@ -1,0 +1,391 @@
+"""Each action of the player's own page does what the game's API does, for the signed-in player alone."""
+
+from io import BytesIO
+from zipfile import ZipFile
+
+from gamed.players import tables as player_tables
+from gamed.players.pages import texts
+from gamed.sessions.credentials import RECENT_MS
+from tests.login.browser_fixtures import Page
+from tests.login.fixtures import ANNA, PASSWORD, done
+from tests.players.page_fixtures import BERT, HOME, AccountCase
+
+NEW_PASSWORD = "a battery staple"
+ONE, TWO, THREE = b"\x01one", b"\x02two", b"\x03three"
+
+
+class DeviceTests(AccountCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.deck = self.play(device_name="Deck", name="MyGame")
+        self.deck_id = self.session_id
+        self.home = self.browser.sign_in()
+
+    def alive(self, game: dict[str, str]) -> bool:
+        return self.site.request("GET", "/auth/sessions", game).status == 200
+
+    def test_list(self) -> None:
+        """The page lists each device in its own words, with the time of its last use."""
+        self.assertIn("Deck \u00b7 MyGame Last used just now (2027-01-15 08:00 UTC)", self.home.text)
+        self.server.clock.advance(20 * 60)
+        self.assertIn("Last used 20 minutes ago (2027-01-15 08:00 UTC)", self.browser.get(HOME).text)
+
+    def test_markup(self) -> None:
+        """The words of a device are no markup."""
+        self.play(device_name='<script>alert(1)</script>"')
+        page = self.browser.get(HOME)
+        self.assertNotIn("script", page.tags)
+        self.assertIn('<script>alert(1)</script>"', page.text)
+
+    def test_sign_out(self) -> None:
+        """Signing a device out ends its session, and no other one."""
+        other = self.play(device_name="Laptop")
+        page = self.browser.post(self.home.form("/sign-out-device", session_id=self.deck_id))
+        self.assertIn(texts.NOTICES["signed-out"], page.text)
+        self.assertEqual((self.alive(self.deck), self.alive(other)), (False, True))
+        self.assertIn(f"session_revoked player={ANNA} session={self.deck_id}", self.server.security)
+
+    def test_sign_out_others(self) -> None:
+        """Signing out everywhere else ends all games and all other browsers, not this one."""
+        other = self.new_account_browser()
+        other.sign_in()
+        page = self.browser.post(self.home.form("/sign-out-others"))
+        self.assertIn(texts.DEVICES_NONE, page.text)
+        self.assertFalse(self.alive(self.deck))
+        self.assertIn(texts.SIGN_IN, other.get(HOME).text)
+        self.assertIn(f"signed_out player={ANNA} scope=others", self.server.security)
+
+    def test_other_player(self) -> None:
+        """The session of another player is unknown here."""
+        account = {"player_id": BERT, "name": "Bert", "password": "x", "now_ms": self.server.now_ms()}
+        self.server.write(lambda c: player_tables.add_local_player(c, self.server.keys, **account))
+        theirs = self.play(BERT)
+        form = self.home.form("/sign-out-device")
+        for session_id in (self.session_id, "", "ses_1", "brs_" + "A" * 22, "x" * 500):
+            page = self.browser.post(form, {"session_id": session_id})
+            self.assertEqual((page.status, texts.DEVICE_GONE in page.text), (404, True))
+        self.assertTrue(self.alive(theirs))
+
+
+class SaveTests(AccountCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.deck = self.play(device_name="Deck")
+        first = self.put(self.deck, "auto", ONE)
+        self.put(self.deck, "auto", TWO, If_Match=first.headers["etag"])
+        self.home = self.browser.sign_in()
+        self.slot = self.browser.get(f"{HOME}/saves/auto")
+
+    def test_list(self) -> None:
+        """The page lists the slots with size and time, and links to their versions."""
+        self.assertIn("auto 4 bytes, saved just now", self.home.text)
+        self.assertIn(f"{HOME}/saves/auto", self.home.links)
+        self.assertIn("Now 4 bytes, just now", self.slot.text)
+        self.assertIn("Version 1 4 bytes, just now", self.slot.text)
+
+    def test_download(self) -> None:
+        """A version comes as a file that the browser stores and never shows."""
+        answer = self.browser.ask("GET", f"{HOME}/saves/auto/versions/1")
+        self.assertEqual((answer.status, answer.body), (200, ONE))
+        self.assertEqual(answer.headers["content-disposition"], 'attachment; filename="auto-1.sav"')
+        self.assertEqual(answer.headers["content-security-policy"], "sandbox")
+        self.assertEqual(answer.headers["content-type"], "application/octet-stream")
+        self.assertEqual(answer.headers["cache-control"], "no-store")
+
+    def test_page_as_a_save(self) -> None:
+        """A save that is a page is not sent as one."""
+        self.put(self.deck, "evil", b"<script>1</script>", If_None_Match="*", Content_Type="text/html")
+        answer = self.browser.ask("GET", f"{HOME}/saves/evil/versions/1")
+        self.assertEqual(answer.headers["content-type"], "application/octet-stream")
+        self.assertEqual(answer.headers["content-security-policy"], "sandbox")
+
+    def test_restore(self) -> None:
+        """Restoring an older version makes its bytes current, for the game, too."""
+        page = self.browser.post(self.slot.form("/restore", version="1"))
+        self.assertIn(texts.NOTICES["restored"], page.text)
+        self.assertEqual(self.read(self.deck, "auto"), ONE)
+
+    def test_waiting_game(self) -> None:
+        """A game that waits for changes gets the restored save at once."""
+        listing = self.site.request("GET", "/game/saves", self.deck).json
+        wait = {**self.deck, "Prefer": "wait=20"}
+        call = self.site.send("GET", f"/game/saves?since={listing['cursor']}", wait)
+        self.assertEqual(call.answers, [])
+        self.browser.post(self.slot.form("/restore", version="1"))
+        [save] = call.answer.json["saves"]
+        self.assertEqual((save["slot"], save["version"]), ("auto", 3))
+
+    def test_saved_meanwhile(self) -> None:
+        """Nothing is restored if a game has saved since the page was shown."""
+        current = self.site.request("HEAD", "/game/saves/auto", self.deck).headers["etag"]
+        self.put(self.deck, "auto", THREE, If_Match=current)
+        page = self.browser.post(self.slot.form("/restore", version="1"))
+        self.assertEqual((page.status, texts.SAVE_CHANGED in page.text), (409, True))
+        self.assertEqual(self.read(self.deck, "auto"), THREE)
+
+    def test_undelete(self) -> None:
+        """A deleted save is listed, and comes back by restoring a version."""
+        etag = self.site.request("HEAD", "/game/saves/auto", self.deck).headers["etag"]
+        self.site.request("DELETE", "/game/saves/auto", {**self.deck, "If-Match": etag})
+        self.assertIn("auto Deleted just now", self.browser.get(HOME).text)
+        self.browser.post(self.browser.get(f"{HOME}/saves/auto").form("/restore", version="2"))
+        self.assertEqual(self.read(self.deck, "auto"), TWO)
+
+    def conflict(self) -> Page:
+        """Let a second device save over an older version; return the page of the slot."""
+        refused = self.put(self.play(device_name="Phone"), "auto", THREE, If_Match='"1-0000000000000000"')
+        self.assertEqual(refused.status, 412)
+        return self.browser.get(f"{HOME}/saves/auto")
+
+    def test_keep_copy(self) -> None:
+        """Using a conflict copy makes it current and removes the copy."""
+        page = self.browser.post(self.conflict().form("/keep"))
+        self.assertIn(texts.NOTICES["restored"], page.text)
+        self.assertEqual(self.read(self.deck, "auto"), THREE)
+        self.assertNotIn(texts.COPY, page.text)
+
+    def test_dismiss_copy(self) -> None:
+        """Deleting a conflict copy changes nothing else."""
+        self.conflict()
+        self.assertIn("Other copies to choose from: 1", self.browser.get(HOME).text)
+        page = self.browser.post(self.browser.get(f"{HOME}/saves/auto").form("/dismiss"))
+        self.assertIn(texts.NOTICES["dismissed"], page.text)
+        self.assertNotIn(texts.COPY, page.text)
+        self.assertEqual(self.read(self.deck, "auto"), TWO)
+
+    def test_wrong_input(self) -> None:
+        """Unknown slots, versions and tags get a page that says so, and nothing changes."""
+        form = self.slot.form("/restore", version="1")
+        for typed, status in (
+            ({"slot": "none"}, 404),
+            ({"slot": "../auto"}, 404),
+            ({"slot": "x" * 300}, 404),
+            ({"version": "99"}, 409),
+            ({"version": "-1"}, 409),
+            ({"version": ""}, 409),
+            ({"etag": "no tag"}, 404),
+            ({"etag": '"9-9f86d081884c7d65"'}, 409),
+            ({"etag": ""}, 409),
+        ):
+            page = self.browser.post(form, typed)
+            self.assertEqual((page.status, page.heading), (status, texts.FAILURE_TITLE), typed)
+        dismissed = self.browser.post({**form, "action": f"{HOME}/dismiss"}, {"version": "1"})
+        self.assertEqual(dismissed.status, 409)
+        for path in ("none", "none/versions/1", "auto/versions/99", "auto/versions/x", "%ff"):
+            self.assertGreaterEqual(self.browser.get(f"{HOME}/saves/{path}").status, 400, path)
+        self.assertEqual(self.read(self.deck, "auto"), TWO)
+
+    def test_other_player(self) -> None:
+        """Another player's saves are not found."""
+        account = {"player_id": BERT, "name": "Bert", "password": "x", "now_ms": self.server.now_ms()}
+        self.server.write(lambda c: player_tables.add_local_player(c, self.server.keys, **account))
+        self.put(self.play(BERT), "secret", ONE)
+        self.assertNotIn("secret", self.browser.get(HOME).text)
+        for path in ("secret", "secret/versions/1"):
+            self.assertEqual(self.browser.get(f"{HOME}/saves/{path}").status, 404)
+        self.assertEqual(self.browser.post(self.slot.form("/restore", version="1"), {"slot": "secret"}).status, 404)
+
+    def test_export(self) -> None:
+        """The export is the ZIP file of the game's API, as a file to store."""
+        answer = self.browser.ask("GET", f"{HOME}/export", Range="bytes=0-1", If_None_Match="*")
+        self.assertEqual((answer.status, answer.headers["content-security-policy"]), (200, "sandbox"))
+        self.assertEqual(answer.headers["content-disposition"], 'attachment; filename="saves.zip"')
+        self.assertEqual(answer.headers["cache-control"], "no-store")
+        names = ZipFile(BytesIO(answer.body)).namelist()
+        self.assertEqual(names, ["saves/auto/1", "saves/auto/2", "manifest.json"])
+
+    def test_damaged_saves_database(self) -> None:
+        """While state.db is damaged, the page shows everything else."""
+        damage = "UPDATE save_version SET created_ms = -1"
+        done(self.server.databases.state.submit(lambda c: c.execute(damage).rowcount))
+        page = self.browser.get(HOME)
+        self.assertEqual((page.status, "Deck" in page.text, texts.SAVES_UNREADABLE in page.text), (200, True, True))
+
+
+class NameTests(AccountCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.home = self.browser.sign_in()
+
+    def test_change(self) -> None:
+        """The new name is shown on the page and to games; an empty one deletes it."""
+        page = self.browser.post(self.home.form("/name"), {"name": "  Anna  Lena "})
+        self.assertIn(texts.NOTICES["named"], page.text)
+        self.assertIn("as Anna Lena", page.text)
+        self.assertEqual(self.stored(), "Anna Lena")
+        self.browser.post(page.form("/name"), {"name": " "})
+        self.assertIsNone(self.stored())
+
+    def stored(self) -> str | None:
+        """Return the name in the database."""
+        return self.server.write(lambda c: player_tables.display_name_of(c, self.server.keys.sealer, ANNA))
+
+    def test_refused(self) -> None:
+        """A name that is too long or cannot be seen is refused, and nothing changes."""
+        for name in ("x" * 33, "a\u202eb", "\u2800", "x" * 5000, "a\x00b"):
+            page = self.browser.post(self.home.form("/name"), {"name": name})
+            self.assertEqual((page.status, texts.NAME_UNUSABLE in page.text), (400, True), name[:20])
+        self.assertIn("as Anna.", self.browser.get(HOME).text.replace("Anna .", "Anna."))
+
+
+class PasswordTests(AccountCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.game = self.play()  # type: ignore[assignment]
+        self.home = self.browser.sign_in()
+
+    def change(self, old: str = PASSWORD, new: str = NEW_PASSWORD) -> Page:
+        return self.browser.post(self.browser.get(HOME).form("/password"), {"old": old, "new": new})
+
+    def test_change(self) -> None:
+        """A new password signs in from then on, the old one does not."""
+        page = self.change()
+        self.assertIn(texts.NOTICES["password"], page.text)
+        self.assertIn(f"password_changed player={ANNA}", self.server.security)
+        self.server.clock.advance(1)
+        other = self.new_account_browser()
+        other.sign_in()
+        self.assertIsNone(other.token)
+        self.assertEqual(other.sign_in(password=NEW_PASSWORD).heading, texts.TITLE)
+        self.assertIsNotNone(other.token)
+
+    def test_ends_sessions(self) -> None:
+        """A new password ends every game's session and every other browser's; this browser gets a new cookie."""
+        other, before = self.new_account_browser(), self.browser.token
+        other.sign_in()
+        self.change()
+        self.assertEqual(self.site.request("GET", "/auth/sessions", self.game).code, "session_revoked")
+        self.assertIn(texts.SIGN_IN, other.get(HOME).text)
+        self.assertNotEqual(self.browser.token, before)
+        self.assertIn("Anna", self.browser.get(HOME).text)
+
+    def test_wrong_old_password(self) -> None:
+        """A wrong old password changes nothing, and the page says so next to the form."""
+        page = self.change(old="something else")
+        self.assertEqual((page.status, texts.PASSWORD_WRONG in page.text), (200, True))
+        self.assertEqual(self.site.request("GET", "/auth/sessions", self.game).status, 200)
+
+    def test_malformed_new_password(self) -> None:
+        """A new password that is too short or too long changes nothing."""
+        for new in ("", "short", "x" * 129, "x" * 6000):
+            page = self.change(new=new)
+            self.assertEqual((page.status, texts.PASSWORD_UNUSABLE in page.text), (200, True), new[:20])
+        self.assertEqual(self.new_account_browser().sign_in().heading, texts.TITLE)
+
+    def test_limit(self) -> None:
+        """Guessing the old password is limited as at the sign-in."""
+        self.serve(passwords_per_minute=2)
+        self.browser = self.new_account_browser()
+        self.browser.sign_in()
+        self.assertEqual([self.change(old="something else").status for _ in range(2)], [200, 429])
+
+    def test_replaced_meanwhile(self) -> None:
+        """A password that the owner replaced in the same moment stays."""
+        [(encoded,)] = self.server.rows("SELECT password FROM local_account")
+        self.server.write(lambda c: player_tables.set_password(c, ANNA, str(encoded), self.server.now_ms()))
+        page = self.change()
+        self.assertIn(texts.PASSWORD_WRONG, page.text)
+
+
+class ProviderTests(AccountCase):
+    def setUp(self) -> None:
+        self.serve_providers()
+        self.deck = self.play_at("discord")
+        self.home = self.sign_in_at("discord")
+
+    def link(self, provider: str = "google", person: str = "anna") -> Page:
+        away = self.browser.post(self.browser.get(HOME).form("/link", provider=provider))
+        return self.browser.get(self.at_provider(away, person))
+
+    def ways(self) -> list[str]:
+        found = self.site.request("GET", "/auth/identities", self.deck).json["identities"]
+        return [each["provider"] for each in found]
+
+    def test_link(self) -> None:
+        """A linked provider signs in as the same player, and the browser keeps its session."""
+        token = self.browser.token
+        page = self.link()
+        self.assertIn(texts.NOTICES["linked"], page.text)
+        self.assertEqual((self.ways(), self.browser.token), (["discord", "google"], token))
+        self.assertIn(f"identity_linked player={self.player_id} provider=google", self.server.security)
+        other = self.new_account_browser()
+        self.assertIn("Discord", self.sign_in_at("google", browser=other).text)
+
+    def test_link_taken(self) -> None:
+        """An account of another player is not linked, and players are not merged."""
+        mine = self.deck
+        self.play_at("google", "bo")
+        page = self.link("google", "bo")
+        self.assertIn(texts.FAILED_LINK, page.text)
+        self.deck = mine
+        self.assertEqual(self.ways(), ["discord"])
+
+    def test_link_after_sign_out(self) -> None:
+        """A link ends without effect if the browser's session has ended meanwhile."""
+        away = self.browser.post(self.home.form("/link", provider="google"))
+        back = self.at_provider(away)
+        self.browser.post(self.browser.get(HOME).form("/sign-out"))
+        self.assertIn(texts.FAILED_LEAD, self.browser.get(back).text)
+        self.assertEqual(self.ways(), ["discord"])
+
+    def test_unlink(self) -> None:
+        """An unlinked provider signs in no more; the last one stays."""
+        page = self.link()
+        page = self.browser.post(page.form("/unlink", provider="google"))
+        self.assertIn(texts.NOTICES["unlinked"], page.text)
+        self.assertEqual(self.ways(), ["discord"])
+        self.assertEqual([form for form in page.forms if form["action"].endswith("/unlink")], [])
+        forged = self.browser.post({**page.form("/sign-out"), "action": f"{HOME}/unlink"}, {"provider": "discord"})
+        self.assertEqual((forged.status, texts.LAST_WAY in forged.text), (409, True))
+
+    def test_sign_in_again(self) -> None:
+        """Ten minutes after the sign-in, linking, unlinking and deleting ask for a new sign-in first."""
+        page = self.link()
+        self.server.clock.advance(RECENT_MS / 1000 + 1)
+        for action, typed in (("unlink", {"provider": "google"}), ("link", {"provider": "google"}), ("delete", {})):
+            form = {**page.form("/sign-out"), "action": f"{HOME}/{action}"}
+            asked = self.browser.post(form, {**typed, "word": "delete"})
+            self.assertEqual((asked.status, asked.heading), (403, texts.AGAIN_TITLE), action)
+        self.assertEqual(self.ways(), ["discord", "google"])
+        away = self.browser.post(asked.form("/sign-in", provider="discord"))
+        page = self.browser.get(self.at_provider(away))
+        self.browser.post(page.form("/unlink", provider="google"))
+        self.assertEqual(self.ways(), ["discord"])
+
+    def test_unknown_provider(self) -> None:
+        """A provider that the server does not have cannot be chosen."""
+        for action in ("link", "sign-in"):
+            form = {**self.home.form("/sign-out"), "action": f"{HOME}/{action}"}
+            if action == "sign-in":
+                form = self.new_account_browser().get(HOME).form("/sign-in")
+            self.assertIn(self.browser.post(form, {"provider": "nobody"}).status, (400, 403), action)
+
+    def test_no_password(self) -> None:
+        """With providers there is no password to change."""
+        form = {**self.home.form("/sign-out"), "action": f"{HOME}/password"}
+        self.assertEqual(self.browser.post(form, {"old": "x", "new": "y"}).status, 404)
+
+
+class DeleteTests(AccountCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.deck = self.play()
+        self.put(self.deck, "auto", ONE)
+        self.home = self.browser.sign_in()
+
+    def test_delete(self) -> None:
+        """Deleting everything erases the player and all saves, and signs everything out."""
+        page = self.browser.post(self.home.form("/delete"), {"word": " Delete "})
+        self.assertEqual((page.status, page.heading), (200, texts.DELETED_TITLE))
+        self.assertIsNone(self.browser.token)
+        for table in ("player", "local_account", "session", "browser_session", "save", "save_version"):
+            self.assertEqual(self.server.rows(f"SELECT * FROM {table}"), [], table)
+        self.assertEqual(self.site.request("GET", "/game/", self.deck).status, 401)
+        self.assertIn(f"erased player={ANNA}", self.server.security)
+
+    def test_word(self) -> None:
+        """Without the word nothing is deleted."""
+        for word in ("", "no", "delete it"):
+            page = self.browser.post(self.home.form("/delete"), {"word": word})
+            self.assertEqual((page.status, texts.NOT_TYPED in page.text), (400, True))
+        self.assertEqual(self.read(self.deck, "auto"), ONE)

@@ -1,0 +1,349 @@
+"""The player's own page signs a browser in and out, and nothing but its cookie opens it."""
+
+from sqlite3 import Connection
+
+from gamed.login.pages.layout import PAGE_HEADERS
+from gamed.outcomes import LoginFailure
+from gamed.players import store as player_store
+from gamed.players import tables as player_tables
+from gamed.players.pages import texts
+from gamed.sessions import tables as session_tables
+from gamed.sessions.credentials import BROWSER_IDLE_MS, BROWSER_TOTAL_MS
+from gamed.sessions.store import delete_old_sessions
+from tests.login.fixtures import ANNA, APPROVAL, OFF
+from tests.players.page_fixtures import HOME, AccountCase
+from tests.support.http import BASE_HOST
+
+
+class SignInTests(AccountCase):
+    def test_local(self) -> None:
+        """A local account signs in, and the browser gets a session of its own."""
+        self.assertIn(texts.SIGN_IN, self.browser.get(HOME).text)
+        page = self.browser.sign_in()
+        self.assertEqual((page.status, page.heading), (200, texts.TITLE))
+        self.assertIn("Anna", page.text)
+        self.assertTrue((self.browser.token or "").startswith("gbs_"))
+        [line] = [line for line in self.server.security if line.startswith("sign_in ")]
+        self.assertIn(f"player={ANNA} session=brs_", line)
+
+    def test_provider(self) -> None:
+        """A player of a provider signs in with the same account, through the callback that games use."""
+        self.serve_providers()
+        self.play_at("discord")
+        away = self.browser.post(self.browser.get(HOME).form("/sign-in", provider="discord"))
+        self.assertIn("redirect_uri=https%3A%2F%2Fgame.example%2Fauth%2Fdiscord%2Fcallback", away.headers["location"])
+        page = self.browser.get(self.at_provider(away))
+        self.assertEqual((page.status, page.heading), (200, texts.TITLE))
+        self.assertIn("Discord", page.text)
+
+    def test_without_proof(self) -> None:
+        """The page does not depend on the return proof that games need."""
+        self.serve(return_proof=OFF)
+        self.browser = self.new_account_browser()
+        self.assertEqual(self.browser.sign_in().heading, texts.TITLE)
+
+    def test_wrong_password(self) -> None:
+        """A wrong password shows the form again, with the name but not the password, and opens no session."""
+        page = self.browser.sign_in(password="something else")
+        self.assertEqual((page.status, page.form("/sign-in")["fields"]["name"]), (200, "Anna"))
+        self.assertNotIn("something else", page.html)
+        self.assertIsNone(self.browser.token)
+        self.assertEqual(self.server.rows("SELECT * FROM browser_session"), [])
+
+    def test_passwords_are_limited(self) -> None:
+        """Guessing a password is as limited as on the page of a game's sign-in."""
+        self.serve(passwords_per_minute=3)
+        self.browser = self.new_account_browser()
+        statuses = [self.browser.sign_in(password="something else").status for _ in range(4)]
+        self.assertEqual(statuses, [200, 200, 200, 429])
+
+    def test_nobody(self) -> None:
+        """An account at a provider that no player has signs nobody in, and creates no player."""
+        self.serve_providers()
+        page = self.sign_in_at("discord", "bo")
+        self.assertIn(texts.FAILED_NOBODY, page.text)
+        self.assertEqual((self.browser.token, self.server.rows("SELECT count(*) FROM player")), (None, [(1,)]))
+
+    def test_declined(self) -> None:
+        """A sign-in that was cancelled at the provider shows a page with the way to try again."""
+        self.serve_providers()
+        away = self.browser.post(self.browser.get(HOME).form("/sign-in", provider="discord"))
+        state = away.headers["location"].partition("&state=")[2].partition("&")[0]
+        page = self.browser.get(f"/auth/discord/callback?state={state}&error=access_denied")
+        self.assertIn(texts.FAILED_LEAD, page.text)
+        self.assertIn(HOME, page.links)
+
+    def test_pending_player(self) -> None:
+        """A player who waits for approval sees the code to tell the owner."""
+        self.serve(registration=APPROVAL, return_proof=OFF)
+        game = self.game()
+        self.new_browser().create(game.url, "Cleo")
+        code = game.collect().json["problem"]["approval_code"]
+        self.browser = self.new_account_browser()
+        page = self.browser.sign_in("Cleo")
+        self.assertIn(f"{texts.FAILED_PENDING} {code}", page.text)
+        self.assertIsNone(self.browser.token)
+
+    def test_no_game_collects_it(self) -> None:
+        """The database holds only indexes of the sign-in, and no link of it can be opened."""
+        self.browser.sign_in()
+        [(stage, sealed)] = self.server.rows("SELECT stage, sealed_result FROM login")
+        self.assertEqual((stage, sealed), ("collected", None))
+        for body in ({"intent": "account"}, {"intent": "account", "provider": "discord"}):
+            self.assertEqual(self.site.post_json("/auth/login", body).code, "invalid_request")
+
+    def test_other_browser(self) -> None:
+        """Another browser cannot end the sign-in, nor one without cookies."""
+        form = self.browser.get(HOME).form("/sign-in")
+        answer = self.browser.post_only(form, {"name": "Anna", "password": "correct horse"})
+        done = answer.headers["location"].replace("/auth/login/done", f"{HOME}/done")
+        for browser in (self.new_account_browser(), self.new_account_browser()):
+            browser.get(HOME)
+            self.assertEqual(browser.get(done).status, 409)
+            self.assertIsNone(browser.token)
+        self.assertEqual(self.new_account_browser().get(done).status, 409)
+        self.assertEqual(self.browser.get(done).heading, texts.TITLE)
+
+    def test_finished_once(self) -> None:
+        """The end of a sign-in, opened again, sets no second cookie."""
+        form = self.browser.get(HOME).form("/sign-in")
+        done = self.browser.post_only(form, {"name": "Anna", "password": "correct horse"}).headers["location"]
+        self.browser.get(done)
+        token = self.browser.token
+        again = self.browser.ask("GET", done.replace("/auth/login/done", f"{HOME}/done"))
+        self.assertEqual((again.status, again.cookies, self.browser.token), (303, [], token))
+
+    def test_unknown_sign_in(self) -> None:
+        """An unknown sign-in, and one of a game, cannot be ended here."""
+        self.browser.get(HOME)
+        game = self.game()
+        for login_id in ("", "lgn_1", game.login["login_id"], "x" * 300):
+            self.assertEqual(self.browser.get(f"{HOME}/done?login_id={login_id}").status, 404)
+
+    def test_password_changed_meanwhile(self) -> None:
+        """A password that was changed after it was typed signs nobody in."""
+        form = self.browser.get(HOME).form("/sign-in")
+        done = self.browser.post_only(form, {"name": "Anna", "password": "correct horse"}).headers["location"]
+        self.server.write(lambda c: player_tables.set_password(c, ANNA, "x", self.server.now_ms()))
+        self.assertIn(texts.FAILED_LEAD, self.browser.get(done).text)
+        self.assertIsNone(self.browser.token)
+        [line] = [line for line in self.server.security if line.startswith("sign_in_refused")]
+        self.assertIn(f"outcome={LoginFailure.SESSION_REVOKED.value}", line)
+
+    def test_too_many_requests(self) -> None:
+        """Requests of one address are limited as on the pages of sign-ins."""
+        limits = self.server.terms.limits
+        self.serve(limits=type(limits)(0, 0, 0, 2, 0, 0, 0))
+        browser = self.new_account_browser()
+        self.assertEqual([browser.get(HOME).status for _ in range(3)], [200, 200, 429])
+
+
+class CookieTests(AccountCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.browser.sign_in()
+
+    def ended(self) -> None:
+        """Assert that the page asks to sign in, and that the index of the cookie is gone or void."""
+        self.assertIn(texts.SIGN_IN, self.browser.get(HOME).text)
+
+    def test_attributes(self) -> None:
+        """The cookie is bound to the host, hidden from scripts, and not sent with other sites' forms."""
+        form = self.browser.get(HOME).form("/sign-out")
+        self.browser.post(form)
+        done = self.browser.post_only(
+            self.browser.get(HOME).form("/sign-in"), {"name": "Anna", "password": "correct horse"}
+        ).headers["location"]
+        [cookie] = self.browser.ask("GET", done.replace("/auth/login/done", f"{HOME}/done")).cookies
+        self.assertRegex(cookie, r"^__Host-ga=gbs_[A-Za-z0-9_-]{49}; Path=/; Secure; HttpOnly; SameSite=Lax$")
+
+    def test_only_an_index_is_stored(self) -> None:
+        """The database has neither the cookie nor anything that it could be made from."""
+        token = (self.browser.token or "").encode()
+        for row in self.server.rows("SELECT * FROM browser_session"):
+            for value in row:
+                self.assertNotIn(token, value if isinstance(value, bytes) else str(value).encode())
+
+    def test_new_at_each_sign_in(self) -> None:
+        """A new sign-in makes a new cookie and ends the session of the old one; a planted cookie is never adopted."""
+        first = self.browser.token or ""
+        self.browser.post(self.browser.get(HOME).form("/sign-out"))
+        planted = self.new_account_browser()
+        planted.cookies["__Host-ga"] = first
+        planted.sign_in()
+        self.assertNotEqual(planted.token, first)
+        second = planted.token or ""
+        form = self.browser.get(HOME).form("/sign-in")
+        planted.cookies["__Host-gl"] = self.browser.cookies["__Host-gl"]
+        planted.post(form, {"name": "Anna", "password": "correct horse"})
+        self.assertEqual(self.server.rows("SELECT count(*) FROM browser_session"), [(1,)])
+        thief = self.new_account_browser()
+        thief.cookies["__Host-ga"] = second
+        self.assertIn(texts.SIGN_IN, thief.get(HOME).text)
+
+    def test_idle(self) -> None:
+        """The session ends 30 minutes after the last request, and a request keeps it."""
+        for _ in range(3):
+            self.server.clock.advance(BROWSER_IDLE_MS / 1000 - 61)
+            self.assertEqual(self.browser.get(HOME).heading, texts.TITLE)
+            self.assertIn("Anna", self.browser.get(HOME).text)
+        self.server.clock.advance(BROWSER_IDLE_MS / 1000)
+        self.ended()
+
+    def test_total(self) -> None:
+        """The session ends 12 hours after the sign-in, however often it was used."""
+        for _ in range(BROWSER_TOTAL_MS // (20 * 60_000) - 1):
+            self.server.clock.advance(20 * 60)
+            self.assertIn("Anna", self.browser.get(HOME).text)
+        self.server.clock.advance(20 * 60)
+        self.ended()
+
+    def test_clock_set_back(self) -> None:
+        """A session that seems to begin in the future does not count."""
+        self.server.shift_ms = -3_600_000
+        self.ended()
+
+    def test_sign_out(self) -> None:
+        """Signing out ends the session, and lets the browser forget the cookie and its copies of pages."""
+        token = self.browser.token or ""
+        answer = self.browser.post_only(self.browser.get(HOME).form("/sign-out"))
+        self.assertEqual((answer.status, answer.headers["clear-site-data"]), (303, '"cache"'))
+        self.assertIn("__Host-ga=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0", answer.cookies)
+        self.browser.cookies["__Host-ga"] = token
+        self.ended()
+        self.assertIn(f"signed_out player={ANNA} scope=this", self.server.security)
+
+    def ended_by(self, work: object) -> None:
+        self.server.write(work)
+        self.ended()
+        self.assertEqual(self.server.rows("SELECT * FROM browser_session"), [])
+
+    def test_block(self) -> None:
+        """Blocking the player ends the session, and unblocking does not bring it back."""
+        self.ended_by(lambda c: player_tables.set_state(c, ANNA, "blocked"))
+        self.server.write(lambda c: player_tables.lift_block(c, ANNA))
+        self.ended()
+
+    def test_erase(self) -> None:
+        """Erasing the player ends the session."""
+        self.ended_by(lambda c: player_store.mark_removed(c, ANNA, self.server.now_ms()))
+
+    def test_revoke(self) -> None:
+        """Signing the player out on the server, as a new password does, ends the session."""
+        self.ended_by(lambda c: session_tables.revoke_all(c, ANNA, self.server.now_ms()))
+
+    def test_restore(self) -> None:
+        """Restoring a backup ends every session."""
+        self.ended_by(lambda c: player_store.sign_out_all(c, self.server.now_ms()))
+
+    def test_game_signs_out_everywhere_else(self) -> None:
+        """A game that signs out everywhere else ends the sessions of browsers, too."""
+        game = self.play()
+        answer = self.site.post_json("/auth/session/logout", {"scope": "others"}, game)
+        self.assertEqual(answer.status, 204)
+        self.ended()
+
+    def test_cleanup(self) -> None:
+        """Sessions that have ended are deleted."""
+        self.server.clock.advance(BROWSER_IDLE_MS / 1000 + 1)
+        now_ms = self.server.now_ms()
+
+        def transaction(connection: Connection) -> int:
+            return delete_old_sessions(connection, now_ms, 500)
+
+        self.assertEqual(self.server.write(transaction), 1)
+        self.assertEqual(self.server.rows("SELECT * FROM browser_session"), [])
+
+    def test_api_ignores_it(self) -> None:
+        """No route of the game's API accepts the cookie, as a cookie or as a token."""
+        token = self.browser.token
+        sent = {"Cookie": f"__Host-ga={token}; __Host-gl={self.browser.cookies['__Host-gl']}"}
+        paths = ("/game/", "/game/saves", "/game/saves/auto", "/game/export", "/auth/sessions", "/auth/identities")
+        for path in paths:
+            self.assertEqual(self.site.request("GET", path, sent).code, "token_missing", path)
+            bearer = {"Authorization": f"Bearer {token}"}
+            self.assertEqual(self.site.request("GET", path, bearer).code, "token_invalid", path)
+        self.assertEqual(self.site.request("DELETE", "/auth/player", sent).code, "token_missing")
+
+    def test_wrong_cookies(self) -> None:
+        """A cookie of another form, or that was never sent, opens nothing."""
+        token = self.browser.token or ""
+        for wrong in ("", "x", token[:-1], token + "x", "gat_" + token[4:], token[:10] + "BBBB" + token[14:]):
+            self.browser.cookies["__Host-ga"] = wrong
+            self.ended()
+
+    def test_signed_out_elsewhere(self) -> None:
+        """Every address below the page leads a browser without a session to the sign-in."""
+        browser = self.new_account_browser()
+        for path in ("/saves/auto", "/saves/auto/versions/1", "/export"):
+            answer = browser.ask("GET", HOME + path)
+            self.assertEqual((answer.status, answer.headers["location"]), (303, f"https://{BASE_HOST}{HOME}"))
+
+
+class ForgeryTests(AccountCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.game = self.play(device_name="Deck")  # type: ignore[assignment]
+        self.home = self.browser.sign_in()
+
+    def test_headers(self) -> None:
+        """The page cannot be framed or stored, has no script, and sends no referrer."""
+        for name, value in PAGE_HEADERS.items():
+            self.assertEqual(self.home.headers[name.lower()], value)
+        self.assertEqual(self.home.headers["cache-control"], "no-store")
+        self.assertEqual(self.home.headers["referrer-policy"], "no-referrer")
+        self.assertNotIn("script", self.home.tags)
+
+    def test_form_field(self) -> None:
+        """A form without the field, with another one, or with that of a sign-in changes nothing."""
+        form = self.home.form("/sign-out-others")
+        fields = form["fields"]
+        for wrong in ("", "A" * 43, self.new_account_browser().get(HOME).form("/sign-in")["fields"]["form"]):
+            form["fields"] = {**fields, "form": wrong}
+            page = self.browser.post(form)
+            self.assertEqual((page.status, texts.FORM_REFUSED in page.text), (403, True))
+        form["fields"] = {}
+        self.assertEqual(self.browser.post(form).status, 403)
+        self.assertEqual(len(self.site.request("GET", "/auth/sessions", self.game).json["sessions"]), 1)
+
+    def test_form_of_an_older_session(self) -> None:
+        """A form of the session before does not work in the next one."""
+        form = self.home.form("/sign-out-others")
+        self.browser.post(self.home.form("/sign-out"))
+        self.browser.sign_in()
+        self.assertEqual(self.browser.post(form).status, 403)
+
+    def test_other_sites(self) -> None:
+        """A form or a download that another site's page sends is refused; so is a page in a frame."""
+        form = self.home.form("/sign-out-others")
+        for site in ("cross-site", "same-site"):
+            self.assertEqual(self.browser.post(form, Sec_Fetch_Site=site).status, 403)
+            self.assertEqual(self.browser.get(f"{HOME}/export", Sec_Fetch_Site=site).status, 403)
+        self.assertEqual(self.browser.post(form, Sec_Fetch_Dest="iframe").status, 403)
+        self.assertEqual(self.browser.get(HOME, Sec_Fetch_Dest="iframe").status, 403)
+        self.assertEqual(self.browser.get(HOME, Sec_Purpose="prefetch").status, 503)
+        self.assertEqual(self.browser.get(HOME, Sec_Fetch_Site="cross-site", Sec_Fetch_Dest="document").status, 200)
+
+    def test_sign_in_form(self) -> None:
+        """A sign-in that another site's page sends is refused: it would sign the browser in as somebody else."""
+        browser = self.new_account_browser()
+        form = browser.get(HOME).form("/sign-in")
+        typed = {"name": "Anna", "password": "correct horse"}
+        self.assertEqual(browser.post(form, typed, Sec_Fetch_Site="cross-site").status, 403)
+        self.assertEqual(browser.post({**form, "fields": {}}, typed).status, 403)
+        browser.cookies.clear()
+        self.assertEqual(browser.post(form, typed).status, 403)
+
+    def test_unknown_action(self) -> None:
+        """An unknown action is not found, with or without a session."""
+        for browser in (self.browser, self.new_account_browser()):
+            form = {**self.home.form("/sign-out"), "action": f"{HOME}/explode"}
+            self.assertEqual(browser.post(form).status, 404)
+
+    def test_stale_session(self) -> None:
+        """A form that is sent after the session has ended asks to sign in again, and changes nothing."""
+        form = self.home.form("/sign-out-others")
+        self.server.clock.advance(BROWSER_IDLE_MS / 1000)
+        page = self.browser.post(form)
+        self.assertEqual((page.status, texts.SIGNED_OUT in page.text), (403, True))
+        self.assertEqual(self.server.rows("SELECT count(*) FROM session WHERE revoked_ms IS NULL"), [(1,)])
