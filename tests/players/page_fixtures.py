@@ -127,7 +127,7 @@ class AccountCase(ProviderCase):
             SqliteSessionStore(databases.reads, databases.auth, self.issuer), waiters.revoked, now_ms, audit
         )
         environment = SaveEnvironment(limits, now_ms, random, waiters)
-        store = SqliteSaveStore(databases, keys.indexer, limits)
+        store = SqliteSaveStore(databases, keys, limits)
         saves = SaveService(store, sessions, environment, WriteRateLimiter.of(limits))
         disk = DiskReservations(lambda: 2**40, limits.min_free_bytes)
         uploads = UploadAdmission(limits, folder, disk, _inline)

@@ -13,11 +13,11 @@ def paths() -> set[str]:
 
 class RoutesTests(SynchronousTestCase):
     def test_families(self) -> None:
-        """All paths except the health check begin with one of the three prefixes that a proxy forwards."""
+        """All paths except the health check and the page at the address begin with one of the three prefixes that a proxy forwards."""
         known = paths()
         self.assertLessEqual({"/healthz", "/auth/config", "/auth/login", "/game/saves/<text:slot>"}, known)
         families = ("/auth/", "/game/", "/assets/")
-        self.assertEqual({path for path in known if not path.startswith(families)}, {"/healthz"})
+        self.assertEqual({path for path in known if not path.startswith(families)}, {"/", "/healthz"})
 
     @covers("4/18", "threats/65")
     def test_nothing_for_the_owner(self) -> None:
