@@ -13,7 +13,7 @@ def paths() -> set[str]:
 
 class RoutesTests(SynchronousTestCase):
     def test_families(self) -> None:
-        """All paths except the health check and the page at the address begin with one of the three prefixes that a proxy forwards."""
+        """All paths but the health check and the page at the address begin with a prefix that a proxy forwards."""
         known = paths()
         self.assertLessEqual({"/healthz", "/auth/config", "/auth/login", "/game/saves/<text:slot>"}, known)
         families = ("/auth/", "/game/", "/assets/")
