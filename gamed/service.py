@@ -32,6 +32,7 @@ from gamed.http.server import HttpServer, build_server
 from gamed.login.keys import LOCAL
 from gamed.ops.listeners import ListenerService
 from gamed.ops.logging import RAW, TwistedAuditLog
+from gamed.ops.stored_events import StoringAuditLog
 from gamed.ops.systemd import SystemdNotifier, SystemdSupervisor
 from gamed.rate_limit import RateLimit
 from gamed.sessions.credentials import CredentialIssuer
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 ADMIN_CONNECTIONS = 16
 CLEANUP_SECONDS = 60
+EVENTS_SECONDS = 5
+"""The pause between two transactions that store security events: what a killed process loses."""
 FIRST_USES_SECONDS = 10
 """The pause between two attempts to write first uses of credentials that could not be written at once."""
 RECOVERY_SECONDS = 5
@@ -63,12 +66,13 @@ class GamedService(MultiService):
         super().__init__()  # type: ignore[no-untyped-call]
         databases = Databases.open(reactor, settings.data, now_ms, settings.game.staged_seconds * 1000)
         counters = _new_counters(settings)
+        self._events = StoringAuditLog(_new_audit_log(counters), databases.auth, now_ms)
         self._context = context = ServiceContext(
             reactor=reactor,
             settings=settings,
             keys=Keys.of(settings.master_key, token_bytes),
             databases=databases,
-            audit=_new_audit_log(counters),
+            audit=self._events,
             now_ms=now_ms,
             counters=counters,
         )
@@ -138,6 +142,7 @@ class GamedService(MultiService):
         await self._sessions.close()
         await self._players.close()
         self._assets.close()
+        await self._events.close()
         await self._context.databases.close()
         self._access_log.flush()
         _log.info("service_stopped")
@@ -192,9 +197,11 @@ class GamedService(MultiService):
             self._saves.clean_up,
             self._players.clean_up,
             self._assets.clean_up,
+            self._events.clean_up,
         )
         return [
             self._periodic(FIRST_USES_SECONDS, self._sessions.write_first_uses),
+            self._periodic(EVENTS_SECONDS, self._events.flush),
             *(self._periodic(CLEANUP_SECONDS, clean_up) for clean_up in cleanups),
         ]
 

@@ -121,6 +121,7 @@ TOP = {
     "timestamps": Kind.SHARED,
     "strict_json": Kind.SHARED,
     "rate_limit": Kind.SHARED,
+    "readable": Kind.SHARED,
     "structs": Kind.SHARED,
     "audit": Kind.SHARED,
     "outcomes": Kind.SHARED,

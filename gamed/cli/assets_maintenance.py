@@ -11,16 +11,9 @@ from gamed.assets.verify import Overview, ReleaseListing, VerifyResult
 from gamed.cli.assets_context import Assets, asset_errors, release_id
 from gamed.cli.context import CommandContext, reports_json
 from gamed.cli.errors import CommandFailed
-from gamed.cli.output import counted, measured
+from gamed.cli.output import counted, duration_seconds, measured
 from gamed.clock import now_ms
-from gamed.timestamps import DurationMalformed, parse_duration, rfc3339
-
-
-def _seconds(text: str) -> int:
-    try:
-        return parse_duration(text)
-    except DurationMalformed:
-        raise click.BadParameter("expected a duration such as 24h.") from None
+from gamed.timestamps import rfc3339
 
 
 @click.command("list", short_help="Show channels, releases, and their size on disk.")
@@ -56,7 +49,7 @@ def verify(context: CommandContext, release: str | None) -> None:
 @click.command(short_help="Delete releases that no channel needs.")
 @click.option(
     "--older-than",
-    type=_seconds,
+    type=duration_seconds,
     default="24h",
     show_default=True,
     metavar="DURATION",

@@ -3,7 +3,9 @@
 import json
 import os
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from pathlib import Path
+from re import ASCII, compile
 from secrets import token_bytes
 from sqlite3 import Connection
 from typing import Concatenate, ParamSpec, TypeVar
@@ -29,11 +31,17 @@ from gamed.database.offline import run_read, run_transaction
 from gamed.login.keys import typed_approval_code
 from gamed.players import command_log, keyring
 from gamed.players.errors import PlayerError, PlayerUnknown
-from gamed.players.tables import NamedPlayer, find_by_approval_code, find_named
+from gamed.players.names import fold, fold_typed
+from gamed.players.tables import NamedPlayer, find_by_approval_code, find_named, list_players
 from gamed.timestamps import rfc3339
 
+_ID = compile(r"ply_[A-Za-z0-9_-]{1,64}", ASCII)
 P = ParamSpec("P")
 T = TypeVar("T")
+SUGGESTED_OF = 20_000
+"""Among how many players a command looks for similar names: that takes at most a second or two."""
+SIMILAR = 0.7
+ID_CHARACTERS = 64
 HINT = (
     "This command needs the key of auth.db, as the service has it. Where systemd keeps it: "
     "systemd-run --pipe --wait -p LoadCredential=NAME:/path/of/the/key gamed ... (NAME as in master_key_env); "
@@ -136,6 +144,13 @@ class CommandContext(Struct, frozen=True):
         refuse_unfinished(places.data)
         return OfflineDatabases(places.data, runner)
 
+    def open_for(self, who: str) -> "tuple[OfflineDatabases, str]":
+        """Return the databases and a player's id: this id, which needs no key, or that of the player with this name."""
+        if _ID.fullmatch(who):
+            return self.open_keyless(), who
+        store = self.open()
+        return store, store.read(lambda connection, keys: get_player(connection, keys, who)).player.player_id
+
     def report(self, result: object, lines: str | Iterable[str], indent: int | None = None) -> None:
         """Print the result of a command: as JSON for a script with --json, else as lines for a person."""
         if self.as_json:
@@ -194,8 +209,14 @@ class OfflineDatabases(Struct, frozen=True):
         try:
             with keys.database_errors(path):
                 return run(path, transaction)
+        except PlayerUnknown as e:
+            raise CommandFailed(f"{e}{self._similar(e.wanted)}") from None
         except PlayerError as e:
             raise CommandFailed(str(e)) from None
+
+    def _similar(self, wanted: str) -> str:
+        """Return a sentence with the players that may be meant, or nothing; only the key shows names."""
+        return ""
 
 
 class KeyedDatabases(OfflineDatabases, frozen=True):
@@ -233,6 +254,15 @@ class KeyedDatabases(OfflineDatabases, frozen=True):
         """Run a read transaction on auth.db; the key was compared when it was chosen."""
         keys_now = self.keys
         return self.read_auth(lambda connection: transaction(connection, keys_now))
+
+    def _similar(self, wanted: str) -> str:
+        players = self.read(lambda connection, keys: list_players(connection, keys.sealer))
+        names = {fold(each.name): each.name for each in players[:SUGGESTED_OF] if each.name}
+        ids = [each.player.player_id for each in players[:SUGGESTED_OF]]
+        found = [names[each] for each in get_close_matches(fold_typed(wanted), names, cutoff=SIMILAR)]
+        if wanted.startswith("ply_"):
+            found += get_close_matches(wanted[:ID_CHARACTERS], ids, n=1, cutoff=SIMILAR)
+        return f" Did you mean {' or '.join(found)}?" if found else ""
 
 
 def get_player(connection: Connection, keys: Keys, who: str) -> NamedPlayer:

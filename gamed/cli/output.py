@@ -1,9 +1,10 @@
 """Commands share their arguments and options, counts in words, progress bars, confirmations and password prompts."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeVar, cast
+from unicodedata import combining, east_asian_width
 
 import click
 
@@ -11,6 +12,7 @@ from gamed.cli.errors import CommandFailed
 from gamed.crypto import Secret
 from gamed.players.errors import PlayerError
 from gamed.players.names import PASSWORD_MAX, PASSWORD_MIN, parse_password
+from gamed.timestamps import DurationMalformed, parse_duration
 
 T = TypeVar("T")
 WHO = "NAME-or-ID"
@@ -35,6 +37,32 @@ yes_option = click.option("--yes", is_flag=True, help="Skip the confirmation.")
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun, as `1 save` or `2 saves`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return rows as lines with aligned columns below headings; no lines without rows. `-` stands for an empty cell."""
+    cells = [[value or "-" for value in row] for row in rows]
+    if not cells:
+        return []
+    widths = [max(map(_width, column)) for column in zip(headings, *cells, strict=True)]
+    return [_line(row, widths) for row in (headings, *cells)]
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(value + " " * (width - _width(value)) for value, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _width(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    return sum(0 if combining(each) else 2 if east_asian_width(each) in ("W", "F") else 1 for each in text)
+
+
+def duration_seconds(text: str) -> int:
+    """Return the seconds of an argument such as `24h`; raise click.BadParameter."""
+    try:
+        return parse_duration(text)
+    except DurationMalformed:
+        raise click.BadParameter("expected a duration such as 24h or 7d.") from None
 
 
 def progress(steps: Iterable[T], label: str, length: int | None = None) -> AbstractContextManager[Iterable[T]]:

@@ -8,9 +8,9 @@ import click
 from gamed.cli.context import CommandContext, KeyedDatabases, display_name, get_player, player_members, reports_json
 from gamed.cli.errors import CommandFailed, warn
 from gamed.cli.moderation import approve, block, reject, unblock
-from gamed.cli.output import password_option, password_reader, utf8, who_argument
+from gamed.cli.output import password_option, password_reader, table, utf8, who_argument
 from gamed.cli.removal import erase, merge
-from gamed.cli.sessions import last_use, session_members
+from gamed.cli.sessions import device, session_members
 from gamed.clock import now_ms
 from gamed.config.model import Config, Mode
 from gamed.crypto import Keys
@@ -32,11 +32,13 @@ from gamed.players.tables import (
 )
 from gamed.providers.base import ExternalIdentity
 from gamed.providers.discovery import identity_namespace
+from gamed.readable import ago
 from gamed.sessions.credentials import SessionPolicy, generate_pair, new_session_id, response_members
-from gamed.sessions.tables import list_sessions, open_session, revoke_all
+from gamed.sessions.tables import last_uses, list_sessions, open_session, revoke_all
 from gamed.timestamps import rfc3339
 
 PROVIDER = "local"
+HEADINGS = ("PLAYER", "NAME", "SHOWN AS", "STATE", "LAST SEEN", "CODE")
 CLIENT_INFO = ClientInfo.of({"name": "gamed players token"}).to_json()
 
 
@@ -91,14 +93,37 @@ def _require_free(connection: Connection, keys: Keys, name: str) -> None:
 @reports_json
 def list_(context: CommandContext, pending: bool) -> None:
     """Show every player, oldest first. [key]"""
-    store = context.open()
+    store, now = context.open(), now_ms()
     state: State | None = "pending" if pending else None
-    chosen = store.read(lambda connection, keys: list_players(connection, keys.sealer, state))
-    found = [player_members(named, store.keys) for named in chosen]
-    lines = [
-        f"{each['id']}  {each['state']:8}  {each['name'] or '-'}  {each.get('code', '')}".rstrip() for each in found
+
+    def transaction(connection: Connection, keys: Keys) -> list[tuple[NamedPlayer, int | None]]:
+        used = last_uses(connection)
+        chosen = list_players(connection, keys.sealer, state)
+        return [(named, _last_seen(named.player, used.get(named.player.player_id))) for named in chosen]
+
+    listed = store.read(transaction)
+    found = [
+        {**player_members(named, store.keys), "last_seen_at": None if seen is None else rfc3339(seen)}
+        for named, seen in listed
     ]
-    context.report(found, lines or ("no player waits for approval" if pending else "no players yet"), indent=2)
+    rows = [
+        (
+            named.player.player_id,
+            named.name or "",
+            named.display_name or "",
+            named.player.state,
+            "never" if seen is None else ago(seen, now),
+            str(each.get("code", "")),
+        )
+        for each, (named, seen) in zip(found, listed, strict=True)
+    ]
+    nothing = "no player waits for approval" if pending else "no players yet"
+    context.report(found, table(HEADINGS, rows) or nothing, indent=2)
+
+
+def _last_seen(player: Player, used_ms: int | None) -> int | None:
+    """Return the later of a player's last sign-in and last refresh, None if there is neither."""
+    return max((each for each in (player.last_sign_in_ms, used_ms) if each is not None), default=None)
 
 
 @players.command(short_help="[key] Give a local account a new password.")
@@ -195,11 +220,16 @@ def _details(connection: Connection, keys: Keys, who: str) -> tuple[dict[str, ob
     player_id = named.player.player_id
     members = {**player_members(named, keys), "note": note_of(connection, keys.sealer, player_id)}
     methods = sign_in_methods(connection, player_id)
-    sessions = list_sessions(connection, player_id, now_ms())
+    now = now_ms()
+    sessions = list_sessions(connection, player_id, now)
+    ways = [f"signs in with: {method.provider}  {ago(method.last_used_ms, now)}" for method in methods]
     lines = [
         *(f"{name}: {_shown(value)}" for name, value in members.items()),
-        *(f"signs in with: {method.provider}  {rfc3339(method.last_used_ms)}" for method in methods),
-        *(f"session: {session.session_id}  {last_use(session)}" for session in sessions),
+        *ways,
+        *(
+            f"session: {session.session_id}  {ago(session.last_used_ms, now)}  {device(session) or '-'}"
+            for session in sessions
+        ),
     ]
     identities = [
         {"provider": each.provider, "linked_at": rfc3339(each.linked_ms), "last_used_at": rfc3339(each.last_used_ms)}

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from re import ASCII, compile
 from secrets import token_bytes
 from sqlite3 import Connection
 from typing import Any, TypeVar
@@ -12,7 +11,7 @@ import click
 from msgspec.structs import asdict, replace
 
 from gamed.assets.store import sync_folder
-from gamed.cli.context import CommandContext, OfflineDatabases, get_player, reports_json
+from gamed.cli.context import CommandContext, OfflineDatabases, reports_json
 from gamed.cli.errors import CommandFailed
 from gamed.cli.output import confirm, counted, progress, utf8, who_argument, yes_option
 from gamed.cli.paths import STATE_DB
@@ -36,7 +35,6 @@ from gamed.saves.validation import check_slot
 from gamed.saves.write_rules import Condition, ConditionKind
 from gamed.timestamps import rfc3339
 
-_ID = compile(r"ply_[A-Za-z0-9_-]{1,64}", ASCII)
 UNLIMITED = replace(SaveLimits(), bytes=TIB, history_bytes=TIB, slots=10**9)
 """The operator may exceed the limits of a player."""
 TOTALS = {
@@ -67,7 +65,7 @@ def saves() -> None:
 @reports_json
 def list_(context: CommandContext, who: str) -> None:
     """Show a player's saves, the deleted ones too."""
-    files, player_id = _find_player(context, who)
+    files, player_id = context.open_for(who)
     if _saved_nothing(files, player_id) and not files.read_auth(lambda auth: find_player(auth, player_id)):
         raise CommandFailed(f"There is no player {player_id}, and no saves of one.")
     entries = files.read_state(lambda connection: save_tables.changed_slots(connection, player_id, 0))
@@ -168,19 +166,11 @@ def stats(context: CommandContext) -> None:
 
 
 def _player_with_saves(context: CommandContext, who: str) -> tuple[OfflineDatabases, str]:
-    """Return the databases and the player's id, like `_find_player`; raise CommandFailed if there never were saves."""
-    files, player_id = _find_player(context, who)
+    """Return the databases and the player's id, like open_for(); raise CommandFailed if there never were saves."""
+    files, player_id = context.open_for(who)
     if _saved_nothing(files, player_id):
         raise CommandFailed(f"{who} has never saved anything here.")
     return files, player_id
-
-
-def _find_player(context: CommandContext, who: str) -> tuple[OfflineDatabases, str]:
-    """Return the databases and the id of the player with this id, which needs no key, or else with this local name."""
-    if _ID.fullmatch(who):
-        return context.open_keyless(), who
-    store = context.open()
-    return store, store.read(lambda connection, keys: get_player(connection, keys, who)).player.player_id
 
 
 def _saved_nothing(files: OfflineDatabases, player_id: str) -> bool:

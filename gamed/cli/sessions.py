@@ -8,15 +8,17 @@ import click
 
 from gamed.cli.context import CommandContext, get_player, reports_json
 from gamed.cli.errors import CommandFailed
-from gamed.cli.output import WHO, counted, utf8
+from gamed.cli.output import WHO, counted, table, utf8
 from gamed.clock import now_ms
 from gamed.crypto import Keys
 from gamed.players.tables import NamedPlayer, list_players
+from gamed.readable import ago
 from gamed.sessions import tables as session_tables
 from gamed.sessions.credentials import SessionInfo
 from gamed.timestamps import rfc3339
 
 SESSION_ID = "ses_"
+HEADINGS = ("SESSION", "PLAYER", "NAME", "LAST USED", "DEVICE")
 
 
 @click.group()
@@ -40,8 +42,11 @@ def list_(context: CommandContext, who: str | None) -> None:
 
     listed = context.open().read(transaction)
     members = [{"player": each.player.player_id, "name": each.name, **session_members(row)} for each, row in listed]
-    lines = [f"{row.session_id}  {each.player.player_id}  {each.name or '-'}  {last_use(row)}" for each, row in listed]
-    context.report(members, lines or "no sessions", indent=2)
+    rows = [
+        (row.session_id, each.player.player_id, each.name or "", ago(row.last_used_ms, now_ms()), device(row))
+        for each, row in listed
+    ]
+    context.report(members, table(HEADINGS, rows) or "no sessions", indent=2)
 
 
 @sessions.command(short_help="[key] Sign a player out, everywhere or on one device.")
@@ -81,6 +86,6 @@ def session_members(row: SessionInfo) -> Mapping[str, object]:
     }
 
 
-def last_use(row: SessionInfo) -> str:
-    """Return when a session was last used, and the names that the device gave itself."""
-    return f"{rfc3339(row.last_used_ms)}  {' '.join(json.loads(row.client).values()) or '-'}"
+def device(row: SessionInfo) -> str:
+    """Return the names that the device gave itself; the server removed control characters from them."""
+    return " ".join(json.loads(row.client).values())

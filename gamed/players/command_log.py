@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gamed.audit import AuditLog, SecurityEvent
+from gamed.database.security_events import EventCount, EventKey, write_events
 from gamed.structs import Component
 from gamed.timestamps import rfc3339
 
@@ -61,12 +62,14 @@ class CommandLogEntry(Struct, frozen=True):
 
 
 def add_entry(connection: Connection, command: str, player_id: str | None, ran_by: str, now_ms: int) -> None:
-    """Insert a row, in the transaction of the change that it describes."""
+    """Insert a row, in the transaction of the change that it describes; the table of security events gets one, too."""
     query = """
         INSERT INTO command_log (command, player_id, ran_by, done_ms) VALUES (:command, :player_id, :ran_by, :now_ms)
     """
     values = {"command": command, "player_id": player_id, "ran_by": ran_by, "now_ms": now_ms}
     connection.execute(query, values)
+    key = EventKey.of(SecurityEvent.COMMAND, {"command": command, "player": player_id or "", "by": ran_by}, now_ms)
+    write_events(connection, [EventCount(key, now_ms, now_ms, 1)], now_ms)
 
 
 def waiting_entries(connection: Connection) -> list[CommandLogEntry]:

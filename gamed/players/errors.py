@@ -25,7 +25,11 @@ class NameTaken(PlayerError):
 
 
 class PlayerUnknown(PlayerError):
-    """A name or id that is not a player's."""
+    """A name or id that is not a player's; `wanted` is what was looked for, empty if not known."""
+
+    def __init__(self, text: str = "", wanted: str = "") -> None:
+        super().__init__(text)
+        self.wanted = wanted
 
 
 class PasswordsBusy(PlayerError):

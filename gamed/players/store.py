@@ -14,7 +14,7 @@ from msgspec import Struct
 from twisted.internet.defer import Deferred
 
 from gamed.crypto import Keys, Purpose
-from gamed.database import rate_limits
+from gamed.database import rate_limits, security_events
 from gamed.database.queues import ReadQueue, WriteQueue
 from gamed.players import keyring, tables
 from gamed.players.errors import LastIdentity, PlayerUnknown
@@ -116,6 +116,7 @@ def delete_player_rows(connection: Connection, removal: Removal) -> bool:
     left, values = DELETE_ROWS, {"player_id": removal.player_id}
     for query in _TOKENS:
         left -= connection.execute(query, values | {"rows": left}).rowcount
+    left -= security_events.delete_player(connection, removal.player_id, left)
     if left <= 0:
         return True
     connection.execute("DELETE FROM player WHERE player_id = :player_id AND state = 'erasing'", values)

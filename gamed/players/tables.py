@@ -264,7 +264,7 @@ def find_named(connection: Connection, keys: Keys, name_or_id: str) -> NamedPlay
         wanted = {"wanted": name_index(keys.indexer, name_or_id)}
         found = next(_named(connection, keys.sealer, "WHERE a.name_index = :wanted", wanted), None)
     if found is None:
-        raise PlayerUnknown(f"There is no player with the name or id {name_or_id!r}.")
+        raise PlayerUnknown(f"There is no player with the name or id {name_or_id!r}.", name_or_id)
     return found
 
 

@@ -220,6 +220,11 @@ def revoke_own(connection: Connection, player_id: str, session_id: str, now_ms: 
     return revoke(connection, session_id, now_ms) is not None
 
 
+def last_uses(connection: Connection) -> dict[str, int]:
+    """Return when each player last signed in or refreshed, by player id; for commands, as it reads every session."""
+    return dict(connection.execute("SELECT player_id, max(last_used_ms) FROM session GROUP BY player_id").fetchall())
+
+
 def list_sessions(connection: Connection, player_id: str, now_ms: int) -> list[SessionInfo]:
     """Return a player's sessions that are neither revoked nor expired, the last used first."""
     query = """

@@ -91,6 +91,28 @@ class AdmissionTests(PeopleCase):
         self.assertIn("not blocked", self.refused("players", "unblock", "anna"))
         self.assertIn("There is no player", self.refused("players", "block", "nobody"))
 
+    def test_mistyped(self) -> None:
+        """Name the players whose names are similar to a mistyped one, and change nothing."""
+        for words in (("players", "block", "ana"), ("sessions", "revoke", "ANAN"), ("saves", "list", "anna1")):
+            self.assertIn("Did you mean Anna?", self.refused(*words), words)
+        self.assertIn(f"Did you mean {self.ben}?", self.refused("players", "block", self.ben[:-1]))
+        self.assertNotIn("Did you mean", self.refused("players", "block", "completely different"))
+        for odd in ("x" * 100_000, "\u202e\u0000"[:1], "a\u0301" * 3000):
+            self.assertIn("There is no player", self.refused("players", "block", odd))
+        self.assertEqual({each["state"] for each in self.done("players", "list")}, {"active"})
+
+    def test_list(self) -> None:
+        """Show each player under a heading, with the time of the last request or sign-in in words."""
+        held = self.token("anna")
+        self.assertEqual(get(self.port, "/auth/sessions", held["access_token"])[0], 200)
+        headings, anna, ben = self.gamed("players", "list")[1].splitlines()
+        self.assertEqual(headings.split(), ["PLAYER", "NAME", "SHOWN", "AS", "STATE", "LAST", "SEEN", "CODE"])
+        self.assertRegex(anna, rf"^{self.anna}  Anna  - +active  just now   -$")
+        self.assertRegex(ben, rf"^{self.ben}  ben   - +active  never      -$")
+        first, second = self.done("players", "list")
+        self.assertRegex(first["last_seen_at"], r"^2\S+Z$")
+        self.assertIsNone(second["last_seen_at"])
+
     def test_only_newcomers(self) -> None:
         """Only newcomers are approved or rejected."""
         self.assertEqual(self.done("players", "list", "--pending"), [])
@@ -200,8 +222,10 @@ class SessionTests(PeopleCase):
         listed = self.done("sessions", "list", "anna")
         self.assertEqual({line["session_id"] for line in listed}, {first["session_id"], second["session_id"]})
         self.assertEqual(len(self.done("sessions", "list")), 3)
-        for line in self.gamed("sessions", "list")[1].splitlines():
-            self.assertRegex(line, r"^ses_\S+  ply_\S+  (Anna|ben)  2\S+Z  gamed players token$")
+        headings, *lines = self.gamed("sessions", "list")[1].splitlines()
+        self.assertEqual(headings.split("  ")[0], "SESSION")
+        for line in lines:
+            self.assertRegex(line, r"^ses_\S+  ply_\S+  (Anna|ben ) +just now +gamed players token$")
         self.done("sessions", "revoke", first["session_id"])
         self.assertEqual(self.code("GET", "/auth/sessions", first["access_token"]), (401, "session_revoked"))
         self.assertEqual(get(self.port, "/auth/sessions", second["access_token"])[0], 200)
@@ -274,8 +298,8 @@ class PersonTests(PeopleCase):
         answer = self.gamed("players", "show", "anna")[1].splitlines()
         self.assertIn("note: my sister", answer)
         self.assertIn("owner: no", answer)
-        self.assertRegex(answer[-2], r"^signs in with: local  2\S+Z$")
-        self.assertRegex(answer[-1], r"^session: ses_\S+  2\S+Z  gamed players token$")
+        self.assertEqual(answer[-2], "signs in with: local  just now")
+        self.assertRegex(answer[-1], r"^session: ses_\S+  just now  gamed players token$")
         for file in self.data.iterdir():
             self.assertNotIn(b"my sister", file.read_bytes() if file.is_file() else b"")
         self.assertEqual(self.done("players", "note", "anna", "--clear"), {"note": None})

@@ -1,4 +1,4 @@
-"""The commands of docs/owners/players.md and docs/owners/troubleshooting.md work in the order of the pages."""
+"""The commands of some owners' pages work in the order of the pages."""
 
 import sys
 from pathlib import Path
@@ -45,3 +45,7 @@ class OwnerPagesTests(SynchronousTestCase):
     def test_doctor(self) -> None:
         """`gamed doctor` finds no problem on a new server."""
         self.assertNotIn("problem ", self.run_page("docs/owners/troubleshooting.md"))
+
+    def test_events(self) -> None:
+        """`gamed events` shows what the commands before it did."""
+        self.assertIn("players add", self.run_page("docs/owners/monitoring.md"))

@@ -202,3 +202,17 @@ CREATE TABLE command_log (              -- commands that changed something, unti
     ran_by    TEXT NOT NULL,            -- the operating system's user, as uid:1000
     done_ms   INTEGER NOT NULL
 ) STRICT;
+
+CREATE TABLE security_event (           -- up to 100,000 rows of 90 days; equal events of one hour share a row
+    number    INTEGER PRIMARY KEY,      -- the newest is the greatest
+    hour      INTEGER NOT NULL,         -- hours since the epoch
+    event     TEXT NOT NULL,
+    player_id TEXT NOT NULL,            -- '': no known player; the player may be gone
+    detail    TEXT NOT NULL,            -- JSON: the other values of the log line, without those of one request
+    first_ms  INTEGER NOT NULL,
+    last_ms   INTEGER NOT NULL,
+    times     INTEGER NOT NULL,
+    UNIQUE (player_id, hour, event, detail)
+) STRICT;
+
+CREATE INDEX security_event_last ON security_event (last_ms);

@@ -1,0 +1,129 @@
+"""The table of security events is small under any load, and keeps what an operator may ask for."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from sqlite3 import Connection
+from typing import TypeVar
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.audit import FIELDS, SecurityEvent
+from gamed.database.offline import run_transaction
+from gamed.database.security_events import (
+    CLEANUP_ROWS,
+    KEPT_MS,
+    MERGE_MS,
+    VALUE_CHARACTERS,
+    EventCount,
+    EventKey,
+    delete_old,
+    delete_player,
+    list_events,
+    write_events,
+)
+from tests.support.covers import covers
+from tests.support.databases import data_folder, prepare_files
+
+T = TypeVar("T")
+NOON_MS = 1_800_000_000_000 - 1_800_000_000_000 % MERGE_MS
+ANNA, BERT = "ply_anna", "ply_bert"
+
+
+def event(name: SecurityEvent, at_ms: int = NOON_MS, **values: str) -> EventCount:
+    return EventCount(EventKey.of(name, values, at_ms), at_ms, at_ms, 1)
+
+
+def refused(at_ms: int = NOON_MS, player: str = ANNA, outcome: str = "wrong_password") -> EventCount:
+    return event(SecurityEvent.SIGN_IN_REFUSED, at_ms, player=player, provider="local", outcome=outcome, request="5f")
+
+
+class TableTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.data: Path = data_folder(self)
+        prepare_files(self.data)
+
+    def run_it(self, work: Callable[[Connection], T]) -> T:
+        return run_transaction(self.data / "auth.db", work)
+
+    def write(self, events: Iterable[EventCount], now_ms: int = NOON_MS, **limits: int) -> None:
+        self.run_it(lambda connection: write_events(connection, tuple(events), now_ms, **limits))
+
+    def listed(self, since_ms: int = 0, player_id: str | None = None, rows: int = 100) -> list[EventCount]:
+        return self.run_it(lambda connection: list_events(connection, since_ms, player_id, rows))
+
+    @covers("threats/48")
+    def test_repeats_are_one_row(self) -> None:
+        """Count equal events of one hour in one row, with the first and the last instant."""
+        self.write(refused(NOON_MS + second) for second in range(500))
+        self.write([refused(NOON_MS + 700)])
+        [row] = self.listed()
+        self.assertEqual((row.first_ms, row.last_ms, row.times), (NOON_MS, NOON_MS + 700, 501))
+
+    def test_what_differs_is_apart(self) -> None:
+        """Keep another player, outcome or hour in a row of its own, the latest first."""
+        later = NOON_MS + MERGE_MS
+        self.write([refused(), refused(player=BERT), refused(outcome="too_many_passwords"), refused(later)])
+        rows = self.listed()
+        self.assertEqual([row.times for row in rows], [1] * 4)
+        self.assertEqual(rows[0].last_ms, later)
+        self.assertEqual([row.key.player_id for row in self.listed(player_id=BERT)], [BERT])
+        self.assertEqual(self.listed(since_ms=later + 1), [])
+
+    def test_values(self) -> None:
+        """Store neither request nor session, and no value of unlimited length."""
+        long = "x" * 5000
+        self.write([event(SecurityEvent.SIGN_IN, player=ANNA, session="ses_1", provider=long, created="no")])
+        [row] = self.listed()
+        self.assertEqual(row.values, {"provider": "x" * VALUE_CHARACTERS, "created": "no"})
+
+    @covers("threats/48")
+    def test_no_addresses(self) -> None:
+        """Store only values that FIELDS lists: an address that a caller passes by mistake is left out."""
+        key = EventKey.of(SecurityEvent.SIGNED_OUT, {"player": ANNA, "scope": "all", "address": "203.0.113.9"}, NOON_MS)
+        self.assertEqual(key.detail, '{"scope": "all"}')
+        self.assertFalse([name for names in FIELDS.values() for name in names if "address" in name or name == "ip"])
+
+    def test_bounded(self) -> None:
+        """Keep the newest rows only, however many different events are written."""
+        for turn in range(5):
+            self.write((refused(player=f"ply_{turn}_{n}") for n in range(40)), rows=100)
+            count = self.run_it(lambda c: c.execute("SELECT count(*) FROM security_event").fetchone()[0])
+            self.assertLessEqual(count, 100)
+        self.assertEqual({row.key.player_id.split("_")[1] for row in self.listed(rows=1000)}, {"2", "3", "4"})
+
+    def test_old_rows(self) -> None:
+        """Delete rows of more than 90 days, at most a thousand in one transaction."""
+        self.write(refused(player=f"ply_{n}") for n in range(CLEANUP_ROWS + 10))
+        after = NOON_MS + KEPT_MS
+        self.assertEqual(self.run_it(lambda connection: delete_old(connection, after)), 0)
+        deleted = [self.run_it(lambda connection: delete_old(connection, after + 1)) for _ in range(3)]
+        self.assertEqual(deleted, [CLEANUP_ROWS, 10, 0])
+
+    def test_a_player_is_erased(self) -> None:
+        """Delete a player's events in short steps; keep the commands, and the events of other players."""
+        self.write([refused(), refused(player=BERT), refused(outcome="other")])
+        self.write([event(SecurityEvent.COMMAND, player=ANNA, command="players erase", by="uid:0")])
+        steps = [self.run_it(lambda connection: delete_player(connection, ANNA, 1)) for _ in range(3)]
+        self.assertEqual(steps, [1, 1, 0])
+        left = {(row.key.event, row.key.player_id) for row in self.listed()}
+        self.assertEqual(left, {("command", ANNA), ("sign_in_refused", BERT)})
+
+    def test_plans(self) -> None:
+        """Find rows by an index in every statement that a running service uses."""
+
+        def plans(connection: Connection) -> list[str]:
+            steps: list[str] = []
+            statements: list[str] = []
+            connection.set_trace_callback(statements.append)
+            list_events(connection, 0, None, 10)
+            list_events(connection, 0, ANNA, 10)
+            delete_old(connection, NOON_MS)
+            delete_player(connection, ANNA, 10)
+            connection.set_trace_callback(None)
+            for sql in statements:
+                steps += [step for *_, step in connection.execute(f"EXPLAIN QUERY PLAN {sql}")]
+            return steps
+
+        found = self.run_it(plans)
+        self.assertGreater(len(found), 5)
+        self.assertEqual([step for step in found if step.startswith("SCAN")], [])
