@@ -41,6 +41,8 @@ PRIORITIES = {LogLevel.debug: 7, LogLevel.info: 6, LogLevel.warn: 4, LogLevel.er
 _ABSENT = "-"
 _CONFIGURATION = frozenset({LoginFailure.PROVIDER_MISCONFIGURED, LoginFailure.SERVER_CLOCK_SKEW})
 """No player can sign in at this provider until the operator has corrected something."""
+_FAILURES = ("EMFILE encountered", "Could not accept new connection", "failed to set ", "Warning: ")
+"""How Twisted's reports of failures begin that have the level `info`: no more files, twistd's --uid, its pid file."""
 _log = EventLog(Logger())
 _security_log = EventLog(Logger(SECURITY_NAMESPACE))
 
@@ -120,7 +122,9 @@ def _is_of_framework(event: LogEvent) -> bool:
     namespace = str(event.get("log_namespace") or "")
     if namespace != "log_legacy" and not namespace.startswith("twisted."):
         return False
-    return _level(event) in (LogLevel.debug, LogLevel.info) and "warning" not in event
+    if _level(event) not in (LogLevel.debug, LogLevel.info) or "warning" in event:
+        return False
+    return not _message(event).startswith(_FAILURES)
 
 
 def _message(event: LogEvent) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from twisted.internet.task import Clock
 from twisted.logger import Logger, LogLevel, globalLogPublisher
+from twisted.python import log as log_legacy
 from twisted.python.failure import Failure
 from twisted.python.reflect import namedAny
 from twisted.trial.unittest import SynchronousTestCase
@@ -86,6 +87,23 @@ class FormatTests(SynchronousTestCase):
     def test_no_text(self) -> None:
         """Escape bytes that are not Unicode, such as those of a file's name."""
         self.assertEqual(self.logged(LogFormat.JOURNAL, "{x}", x="\udcff"), "<6>[gamed.room] \\udcff\n")
+
+    def test_twisted(self) -> None:
+        """Leave out Twisted's reports, except those of failures and warnings, whatever level Twisted gives them."""
+        out = StringIO()
+        for style in LogFormat:
+            observer = Observer(out, style)
+            globalLogPublisher.addObserver(observer)
+            self.addCleanup(globalLogPublisher.removeObserver, observer)
+        log = Logger("twisted.internet.tcp.Port")
+        log.info("EMFILE recovery: Closed socket from {address}", address="192.0.2.1")
+        log_legacy.msg("HttpServer starting on 8080")
+        self.assertEqual(out.getvalue(), "")
+        log.info("EMFILE encountered; releasing reserved file descriptor.")
+        log.info("Could not accept new connection ({acceptError})", acceptError="ENFILE")
+        log_legacy.msg("failed to set uid/gid 8/8: [Errno 1] (are you root?) -- exiting.")
+        log_legacy.msg("Warning: No permission to delete pid file")
+        self.assertEqual(len(out.getvalue().splitlines()), 4 * len(LogFormat), out.getvalue())
 
     def test_before_the_log_begins(self) -> None:
         """Print lines before the log begins in the form of the log."""
