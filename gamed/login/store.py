@@ -143,7 +143,7 @@ class SqliteLoginStore(Component, frozen=True):
         return self._writes.submit(transaction)
 
     def orphaned_identities(self, realms: Collection[Index]) -> Deferred[int]:
-        """Return how many identities belong to none of these namespaces (gamed.providers.discovery)."""
+        """Return how many identities belong to none of these namespaces (gamed.providers.base)."""
         return self._reads.submit(lambda connection: player_tables.orphaned_identities(connection, realms))
 
     def acquire(self, buckets: Mapping[Index, RateLimit], now_ms: int) -> Deferred[None]:

@@ -26,8 +26,8 @@ from gamed.saves.uploads import (
     StageBodyPolicy,
     UploadAdmission,
     UploadBody,
-    sha256_of_path,
 )
+from gamed.saves.validation import sha256_of_path
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.sessions.routes import access_token
 from gamed.structs import Component

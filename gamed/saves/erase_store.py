@@ -138,7 +138,7 @@ def merge_saves(connection: Connection, player_id: str, heir_id: str, epochs: tu
         return False
     tables.create_player(connection, heir_id, epochs[1])
     _move_blobs(connection, player_id, heir_id)
-    taken = slots_of(connection, heir_id)
+    taken = set(slots_of(connection, heir_id))  # there may be any number of deleted slots
     for slot in slots_of(connection, player_id):
         if slot in taken:
             _move_copy(connection, player_id, heir_id, slot, now_ms)

@@ -15,11 +15,11 @@ from gamed.http.bodies import MemoryBody, RequestHead, SmallBodyPolicy
 from gamed.http.spool import SpooledBody, SpoolThreads, run_inline
 from gamed.saves.batch import CommitService
 from gamed.saves.commands import ReceivedBody, WriteContext
-from gamed.saves.errors import ContentEncoded, InvalidSaveRequest, LengthRequired
+from gamed.saves.errors import ContentEncoded, LengthRequired
 from gamed.saves.limits import INLINE_BYTES, STEP_BYTES, DiskReservations, SaveLimits, UploadSpace, check_size
 from gamed.saves.model import SaveContent
 from gamed.saves.service import SaveService
-from gamed.saves.validation import UploadHeaders, parse_sha256, save_headers, staging_headers
+from gamed.saves.validation import UploadHeaders, save_headers, staging_headers
 from gamed.sessions.routes import access_token
 from gamed.structs import Component
 
@@ -126,14 +126,6 @@ COMMIT_BYTES = 256 * 1024
 _JSON = SmallBodyPolicy("application/json", COMMIT_BYTES)
 
 
-def sha256_of_path(text: str) -> bytes:
-    """Return the SHA-256 at the end of the path; raise InvalidSaveRequest."""
-    sha256 = parse_sha256(text)
-    if sha256 is None:
-        raise InvalidSaveRequest("The address ends in the SHA-256 of the bytes: 64 lower-case hex digits.")
-    return sha256
-
-
 class StageBodyPolicy(Component, frozen=True):
     """The body policy of bytes to stage."""
 
@@ -141,8 +133,7 @@ class StageBodyPolicy(Component, frozen=True):
     _admission: UploadAdmission
 
     async def accept(self, head: RequestHead) -> UploadBody:
-        headers = staging_headers(head.header)
-        sha256_of_path(head.kwargs["sha256"])
+        headers = staging_headers(head.kwargs["sha256"], head.header)
         context = await self._commits.authorize_stage(access_token(head))
         return self._admission.open(head, context, headers)
 

@@ -37,9 +37,10 @@ def save_headers(slot: str, header: Header, max_meta_bytes: int) -> UploadHeader
     )
 
 
-def staging_headers(header: Header) -> UploadHeaders:
-    """Validate the header fields of bytes to stage; the commit that names them has the others. Raise SaveError."""
+def staging_headers(sha256: str, header: Header) -> UploadHeaders:
+    """Validate the head of bytes to stage; the commit that names them has the other fields. Raise SaveError."""
     _reject_content_range(header)
+    sha256_of_path(sha256)
     return UploadHeaders(UNCONDITIONAL, DEFAULT_MEDIA_TYPE, None, parse_content_digest(header("content-digest")))
 
 
@@ -142,6 +143,14 @@ _SHA256_HEX: Final = compile(r"[0-9a-f]{64}", ASCII)
 def parse_sha256(text: str) -> bytes | None:
     """Return the bytes of 64 lower-case hex digits, or None if the text is anything else."""
     return bytes.fromhex(text) if _SHA256_HEX.fullmatch(text) else None
+
+
+def sha256_of_path(text: str) -> bytes:
+    """Return the SHA-256 at the end of the path; raise InvalidSaveRequest."""
+    sha256 = parse_sha256(text)
+    if sha256 is None:
+        raise InvalidSaveRequest("The address ends in the SHA-256 of the bytes: 64 lower-case hex digits.")
+    return sha256
 
 
 _META_FORM = "Save-Meta is one line of ASCII with a JSON object, other characters as \\uXXXX"

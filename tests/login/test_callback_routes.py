@@ -129,7 +129,7 @@ class Invalidated(CallbackRouteCase):
         """Check 5 rejects the other provider's path; the link, opened again, still works."""
         self.refused(self.callback(provider="google", iss=FAR), 400, texts.CALLBACK_INVALID)
         self.refused(self.callback(), 410, texts.CALLBACK_INVALID)
-        line = self.server.security[0]
+        [line] = self.server.security
         self.assertTrue(line.startswith("callback_rejected provider=google check=other_provider "), line)
         self.assertNotIn(self.query["state"], line)
         self.assertEqual([sent.path for sent in self.fake.sent if "oken" in sent.path], [])
@@ -143,7 +143,8 @@ class Invalidated(CallbackRouteCase):
             self.server.security.clear()
             self.begin("google")
             self.refused(self.callback(provider="google", iss=iss), 400, texts.CALLBACK_INVALID)
-            self.assertIn("callback_rejected provider=google check=other_issuer", self.server.security[0])
+            [line] = self.server.security
+            self.assertIn("callback_rejected provider=google check=other_issuer", line)
             self.back = self.at_provider(self.go_on(self.browser, self.player.url))
             self.finishes()
 

@@ -63,10 +63,12 @@ class StageTest(CommitCase):
         self.assertEqual(self.in_state(lambda c: c.execute("SELECT size FROM blob").fetchall()), [(3,)])
 
     def test_addresses(self) -> None:
-        """Only 64 lower-case hex digits are an address."""
+        """Only 64 lower-case hex digits are an address, which is checked before Content-Digest."""
         for name in ("x", digest(b"one")[:-1], digest(b"one").upper(), digest(b"one") + "0"):
             self.assert_problem(self.put_blob(b"one", name=name), 400, "bad_request", "64 lower-case hex digits")
             self.assertEqual(self.ask("HEAD", f"/game/blobs/{name}").status, 400)
+            answer = self.put_blob(b"one", {"Content-Digest": "sha-256=:?:"}, name)
+            self.assert_problem(answer, 400, "bad_request", "64 lower-case hex digits")
         for path in ("/game/blobs", "/game/blobs/", f"/game/blobs/{digest(b'one')}/"):
             self.assert_problem(self.ask("PUT", path, body=b"one"), 404, "route_not_found")
 
