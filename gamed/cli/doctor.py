@@ -196,11 +196,10 @@ def probe_public(base: str, data: Path) -> PublicProbe:
     if isinstance(answer, HttpFailure):
         return PublicProbe([doctor_public.check_unreached(base, answer)], answered=False, ours=False)
     here = instance(data)
-    ends_ms = answer.certificate_ends_ms
     findings = [
         doctor_public.check_health(answer),
         doctor_public.check_instance(answer, here),
-        doctor_public.check_certificate(ends_ms, now_ms()),
+        doctor_public.check_certificate(answer.certificate, now_ms()),
     ]
     return PublicProbe(findings, answered=True, ours=here is not None and answer.headers.get("gamed-instance") == here)
 

@@ -19,7 +19,7 @@ from gamed.cli.context import CommandContext, reports_json
 from gamed.cli.errors import CommandFailed
 from gamed.cli.output import utf8
 from gamed.cli.process import read_listeners
-from gamed.ops.doctor_findings import FailureCause, HttpFailure, HttpReply, Reached
+from gamed.ops.doctor_findings import CertificateTimes, FailureCause, HttpFailure, HttpReply, Reached
 
 REQUEST_TIMEOUT_SECONDS = 10.0
 MAX_BODY_BYTES = 4 * 1024 * 1024
@@ -60,23 +60,25 @@ def ask_on(
     began = time.monotonic()
     try:
         connection.connect()
-        ends_ms = _certificate_ends_ms(connection.sock)
+        certificate = _certificate_times(connection.sock)
         connection.request(method, target, body=body, headers={"Connection": "close", **(headers or {})})
         answer = connection.getresponse()
         names = {name.lower() for name in answer.headers}
         fields = {name: ", ".join(answer.headers.get_all(name, [])) for name in names}
         whole = b"" if method == "HEAD" else answer.read(MAX_BODY_BYTES)
-        return HttpReply(answer.status, fields, whole, time.monotonic() - began, ends_ms)
+        return HttpReply(answer.status, fields, whole, time.monotonic() - began, certificate)
     except (OSError, HTTPException, UnicodeError) as e:  # the last from a host name that cannot be one
         return HttpFailure(_cause(e), str(getattr(e, "strerror", None) or e or type(e).__name__))
     finally:
         connection.close()
 
 
-def _certificate_ends_ms(sock: socket.socket) -> int | None:
+def _certificate_times(sock: socket.socket) -> CertificateTimes | None:
     found = sock.getpeercert() if isinstance(sock, ssl.SSLSocket) else None
-    ends = (found or {}).get("notAfter")
-    return int(ssl.cert_time_to_seconds(ends) * 1000) if isinstance(ends, str) else None
+    begins, ends = ((found or {}).get(name) for name in ("notBefore", "notAfter"))
+    if not (isinstance(begins, str) and isinstance(ends, str)):
+        return None
+    return CertificateTimes(int(ssl.cert_time_to_seconds(begins)) * 1000, int(ssl.cert_time_to_seconds(ends)) * 1000)
 
 
 def _cause(error: Exception) -> FailureCause:

@@ -85,6 +85,13 @@ class HttpFailure(Struct, frozen=True):
     detail: str
 
 
+class CertificateTimes(Struct, frozen=True):
+    """The instants between which a TLS certificate is valid, in epoch milliseconds."""
+
+    begins_ms: int
+    ends_ms: int
+
+
 class HttpReply(Struct, frozen=True):
     """A complete response; header names are in lower case."""
 
@@ -93,8 +100,8 @@ class HttpReply(Struct, frozen=True):
     body: bytes = b""
     seconds: float = 0.0
     """The time from the request to the end of the response."""
-    certificate_ends_ms: int | None = None
-    """The end of the certificate in epoch milliseconds; None without TLS."""
+    certificate: CertificateTimes | None = None
+    """None without TLS."""
 
     def json(self) -> dict[str, object]:
         """Return the body as a JSON object; {} if it is not one."""

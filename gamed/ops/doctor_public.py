@@ -4,6 +4,7 @@ Saves need entity tags, conditions, ranges, sizes and waits (PROTOCOL 4, 6).
 """
 
 from gamed.ops.doctor_findings import (
+    CertificateTimes,
     FailureCause,
     Finding,
     HttpFailure,
@@ -16,8 +17,11 @@ from gamed.ops.doctor_findings import (
 )
 from gamed.providers.discovery import is_loopback
 
-DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 RENEW_DAYS = 14
+SHORT_DAYS = 10
+"""A certificate of fewer days is short-lived, and renewed automatically."""
 GATEWAY = (502, 503, 504)
 FORWARD = "Compare the proxy with etc/nginx/gamed.conf or etc/caddy/Caddyfile."
 NO_CACHE = f"Let the proxy cache nothing below /auth/. {FORWARD}"
@@ -138,16 +142,20 @@ def check_plain(host: str, answer: Reached) -> Finding:
     return warning("http", f"port 80 answers {answer.status}", "Let it redirect to https, or close it.")
 
 
-def check_certificate(ends_ms: int | None, now_ms: int) -> Finding:
-    """Check how long a valid certificate lasts."""
-    if ends_ms is None:
+def check_certificate(times: CertificateTimes | None, now_ms: int) -> Finding:
+    """Check how long a valid certificate lasts.
+
+    A proxy renews a short-lived one, as Caddy's of 12 hours, when a third of its time is left.
+    """
+    if times is None:
         return skipped("certificate", "the address is http")
-    days = (ends_ms - now_ms) // DAY_MS
-    if days < RENEW_DAYS:
-        return warning(
-            "certificate", f"valid for {days} days", "Renew it, and find out why it was not renewed automatically."
-        )
-    return ok("certificate", f"valid for {days} days")
+    left_ms, lifetime_ms = times.ends_ms - now_ms, times.ends_ms - times.begins_ms
+    hours = left_ms // HOUR_MS
+    left = f"{hours // 24} days" if hours >= 48 else f"{hours} hour{'' if hours == 1 else 's'}"
+    if left_ms < (lifetime_ms // 3 if lifetime_ms < SHORT_DAYS * DAY_MS else RENEW_DAYS * DAY_MS):
+        advice = "Renew it, and find out why it was not renewed automatically."
+        return warning("certificate", f"valid for {left}", advice)
+    return ok("certificate", f"valid for {left}")
 
 
 UNCHANGED = "Let the proxy leave ETag, If-Match, If-None-Match, If-Range and Range alone, and compress nothing."

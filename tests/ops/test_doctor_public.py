@@ -5,7 +5,7 @@ import json
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.ops import doctor_public
-from gamed.ops.doctor_findings import FailureCause, HttpFailure, HttpReply, Level
+from gamed.ops.doctor_findings import CertificateTimes, FailureCause, HttpFailure, HttpReply, Level
 
 OK, SKIPPED, WARNING, PROBLEM = Level.OK, Level.SKIPPED, Level.WARNING, Level.PROBLEM
 URL = "https://play.example.org"
@@ -16,7 +16,7 @@ REFUSED, SILENT = (
 NOBODY = HttpFailure(FailureCause.NAME, "Name or service not known")
 STRANGER = HttpFailure(FailureCause.CERTIFICATE, "certificate verify failed")
 GAMED = {"gamed-instance": "0a1b2c3d"}
-NOW_MS, DAY_MS = 1_800_000_000_000, 86_400_000
+NOW_MS, HOUR_MS, DAY_MS = 1_800_000_000_000, 3_600_000, 86_400_000
 
 
 def policy(members: object, status: int = 200, **headers: str) -> HttpReply:
@@ -66,11 +66,35 @@ class AddressTests(SynchronousTestCase):
         self.assertEqual(doctor_public.check_instance(HttpReply(200), "0a1b2c3d").level, PROBLEM)
 
     def test_certificate(self) -> None:
-        """A certificate that soon ends is a warning, with the days it has left."""
-        for days, level in ((90, OK), (14, OK), (13, WARNING), (0, WARNING)):
-            finding = doctor_public.check_certificate(NOW_MS + days * DAY_MS, NOW_MS)
-            self.assertEqual((finding.level, f"{days} days" in finding.text), (level, True))
+        """A certificate of months is a warning in its last two weeks, with the days or hours it has left."""
+        for hours, level, text in (
+            (90 * 24, OK, "90 days"),
+            (14 * 24, OK, "14 days"),
+            (14 * 24 - 1, WARNING, "13 days"),
+            (48, WARNING, "2 days"),
+            (47, WARNING, "47 hours"),
+            (1, WARNING, "1 hour"),
+            (0, WARNING, "0 hours"),
+        ):
+            ends_ms = NOW_MS + hours * HOUR_MS
+            found = doctor_public.check_certificate(CertificateTimes(ends_ms - 90 * DAY_MS, ends_ms), NOW_MS)
+            self.assertEqual((found.level, found.text), (level, f"valid for {text}"))
         self.assertEqual(doctor_public.check_certificate(None, NOW_MS).level, SKIPPED)
+
+    def test_short_certificate(self) -> None:
+        """A certificate of less than ten days, which a proxy renews, is a warning in the last third of its time."""
+        for lifetime, left, level, text in (
+            (12, 11, OK, "11 hours"),
+            (12, 4, OK, "4 hours"),
+            (12, 3, WARNING, "3 hours"),
+            (144, 120, OK, "5 days"),
+            (144, 47, WARNING, "47 hours"),
+            (239, 80, OK, "3 days"),
+            (240, 239, WARNING, "9 days"),
+        ):
+            ends_ms = NOW_MS + left * HOUR_MS
+            found = doctor_public.check_certificate(CertificateTimes(ends_ms - lifetime * HOUR_MS, ends_ms), NOW_MS)
+            self.assertEqual((found.level, found.text), (level, f"valid for {text}"))
 
     def test_plain(self) -> None:
         """Without encryption nobody answers, or only to lead to https of the same name."""

@@ -61,7 +61,8 @@ class AtHomeTests(SynchronousTestCase):
         self.assertIn("\n0 problems, ", printed)
 
     def test_own_authority(self) -> None:
-        """With the Caddyfile and the root certificate of the page doctor finds no problem; without it, the certificate.
+        """With the Caddyfile and the root certificate of the page doctor finds no problem, and accepts a certificate of
+        twelve hours; without it, the certificate is the problem.
 
         The name is localhost here, since `gamed.home.arpa` needs a router.
         """
@@ -73,6 +74,7 @@ class AtHomeTests(SynchronousTestCase):
         copyfile(self.folder / ROOT_CERTIFICATE, self.folder / "gamed-ca.crt")
         printed = self.run_printed(service, self.check)
         self.assertIn("\n0 problems, ", printed)
+        self.assertIn("\nok       certificate: valid for 11 hours\n", printed)
         self.assertIn("CERTIFICATE_VERIFY_FAILED", self.run_printed(service, self.check.partition(" ")[2]))
 
     def start_caddy(self, port: int, service: Service) -> None:
