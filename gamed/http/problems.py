@@ -147,9 +147,9 @@ CODES = {
     "unhealthy": ProblemCode(503, "Unhealthy", "A store does not answer.", 5),
     # stores
     "store_unavailable": ProblemCode(
-        503, "Store unavailable", "The saves cannot be reached. The owner has to look.", 30
+        503, "Store unavailable", "The saves cannot be reached. The server's owner must check it.", 30
     ),
-    "storage_full": ProblemCode(507, "Storage full", "The disk of the server is full. The owner has to look.", 300),
+    "storage_full": ProblemCode(507, "Storage full", "The disk of the server is full. Its owner must check it.", 300),
     # the handoff (PROTOCOL 3)
     "provider_unknown": ProblemCode(400, "Unknown provider", "Choose a provider of /auth/config."),
     "provider_unavailable": ProblemCode(
@@ -158,13 +158,13 @@ CODES = {
     "provider_denied": ProblemCode(403, "Refused at the provider", "The sign-in was refused at the provider."),
     "provider_error": ProblemCode(502, "Provider error", "The provider answered something unusable. Try again."),
     "provider_misconfigured": ProblemCode(
-        502, "Provider misconfigured", "The owner has to look at the provider's settings."
+        502, "Provider misconfigured", "The server's owner must check the settings of the provider."
     ),
     "last_identity": ProblemCode(409, "Last identity", "This is the last way to sign in. Link another first."),
     "provider_already_linked": ProblemCode(
         409, "Provider already linked", "This player has an account of that provider."
     ),
-    "server_clock_skew": ProblemCode(500, "Wrong clock", "The clock of the server is wrong. The owner has to look."),
+    "server_clock_skew": ProblemCode(500, "Wrong clock", "The clock of the server is wrong. Its owner must check it."),
     "invalid_proof": ProblemCode(400, "Invalid proof", "That code is not the one in the browser. Read it again."),
     "device_secret_invalid": ProblemCode(401, "Unknown login", "Start the sign-in again from the game."),
     "login_collected": ProblemCode(410, "Login collected", "This login was used already. Sign in again from the game."),
