@@ -137,7 +137,7 @@ class SocketCase(TestCase):
         self.fail("it was believed")
 
     async def given_up(self, **how: Any) -> str:
-        """Do as refused(), and let the deadline pass once the far end has begun its last script."""
+        """Do as refused(), and let the deadline pass once the fake provider has begun its last script."""
         self.clock = Clock()
         refused = Deferred.fromCoroutine(self.refused(ProviderUnavailable, **how))
         await self.fake.begun
@@ -147,7 +147,7 @@ class SocketCase(TestCase):
         return await refused
 
     async def gone(self) -> None:
-        """The far end has lost its connection: nothing lingers on our side."""
+        """Wait until the fake provider has lost its connection, which the client has then closed."""
         await self.fake.lost.addTimeout(60, reactor)
 
 
@@ -346,7 +346,7 @@ class TlsTests(SocketCase):
         self.assertEqual(self.fake.received, [])
 
     async def test_plain_text_where_tls_should_be(self) -> None:
-        """A far end that speaks no TLS gets no request."""
+        """A provider that does not speak TLS gets no request."""
         self.listen(says(GOOD), at_once=True)
         await self.refused(ProviderUnavailable, url=f"https://localhost:{self.port}/")
         self.assertNotIn(b"GET", b"".join(self.fake.received))

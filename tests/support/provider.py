@@ -1,4 +1,4 @@
-"""The development provider as the far end of the wire: in memory, with a clock that the test owns.
+"""The development provider runs in memory for tests, with a clock that the test sets.
 
 provider = development_provider(clock)
 http = StubTreq(provider.app.resource())             # https://provider.example is there

@@ -22,7 +22,7 @@ from tests.support.python_client import gamed_client as gc
 
 
 class Tls(SynchronousTestCase):
-    """A fake far end with a certificate."""
+    """A fake server with a certificate."""
 
     def setUp(self) -> None:
         self.folder = Path(self.mktemp()).absolute()
