@@ -17,7 +17,7 @@ from gamed.cli import serve as cli_serve
 from gamed.cli.errors import CONFIGURATION, exit_on_error, exit_with
 from gamed.cli.process import Lock, allow_files, exit_cleanly_on_sigterm, harden, stop_reactor_on_sigterm
 from gamed.clock import use_monotonic_clock
-from gamed.config.settings import LogFormat
+from gamed.config.settings import RESERVED_FILES, LogFormat
 from gamed.gc_pause import gc_paused
 from gamed.ops.systemd import SystemdNotifier
 
@@ -117,7 +117,6 @@ def make_checked(options: Options) -> IService:
     with gc_paused():
         from twisted.internet import reactor
 
-        from gamed.http.server import RESERVED_FILES
         from gamed.service import build_service
 
     use_monotonic_clock(reactor)

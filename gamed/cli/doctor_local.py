@@ -21,6 +21,7 @@ from gamed.cli.paths import AUTH_DB, STATE_DB, Paths
 from gamed.cli.process import read_listeners
 from gamed.clock import now_ms
 from gamed.config.model import Config, Provider
+from gamed.config.settings import RESERVED_FILES
 from gamed.database.errors import DatabaseError
 from gamed.database.migrations import MigrationError, version_of
 from gamed.database.offline import open_reader
@@ -31,8 +32,6 @@ from gamed.providers.base import ProviderFailure
 from gamed.providers.discovery import ALGORITHMS, PRESET_ALGORITHMS, metadata_url, validate_metadata
 
 Step = Callable[[], list[Finding]]
-RESERVED_FILES = 256
-"""Files beside the connections of players, as many as the service reserves."""
 
 
 def facts(path: Path) -> FileFacts | None:

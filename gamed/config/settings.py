@@ -11,6 +11,8 @@ from gamed.crypto import Secret
 from gamed.structs import redacts
 
 DEFAULT_LISTEN = "tcp:8080:interface=127.0.0.1"
+RESERVED_FILES = 256
+"""Descriptors beside those of connections: for the databases, spooled bodies and the log."""
 
 
 class KeySource(StrEnum):

@@ -8,6 +8,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress, IReactorTime
 from twisted.internet.protocol import ServerFactory
 
+from gamed.config.settings import RESERVED_FILES
 from gamed.crypto import Random
 from gamed.http.access_log import RequestLog
 from gamed.http.app import RouteGroup
@@ -16,9 +17,6 @@ from gamed.http.connection import HttpConnection
 from gamed.http.route_compiler import compile_routes
 from gamed.http.site import Site
 from gamed.timestamps import Now
-
-RESERVED_FILES = 256
-"""Descriptors kept for the stores, spooled bodies and the log."""
 
 
 class HttpServer(ServerFactory):

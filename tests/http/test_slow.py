@@ -5,9 +5,10 @@ from resource import RLIMIT_NOFILE, getrlimit
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.config.settings import RESERVED_FILES
 from gamed.http.client_address import HttpSettings
 from gamed.http.connection import FIRST_REQUEST_SECONDS
-from gamed.http.server import RESERVED_FILES, spare_files
+from gamed.http.server import spare_files
 from gamed.http.timeouts import LAST_ANSWER_SECONDS, PROGRESS_BYTES, StalledWrite
 from tests.http.apps import AcceptingPolicy, BlockingPolicy, EchoRoutes, RecordingReceiver
 from tests.support.covers import covers
