@@ -86,7 +86,7 @@ class PageTests(SynchronousTestCase):
         [lines] = blocks(PAGE, "gdscript")
         source = "".join(path.read_text("utf-8") for path in (ROOT / "clients/godot3").glob("gamed*.gd"))
         called = set(re.findall(r"(?:client|saves)\.(\w+)\(", lines))
-        self.assertEqual(called, {"signed_in", "sign_in", "run", "read", "write"})
+        self.assertEqual(called, {"signed_in", "sign_in", "run", "ready", "read", "write"})
         self.assertEqual({name for name in called if f"\nfunc {name}(" not in source}, set())
 
     def test_files(self) -> None:
@@ -100,7 +100,7 @@ class PageTests(SynchronousTestCase):
         """Each code is one that the server sends, or one of the clients' own."""
         table = text().partition("| When | Show |")[2].partition("\n\n")[0]
         named = {code for row in re.findall(r"\((`.+?`)[^)]*\) \|", table) for code in re.findall(r"`(\w+)`", row)}
-        states = {"newer", "conflict", "refused"}
+        states = {"unknown", "newer", "conflict", "refused"}
         self.assertEqual(named - set(CODES) - OWN_CODES - states, set())
         self.assertIs(gc.BY_CODE["session_revoked"], gc.SignInRequired)
         self.assertEqual(ga.disk_full().code, "disk_full")

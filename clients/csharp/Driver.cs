@@ -412,6 +412,8 @@ static class Program
             case "sync_open":
             case "sync_close":
                 return Nothing;
+            case "sync_ready":
+                return new Dictionary<string, object> { { "ready", await sync.ReadyAsync(how.Number("within") ?? 5) } };
             case "sync_read":
                 return Shown(await sync.ReadAsync(slot));
             case "sync_peek":

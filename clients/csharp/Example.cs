@@ -77,18 +77,22 @@ static class Example
         Console.WriteLine("add N | load | sync | mine | theirs | files | leave | quit");
         using (Sync sync = await Sync.OpenAsync(client))
         {
-            string line;
+            string line = "sync";                                 // the first list, before the first read
+            await TryAsync(client, sync, line);
             while ((line = Console.ReadLine()) != null && line != "quit")
-            {
-                try
-                {
-                    await DoAsync(client, sync, line.Trim());
-                }
-                catch (GamedError error)
-                {
-                    Console.WriteLine(error.Detail + " [" + error.Code + "]");
-                }
-            }
+                await TryAsync(client, sync, line.Trim());
+        }
+    }
+
+    static async Task TryAsync(GamedClient client, Sync sync, string line)
+    {
+        try
+        {
+            await DoAsync(client, sync, line);
+        }
+        catch (GamedError error)
+        {
+            Console.WriteLine(error.Detail + " [" + error.Code + "]");
         }
     }
 

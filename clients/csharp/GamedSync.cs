@@ -4,7 +4,8 @@
 //
 //     Sync sync = await Sync.OpenAsync(client);            // of the player who is signed in; needs no network
 //     Task running = sync.RunAsync(OnChange, stop.Token);  // in the background, as long as the game runs
-//     Save save = await sync.ReadAsync("auto");            // null: never saved. The newest this device knows
+//     await sync.ReadyAsync();                             // until the server has answered, at most 5 seconds
+//     Save save = await sync.ReadAsync("auto");            // null: never saved; NotKnown: this device was never online
 //     await sync.WriteAsync("auto", bytes);                // on this device's disk when it ends
 //     foreach (SyncConflict conflict in await sync.ConflictsAsync())      // both sides went on: the player chooses
 //         await conflict.KeepMineAsync();                  // or KeepTheirsAsync(), or MergedAsync(bytes)
@@ -28,6 +29,15 @@ using System.Threading.Tasks;
 
 namespace Gamed
 {
+    /// <summary>The server's list has not come to this device yet: it may have a save of this slot.</summary>
+    public class NotKnown : Unreachable
+    {
+        internal NotKnown()
+            : base("not_known", "This device has not reached the server yet, so it does not know this save.")
+        {
+        }
+    }
+
     /// <summary>A file of this device does not hold what was written to it.</summary>
     public class LocalDamaged : GamedError
     {
@@ -602,6 +612,9 @@ namespace Gamed
     /// <summary>One slot, for a menu.</summary>
     public sealed class SyncStatus
     {
+        /// <summary>The first list of the server has not come to this device yet.</summary>
+        public const string Unknown = "unknown";
+
         /// <summary>Device and server have the same.</summary>
         public const string InStep = "in_step";
 
@@ -642,7 +655,7 @@ namespace Gamed
 
         internal bool Shown
         {
-            get { return Size != null || State != InStep; }
+            get { return Size != null || (State != InStep && State != Unknown); }
         }
     }
 
@@ -817,6 +830,10 @@ namespace Gamed
         Task last = Task.FromResult(true);
         readonly SemaphoreSlim pumping = new SemaphoreSlim(1);
         readonly Bell bell = new Bell();
+
+        /// <summary>Rung when a pump has ended, or this Sync.</summary>
+        readonly Bell ended = new Bell();
+
         readonly Stopwatch clock = Stopwatch.StartNew();
         readonly Dictionary<string, Problem> problems = new Dictionary<string, Problem>();
 
@@ -827,7 +844,10 @@ namespace Gamed
         Dictionary<string, string> reported;
         volatile string cursor;
         volatile GamedError trouble;
-        bool closed;
+        volatile bool closed;
+
+        /// <summary>A pump of this Sync has succeeded.</summary>
+        volatile bool pumped;
 
         Sync(GamedClient client, string playerId, string folder)
         {
@@ -890,17 +910,57 @@ namespace Gamed
                 {
                     if (!closed)
                         store.Dispose();
-                    return closed = true;
+                    closed = true;
                 }
+                ended.Ring();
+                return true;
             });
+        }
+
+        /// <summary>Wait for the first pump, at most `within` seconds; return whether the first list has ever come
+        /// here. Call it after RunAsync was started and before the first ReadAsync. False: this device was never
+        /// online with this player; ReadAsync throws NotKnown. A device that knows its saves does not wait for a
+        /// server that does not answer.</summary>
+        public async Task<bool> ReadyAsync(double within = 5, CancellationToken cancel = default(CancellationToken))
+        {
+            double end = Now() + within;
+            for (Task rung = ended.Rung; !NeedsNoWait && Now() < end; rung = ended.Rung)
+                using (CancellationTokenSource enough = CancellationTokenSource.CreateLinkedTokenSource(cancel))
+                {
+                    double left = Math.Max(0, Math.Min(end - Now(), 86400));
+                    Task time = Task.Delay(TimeSpan.FromSeconds(left), enough.Token);
+                    await Task.WhenAny(time, rung).ConfigureAwait(false);
+                    enough.Cancel();
+                    cancel.ThrowIfCancellationRequested();
+                }
+            return cursor != null;
+        }
+
+        /// <summary>Whether waiting for a pump would not help ReadyAsync.</summary>
+        bool NeedsNoWait
+        {
+            get
+            {
+                GamedError error = trouble;
+                bool hopeless = cursor != null || error is SignInRequired || error is PlayerBlocked;
+                return pumped || closed || (error != null && hopeless);
+            }
+        }
+
+        void NoteEnd(GamedError error)
+        {
+            trouble = error;
+            pumped = pumped || error == null;
+            ended.Ring();
+            ended.Clear();
         }
 
         // -- the game's side: this device only, no network --
 
         /// <summary>The newest bytes this device knows; what the game writes next stands on them. Null if the slot
-        /// was never written. Throws Deleted, LocalDamaged, and Unreachable while a save that is known has not
-        /// arrived. In a conflict it is this device's side. Etag is empty for what the server does not have
-        /// yet.</summary>
+        /// was never written. Throws NotKnown before the first list (see ReadyAsync), Deleted, LocalDamaged, and
+        /// Unreachable while a save that is known has not arrived. In a conflict it is this device's side. Etag is
+        /// empty for what the server does not have yet.</summary>
         public Task<Save> ReadAsync(string slot)
         {
             return InTurn(() => Look(slot, true));
@@ -933,14 +993,19 @@ namespace Gamed
             });
         }
 
-        /// <summary>What this device knows to be newest; a delete at the server can be taken back for a
-        /// while.</summary>
+        /// <summary>What this device knows to be newest; a delete at the server can be taken back for a while. Throws
+        /// NotKnown before the first list, unless the game has written this slot here.</summary>
         public Task DeleteAsync(string slot)
         {
             Saves.PathOf(slot);
             return InTurn(() =>
             {
-                Change(slot, record => (record.Newer ? record.Took() : record).Wrote(null));
+                lock (gate)
+                {
+                    if (IsUnknown(RecordOf(slot)))
+                        throw new NotKnown();
+                    Change(slot, record => (record.Newer ? record.Took() : record).Wrote(null));
+                }
                 bell.Ring();
                 return true;
             });
@@ -999,6 +1064,8 @@ namespace Gamed
             lock (gate)
             {
                 Record record = RecordOf(slot);
+                if (IsUnknown(record))
+                    throw new NotKnown();
                 Record seen = Arrived(record) ? record.Took() : record;
                 if (seen.Local == null && record.Newer && record.Remote != null)
                     throw new Unreachable("not_arrived", "This save has not arrived on this device yet.");
@@ -1033,6 +1100,12 @@ namespace Gamed
         static LocalDamaged Damaged(string slot)
         {
             return new LocalDamaged("local_damaged", "The file of " + slot + " on this device is damaged or gone.");
+        }
+
+        /// <summary>Whether the server may have a save of this slot that this device has not heard of.</summary>
+        bool IsUnknown(Record record)
+        {
+            return cursor == null && record.Local == null && record.Base == null && record.Remote == null;
         }
 
         /// <summary>Something newer is here to be read.</summary>
@@ -1081,7 +1154,9 @@ namespace Gamed
             if (copyProblems.ContainsKey(record.Slot))
                 return SyncStatus.Refused;
             bool waits = record.Dirty || record.Sent != null || record.Newer || record.UnsentCopy != null;
-            return waits ? SyncStatus.Waiting : SyncStatus.InStep;
+            if (waits)
+                return SyncStatus.Waiting;
+            return IsUnknown(record) ? SyncStatus.Unknown : SyncStatus.InStep;
         }
 
         SyncSide Side(string slot, Func<Record, Local> which)
@@ -1219,11 +1294,11 @@ namespace Gamed
             try
             {
                 await PumpHereAsync(cancel).ConfigureAwait(false);
-                trouble = null;
+                NoteEnd(null);
             }
             catch (GamedError error)
             {
-                trouble = error;
+                NoteEnd(error);
                 throw;
             }
             finally
@@ -1304,7 +1379,7 @@ namespace Gamed
             {
                 if (!(error is IOException || error is UnauthorizedAccessException))
                     throw;
-                trouble = new LocalDamaged("local_disk", "This device cannot keep saves: " + error.Message, error);
+                NoteEnd(new LocalDamaged("local_disk", "This device cannot keep saves: " + error.Message, error));
             }
             return trouble;
         }

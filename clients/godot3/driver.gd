@@ -260,6 +260,10 @@ class Session:
 		_sync.close()
 		return Result.ok({})
 
+	func do_sync_ready(command):
+		var ready = yield(_sync.ready(command["within"]), "completed")
+		return Result.ok({"ready": ready})
+
 	func do_sync_read(command):
 		return _save(_sync.read(command["slot"]))
 

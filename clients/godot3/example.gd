@@ -38,8 +38,9 @@ func _ready():
 		return
 	saves.connect("changed", self, "_on_save_changed")
 	saves.connect("trouble_changed", self, "_on_trouble_changed")
-	_load()
 	saves.run()
+	yield(saves.ready(), "completed")
+	_load()
 
 
 func _exit_tree():

@@ -38,8 +38,9 @@ func _ready():
 		return
 	saves.changed.connect(_on_save_changed)
 	saves.trouble_changed.connect(_on_trouble_changed)
-	_load()
 	saves.run()
+	await saves.ready()
+	_load()
 
 
 func _exit_tree():

@@ -101,6 +101,7 @@ class GamedError:
 		"StorageFull": "storage_full",
 		"SaveCorrupt": "corrupt_blob",
 		"Unreachable": "unreachable not_arrived closed",
+		"NotKnown": "not_known",
 		"NotGamed": "not_gamed",
 		"UntrustedAddress": "untrusted_address untrusted_certificate",
 		"DownloadCorrupt": "download_corrupt",
@@ -120,6 +121,7 @@ class GamedError:
 		"LoginCancelled": "LoginFailed",
 		"LoginExpired": "LoginFailed",
 		"Deleted": "NotFound",
+		"NotKnown": "Unreachable",
 	}
 	const PASSING = ["Unreachable", "Busy", "RateLimited", "DownloadCorrupt"]
 

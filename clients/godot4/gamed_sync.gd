@@ -4,7 +4,8 @@
 #     var saves = Sync.new(client)                        # of the player who is signed in; needs no network
 #     saves.changed.connect(_on_save_changed)            # with a status: what to look at again
 #     saves.run()                                         # from here on by itself, until close()
-#     var result = saves.read("auto")                     # value null: never saved. The newest this device knows
+#     await saves.ready()                                 # until the server has answered, at most 5 seconds
+#     var result = saves.read("auto")                     # value null: never saved; error NotKnown: never online
 #     result = saves.write("auto", bytes, {"title": "Ch. 3"})   # on this device's disk when it returns
 #     for conflict in saves.conflicts():                  # both sides went on: the player chooses
 #         conflict.keep_mine()                            # or keep_theirs(), or merged(bytes)
@@ -31,6 +32,7 @@ const WAIT_SECONDS = 25  # how long a request for changes may take that waits fo
 const AGAIN_SECONDS = 300.0  # a write that the server refused is tried again after this, unless it says otherwise
 const STEPS = 4  # how often one pump goes on with a slot that changes meanwhile
 
+const UNKNOWN = "unknown"
 const IN_STEP = "in_step"
 const WAITING = "waiting"
 const NEWER = "newer"
@@ -64,6 +66,7 @@ var _reported = {}
 var _pumping = false
 var _bell = false
 var _closed = false
+var _pumped = false  # a pump of this Sync has succeeded
 var _round = 0  # of `run`: a later one ends an earlier
 
 
@@ -493,12 +496,31 @@ class SyncConflict:
 		return [slot, reason, base_info, current, copy]
 
 
+# Waits for the first pump, at most `within` seconds; returns whether the first list has ever come here. A coroutine:
+# call it after `run` was started and before the first `read`. false: this device was never online with this player;
+# `read` fails with NotKnown. A device that knows its saves does not wait for a server that does not answer.
+func ready(within = 5.0):
+	var end = Time.get_ticks_msec() + within * 1000
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	while Time.get_ticks_msec() < end and not _needs_no_wait():
+		await (Engine.get_main_loop() as SceneTree).process_frame
+	return _cursor != null
+
+
+# Waiting for a pump would not help `ready`.
+func _needs_no_wait():
+	if _pumped or _closed or flaw:
+		return true
+	return trouble != null and (_cursor != null or trouble.is_a("SignInRequired") or trouble.kind == "PlayerBlocked")
+
+
 # --- The game's side: this device only, no network --------------------------------------------------------------------
 
 
 # The newest bytes this device knows: Result of {"etag", "data", "content_type", "meta"}; what the game writes next
-# stands on them. null if the slot was never written. Errors: Deleted, LocalDamaged, and Unreachable (not_arrived) for
-# a save that is known and has not arrived. In a conflict it is this device's side.
+# stands on them. null if the slot was never written. Errors: NotKnown before the first list (see `ready`), Deleted,
+# LocalDamaged, and Unreachable (not_arrived) for a save that is known and has not arrived. In a conflict it is this
+# device's side.
 func read(slot):
 	return _look(slot, true)
 
@@ -515,12 +537,15 @@ func write(slot, data, meta = null, content_type = "application/octet-stream"):
 	return local if local.error else _answer(Record.wrote(_record(slot), local.value))
 
 
-# What this device knows to be newest; a delete at the server can be taken back for a while.
+# What this device knows to be newest; a delete at the server can be taken back for a while. Error: NotKnown before the
+# first list, unless the game has written this slot here.
 func delete(slot):
 	var named = GamedClient.path_of(slot)
 	if named.error:
 		return named
 	var record = _record(slot)
+	if _unknown(record):
+		return _not_known()
 	return _answer(Record.wrote(Record.took(record) if Record.newer(record) else record, null))
 
 
@@ -534,8 +559,9 @@ func slots():
 
 
 # One slot, for a menu: {"slot", "state", "size", "meta", "modified", "copies", "problem"}.
-# state: in_step; waiting: something is to be brought up or down; newer: `read` gives what came from elsewhere;
-# conflict: the player has to choose; refused: see `problem` (a GamedError), the bytes are kept here.
+# state: unknown: the first list has not come; in_step; waiting: something is to be brought up or down; newer: `read`
+# gives what came from elsewhere; conflict: the player has to choose; refused: see `problem` (a GamedError), the bytes
+# are kept here.
 # size (null: nothing, it is deleted), meta and modified are of what `read` would give. copies: versions at the server
 # that lost a conflict, of any device: restore or dismiss them.
 func status(slot):
@@ -577,8 +603,10 @@ func _look(slot, take):
 	var bytes = Result.ok(PackedByteArray())
 	if seen["local"]:
 		bytes = _bytes(slot, seen["local"])
+	elif _unknown(record):
+		bytes = _not_known()
 	elif Record.newer(record) and record["remote"]:
-		return Result.wrong("not_arrived", "This save has not arrived on this device yet.")
+		bytes = Result.wrong("not_arrived", "This save has not arrived on this device yet.")
 	if bytes.error:
 		return bytes
 	if take:
@@ -609,6 +637,16 @@ func _damaged(slot):
 	return Result.wrong("local_damaged", "The file of %s on this device is damaged or gone." % slot)
 
 
+# The server may have a save of this slot that this device has not heard of.
+func _unknown(record):
+	return _cursor == null and record["local"] == null and record["base"] == null and record["remote"] == null
+
+
+func _not_known():
+	var words = "This device has not reached the server yet, so it does not know this save."
+	return Result.wrong("not_known", words)
+
+
 # Something newer is here to be read.
 func _arrived(record):
 	return Record.newer(record) and (record["remote"] == null or _store.has(record["slot"], record["remote"]))
@@ -624,11 +662,13 @@ func _state(record, problem):
 	if _copy_problems.has(record["slot"]):
 		return REFUSED
 	var waits = record["dirty"] or record["sent"] or Record.newer(record) or record["unsent_copy"]
-	return WAITING if waits else IN_STEP
+	if waits:
+		return WAITING
+	return UNKNOWN if _unknown(record) else IN_STEP
 
 
 static func _shown(of):
-	return of["size"] != null or of["state"] != IN_STEP
+	return of["size"] != null or not of["state"] in [IN_STEP, UNKNOWN]
 
 
 # From this device.
@@ -779,6 +819,7 @@ func _tried():
 	_pumping = true
 	var result = await _pump()
 	_pumping = false
+	_pumped = _pumped or result.error == null
 	if trouble != result.error:
 		trouble = result.error
 		emit_signal("trouble_changed", trouble)

@@ -133,6 +133,7 @@ const COMMANDS = {
 
   sync_open: async (session) => void (session.sync = await Sync.open(session.client)),
   sync_close: ({ sync }) => sync?.close(),
+  sync_ready: async ({ sync }, { within }) => ({ ready: await sync.ready(within) }),
   sync_read: async ({ sync }, { slot }) => saveJson(await sync.read(slot)),
   sync_peek: async ({ sync }, { slot }) => saveJson(await sync.peek(slot)),
   sync_write: ({ sync }, { slot, data, meta, content_type }) =>

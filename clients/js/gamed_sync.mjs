@@ -5,7 +5,8 @@
  *
  *     const sync = await Sync.open(client)                     // of the player who is signed in; needs no network
  *     sync.run(stop.signal, (status) => ...)                   // from here on it goes up by itself
- *     const save = await sync.read("auto")                     // null: never saved. The newest this device knows
+ *     await sync.ready()                                       // until the server has answered, at most 5 seconds
+ *     const save = await sync.read("auto")                     // null: never saved; throws NotKnown: never online
  *     await sync.write("auto", bytes, { meta: { title: "Chapter 3" } })    // on this device's disk when it returns
  *     for (const conflict of sync.conflicts)                   // both sides went on: the player chooses
  *       await conflict.keepMine()                              // or keepTheirs(), or merged(bytes)
@@ -64,6 +65,15 @@ const STEPS = 4
 
 /** What ends a pump: it is about the server or the player, not about one slot. */
 const HALTING = [Unreachable, Busy, RateLimited, SignInRequired, PlayerBlocked, NotGamed, UntrustedAddress]
+
+/** The server's list has not come to this device yet: it may have a save of this slot. */
+export class NotKnown extends Unreachable {
+  static kind = "NotKnown"
+
+  constructor() {
+    super("not_known", "This device has not reached the server yet, so it does not know this save.")
+  }
+}
 
 /** What this device keeps does not hold what was written to it. */
 export class LocalDamaged extends GamedError {
@@ -574,14 +584,15 @@ const inUse = () => new InUse("in_use", "This game is running already, with the 
 
 // --- What a game sees ------------------------------------------------------------------------------------------------
 
-/** @typedef {"in_step" | "waiting" | "newer" | "conflict" | "refused"} State */
+/** @typedef {"unknown" | "in_step" | "waiting" | "newer" | "conflict" | "refused"} State */
 
 /**
  * One slot, for a menu.
  * @typedef {object} Status
  * @property {string} slot
- * @property {State} state in_step; waiting: something is to be brought up or down; newer: `read` gives what came from
- *   elsewhere; conflict: the player has to choose; refused: see `problem`, the bytes are kept here
+ * @property {State} state unknown: the first list has not come; in_step; waiting: something is to be brought up or
+ *   down; newer: `read` gives what came from elsewhere; conflict: the player has to choose; refused: see `problem`, the
+ *   bytes are kept here
  * @property {number | null} size of what `read` would give, as are the next two; null: nothing, it is deleted
  * @property {{ [name: string]: any }} meta
  * @property {string} modified
@@ -723,6 +734,13 @@ export class Sync {
   #copyProblems = new Map()
   #bell = new Bell()
   #closed = false
+  /** A pump of this Sync has succeeded. */
+  #pumped = false
+  /**
+   * To be called when a pump has ended, or this Sync.
+   * @type {Set<() => void>}
+   */
+  #waiting = new Set()
   /** @type {Map<string, string>} */
   #reported
   #client
@@ -776,15 +794,57 @@ export class Sync {
       if (!this.#closed) this.#store.close()
       this.#closed = true
       this.#bell.ring()
+      this.#wake()
     })
+  }
+
+  /**
+   * Wait for the first pump, at most `within` seconds; return whether the first list has ever come here. Call it after
+   * `run` was started and before the first `read`. False: this device was never online with this player; `read` throws
+   * NotKnown. A device that knows its saves does not wait for a server that does not answer.
+   * @param {number} [within]
+   */
+  async ready(within = 5) {
+    const end = monotonic() + within
+    for (let left = within; left > 0 && !this.#needsNoWait(); left = end - monotonic()) {
+      /** @type {any} */
+      let timer
+      await /** @type {Promise<void>} */ (
+        new Promise((resolve) => {
+          timer = setTimeout(resolve, left * 1000)
+          this.#waiting.add(resolve)
+        })
+      )
+      clearTimeout(timer)
+    }
+    return this.#cursor !== null
+  }
+
+  /** Return whether waiting for a pump would not help `ready`. */
+  #needsNoWait() {
+    const { trouble } = this
+    const hopeless = this.#cursor !== null || trouble instanceof SignInRequired || trouble instanceof PlayerBlocked
+    return this.#pumped || this.#closed || (trouble !== null && hopeless)
+  }
+
+  #wake() {
+    for (const resolve of this.#waiting) resolve()
+    this.#waiting.clear()
+  }
+
+  /** @param {GamedError | null} trouble why the pump did not get through */
+  #noteEnd(trouble) {
+    this.trouble = trouble
+    this.#pumped ||= trouble === null
+    this.#wake()
   }
 
   // -- the game's side: this device only, no network --
 
   /**
    * The newest bytes this device knows; what the game writes next stands on them. Null if the slot was never written.
-   * Throws Deleted, LocalDamaged, and Unreachable while a save that is known has not arrived. In a conflict it is this
-   * device's side.
+   * Throws NotKnown before the first list (see `ready`), Deleted, LocalDamaged, and Unreachable while a save that is
+   * known has not arrived. In a conflict it is this device's side.
    * @param {string} slot
    */
   read(slot) {
@@ -814,10 +874,17 @@ export class Sync {
     this.#bell.ring()
   }
 
-  /** What this device knows to be newest; a delete at the server can be taken back for a while. @param {string} slot */
+  /**
+   * What this device knows to be newest; a delete at the server can be taken back for a while. Throws NotKnown before
+   * the first list, unless the game has written this slot here.
+   * @param {string} slot
+   */
   async delete(slot) {
     pathOf(slot)
-    await this.#change(slot, (record) => (record.newer ? record.took() : record).wrote(null))
+    await this.#change(slot, (record) => {
+      if (this.#unknown(record)) throw new NotKnown()
+      return (record.newer ? record.took() : record).wrote(null)
+    })
     this.#bell.ring()
   }
 
@@ -866,6 +933,7 @@ export class Sync {
     pathOf(slot)
     return this.#inTurn(async () => {
       const record = this.#record(slot)
+      if (this.#unknown(record)) throw new NotKnown()
       const seen = this.#arrived(record) ? record.took() : record
       if (seen.local === null && record.newer && record.remote) {
         throw new Unreachable("not_arrived", "This save has not arrived on this device yet.")
@@ -896,6 +964,11 @@ export class Sync {
     return data !== null && (await sha256Hex(data)) === digest ? data : null
   }
 
+  /** Return whether the server may have a save that this device has not heard of. @param {Record} record */
+  #unknown({ local, base, remote }) {
+    return this.#cursor === null && local === null && base === null && remote === null
+  }
+
   /** Something newer is here to be read. @param {Record} record */
   #arrived(record) {
     return record.newer && (record.remote === null || this.#store.has(record.slot, record.remote))
@@ -907,7 +980,8 @@ export class Sync {
     if (problem) return "refused"
     if (this.#arrived(record)) return "newer"
     if (this.#copyProblems.has(record.slot)) return "refused"
-    return record.dirty || record.sent || record.newer || record.unsentCopy ? "waiting" : "in_step"
+    if (record.dirty || record.sent || record.newer || record.unsentCopy) return "waiting"
+    return this.#unknown(record) ? "unknown" : "in_step"
   }
 
   /** @param {string} slot */
@@ -1021,9 +1095,9 @@ export class Sync {
     return inTurn(this.#problems, async () => {
       try {
         await this.#round()
-        this.trouble = null
+        this.#noteEnd(null)
       } catch (error) {
-        if (error instanceof GamedError) this.trouble = error
+        if (error instanceof GamedError) this.#noteEnd(error)
         throw error
       }
     })
@@ -1077,7 +1151,7 @@ export class Sync {
       if (error instanceof SignInRequired || error instanceof PlayerBlocked || error instanceof InUse) throw error
       if (!(error instanceof GamedError)) {
         const detail = `This device cannot keep saves: ${reasonOf(error)}.`
-        this.trouble = new LocalDamaged("local_disk", detail, { cause: error })
+        this.#noteEnd(new LocalDamaged("local_disk", detail, { cause: error }))
       }
     }
     return this.trouble
@@ -1330,7 +1404,7 @@ export class Sync {
 }
 
 /** @param {Status} status */
-const shown = ({ size, state }) => size !== null || state !== "in_step"
+const shown = ({ size, state }) => size !== null || (state !== "in_step" && state !== "unknown")
 
 /**
  * In words for the player, without what Node.js adds: "EISDIR: illegal operation on a directory, rename '/a' -> '/b'".

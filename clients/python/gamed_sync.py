@@ -4,7 +4,8 @@ Copy it beside gamed_client.py; standard library only, Python 3.9 or newer.
 
     sync = Sync(client)                               # of the player who is signed in; needs no network
     threading.Thread(target=sync.run, args=(stop,), daemon=True).start()
-    save = sync.read("auto")                          # None: never saved. The newest this device knows, offline too
+    sync.ready()                                      # waits until the server has answered, at most 5 seconds
+    save = sync.read("auto")                          # None: never saved; NotKnown: this device was never online
     sync.write("auto", b"...", meta={"title": "Chapter 3"})       # on this device's disk when it returns
     for conflict in sync.conflicts:                   # both sides went on: the player chooses
         conflict.keep_mine()                          # or keep_theirs(), or merged(b"...")
@@ -72,6 +73,13 @@ HALTING = (Unreachable, Busy, RateLimited, SignInRequired, PlayerBlocked, NotGam
 
 class InUse(GamedError):
     """Another process, or another Sync of this one, has this player's folder open."""
+
+
+class NotKnown(Unreachable):
+    """The server's list has not come to this device yet: it may have a save of this slot."""
+
+    def __init__(self) -> None:
+        super().__init__("not_known", "This device has not reached the server yet, so it does not know this save.")
 
 
 class LocalDamaged(GamedError):
@@ -397,7 +405,8 @@ def private_folder(folder: Path) -> None:
 
 # --- What a game sees -------------------------------------------------------------------------------------------------
 
-IN_STEP, WAITING, NEWER, CONFLICT, REFUSED = "in_step", "waiting", "newer", "conflict", "refused"
+UNKNOWN, IN_STEP, WAITING, NEWER = "unknown", "in_step", "waiting", "newer"
+CONFLICT, REFUSED = "conflict", "refused"
 
 
 @dataclass(frozen=True)
@@ -406,8 +415,9 @@ class Status:
 
     slot: str
     state: str
-    """in_step; waiting: something is to be brought up or down; newer: `read` gives what came from elsewhere;
-    conflict: the player has to choose; refused: see `problem`, the bytes are kept here."""
+    """unknown: the first list has not come; in_step; waiting: something is to be brought up or down; newer: `read`
+    gives what came from elsewhere; conflict: the player has to choose; refused: see `problem`, the bytes are kept
+    here."""
     size: int | None
     """Of what `read` would give, as are the next two; None: nothing, it is deleted."""
     meta: Mapping[str, Any]
@@ -506,8 +516,12 @@ class Sync:
         self._lock = threading.RLock()
         """Around every look at the records and every change; never held while the network is awaited."""
         self._pumping = threading.Lock()
+        self._ended = threading.Condition(self._lock)
+        """Notified when a pump has ended, or this Sync."""
         self._bell = threading.Event()
         self._closed = False
+        self._pumped = False
+        """A pump of this Sync has succeeded."""
         self.trouble: GamedError | None = None
         """Why the last pump did not get through; None when it did: for a sign that says "offline"."""
         self._problems: dict[str, Problem] = {}
@@ -528,6 +542,7 @@ class Sync:
             if not self._closed:
                 self._closed = True
                 self._store.close()
+                self._ended.notify_all()
 
     def __enter__(self) -> Sync:
         return self
@@ -535,13 +550,29 @@ class Sync:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
+    def ready(self, within: float = 5) -> bool:
+        """Wait for the first pump, at most `within` seconds; return whether the first list has ever come here.
+
+        Call it after `run` was started and before the first `read`. False: this device was never online with this
+        player; `read` raises NotKnown. A device that knows its saves does not wait for a server that does not answer.
+        """
+        with self._lock:
+            self._ended.wait_for(self._needs_no_wait, within)
+            return self._cursor is not None
+
+    def _needs_no_wait(self) -> bool:
+        """Return whether waiting for a pump would not help `ready`."""
+        hopeless = self._cursor is not None or isinstance(self.trouble, (SignInRequired, PlayerBlocked))
+        return self._pumped or self._closed or (self.trouble is not None and hopeless)
+
     # -- the game's side: this device only, no network --
 
     def read(self, slot: str) -> Save | None:
         """Return the newest save that this device knows; the next write replaces it.
 
-        None if the slot was never written. Raises Deleted, LocalDamaged, and Unreachable while a save that is known
-        has not arrived. In a conflict it is this device's side.
+        None if the slot was never written. Raises NotKnown before the first list (see `ready`), Deleted,
+        LocalDamaged, and Unreachable while a save that is known has not arrived. In a conflict it is this device's
+        side.
         """
         return self._look(slot, take=True)
 
@@ -568,9 +599,15 @@ class Sync:
         self._bell.set()
 
     def delete(self, slot: str) -> None:
-        """Delete the newest save that this device knows; a delete at the server can be undone for a while."""
+        """Delete the newest save that this device knows; a delete at the server can be undone for a while.
+
+        Raises NotKnown before the first list, unless the game has written this slot here.
+        """
         path_of(slot)
-        self._change(slot, lambda record: (record.took() if record.newer else record).wrote(None))
+        with self._lock:
+            if self._unknown(self._record(slot)):
+                raise NotKnown
+            self._change(slot, lambda record: (record.took() if record.newer else record).wrote(None))
         self._bell.set()
 
     def slots(self) -> list[Status]:
@@ -608,6 +645,8 @@ class Sync:
         path_of(slot)
         with self._lock:
             record = self._record(slot)
+            if self._unknown(record):
+                raise NotKnown
             seen = record.took() if self._arrived(record) else record
             if seen.local is None:
                 if record.newer and record.remote:
@@ -633,6 +672,10 @@ class Sync:
             raise LocalDamaged("local_damaged", f"The file of {slot} on this device is damaged or gone.")
         return data
 
+    def _unknown(self, record: Record) -> bool:
+        """Return whether the server may have a save of this slot that this device has not heard of."""
+        return self._cursor is None and record.local is None and record.base is None and record.remote is None
+
     def _arrived(self, record: Record) -> bool:
         """Something newer is here to be read."""
         return record.newer and (record.remote is None or self._store.has(record.slot, record.remote))
@@ -646,7 +689,9 @@ class Sync:
             return NEWER
         if record.slot in self._copy_problems:
             return REFUSED
-        return WAITING if record.dirty or record.sent or record.newer or record.unsent_copy else IN_STEP
+        if record.dirty or record.sent or record.newer or record.unsent_copy:
+            return WAITING
+        return UNKNOWN if self._unknown(record) else IN_STEP
 
     def _conflict(self, slot: str, dispute: Dispute) -> SyncConflict:
         return SyncConflict(slot, dispute.reason, dispute.base, dispute.current, dispute.copy, self)
@@ -713,15 +758,25 @@ class Sync:
         its status. Nothing is lost by a failure, or by the end of the process: call it again.
         """
         with self._pumping:
-            try:
-                self._pump()
-            except GamedError as error:
-                self.trouble = error
-                raise
-            self.trouble = None
+            self._pump()
             return self._news()
 
     def _pump(self) -> None:
+        """Do one round, and note how it ended."""
+        try:
+            self._round()
+        except GamedError as error:
+            self._note_end(error)
+            raise
+        self._note_end(None)
+
+    def _note_end(self, trouble: GamedError | None) -> None:
+        with self._lock:
+            self.trouble = trouble
+            self._pumped = self._pumped or trouble is None
+            self._ended.notify_all()
+
+    def _round(self) -> None:
         client = self._client.only(self.player_id, tries=1)
         self._hear(client)
         for slot in self._known():
@@ -762,14 +817,12 @@ class Sync:
         try:
             with self._pumping:
                 self._pump()
-            self.trouble = None
-        except (SignInRequired, PlayerBlocked, InUse) as error:
-            self.trouble = error
+        except (SignInRequired, PlayerBlocked, InUse):
             raise
-        except GamedError as error:
-            self.trouble = error
+        except GamedError:
+            pass  # in `trouble`
         except OSError as error:
-            self.trouble = LocalDamaged("local_disk", f"This device cannot keep saves: {error.strerror}.")
+            self._note_end(LocalDamaged("local_disk", f"This device cannot keep saves: {error.strerror}."))
         return self.trouble
 
     def _pause(self, stop: threading.Event, seconds: float, heed: bool) -> None:
@@ -1009,7 +1062,7 @@ class Sync:
 
 
 def _shown(status: Status) -> bool:
-    return status.size is not None or status.state != IN_STEP
+    return status.size is not None or status.state not in (IN_STEP, UNKNOWN)
 
 
 def _is_slot(name: str) -> bool:

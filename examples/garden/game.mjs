@@ -134,8 +134,10 @@ class Play {
     element("game").hidden = element("sign-out").hidden = false
     tell("who", `${this.client.credential?.playerId} at ${this.client.origin.host}`)
     tell("device", this.tab === 1 ? "" : `Tab ${this.tab}: it saves as a device of its own.`)
-    await this.load()
     this.goOnline()
+    tell("state", "Loading")
+    await this.sync.ready() // on a fresh device only the server knows whether there is a garden
+    await this.load()
     showScene(this.client).catch((/** @type {any} */ error) => console.warn(wordsOf(error))) // the game goes without
   }
 
@@ -168,7 +170,7 @@ class Play {
       this.garden = save ? loaded(save.data) : newGarden()
     } catch (error) {
       if (!(error instanceof GamedError)) throw error
-      this.garden = newGarden() // deleted, or not here yet
+      this.garden = newGarden() // deleted, not here yet, or not known yet
     }
     this.draw()
     this.look()
@@ -215,6 +217,7 @@ class Play {
     if (state === "conflict") return "Kept in this browser; waits for your choice"
     if (state === "refused") return problem ? `Kept in this browser. ${problem.detail}` : ""
     if (state === "waiting") return away ? "Offline: kept in this browser" : "Saving"
+    if (state === "unknown") return away ? "Offline: this browser was never online with this player" : "Loading"
     return away ? "Offline" : "Saved"
   }
 

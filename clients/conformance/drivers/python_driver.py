@@ -228,6 +228,9 @@ class Commands:
         seat.sync = None
         return {}
 
+    def sync_ready(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return {"ready": synced(seat).ready(how["within"])}
+
     def sync_read(self, seat: Seat, how: Mapping[str, Any]) -> Any:
         return side(synced(seat).read(how["slot"]))
 

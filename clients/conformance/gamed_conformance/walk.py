@@ -162,7 +162,7 @@ class Devices(Walk):
         except CommandFailed as failure:
             if failure.error.get("code") == "not_arrived":
                 return self.held[who]
-            if failure.error.get("kind") != "Deleted":
+            if failure.error.get("kind") not in ("Deleted", "NotKnown"):
                 raise
             return None
         return save and save["text"]

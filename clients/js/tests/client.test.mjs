@@ -142,6 +142,28 @@ test("the error for a file that is not writable shows no error code and no path"
   await sync.close()
 })
 
+test("the first read waits for the first list, and a device that was never online says so", async (t) => {
+  const answers = { "GET /game/saves": (_, response) => problem(response, 503, "busy") }
+  const { client } = await signedIn(t, answers)
+  const sync = await Sync.open(client)
+  const stop = new AbortController()
+  const running = sync.run(stop.signal)
+  assert.equal(await sync.ready(0.05), false)
+  await assert.rejects(sync.read("auto"), { code: "not_known" })
+  assert.equal(sync.status("auto").state, "unknown")
+  answers["GET /game/saves"] = (_, response) => json(response, { cursor: "1", saves: [] })
+  assert.equal(await sync.ready(60), true)
+  assert.equal(await sync.read("auto"), null)
+  stop.abort()
+  await running
+  await sync.close()
+  const again = await Sync.open(client)
+  answers["GET /game/saves?since=1"] = (_, response) => problem(response, 503, "busy")
+  await assert.rejects(again.pump(), gamed.Busy)
+  assert.equal(await again.ready(60), true) // it knows its saves: no wait for a server that does not answer
+  await again.close()
+})
+
 test("a write says what it replaces, its meta in one line of ASCII", async (t) => {
   const found = []
   const info = { slot: "auto", version: 1, etag: '"1-ab"', size: 1, sha256: "a".repeat(64) }

@@ -80,7 +80,8 @@ import {{ Sync }} from "{clients}/gamed_sync.mjs"
 const client = await GamedClient.open("http://127.0.0.1:1", {{ folder: "{folder}" }})
 {step}
 const sync = await Sync.open(client)
-const before = await sync.read("auto")
+const known = sync.status("auto").state !== "unknown"
+const before = known ? await sync.read("auto") : null
 await sync.write("auto", "of JavaScript", {{ meta: {{ title: "Küche" }} }})
 console.log(JSON.stringify([client.credential.playerId, before && new TextDecoder().decode(before.data)]))
 """

@@ -341,8 +341,11 @@ static class Checks
         using (var stop = new CancellationTokenSource())
         using (Sync one = OfAnna(Path.Combine(folder, "one")), other = OfAnna(Path.Combine(folder, "other")))
         {
+            Expect(!other.ReadyAsync(0).Result, "nothing is known before the first list");
+            Thrown<NotKnown>(() => other.ReadAsync("shared").Wait(60000), "a read before the first list");
             Task first = one.RunAsync(null, stop.Token);
             Task second = other.RunAsync(status => news.Add(status.Slot + " " + status.State), stop.Token);
+            Expect(other.ReadyAsync(60).Result && other.ReadAsync("shared").Result == null, "the first list has come");
             one.WriteAsync("shared", new byte[] { 1 }).Wait();
             string report;
             while (news.TryTake(out report, 60000) && report != "shared newer")

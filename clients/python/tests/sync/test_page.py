@@ -21,7 +21,7 @@ class PageTests(SynchronousTestCase):
 
     def test_states(self) -> None:
         """Each state has its row."""
-        states = {gs.IN_STEP, gs.WAITING, gs.NEWER, gs.CONFLICT, gs.REFUSED}
+        states = {gs.UNKNOWN, gs.IN_STEP, gs.WAITING, gs.NEWER, gs.CONFLICT, gs.REFUSED}
         self.assertEqual({state for state in states if f"| `{state}` | " in self.page}, states)
 
     def test_sides(self) -> None:

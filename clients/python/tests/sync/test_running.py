@@ -6,6 +6,7 @@ import time
 from clients.python.tests.sync.cases import Device, SyncCase
 from clients.python.tests.sync.proxy import Fate, problem
 from tests.support.python_client import gamed_client as gc
+from tests.support.python_client import gamed_sync as gs
 
 LIMIT_SECONDS = 60
 
@@ -47,6 +48,47 @@ class Running(SyncCase):
         desk.proxy.offline = False
         self.until(lambda: self.current(self.slot) == b"two")
         self.until(lambda: desk.state(self.slot) == "in_step" and not desk.sync.trouble)
+
+    def test_ready(self) -> None:
+        """`ready` returns when the first list and the saves that it names have come to a fresh device."""
+        desk = self.device()
+        desk.sync.write(self.slot, b"one")
+        desk.sync.pump()
+        sofa = self.device("sofa")
+        self.assertFalse(sofa.sync.ready(0))
+        self.runs(sofa)
+        self.assertTrue(sofa.sync.ready(LIMIT_SECONDS))
+        self.assertEqual(sofa.bytes(self.slot), b"one")
+
+    def test_ready_sees_other_devices(self) -> None:
+        """On a device that knows its saves `ready` waits, too: the first read is what the other device wrote last."""
+        desk, sofa = self.two()
+        desk.sync.write(self.slot, b"two")
+        desk.sync.pump()
+        sofa.restart()
+        self.runs(sofa)
+        self.assertTrue(sofa.sync.ready(LIMIT_SECONDS))
+        self.assertEqual(sofa.bytes(self.slot), b"two")
+
+    def test_ready_offline(self) -> None:
+        """Without a network `ready` waits only where nothing is known, and only as long as the game says."""
+        desk, fresh = self.two()[0], self.device("fresh")
+        desk.proxy.offline = fresh.proxy.offline = True
+        desk.restart()
+        for device in (desk, fresh):
+            self.runs(device)
+        self.assertTrue(desk.sync.ready(LIMIT_SECONDS))
+        self.assertFalse(fresh.sync.ready(0.2))
+        self.raised(gs.NotKnown, "not_known", fresh.sync.read, self.slot)
+
+    def test_ready_signed_out(self) -> None:
+        """`ready` does not wait for a session that is over."""
+        desk = self.device()
+        desk.proxy.next("GET", problem(401, "session_revoked"))
+        self.raised(gc.SignInRequired, "session_revoked", desk.sync.run, threading.Event())
+        began = time.monotonic()
+        self.assertFalse(desk.sync.ready(LIMIT_SECONDS))
+        self.assertLess(time.monotonic() - began, LIMIT_SECONDS / 2)
 
     def test_quiet(self) -> None:
         """With nothing to do it waits at the server, instead of asking again and again."""

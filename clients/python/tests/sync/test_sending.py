@@ -238,7 +238,8 @@ class Refusals(SyncCase):
         self.assertEqual((desk.proxy.seen, desk.bytes(self.slot)), ([], b"x"))
         theirs = gs.Sync(desk.sync._client)
         self.addCleanup(theirs.close)
-        self.assertIsNone(theirs.read(self.slot))
+        self.raised(gs.NotKnown, "not_known", theirs.read, self.slot)
+        self.assertEqual(theirs.slots(), [])
 
     def test_wrong_use(self) -> None:
         """An invalid slot or meta is rejected at once, and nothing is stored."""
