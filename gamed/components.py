@@ -35,6 +35,7 @@ from gamed.login.callback import CallbackService
 from gamed.login.collect import CollectService
 from gamed.login.csrf import BrowserGuard
 from gamed.login.local import LocalLoginService, PasswordAuthenticator
+from gamed.login.newcomer import NewcomerService
 from gamed.login.policy import LoginContext, LoginPolicy, ProviderAccess
 from gamed.login.routes import LoginRoutes
 from gamed.login.start import StartService
@@ -142,11 +143,12 @@ class LoginComponents:
         collect = CollectService(context, store, self._waiters)
         authorize, pages = self._authorize, self._pages
         local = LocalLoginService(context, browsers, self._passwords) if config.mode is Mode.LOCAL else None
+        newcomers = NewcomerService(context, browsers, store)
         return (
             LoginRoutes(context, start, self._lifecycle, collect, access.base_url, tasks),
-            BrowserRoutes(browsers, authorize, local, self._labels, config.login.registration, pages),
+            BrowserRoutes(browsers, authorize, local, self._labels, config.login.registration, newcomers, pages),
             CallbackRoutes(CallbackService(context, browsers, store, access, self._waiters), pages),
-            ResultRoutes(ResultService(browsers, context.keys), pages),
+            ResultRoutes(ResultService(browsers, context.keys), newcomers, pages),
             HomeRoutes(pages),
         )
 

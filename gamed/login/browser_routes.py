@@ -32,15 +32,17 @@ from gamed.login.browser import (
 from gamed.login.callback import CallbackRequest, CallbackService
 from gamed.login.callback_rules import CallbackCheck, CallbackRejected
 from gamed.login.csrf import BrowserGuard, CsrfError, FramedRequest, PrefetchRequest, require_top_level_navigation
-from gamed.login.errors import CallbackMalformed, LoginEnded, UnknownLoginLink, WrongBrowser
+from gamed.login.errors import CallbackMalformed, LoginEnded, NameSettled, UnknownLoginLink, WrongBrowser
 from gamed.login.keys import LOCAL
 from gamed.login.local import FormError, FormRejected, LocalLoginService, SignInForm
+from gamed.login.newcomer import Newcomer, NewcomerService
 from gamed.login.pages import forms, results, texts
 from gamed.login.pages.forms import DeviceInfo, FormFeedback
-from gamed.login.pages.layout import PAGE_HEADERS, ServerName
+from gamed.login.pages.layout import PAGE_HEADERS, ServerName, bidi_isolated, paragraph
 from gamed.login.pages.results import SERVER_ERROR, error_response
 from gamed.login.problems import LOGIN_ERRORS
 from gamed.login.transaction import LoginTransaction
+from gamed.players.errors import DisplayNameInvalid
 from gamed.players.problems import PLAYER_ERRORS
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.structs import Component
@@ -84,6 +86,8 @@ class PageResponder(Struct, frozen=True):
             return page(request, 410, results.ended_page(e.outcome, self.server))
         except WrongBrowser:
             return self.error(request, 409, texts.OTHER_BROWSER)
+        except NameSettled:
+            return page(request, 409, results.settled_page(self.server))
         except CsrfError:
             return self.error(request, 403, texts.FORM_REFUSED)
         except FramedRequest:
@@ -122,6 +126,7 @@ class BrowserRoutes(Component, frozen=True):
     _local: LocalLoginService | None
     _labels: Mapping[str, str]
     _registration: Registration
+    _newcomers: NewcomerService
     _pages: PageResponder
 
     @app.route("/auth/login/<token:token>", methods=["GET"])
@@ -143,6 +148,14 @@ class BrowserRoutes(Component, frozen=True):
     @app.route("/auth/login/<token:token>/decline", methods=["POST"])
     async def decline_login(self, request: Request, token: str) -> bytes:
         return await self._pages.handle(request, self._decline(request, token))
+
+    @app.route("/auth/login/<token:token>/name", methods=["GET"])
+    async def open_name_form(self, request: Request, token: str) -> bytes:
+        return await self._pages.handle(request, self._open_name_form(request, token))
+
+    @app.route("/auth/login/<token:token>/name", methods=["POST"])
+    async def choose_name(self, request: Request, token: str) -> bytes:
+        return await self._pages.handle(request, self._choose_name(request, token))
 
     async def _open(self, request: Request, token: str, *, creating: bool = False) -> bytes:
         """Open the link, with the form for a new account if `creating`; only local mode has that form."""
@@ -177,7 +190,10 @@ class BrowserRoutes(Component, frozen=True):
         result = await self._pages.tasks.run(self._local.sign_in(form, create=creating))
         if isinstance(result, RedirectToResult):
             return self._pages.redirect_to_result(request, result)
-        feedback = FormFeedback(result.error, result.retry_after, creating, form.name)
+        typed, nameless = fields.get("display_name", ""), "nameless" in fields
+        feedback = FormFeedback(
+            result.error, result.retry_after, creating, form.name, display_name=typed, nameless=nameless
+        )
         cookie = self._pages.guard.cookie_or_new(request)
         show = self._create_page if creating else self._page
         return show(request, token, cookie, SignInPrompt(result.login), feedback)
@@ -189,11 +205,31 @@ class BrowserRoutes(Component, frozen=True):
             return self._pages.redirect_to_result(request, redirect)
         return page(request, 200, results.denied_page(self._pages.server))
 
+    async def _open_name_form(self, request: Request, token: str, refused: str | None = None) -> bytes:
+        require_top_level_navigation(request)
+        newcomer = await self._newcomers.get(token, self._pages.guard.browser(request))
+        login, cookie = newcomer.login, self._pages.guard.cookie_or_new(request)
+        device, url = self._pages.device(login, token, cookie), self._pages.result_url(login.login_id)
+        content = forms.display_name_page(self._pages.server, device, newcomer.name, url, refused)
+        return page(request, 200, content)
+
+    async def _choose_name(self, request: Request, token: str) -> bytes:
+        browser, fields = self._pages.guard.form(request, token)
+        typed = fields.get("display_name", "")
+        try:
+            redirect = await self._pages.tasks.run(self._newcomers.choose(token, browser, request.head.address, typed))
+        except DisplayNameInvalid:
+            return await self._open_name_form(request, token, typed)
+        return self._pages.redirect_to_result(request, redirect)
+
     def _form(self, request: Request, token: str) -> tuple[SignInForm, Mapping[str, str]]:
         """Return the posted form, and all of its fields."""
         browser, fields = self._pages.guard.form(request, token)
         name, password = fields.get("name", ""), fields.get("password", "")
-        return SignInForm(token, browser, request.head.address, name, password, request.request_id), fields
+        asked = "display_name" in fields and "nameless" not in fields
+        shown = (fields["display_name"].strip(" ") or name) if asked else None
+        form = SignInForm(token, browser, request.head.address, name, password, request.request_id, shown)
+        return form, fields
 
     def _respond(
         self, request: Request, token: str, cookie: str, result: SignInPrompt | RedirectToResult | RedirectToProvider
@@ -304,6 +340,7 @@ class ResultRoutes(Component, frozen=True):
     body_policies = DEFAULT_BODY_POLICIES
 
     _results: ResultService
+    _newcomers: NewcomerService
     _pages: PageResponder
 
     @app.route("/auth/login/done", methods=["GET"])
@@ -314,9 +351,10 @@ class ResultRoutes(Component, frozen=True):
         require_top_level_navigation(request)
         login_id = read_query(request).get("login_id", "")
         result = await self._results.get(login_id, self._pages.guard.browser(request))
-        return self._page(request, result)
+        asks = isinstance(result, ShowFinishCode) or (isinstance(result, Finished) and not result.linked)
+        return self._page(request, result, await self._newcomers.of_result(login_id) if asks else None)
 
-    def _page(self, request: Request, result: LoginResult) -> bytes:
+    def _page(self, request: Request, result: LoginResult, newcomer: Newcomer | None) -> bytes:
         server = self._pages.server
         match result:
             case OnAccountPage(login_id):
@@ -331,10 +369,13 @@ class ResultRoutes(Component, frozen=True):
             case ShowFinishCode(login, code, token):
                 request.setHeader("Refresh", str(REFRESH_SECONDS))
                 device = self._pages.device(login, token, self._pages.guard.cookie_or_new(request))
-                return page(request, 200, results.code_page(server, device, code))
+                more = [] if newcomer is None else [forms.display_name_link(device, newcomer.name)]
+                return page(request, 200, results.code_page(server, device, code, *more))
             case InProgress():
                 request.setHeader("Refresh", str(WORKING_SECONDS))
                 return page(request, 200, results.working_page(server))
+            case Finished(signed_in) if newcomer is not None:
+                return self._newcomer_page(request, newcomer, signed_in=signed_in)
             case Finished(signed_in, linked, final):
                 if not final:
                     request.setHeader("Refresh", str(REFRESH_SECONDS))
@@ -342,3 +383,16 @@ class ResultRoutes(Component, frozen=True):
                 return page(request, 200, write(server))
             case Ended(outcome, code):
                 return page(request, 200, results.ended_page(outcome, server, code))
+
+    def _newcomer_page(self, request: Request, newcomer: Newcomer, *, signed_in: bool) -> bytes:
+        """Return the page of a new player: without reloads once it has the form, which a reload would empty."""
+        login, server = newcomer.login, self._pages.server
+        device = self._pages.device(login, self._newcomers.token(login), self._pages.guard.cookie_or_new(request))
+        if signed_in and newcomer.name is None:
+            return page(request, 200, results.naming_page(server, device))
+        if not login.final:
+            request.setHeader("Refresh", str(REFRESH_SECONDS))
+        if not signed_in:
+            return page(request, 200, results.waiting_page(server, forms.display_name_link(device, newcomer.name)))
+        called = paragraph(texts.CALLED_NOW, name=bidi_isolated(newcomer.name or ""))
+        return page(request, 200, results.back_page(server, called))

@@ -14,8 +14,8 @@ from gamed.login.keys import ExistingAccount, Identified, LoginLookup, NewAccoun
 from gamed.login.policy import LoginContext, per_address
 from gamed.login.store import SqliteLoginStore
 from gamed.login.transaction import UNDECIDED, LoginEvent, LoginTransaction, TransitionFunction
-from gamed.players.errors import NameMalformed, PasswordMalformed, PasswordsBusy
-from gamed.players.names import LOCAL, fold_typed, name_index, parse_name, parse_password
+from gamed.players.errors import DisplayNameInvalid, NameMalformed, PasswordMalformed, PasswordsBusy
+from gamed.players.names import LOCAL, fold_typed, name_index, parse_display_name, parse_name, parse_password
 from gamed.rate_limit import RateLimit, RateLimited, client_network
 from gamed.structs import Component
 
@@ -31,6 +31,7 @@ class FormError(Enum):
     NAME_MALFORMED = "name_malformed"
     PASSWORD_MALFORMED = "password_malformed"
     NAME_TAKEN = "name_taken"
+    DISPLAY_NAME = "display_name"
     CLOSED = "closed"
     LIMIT = "limit"
     BUSY = "busy"
@@ -58,6 +59,8 @@ class SignInForm(Struct, frozen=True):
     name: str = ""
     password: str = ""
     request_id: str = ""
+    display_name: str | None = None
+    """For a new account: the name that games show, None for none."""
 
     def __repr__(self) -> str:
         return "SignInForm(...)"
@@ -112,15 +115,18 @@ class PasswordAuthenticator(Component, frozen=True):
         try:
             name = parse_name(form.name)
             password = parse_password(form.password)
+            shown = None if form.display_name is None else parse_display_name(form.display_name)
         except NameMalformed:
             raise SignInRejected(FormError.NAME_MALFORMED) from None
         except PasswordMalformed:
             raise SignInRejected(FormError.PASSWORD_MALFORMED) from None
+        except DisplayNameInvalid:
+            raise SignInRejected(FormError.DISPLAY_NAME) from None
         await self._limit(form)
         if await self._store.find_account(name_index(self._context.keys.indexer, name)) is not None:
             raise SignInRejected(FormError.NAME_TAKEN)
         try:
-            return NewAccount(name, await self._hasher.hash(password))
+            return NewAccount(name, await self._hasher.hash(password), shown)
         except PasswordsBusy as e:
             raise SignInRejected(FormError.BUSY, e.retry_after) from None
 

@@ -13,7 +13,7 @@ from gamed.config.model import Registration
 from gamed.crypto import DecryptionFailed, Index, Purpose
 from gamed.login.browser import BrowserLoginService, RedirectToResult
 from gamed.login.errors import LoginEnded, NameSettled, UnknownLoginLink, WrongBrowser
-from gamed.login.keys import LOCAL, LoginLookup, ProviderIdentity, decode_identity
+from gamed.login.keys import LOCAL, LoginLookup, ProviderIdentity, decode_identity, login_token
 from gamed.login.policy import LoginContext
 from gamed.login.store import SqliteLoginStore
 from gamed.login.transaction import UNDECIDED, LoginIntent, LoginStage, LoginTransaction, Transition
@@ -44,6 +44,14 @@ class NewcomerService(Component, frozen=True):
         if newcomer is None or (newcomer.login.stage in _DELIVERED and newcomer.name is not None):
             raise NameSettled
         return newcomer
+
+    def token(self, login: LoginTransaction) -> str:
+        """Return the token of the login's link, which addresses the form."""
+        return login_token(self._context.keys.indexer, login.login_id)
+
+    async def of_result(self, login_id: str) -> Newcomer | None:
+        """Return the newcomer of a login whose result this browser may see."""
+        return await self.find(await self._browsers.find(LoginLookup("login_id", login_id)))
 
     async def find(self, login: LoginTransaction) -> Newcomer | None:
         """Return the newcomer of a login that signed in at a provider, or None."""

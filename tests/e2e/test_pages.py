@@ -212,6 +212,8 @@ class ViewTests(PageCase):
         self.assertGreater(len(pages), 12)
         names = {page.name for page in pages if re.search("^account|(name_malformed|taken|closed)$", page.name)}
         wanted = {page.name: ["name" if page.name in names else "password", True, "refused"] for page in pages}
+        shown = [page.name for page in pages if re.search("^account.*display_name|^name refused", page.name)]
+        wanted |= {name: ["display_name", True, "refused"] for name in shown}
         for window in (PHONE, NARROW):
             self.assertEqual(self.look(pages, begun, loaded=True, viewport=window), wanted)
 

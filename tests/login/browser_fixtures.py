@@ -14,6 +14,7 @@ from gamed.http.background import ShieldedTasks
 from gamed.http.client_address import HttpSettings
 from gamed.login.browser_routes import BrowserRoutes, CallbackRoutes, PageResponder, ResultRoutes
 from gamed.login.csrf import BrowserGuard
+from gamed.login.newcomer import NewcomerService
 from gamed.login.routes import LoginRoutes
 from tests.login.fixtures import PASSWORD, TERMS, LoginServer
 from tests.support.http import BASE_HOST, Answer, Browser, Connection
@@ -43,7 +44,7 @@ class Page(HTMLParser):
             self._inside.append(tag)
         if tag == "form":
             self.forms.append({"action": named["action"], "method": named["method"], "fields": {}})
-        elif tag == "input":
+        elif tag == "input" and (named.get("type") != "checkbox" or "checked" in named):
             self.forms[-1]["fields"][named["name"]] = named.get("value") or ""
         elif tag == "a":
             self.links.append(named["href"] or "")
@@ -148,11 +149,14 @@ class BrowserCase(SynchronousTestCase):
         pages = PageResponder(guard, lambda: self.base, self.server_name, server.now_ms, detached)
         local = server.local if server.terms.mode is Mode.LOCAL else None
         labels = {name: provider.label for name, provider in server.providers.items()}
+        newcomers = NewcomerService(server.context, server.browsers, server.store)
         groups = [
             LoginRoutes(server.context, server.starts, server.lifecycle, server.collects, lambda: self.base, detached),
-            BrowserRoutes(server.browsers, server.authorize, local, labels, server.terms.registration, pages),
+            BrowserRoutes(
+                server.browsers, server.authorize, local, labels, server.terms.registration, newcomers, pages
+            ),
             CallbackRoutes(server.callbacks, pages),
-            ResultRoutes(server.results, pages),
+            ResultRoutes(server.results, newcomers, pages),
             *self.more_routes(pages),
         ]
         self.site = Browser(groups, policy, clock=server.clock, now_ms=server.now_ms)

@@ -121,6 +121,15 @@ def afterwards() -> Iterator[Shown]:
     for name in CLIENTS:
         server = SERVERS.get(name, SERVERS["plain"])
         yield Shown(f"code from {name}", results.code_page(server, asked(name), CODE))
+    plain = SERVERS["plain"]
+    for name in (None, "Anna \U0001f44d", "W" * 32):
+        link = forms.display_name_link(asked(), name)
+        yield Shown(f"code with name {name}", results.code_page(plain, asked(), CODE, link))
+    for name in (None, "Anna \U0001f44d"):
+        yield Shown(f"name {name or 'not chosen'}", forms.display_name_page(plain, asked(), name, DONE))
+    yield Shown("name refused", forms.display_name_page(plain, asked(), None, DONE, "Anna\u200b"), failure=True)
+    yield Shown("naming", results.naming_page(plain, asked()))
+    yield Shown("settled", results.settled_page(plain))
     for write in (results.working_page, results.waiting_page, results.linked_page, results.denied_page):
         yield Shown(write.__name__, write(SERVERS["plain"]))
     yield Shown("callback twice", results.second_callback_page(SERVERS["plain"], DONE))

@@ -1,6 +1,6 @@
 """The sign-in page and the page before a provider show the device that asks, and forms (PROTOCOL 3.2, 3.8)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 from twisted.web.template import Tag, tags
@@ -18,6 +18,7 @@ _ERRORS: Mapping[FormError, str] = {
     FormError.NAME_MALFORMED: texts.REFUSED_NAME,
     FormError.PASSWORD_MALFORMED: texts.REFUSED_PASSWORD,
     FormError.NAME_TAKEN: texts.REFUSED_TAKEN,
+    FormError.DISPLAY_NAME: texts.REFUSED_CALLED,
     FormError.CLOSED: texts.REFUSED_CLOSED,
     FormError.LIMIT: texts.REFUSED_LIMIT,
     FormError.BUSY: texts.REFUSED_BUSY,
@@ -36,11 +37,15 @@ class FormFeedback(Struct, frozen=True):
     name: str = ""
     request_id: str = ""
     """Shown if the server is the reason, so that the owner finds the request in the log."""
+    display_name: str = ""
+    nameless: bool = False
 
     @property
-    def focuses_name(self) -> bool:
-        """Return whether the name has the focus, as the field next to the error, or else the empty password."""
-        return self.creating or self.error in _NAME_ERRORS
+    def focus(self) -> str:
+        """Return the field that has the focus: the one next to the error, or else the empty password."""
+        if self.error is FormError.DISPLAY_NAME and self.creating:
+            return "display_name"
+        return "name" if self.creating or self.error in _NAME_ERRORS else "password"
 
 
 def name_field(element_id: str, feedback: FormFeedback | None, hint: str | None = None) -> Tag:
@@ -54,14 +59,30 @@ def name_field(element_id: str, feedback: FormFeedback | None, hint: str | None 
         spellcheck="false",
         required="required",
     )
-    return _labelled(texts.NAME, field, hint, feedback is not None and feedback.focuses_name)
+    return _labelled(texts.NAME, field, hint, feedback is not None and feedback.focus == "name")
 
 
 def password_field(element_id: str, feedback: FormFeedback | None, autocomplete: str, hint: str | None = None) -> Tag:
     field = tags.input(id=element_id, name="password", type="password", autocomplete=autocomplete, required="required")
     if hint is not None:
         field(minlength=str(PASSWORD_MIN))
-    return _labelled(texts.PASSWORD, field, hint, feedback is not None and not feedback.focuses_name)
+    return _labelled(texts.PASSWORD, field, hint, feedback is not None and feedback.focus == "password")
+
+
+def display_name_fields(feedback: FormFeedback | None) -> Sequence[Tag]:
+    """Return the field for the name that games show, and the box that refuses one."""
+    typed, nameless = ("", False) if feedback is None else (feedback.display_name, feedback.nameless)
+    focused = feedback is not None and feedback.focus == "display_name"
+    box = tags.input(type="checkbox", name="nameless", value="yes", **({"checked": "checked"} if nameless else {}))
+    return (
+        _display_name_field(typed, texts.CALLED_HINT, focused=focused),
+        tags.label(box, texts.NAMELESS, class_="tick"),
+    )
+
+
+def _display_name_field(typed: str, hint: str | None, *, focused: bool) -> Tag:
+    field = tags.input(id="display-name", name="display_name", type="text", value=typed, autocomplete="nickname")
+    return _labelled(texts.CALLED, field, hint, focused)
 
 
 def _labelled(label: str, field: Tag, hint: str | None, focused: bool) -> Tag:
@@ -167,12 +188,15 @@ def _sign_in(device: DeviceInfo, feedback: FormFeedback | None) -> Tag:
 
 
 def _create(device: DeviceInfo, feedback: FormFeedback | None) -> Tag:
+    error, below = error_message(feedback), feedback is not None and feedback.focus == "display_name"
     return device.post(
         "local",
         tags.input(type="hidden", name="create", value="yes"),
-        *error_message(feedback),
+        *([] if below else error),
         name_field("new-name", feedback, texts.NAME_HINT),
         password_field("new-password", feedback, "new-password", texts.PASSWORD_HINT),
+        *(error if below else []),
+        *display_name_fields(feedback),
         tags.button(texts.CREATE, type="submit"),
     )
 
@@ -219,3 +243,28 @@ _TEXTS = {
     LoginIntent.LINK: (texts.LINK_TITLE, texts.LINK_LEAD),
     LoginIntent.ADOPT: (texts.ADOPT_TITLE, texts.ADOPT_LEAD),
 }
+
+
+def display_name_form(device: DeviceInfo, name: str | None, refused: str | None = None) -> Tag:
+    """Return the form that asks a new player for a name; `refused` is the typed text that is not allowed."""
+    error = [] if refused is None else [tags.p(texts.REFUSED_CALLED, role="alert", class_="refused", id=_ERROR_ID)]
+    field = _display_name_field(refused or name or "", None, focused=refused is not None)
+    return device.post("name", *error, field, tags.button(texts.CALLED_SAVE, type="submit"))
+
+
+def display_name_page(
+    server: ServerName, device: DeviceInfo, name: str | None, result_url: str, refused: str | None = None
+) -> bytes:
+    """Return the page that asks a new player for a name while the game waits."""
+    back = tags.a(texts.CALLED_BACK, href=result_url, class_="button quiet")
+    content = (paragraph(texts.CALLED_LEAD), display_name_form(device, name, refused), back)
+    return page(texts.CALLED_TITLE, *content, server=server)
+
+
+def display_name_link(device: DeviceInfo, name: str | None) -> Tag:
+    """Return the name that was chosen, and a link to its form; a form here would be lost when the page reloads."""
+    url = f"{device.path}/name"
+    if name is None:
+        return tags.p(tags.a(texts.CALLED_LINK, href=url), class_="instead")
+    chosen = fill(texts.CALLED_NOW, name=bidi_isolated(name))
+    return tags.p(*chosen, " ", tags.a(texts.CALLED_CHANGE, href=url), class_="instead")

@@ -63,6 +63,8 @@ button:hover, .button:hover { background: var(--press); border-color: var(--pres
 [autofocus] { scroll-margin-top: 14rem; } /* the error is above it */
 .choice { display: grid; gap: .75rem; margin-top: 1.25rem; }
 .choice form { margin: 0; }
+.tick { display: flex; align-items: center; gap: .75rem; font-weight: 400; }
+.tick input { flex: none; width: 2.75rem; margin: 0; accent-color: var(--accent); }
 .instead { margin: 0 0 .5rem; }
 .foot { margin-top: .5rem; padding-top: .5rem; border-top: 1px solid var(--line); }
 .foot p { margin: 0 0 .5rem; font-size: .9375rem; }

@@ -1,12 +1,12 @@
 """The pages after a sign-in return to the game, show the finish code, or say how it ended (PROTOCOL 3.4)."""
 
-from twisted.web.template import tags
+from twisted.web.template import Tag, tags
 
 from gamed.http.app import RenderedError
 from gamed.http.problems import Problem
 from gamed.login.pages import texts
-from gamed.login.pages.forms import DeviceInfo, device_box, not_me
-from gamed.login.pages.layout import PAGE_HEADERS, ServerName, Sign, muted, page, paragraph, reference
+from gamed.login.pages.forms import DeviceInfo, device_box, display_name_form, not_me
+from gamed.login.pages.layout import PAGE_HEADERS, Content, ServerName, Sign, muted, page, paragraph, reference
 from gamed.outcomes import LoginFailure
 
 
@@ -21,11 +21,11 @@ def return_page(server: ServerName, game: str, code_url: str) -> bytes:
     return page(texts.RETURN_TITLE, paragraph(texts.RETURN_LEAD), button, foot, server=server)
 
 
-def code_page(server: ServerName, device: DeviceInfo, code: str) -> bytes:
-    """Return the page with the finish code."""
+def code_page(server: ServerName, device: DeviceInfo, code: str, *more: Content) -> bytes:
+    """Return the page with the finish code; `more` comes before the device."""
     shown = tags.p(code, class_="code")
     notes = (muted(texts.CODE_NOTE), muted(texts.CODE_MOVES))
-    content = (paragraph(texts.CODE_LEAD), shown, *notes, device_box(device), not_me(device))
+    content = (paragraph(texts.CODE_LEAD), shown, *notes, *more, device_box(device), not_me(device))
     return page(texts.CODE_TITLE, *content, server=server)
 
 
@@ -33,13 +33,24 @@ def working_page(server: ServerName) -> bytes:
     return page(texts.WORKING_TITLE, paragraph(texts.WORKING_LEAD), server=server, sign=Sign.WAITING)
 
 
-def waiting_page(server: ServerName) -> bytes:
+def waiting_page(server: ServerName, *more: Content) -> bytes:
     """Return the page of a sign-in that the game collects without a proof."""
-    return page(texts.WAITING_TITLE, paragraph(texts.WAITING_LEAD), server=server, sign=Sign.WAITING)
+    return page(texts.WAITING_TITLE, paragraph(texts.WAITING_LEAD), *more, server=server, sign=Sign.WAITING)
 
 
-def back_page(server: ServerName) -> bytes:
-    return page(texts.BACK_TITLE, paragraph(texts.BACK_LEAD), server=server, sign=Sign.DONE)
+def back_page(server: ServerName, *more: Content) -> bytes:
+    return page(texts.BACK_TITLE, paragraph(texts.BACK_LEAD), *more, server=server, sign=Sign.DONE)
+
+
+def naming_page(server: ServerName, device: DeviceInfo) -> bytes:
+    """Return the page of a new player who is signed in and has no name yet."""
+    form = tags.div(Tag("h2")(texts.CALLED_TITLE), paragraph(texts.CALLED_LEAD), display_name_form(device, None))
+    return back_page(server, form)
+
+
+def settled_page(server: ServerName) -> bytes:
+    """Return the page for a name that only the game can change."""
+    return page(texts.SETTLED_TITLE, paragraph(texts.SETTLED_LEAD), server=server)
 
 
 def linked_page(server: ServerName) -> bytes:
