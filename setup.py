@@ -31,9 +31,9 @@ TESTS = [
     "referencing>=0.36",
     "ruff>=0.11",
     "schemathesis>=4.32",
-    "segno>=1.6",
     "setuptools>=65.5",
     "wheel>=0.45",
+    "zxing-cpp>=3",
 ]
 
 
@@ -89,6 +89,7 @@ setup(
         "msgspec>=0.19,<1",
         "prometheus-client>=0.22",
         "pyopenssl>=25",
+        "segno>=1.6",
         "service-identity>=24.2",
         "treq>=26.7,<27",
         "twisted[tls]>=26.10,<27",

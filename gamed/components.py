@@ -37,7 +37,7 @@ from gamed.login.csrf import BrowserGuard
 from gamed.login.local import LocalLoginService, PasswordAuthenticator
 from gamed.login.newcomer import NewcomerService
 from gamed.login.policy import LoginContext, LoginPolicy, ProviderAccess
-from gamed.login.routes import LoginRoutes
+from gamed.login.routes import LoginRoutes, QrRoutes
 from gamed.login.start import StartService
 from gamed.login.store import SqliteLoginStore
 from gamed.long_poll import LongPollRegistry
@@ -147,6 +147,7 @@ class LoginComponents:
         return (
             LoginRoutes(context, start, self._lifecycle, collect, access.base_url, tasks),
             BrowserRoutes(browsers, authorize, local, self._labels, config.login.registration, newcomers, pages),
+            QrRoutes(authorize, access.base_url, tasks),
             CallbackRoutes(CallbackService(context, browsers, store, access, self._waiters), pages),
             ResultRoutes(ResultService(browsers, context.keys), newcomers, pages),
             HomeRoutes(pages),

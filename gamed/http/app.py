@@ -47,7 +47,8 @@ class RouteGroup(Protocol):
     def prefixes(self) -> tuple[str, ...]:
         """Return the paths of this group: `/game/` for all below, `/auth/login` for that path and all after its slash.
 
-        The longest prefix wins. In `/auth/*/callback` the `*` is any segment; it counts where no other prefix fits.
+        The longest prefix wins. In `/auth/*/callback` the `*` is any segment, and only `/auth/` counts as its length:
+        it wins over `/auth/`, not over `/auth/login`.
         `/auth/$` is that path alone.
         """
 

@@ -78,7 +78,7 @@ def _prefixes(apps: Sequence[BaseApp], groups: Sequence[RouteGroup]) -> Prefixes
     return Prefixes(
         {prefix[:-1]: app for prefix, app in pairs if prefix.endswith("$")},
         [(prefix, app) for prefix, app in pairs if "*" not in prefix and not prefix.endswith("$")],
-        [(_wildcard(prefix), app) for prefix, app in pairs if "*" in prefix],
+        [(prefix.index("*"), _wildcard(prefix), app) for prefix, app in pairs if "*" in prefix],
     )
 
 

@@ -81,20 +81,24 @@ class RouteShape(Struct, frozen=True, eq=False):
 
 
 class Prefixes(Struct, frozen=True, eq=False):
-    """The prefixes of all apps, longest first; those with a wildcard count where no other one fits."""
+    """The prefixes of all apps, longest first; of one with a wildcard, what precedes it counts as its length."""
 
     exact: Mapping[str, BaseApp]
     """Paths that are prefixes of no other path."""
     literal: Sequence[tuple[str, BaseApp]]
-    wildcard: Sequence[tuple[Pattern[str], BaseApp]]
+    wildcard: Sequence[tuple[int, Pattern[str], BaseApp]]
+    """With the length before the wildcard."""
 
     def app_of(self, path: str) -> BaseApp | None:
         if path in self.exact:
             return self.exact[path]
+        length, found = 0, None
         for prefix, app in self.literal:
             if path.startswith(prefix) and (prefix[-1] == "/" or path[len(prefix) : len(prefix) + 1] in ("", "/")):
-                return app
-        return next((app for pattern, app in self.wildcard if pattern.fullmatch(path)), None)
+                length, found = len(prefix), app
+                break
+        fitting = (app for start, pattern, app in self.wildcard if start >= length and pattern.fullmatch(path))
+        return next(fitting, found)
 
 
 class RouteTable(Struct, frozen=True, eq=False):

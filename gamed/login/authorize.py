@@ -11,6 +11,7 @@ from msgspec import Struct
 from gamed.crypto import Index
 from gamed.login.attempt import AttemptSecrets
 from gamed.login.browser import BrowserLoginService, RedirectToResult, SignInPrompt, require_own
+from gamed.login.errors import LinkClosed
 from gamed.login.keys import LOCAL, LoginLookup
 from gamed.login.local import FormRejected, PasswordAuthenticator, SignInForm, SignInRejected
 from gamed.login.policy import LoginContext, ProviderAccess, address_indexes
@@ -92,6 +93,16 @@ class AuthorizeService(Component, frozen=True):
         except SignInRejected as e:
             return FormRejected(page.login, e.error, e.retry_after)
         return await self.redirect(page.login, form, player_id)
+
+    async def check_link(self, token: str, address: str) -> None:
+        """Check that any browser could still open the link, which changes nothing.
+
+        Raise RateLimited, UnknownLoginLink or LinkClosed.
+        """
+        await self._count(b"entry", address)
+        login = await self._browsers.find(LoginLookup.token(self._context.keys.indexer, token))
+        if login.stage not in UNDECIDED:
+            raise LinkClosed
 
     async def _count(self, purpose: bytes, address: str) -> None:
         per_minute = self._context.policy.limits.entries_per_minute

@@ -84,6 +84,13 @@ class UnknownLoginLink(LoginError):
     """A login token or id that was never issued, or whose login was deleted an hour after its end."""
 
 
+class LinkClosed(LoginError):
+    """The link of a login that no browser can open any more: it is in use by one, or the login has ended."""
+
+    def __str__(self) -> str:
+        return "The link of this sign-in was used, or has expired. Start again from the game."
+
+
 class LoginEnded(LoginError):
     """The link of a login that has ended; `outcome` is None when it was collected."""
 

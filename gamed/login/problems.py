@@ -12,4 +12,6 @@ LOGIN_ERRORS: ErrorTable = {
     errors.InvalidProof: (400, "invalid_proof"),
     errors.DeviceSecretInvalid: (401, "device_secret_invalid"),
     errors.LoginCollected: (410, "login_collected"),
+    errors.UnknownLoginLink: (404, "route_not_found"),
+    errors.LinkClosed: (410, "login_expired"),
 }

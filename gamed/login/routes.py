@@ -1,8 +1,10 @@
-"""The game's routes of a login start, collect and cancel it (PROTOCOL 3.1, 3.5, 3.6)."""
+"""The game's routes of a login start, collect and cancel it, and draw its link as a QR code (PROTOCOL 3)."""
 
 from collections.abc import Callable
+from io import BytesIO
 from typing import Annotated, Literal
 
+import segno
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
@@ -14,6 +16,7 @@ from gamed.http.errors import InvalidRequest
 from gamed.http.json_body import read_json, write_json
 from gamed.http.problems import plain_problem
 from gamed.http.request import Request
+from gamed.login.authorize import AuthorizeService
 from gamed.login.browser import LoginLifecycle
 from gamed.login.collect import (
     FIRST_STAGE,
@@ -132,6 +135,7 @@ class LoginRoutes(Component, frozen=True):
             "login_id": login.login_id,
             "device_secret": started.device_secret.reveal().decode(),
             "login_url": f"{base}/auth/login/{started.token}",
+            "qr_url": f"{base}/auth/login/{started.token}/qr.png",
             "return_proof": login.return_proof.value,
             "expires_in": seconds_until(login.expires_ms, self._context.now_ms()),
             "expires_at": rfc3339(login.expires_ms),
@@ -171,3 +175,46 @@ def _problem_members(code: str) -> dict[str, object]:
     problem = plain_problem(code)
     members: dict[str, object] = {"type": f"urn:gamed:problem:{code}", "title": problem.title}
     return members | {"status": problem.status, "code": code, "detail": problem.detail}
+
+
+QUIET_ZONE = 4
+"""The white margin in modules (ISO/IEC 18004, 9.1), so that a dark page around the image does not matter."""
+SCALE = 8
+"""Pixels of a module: the code of a usual link has 328 x 328 pixels."""
+IMAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
+    "Cross-Origin-Resource-Policy": "cross-origin",
+}
+"""The image may be part of a web game's page on another origin; opened by itself it is a document without rights."""
+
+
+class QrRoutes(Component, frozen=True):
+    """The QR code of a login's link; `base_url` is a function, because without `public_url` the port decides it."""
+
+    app = make_app(LOGIN_ERRORS)
+    prefixes = ("/auth/login/*/qr.svg", "/auth/login/*/qr.png")
+    body_policies = DEFAULT_BODY_POLICIES
+
+    _authorize: AuthorizeService
+    _base_url: Callable[[], str]
+    _tasks: ShieldedTasks
+
+    @app.route("/auth/login/<token:token>/qr.svg", methods=["GET"])
+    async def draw_svg(self, request: Request, token: str) -> bytes:
+        return await self._draw(request, token, "svg", "image/svg+xml")
+
+    @app.route("/auth/login/<token:token>/qr.png", methods=["GET"])
+    async def draw_png(self, request: Request, token: str) -> bytes:
+        return await self._draw(request, token, "png", "image/png")
+
+    async def _draw(self, request: Request, token: str, kind: str, content_type: str) -> bytes:
+        await self._tasks.run(self._authorize.check_link(token, request.head.address))
+        request.setHeaders({**IMAGE_HEADERS, "Content-Type": content_type})
+        return draw(f"{self._base_url()}/auth/login/{token}", kind)
+
+
+def draw(url: str, kind: str) -> bytes:
+    """Return the QR code of a URL as `svg` or `png`, black on white."""
+    image = BytesIO()
+    segno.make_qr(url, error="m").save(image, kind=kind, scale=SCALE, border=QUIET_ZONE, light="white")
+    return image.getvalue()

@@ -108,6 +108,17 @@ class RoutingTests(SynchronousTestCase):
         with self.assertRaisesRegex(ValueError, "/a/b/d is outside the prefixes of its route group"):
             compile_routes([group("/a/b/d", prefixes=["/a/"]), other])
 
+    def test_wildcard_prefix(self) -> None:
+        """A prefix with a wildcard wins over one that ends before the wildcard, not over a longer one."""
+        pages, images = group("/a/<token:x>", prefixes=["/a/"]), group("/a/<token:x>/i", prefixes=["/a/*/i"])
+        longer = group("/a/b", prefixes=["/a/b"])
+        for groups in ([pages, images, longer], [longer, images, pages]):
+            table, token = compile_routes(groups), "t" * 22
+            self.assertEqual(table.find("GET", f"/a/{token}/i").template, "/a/{x}/i")
+            apps = {"/a/short/i": images, "/a/short/i/j": images, "/a/short/j": pages, "/a/b/i": longer}
+            for path, expected in apps.items():
+                self.assertIs(table.find("GET", path).app, expected.app, path)
+
     def test_exact_prefix(self) -> None:
         """A prefix with `$` is one path: it takes no path from another group, not even from a wildcard."""
         callbacks, home = group("/a/<x>/c", prefixes=["/a/*/c"]), group("/", "/a/", prefixes=["/$", "/a/$"])

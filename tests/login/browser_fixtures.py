@@ -15,7 +15,7 @@ from gamed.http.client_address import HttpSettings
 from gamed.login.browser_routes import BrowserRoutes, CallbackRoutes, PageResponder, ResultRoutes
 from gamed.login.csrf import BrowserGuard
 from gamed.login.newcomer import NewcomerService
-from gamed.login.routes import LoginRoutes
+from gamed.login.routes import LoginRoutes, QrRoutes
 from tests.login.fixtures import PASSWORD, TERMS, LoginServer
 from tests.support.http import BASE_HOST, Answer, Browser, Connection
 
@@ -155,6 +155,7 @@ class BrowserCase(SynchronousTestCase):
             BrowserRoutes(
                 server.browsers, server.authorize, local, labels, server.terms.registration, newcomers, pages
             ),
+            QrRoutes(server.authorize, lambda: self.base, detached),
             CallbackRoutes(server.callbacks, pages),
             ResultRoutes(server.results, newcomers, pages),
             *self.more_routes(pages),

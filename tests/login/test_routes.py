@@ -24,6 +24,7 @@ class Starting(BrowserCase):
             "login_id": login["login_id"],
             "device_secret": login["device_secret"],
             "login_url": login["login_url"],
+            "qr_url": f"{login['login_url']}/qr.png",
             "return_proof": "loopback_or_code",
             "expires_in": 600,
             "expires_at": "2027-01-15T08:10:00.000Z",

@@ -12,12 +12,16 @@ CLASSIFIERS = {
     "License :: OSI Approved :: MIT License": "MIT",
     "License :: OSI Approved :: Apache Software License": "Apache-2.0",
 }
+READ = {"segno": "BSD-3-Clause"}
+"""Libraries whose metadata name a family of licences only; the text of the licence was read."""
 FIELDS = {"BSD-3-Clause", "MIT"}
 """Values of the older free text that are SPDX identifiers."""
 
 
 def expression(name: str) -> str:
     """Return the SPDX expression of an installed library; raise LookupError if its metadata have none."""
+    if name in READ:
+        return READ[name]
     found = metadata(name)
     if stated := found.get("License-Expression"):
         return stated
