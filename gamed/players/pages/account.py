@@ -164,12 +164,12 @@ def _password(view: PageView, account_name: str, error: str | None) -> Iterator[
     old = tags.input(id="old", name="old", type="password", autocomplete="current-password", required="required")
     new = tags.input(id="new", name="new", type="password", autocomplete="new-password", required="required")
     new(minlength=str(PASSWORD_MIN), **{"aria-describedby": "new-hint"})
-    account = tags.input(name="account", type="text", value=account_name, autocomplete="username", readonly="readonly")
+    account = tags.input(type="hidden", name="account", value=account_name, autocomplete="username")
     yield view.post(
         "password",
         *([] if error is None else [alert(error)]),
         paragraph(texts.PASSWORD_LEAD),
-        tags.div(account, hidden="hidden"),
+        account,
         tags.div(tags.label(texts.PASSWORD_OLD, for_="old"), old(**described)),
         tags.div(
             tags.label(texts.PASSWORD_NEW, for_="new"),
@@ -184,5 +184,4 @@ def _delete(view: PageView) -> Tag:
     word = tags.input(id="word", name="word", type="text", autocomplete="off", required="required")
     word(autocapitalize="none", spellcheck="false")
     label = tags.label(*fill(texts.DELETE_LABEL, word=tags.strong(texts.DELETE_WORD)), for_="word")
-    form = view.post("delete", paragraph(texts.DELETE_LEAD), tags.div(label, word), button(texts.DELETE))
-    return Tag("details")(Tag("summary")(texts.DELETE_OPEN), tags.div(form, class_="inside"))
+    return view.post("delete", paragraph(texts.DELETE_LEAD), tags.div(label, word), button(texts.DELETE))

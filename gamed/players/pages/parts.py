@@ -78,7 +78,7 @@ def section(title: str, *content: Content) -> Tag:
 def box(title: Content, *lines: Content, actions: list[Tag] | None = None) -> Tag:
     """Return a box with a title, lines below it, and forms or links."""
     rows = [tags.p(line, class_="ago") for line in lines]
-    return tags.div(tags.dl(tags.dd(title)), *rows, *(actions or []), class_="device")
+    return tags.div(tags.strong(title), *rows, *(actions or []), class_="device")
 
 
 def line(text: str, **slots: Content) -> Tag:

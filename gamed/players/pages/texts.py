@@ -73,7 +73,6 @@ SECOND = "1 second"
 SECONDS = "{seconds} seconds"
 
 DELETE_TITLE = "Delete everything"
-DELETE_OPEN = "Delete me from this server"
 DELETE_LEAD = (
     "This deletes you as a player: all saves with every version, your ways to sign in, and your devices."
     " Nobody can bring it back. Download your saves first if you want to keep them."

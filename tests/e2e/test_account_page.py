@@ -1,0 +1,194 @@
+"""The player's own page in a real browser, beside a game that is signed in as the same player."""
+
+import threading
+import time
+import zipfile
+from typing import Any
+
+from playwright.sync_api import Page
+
+from gamed.players.pages import texts
+from tests.e2e.cases import NAME, PASSWORD, ServiceCase
+from tests.e2e.chromium import Window
+from tests.e2e.other_origin import installed
+from tests.e2e.test_pages import AXE, CUT, NARROW, SCHEMES, SMALL, tabbed
+from tests.e2e.wire import Answer
+
+NEW_PASSWORD = "a battery staple"
+WAIT_SECONDS = 20
+
+
+class AccountPageCase(ServiceCase):
+    """A player with a game that has saved twice, and a second browser on the page."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.client_ = self.created(self.window())
+        self.token = self.client_.credential.access_token
+        first = self.save(b"\x01one", "If-None-Match", "*")
+        self.save(b"\x02two", "If-Match", first.headers["etag"])
+        self.browser = self.window()
+        self.home = f"{self.service.base}/auth/account"
+
+    def game(self, method: str, path: str, **how: Any) -> Answer:
+        return self.ask(method, path, bearer=self.token, **how)
+
+    def save(self, data: bytes, condition: str, value: str) -> Answer:
+        return self.game("PUT", "/game/saves/auto", body=data, headers={condition: value})
+
+    def sign_in(self, password: str = PASSWORD) -> None:
+        self.browser.open(self.home)
+        self.browser.sign_in(NAME, password)
+        self.browser.wait_for(texts.SIGN_OUT)
+
+    def click(self, name: str) -> None:
+        """Press a button or follow a link of exactly this name."""
+        self.browser.step(
+            lambda page: (
+                page.get_by_role("button", name=name, exact=True)
+                .or_(page.get_by_role("link", name=name, exact=True))
+                .first.click()
+            )
+        )
+
+    def download(self, name: str) -> tuple[str, bytes]:
+        """Follow a link that downloads a file; return its name and its bytes."""
+
+        def step(page: Page) -> tuple[str, bytes]:
+            with page.expect_download() as started:
+                page.get_by_role("link", name=name, exact=True).click()
+            file = self.folder / "download"
+            started.value.save_as(file)
+            return started.value.suggested_filename, file.read_bytes()
+
+        return self.browser.step(step)
+
+
+class WalkTests(AccountPageCase):
+    def test_walk(self) -> None:
+        """A player sees the device, restores a save, signs the game out, changes the password, exports and deletes."""
+        self.sign_in()
+        self.assertIn(f"You are signed in on {self.service.base.partition('//')[2]} as {NAME}.", self.browser.text)
+        self.assertNotIn(texts.DEVICES_NONE, self.browser.text)
+        self.assertIn("5 bytes", self.browser.text.replace("4 bytes", "5 bytes"))
+
+        cursor = self.game("GET", "/game/saves").json["cursor"]
+        got: list[tuple[Answer, float]] = []
+
+        def poll() -> None:
+            path, wait = f"/game/saves?since={cursor}", {"Prefer": f"wait={WAIT_SECONDS}"}
+            got.append((self.game("GET", path, headers=wait), time.monotonic()))
+
+        waiting = threading.Thread(target=poll)
+        waiting.start()
+        self.click("Versions of auto")
+        self.assertEqual(self.download("Download version 1"), ("auto-1.sav", b"\x01one"))
+        restored = time.monotonic()
+        self.click("Restore version 1")
+        self.browser.wait_for(texts.NOTICES["restored"])
+        waiting.join(WAIT_SECONDS)
+        [(answer, at)] = got
+        self.assertEqual([save["version"] for save in answer.json["saves"]], [3])
+        self.assertLess(at - restored, 1)
+        self.assertEqual(self.game("GET", "/game/saves/auto").body, b"\x01one")
+
+        self.click(texts.BACK)
+        self.click(texts.DEVICE_SIGN_OUT)
+        self.browser.wait_for(texts.NOTICES["signed-out"])
+        self.assertEqual(self.game("GET", "/game/").status, 401)
+
+        def change(page: Page) -> None:
+            page.get_by_label(texts.PASSWORD_OLD).fill(PASSWORD)
+            page.get_by_label(texts.PASSWORD_NEW).fill(NEW_PASSWORD)
+            page.get_by_role("button", name=texts.PASSWORD_CHANGE).click()
+
+        self.browser.step(change)
+        self.browser.wait_for(texts.NOTICES["password"])
+        name, data = self.download(texts.EXPORT)
+        file = self.folder / name
+        file.write_bytes(data)
+        self.assertEqual(zipfile.ZipFile(file).read("saves/auto/3"), b"\x01one")
+
+        def delete(page: Page) -> None:
+            page.get_by_label("Type the word").fill(texts.DELETE_WORD)
+            page.get_by_role("button", name=texts.DELETE).click()
+
+        self.browser.step(delete)
+        self.browser.wait_for(texts.DELETED_LEAD)
+        self.browser.open(self.home)
+        self.browser.sign_in(NAME, NEW_PASSWORD)
+        self.assertNotIn(texts.SIGN_OUT, self.browser.text)
+
+    def test_back_after_sign_out(self) -> None:
+        """After signing out the Back button shows nothing of the player."""
+        self.sign_in()
+        self.click("Versions of auto")
+        self.browser.wait_for("Restore version 1")
+        self.click(texts.BACK)
+        self.click(texts.SIGN_OUT)
+        self.browser.wait_for("Sign in to see")
+        self.assertEqual([name for name in self.browser.cookies if name == "ga"], [])
+        for _ in range(3):
+            self.browser.step(lambda page: page.go_back())
+            self.assertNotIn(NAME, self.browser.text)
+            self.assertNotIn("Restore version 1", self.browser.text)
+
+    def test_cookie(self) -> None:
+        """Scripts and other sites do not get the cookie; the address of no page has it."""
+        self.sign_in()
+        [cookie] = [each for each in self.browser.step(lambda page: page.context.cookies()) if each["name"] == "ga"]
+        self.assertEqual((cookie["httpOnly"], cookie["sameSite"], cookie["expires"]), (True, "Lax", -1))
+        self.assertEqual([url for url, _ in self.browser.seen if cookie["value"] in url], [])
+
+
+class LookTests(AccountPageCase):
+    """The pages are checked where they are, on the running service."""
+
+    maxDiff = None
+
+    def shown(self) -> list[str]:
+        """Return the addresses of the pages that are checked."""
+        return [self.home, f"{self.home}?done=restored", f"{self.home}/saves/auto", f"{self.home}/saves/none"]
+
+    def found(self, window: Window, script: str, *, view: dict[str, int] | None = None) -> dict[str, list[str]]:
+        """Return what a script finds on each page, in both schemes."""
+        findings: dict[str, list[str]] = {}
+        for url in self.shown():
+            for scheme in SCHEMES:
+
+                def check(page: Page, url: str = url, scheme: str = scheme) -> list[str]:
+                    page.emulate_media(color_scheme=scheme)
+                    page.set_viewport_size(view or NARROW)
+                    page.goto(url)
+                    return page.evaluate(script)
+
+                if result := window.step(check):
+                    findings[f"{url} {scheme}"] = result
+        return findings
+
+    def conflict(self) -> None:
+        """Let a device save over an older version, so that every kind of version is shown."""
+        self.assertEqual(self.save(b"\x03three", "If-Match", '"1-0000000000000000"').status, 412)
+
+    def test_axe(self) -> None:
+        """axe-core finds nothing, signed out and signed in, light and dark."""
+        source = (installed() / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+        self.conflict()
+        script = f"async () => {{ {source}; return await ({AXE})() }}"
+        self.assertEqual(self.found(self.browser, script), {})
+        self.sign_in()
+        self.assertEqual(self.found(self.browser, script), {})
+
+    def test_narrow(self) -> None:
+        """At 320 px nothing is cut off, and all that can be pressed has 44 px."""
+        self.conflict()
+        self.sign_in()
+        for script in (CUT, SMALL):
+            self.assertEqual(self.found(self.browser, script), {})
+
+    def test_keyboard(self) -> None:
+        """The tab key reaches everything in the order of the page, with a visible focus."""
+        self.sign_in()
+        for url in self.shown():
+            self.browser.open(url)
+            self.assertEqual(self.browser.step(tabbed), [], url)
