@@ -46,6 +46,7 @@ a { color: inherit; }
 .device dl { margin: 0; }
 .device dd { margin: 0; font-weight: 600; }
 .device .ago { margin: .125rem 0 0; }
+.device form, .device .button { margin: .5rem 0 0; }
 form { margin: 0 0 .75rem; }
 label { display: block; margin: 0 0 .25rem; font-weight: 600; }
 label + .soft { margin: 0 0 .375rem; }
@@ -57,6 +58,7 @@ button, .button { display: block; width: 100%; min-height: 2.75rem; padding: .56
 button:hover, .button:hover { background: var(--press); border-color: var(--press); }
 .quiet { color: inherit; background: transparent; border-color: var(--field); }
 .quiet:hover { background: var(--tint); border-color: var(--field); }
+button, input, .button { scroll-margin: 1rem; }
 :focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; }
 .refused { margin: 0 0 1rem; padding: .75rem 1rem; color: var(--warn); background: var(--warn-tint);
   border: 1px solid var(--warn-line); border-radius: .75rem; font-weight: 600; }

@@ -56,7 +56,7 @@ LINK = "Link {provider}"
 
 NAME_TITLE = "Your name"
 NAME_LABEL = "The name that games show"
-NAME_HINT = "1 to 32 characters. Leave it empty to have none."
+NAME_HINT = "1 to 32 characters. Leave it empty for no name."
 NAME_CHANGE = "Change name"
 
 PASSWORD_TITLE = "Change your password"
@@ -106,7 +106,7 @@ NOTICES: Mapping[str, str] = {
     "dismissed": "That copy is deleted.",
     "unlinked": "It is unlinked and cannot sign in as you any more.",
     "linked": "It is linked and can sign in as you from now on.",
-    "named": "Your name is changed. Games show it from their next request on.",
+    "named": "Your name is changed. Games show it soon.",
     "password": "Your password is changed. Every game and every other browser is signed out.",
 }
 
