@@ -12,7 +12,7 @@ from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.conditional import parse_conditions, sha256_field
 from gamed.http.problems import ErrorTable
 from gamed.http.request import PreparedHeaders, Request
-from gamed.http.streaming import stream, stream_file
+from gamed.http.streaming import begin_part, send_content
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.sessions.routes import bearer
 from gamed.sessions.service import SessionService
@@ -81,12 +81,7 @@ class AssetRoutes(Component, frozen=True):
             await self._sessions.authenticate(bearer(request.head), reading=True)
         found = await find(asked)
         self._begin(request, found)
-        if found.content is None:
-            if found.modified:
-                request.setHeader("Content-Length", str(found.length))
-                request.write(b"")
-            return None
-        return await _send(request, found.content, found.first, found.length)
+        return await _send(request, found.content, found.first, found.length) if found.modified else None
 
     def _begin(self, request: Request, found: AssetResponse) -> None:
         """Set the status and the header fields."""
@@ -95,28 +90,21 @@ class AssetRoutes(Component, frozen=True):
             request.setResponseCode(304)
             return
         request.setHeader("Content-Type", found.item.type)
-        if found.part is not None:
-            request.setResponseCode(206)
-            request.setHeader("Content-Range", found.part.content_range)
+        begin_part(request, found.part)
 
 
-async def _send(request: Request, content: AssetContent, first: int, length: int) -> bytes | None:
+async def _send(request: Request, content: AssetContent | None, first: int, length: int) -> bytes | None:
     """Return short content, and write long content in pieces, so that a slow client costs no copy of it."""
-    if isinstance(content, bytes):
-        if length <= INLINE_BYTES:
-            return content[first : first + length]
-        request.setHeader("Content-Length", str(length))
-        await stream(request, BytesIO(content), first, length)
-        return None
+    if content is None or isinstance(content, bytes):
+        whole = content if content is None or length <= INLINE_BYTES else BytesIO(content)
+        return await send_content(request, whole, first, length)
     try:
-        if length <= INLINE_BYTES:
-            data = content.read_cached(first, length) or await content.read(first, length)
-            if len(data) < length:
-                raise errors.AssetsDamaged("a file became shorter while it was open")
-            return data
-        request.setHeader("Content-Length", str(length))
-        await stream_file(request, content, first, length)
-        return None
+        if length > INLINE_BYTES:
+            return await send_content(request, content, first, length)
+        data = content.read_cached(first, length) or await content.read(first, length)
+        if len(data) < length:
+            raise errors.AssetsDamaged("a file became shorter while it was open")
+        return data
     finally:
         content.close()
 

@@ -36,6 +36,7 @@ class PartReader(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
 class FileSource(PartReader, Protocol):
     """An open file that reports how many of its bytes can be sent without waiting for the disk."""
 
@@ -55,10 +56,22 @@ async def send_part(
 
     Return the content if it is in memory; else write it and return None.
     """
+    begin_part(request, part)
     first, length = (part.first, part.length) if part else (0, size)
+    return await send_content(request, content, first, length)
+
+
+def begin_part(request: Request, part: ByteRange | None) -> None:
+    """Set the status and the header field of a partial response; do nothing without a part."""
     if part is not None:
         request.setResponseCode(206)
         request.setHeader("Content-Range", part.content_range)
+
+
+async def send_content(
+    request: Request, content: bytes | IO[bytes] | PartReader | None, first: int, length: int
+) -> bytes | None:
+    """Send `length` bytes from offset `first`, as send_part() does."""
     if isinstance(content, bytes):
         return content[first : first + length]
     request.setHeader("Content-Length", str(length))
@@ -72,19 +85,15 @@ async def send_part(
 def stream(request: Request, content: IO[bytes] | PartReader, first: int, length: int) -> Deferred[None]:
     """Write `length` bytes from offset `first` and fire when all are written; the caller has set Content-Length.
 
-    The content is closed at the end, and when the client leaves, which cancels the result.
+    A file is sent with sendfile() if the connection has no TLS. The content is closed at the end, and when the client
+    leaves, which cancels the result.
     """
-    producer = PushProducer(request, content, first, length)
-    producer.start()
-    return producer.done
-
-
-def stream_file(request: Request, file: FileSource, first: int, length: int) -> Deferred[None]:
-    """Do what stream() does, with sendfile() if the connection has no TLS."""
+    producer: PushProducer | SendfileProducer
     transport = request.transport
-    if not direct_socket.is_plain(transport):
-        return stream(request, file, first, length)
-    producer = SendfileProducer(request, transport, file, first, length)
+    if isinstance(content, FileSource) and direct_socket.is_plain(transport):
+        producer = SendfileProducer(request, transport, content, first, length)
+    else:
+        producer = PushProducer(request, content, first, length)
     producer.start()
     return producer.done
 
