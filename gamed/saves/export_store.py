@@ -9,6 +9,7 @@ manifest marks them. The same saves give the same bytes.
 Exports are written by the thread that stores uploads, one step at a time between its other work (PROTOCOL 4).
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -177,6 +178,8 @@ class SqliteExport(Struct, eq=False):
     _cursor: Cursor
     _out: IO[bytes] | None = None
     _export: ExportWriter | None = None
+    _complete: IO[bytes] | None = None
+    """A second descriptor of the complete archive, so that closing it after sending frees no blocks of the disk."""
 
     @property
     def size(self) -> int:
@@ -189,10 +192,10 @@ class SqliteExport(Struct, eq=False):
 
     @property
     def file(self) -> IO[bytes]:
-        """Return the file of the complete archive; close() closes it."""
-        if self._out is None:
+        """Return the file of the complete archive; close() closes it, too."""
+        if self._complete is None:
             raise TypeError("an export has its bytes after its last step")
-        return self._out
+        return self._complete
 
     def step(self) -> Deferred[bool]:
         """Write the next part; return False once the archive is complete. Raise DatabaseError or Erased."""
@@ -204,7 +207,7 @@ class SqliteExport(Struct, eq=False):
 
     def _close(self) -> None:
         """Close the files, in the thread: this writes the end of an incomplete ZIP, and frees the file's blocks."""
-        for file in (self._export, self._out):
+        for file in (self._complete, self._export, self._out):
             if file is not None:
                 with suppress(OSError):  # a full disk; the file is closed, although its last bytes are not written
                     file.close()
@@ -217,6 +220,8 @@ class SqliteExport(Struct, eq=False):
             if self._export is None:
                 self._export = ExportWriter(self._player_id, self._cursor, self._out, self._folder)
             more = bool(self._export.step(connection))
+            if not more:
+                self._complete = open(os.dup(self._out.fileno()), "rb")  # noqa: SIM115  close() closes it
             if self._export.unreadable:
                 self._databases.state_damaged()
             return more

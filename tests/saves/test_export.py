@@ -2,6 +2,7 @@
 
 import json
 from errno import ENOSPC
+from hashlib import sha256
 from io import BytesIO
 from struct import unpack
 from typing import Any
@@ -341,7 +342,7 @@ class PlaceTest(ExportCase):
         archive._out = open("/dev/full", "w+b")  # noqa: SIM115  close() closes it
         self.failureResultOf(archive.step(), DiskFull)
         archive.close()
-        self.assertTrue(archive.file.closed)
+        self.assertTrue(archive._out.closed)
 
     def test_closed_in_the_thread(self) -> None:
         """The files of an export that is cut off are closed in the thread of the steps, as that writes to the disk."""
@@ -350,9 +351,22 @@ class PlaceTest(ExportCase):
         pool = self.stores.threads[3].pool
         self.patch(pool, "threadpool", late := LateThreads())
         archive.close()
-        self.assertFalse(archive.file.closed)
+        self.assertFalse(archive._out.closed)
         late.run()
-        self.assertTrue(archive.file.closed)
+        self.assertTrue(archive._out.closed)
+
+    def test_sent_and_closed_in_the_thread(self) -> None:
+        """The end of sending, which closes the file, does not free the blocks of a large archive in the reactor."""
+        archive = self.exports._begin(ANNA, self.cursor())
+        while self.successResultOf(archive.step()):
+            pass
+        archive.file.seek(0)
+        whole = archive.file.read()
+        self.assertEqual((len(whole), sha256(whole).digest()), (archive.size, archive.sha256))
+        archive.file.close()
+        self.assertFalse(archive._out.closed)
+        archive.close()
+        self.assertTrue(archive._out.closed)
 
     def cursor(self) -> Any:
         return self.in_state(lambda c: export_store.tables.find_player(c, ANNA)).cursor

@@ -30,9 +30,10 @@ class TornCase(SaveCase):
         return self.browser.connect().send(f"{head}Authorization: {self.bearer['Authorization']}\r\n\r\n".encode())
 
     def spools(self) -> int:
-        """Open files under the folder for larger bodies, unlinked ones too."""
+        """Return how many files under the folder for larger bodies are open, unlinked ones too."""
         links = [os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
-        return sum(os.readlink(link).startswith(str(self.folder)) for link in links if os.path.islink(link))
+        files = {os.readlink(link) for link in links if os.path.islink(link)}
+        return sum(file.startswith(str(self.folder)) for file in files)
 
     def blobs(self) -> int:
         return self.in_state(lambda connection: int(connection.execute("SELECT count(*) FROM blob").fetchone()[0]))
