@@ -23,6 +23,8 @@ class WriteContext(Struct, frozen=True):
     epoch: str
     """The epoch of the saves at that time; an erase changes it."""
     usage: Usage = Usage()
+    device: str | None = None
+    """The device's own name, which each version keeps."""
 
 
 @redacts("data")

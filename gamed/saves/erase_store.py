@@ -192,7 +192,8 @@ def _move_copy(connection: Connection, player_id: str, heir_id: str, slot: str, 
     ):
         return
     number = state.last_version + 1
-    copy = Version(slot, number, None, None, VersionKind.CONFLICT, current.blob_id, current.content, now_ms, now_ms)
+    stored = current.blob_id, current.content, now_ms, now_ms
+    copy = Version(slot, number, None, None, VersionKind.CONFLICT, *stored, device=current.device)
     tables.insert_version(connection, heir_id, copy)
     tables.add_references(connection, current.blob_id, +1)
     seq, _ = tables.change_player(connection, heir_id, Usage(history_bytes=copy.size))

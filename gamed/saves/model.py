@@ -49,6 +49,8 @@ class Version(Struct, frozen=True):
     created_ms: int
     retired_ms: int | None = None
     """The instant at which this version stopped being current."""
+    device: str | None = None
+    """The device's own name at the time of the write, because sessions end sooner than versions."""
 
     @property
     def size(self) -> int:

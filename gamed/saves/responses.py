@@ -41,6 +41,7 @@ def save_info(version: Version) -> dict[str, object]:
         "content_type": content.content_type if content else None,
         "modified": rfc3339(version.created_ms),
         "meta": _decode_meta(content.meta) if content and content.meta is not None else None,
+        "device": version.device,
     }
 
 

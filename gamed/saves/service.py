@@ -153,7 +153,7 @@ class SaveService(Component, frozen=True):
         """Authenticate the player of a change and count it towards their rate, before the body is read."""
         caller, summary = await self.read_summary(token)
         self._rate.acquire(caller.player_id, self._environment.now_ms())
-        return WriteContext(caller.player_id, summary.cursor.epoch, summary.usage)
+        return WriteContext(caller.player_id, summary.cursor.epoch, summary.usage, caller.device)
 
     async def write(
         self, context: WriteContext, slot: str, condition: Condition, received: ReceivedBody

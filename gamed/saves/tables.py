@@ -19,7 +19,9 @@ from gamed.saves.limits import KIB, Usage
 from gamed.saves.model import Cursor, SaveContent, SavesSummary, SlotEntry, SlotState, Version, VersionKind, new_epoch
 from gamed.saves.write_rules import MatchingVersions
 
-VERSION_COLUMNS = "slot, version, parent, parent_tag, kind, blob_id, sha256, size, ctype, meta, created_ms, retired_ms"
+VERSION_COLUMNS = (
+    "slot, version, parent, parent_tag, kind, blob_id, sha256, size, ctype, meta, created_ms, retired_ms, device"
+)
 LATEST_MS = 253_402_300_799_999
 """The end of the year 9999, the last one in RFC 3339."""
 Row = tuple[Any, ...]
@@ -28,11 +30,11 @@ _KINDS = {kind.value: kind for kind in VersionKind}
 
 def version_from_row(row: Row) -> Version:
     """Convert a row of VERSION_COLUMNS; raise DatabaseCorrupt for an impossible time."""
-    slot, version, parent, parent_tag, kind, blob_id, sha256, size, ctype, meta, created_ms, retired_ms = row
+    slot, version, parent, parent_tag, kind, blob_id, sha256, size, ctype, meta, created_ms, retired_ms, device = row
     if not 0 <= created_ms <= LATEST_MS:
         raise damaged_row(STATE)
     content = None if sha256 is None or ctype is None else SaveContent(sha256, size, ctype, meta)
-    return Version(slot, version, parent, parent_tag, _KINDS[kind], blob_id, content, created_ms, retired_ms)
+    return Version(slot, version, parent, parent_tag, _KINDS[kind], blob_id, content, created_ms, retired_ms, device)
 
 
 def find_version(connection: Connection, player_id: str, slot: str, version: int | None) -> Version | None:
@@ -140,7 +142,7 @@ def oldest_versions(connection: Connection, player_id: str, limit: int) -> list[
 
 
 _INSERT_VERSION = (
-    f"INSERT INTO save_version (player_id, {VERSION_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    f"INSERT INTO save_version (player_id, {VERSION_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _RETIRE = "UPDATE save_version SET retired_ms = ? WHERE player_id = ? AND slot = ? AND version = ?"
 
@@ -160,6 +162,7 @@ def insert_version(connection: Connection, player_id: str, version: Version) -> 
         *described,
         version.created_ms,
         version.retired_ms,
+        version.device,
     )
     connection.execute(_INSERT_VERSION, values)
 

@@ -191,6 +191,7 @@ def set_current(
         blob_id,
         content,
         command.now_ms,
+        device=command.context.device,
     )
     if state.last_version == 0 and isinstance(command, WriteCommand):
         tables.create_player(connection, player_id, command.new_epoch)
@@ -240,6 +241,7 @@ def store_conflict_copy(
         command.content,
         ms,
         retired_ms=ms,
+        device=command.context.device,
     )
     tables.insert_version(connection, player_id, copy)
     copies = tables.conflict_copies_of_slot(connection, player_id, copy.slot)
@@ -259,7 +261,8 @@ def delete_current(
 ) -> None:
     """Delete the current version: a tombstone becomes the newest version of the slot; its history stays."""
     player_id, now_ms = command.context.player_id, command.now_ms
-    tombstone = Version(command.slot, number, current.version, current.tag, VersionKind.DELETE, None, None, now_ms)
+    named = (command.slot, number, current.version, current.tag, VersionKind.DELETE)
+    tombstone = Version(*named, None, None, now_ms, device=command.context.device)
     tables.insert_version(connection, player_id, tombstone)
     tables.retire_version(connection, player_id, current.slot, current.version, now_ms)
     seq, kept = tables.change_player(connection, player_id, Usage(-1, -current.size, current.size))

@@ -6,6 +6,7 @@ A malformed credential of a request is rejected here, before the server reads a 
 import struct
 from enum import StrEnum
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -58,6 +59,18 @@ class CredentialPair(Struct, frozen=True):
     refresh_expires_ms: int
 
 
+class _ClientWords(Struct, frozen=True):
+    """The members of a device's description that name it."""
+
+    name: str | None = None
+    device_name: str | None = None
+
+
+_CLIENT = msgspec.json.Decoder(_ClientWords)
+DEVICE_CHARACTERS = 64
+"""As many as a member of the description may have."""
+
+
 class AuthenticatedSession(Struct, frozen=True):
     """The player and session of an access token, as they were when the server validated the token."""
 
@@ -71,6 +84,18 @@ class AuthenticatedSession(Struct, frozen=True):
 
     None if the generation was used before, or is not the newest one.
     """
+    client: str = "{}"
+    """The JSON that the device sent about itself."""
+
+    @property
+    def device(self) -> str | None:
+        """Return what the device calls itself, or else its program; None if it sent neither."""
+        try:
+            words = _CLIENT.decode(self.client)
+        except msgspec.DecodeError:  # a damaged row must not prevent a save
+            return None
+        named = words.device_name or words.name
+        return named and named[:DEVICE_CHARACTERS]
 
     def signed_in_recently(self, now_ms: int) -> bool:
         """Return whether the sign-in is recent enough for what cannot be undone (PROTOCOL 3.8)."""

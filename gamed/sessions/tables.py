@@ -94,7 +94,7 @@ def access_index(indexer: Indexer, token: Secret) -> Index:
 
 _SESSION_OF_TOKEN = """
     SELECT t.expires_ms, t.generation, s.session_id, s.player_id, s.created_ms, s.generation, s.used, s.revoked_ms,
-           p.state, p.owner
+           p.state, p.owner, s.client
     FROM access_token t JOIN session s ON s.session_id = t.session_id JOIN player p ON p.player_id = s.player_id
     WHERE t.token_index = ?
 """
@@ -112,7 +112,7 @@ def authenticate(connection: Connection, indexer: Indexer, token: Secret, now_ms
     row = connection.execute(_SESSION_OF_TOKEN, (access_index(indexer, token),)).fetchone()
     if row is None:
         raise TokenInvalid
-    expires_ms, generation, session_id, player_id, created_ms, newest, used, revoked_ms, state, owner = row
+    expires_ms, generation, session_id, player_id, created_ms, newest, used, revoked_ms, state, owner, client = row
     if revoked_ms is not None or state == "erasing":
         raise SessionRevoked
     if now_ms >= expires_ms:
@@ -120,7 +120,7 @@ def authenticate(connection: Connection, indexer: Indexer, token: Secret, now_ms
     if state != "active":
         raise PlayerBlocked
     first_use_of = generation if generation == newest and not used else None
-    return AuthenticatedSession(player_id, session_id, bool(owner), created_ms, first_use_of)
+    return AuthenticatedSession(player_id, session_id, bool(owner), created_ms, first_use_of, client)
 
 
 def session_of_token(connection: Connection, indexer: Indexer, token: Secret) -> str | None:

@@ -332,8 +332,19 @@ class ListTest(SaveCase):
         saves = self.ask("GET", "/game/saves").json["saves"]
         shown = [(save["slot"], save["etag"], save["meta"], save["conflicts"]) for save in saves]
         self.assertEqual(shown, [("a", tag(1, TWO), None, []), ("b", tag(1, ONE), {"n": 1}, [2])])
-        members = {"slot", "version", "etag", "size", "sha256", "content_type", "modified", "meta", "conflicts"}
-        self.assertEqual(set(saves[0]), members)
+        members = {
+            "slot",
+            "version",
+            "etag",
+            "size",
+            "sha256",
+            "content_type",
+            "modified",
+            "meta",
+            "device",
+            "conflicts",
+        }
+        self.assertEqual(set(saves[0]), members | {"conflicts"})
 
     def test_since(self) -> None:
         """Only what changed, deletions too; nothing new is an empty list at the same cursor."""

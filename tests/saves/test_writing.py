@@ -32,6 +32,7 @@ class WriteTest(SaveCase):
                 "content_type": "text/plain",
                 "modified": "2027-01-15T08:00:00.000Z",
                 "meta": {"title": "Chapter 3"},
+                "device": None,
             },
         )
         self.assertEqual(answer.headers["etag"], tag(1, ONE))

@@ -47,13 +47,13 @@ class SessionServer:
         self.uses = FirstUses()
         self.sessions = SessionService(stored, self.revoked.append, lambda: self.now_ms, self.audit, self.uses)
 
-    def open(self, player_id: str = ANNA) -> Deferred[tuple[str, CredentialPair]]:
+    def open(self, player_id: str = ANNA, client: str = "{}") -> Deferred[tuple[str, CredentialPair]]:
         """Create a session of a player, who is created if need be."""
 
         def transaction(connection: Connection) -> tuple[str, CredentialPair]:
             if player_tables.find_player(connection, player_id) is None:
                 player_tables.create_player(connection, player_id, self.now_ms)
-            return sign_in(connection, self.issuer, self.now_ms, player_id=player_id)
+            return sign_in(connection, self.issuer, self.now_ms, player_id=player_id, client=client)
 
         return self.databases.auth.submit(transaction)
 

@@ -64,6 +64,7 @@ CREATE TABLE save_version (
     meta       TEXT,                    -- the Save-Meta object, as sent
     created_ms INTEGER NOT NULL,
     retired_ms INTEGER,                 -- when it stopped being current; of a conflict copy, when it was made
+    device     TEXT,                    -- what the session's device called itself; NULL: it did not
     PRIMARY KEY (player_id, slot, version)
 ) STRICT, WITHOUT ROWID;
 
