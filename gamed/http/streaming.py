@@ -162,7 +162,7 @@ class PushProducer(_ContentProducer):
                 if self._ended:
                     return
                 if not data:
-                    raise EOFError("what was to be sent is shorter than its head said")
+                    raise EOFError("the content is shorter than its Content-Length")
                 self._at += len(data)
                 self._left -= len(data)
                 self._request.write(data)
@@ -234,7 +234,7 @@ class SendfileProducer(_ContentProducer):
         except (BlockingIOError, ConnectionError):
             return 0
         if not sent:
-            raise EOFError("a file is shorter than its head said")
+            raise EOFError("the file is shorter than its Content-Length")
         return sent
 
     async def _read_ahead(self) -> None:

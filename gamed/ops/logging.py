@@ -3,10 +3,11 @@
     {"time":"2026-11-21T09:36:23.004Z","level":"info","namespace":"gamed.service","message":"service_started url=..."}
     <6>[gamed.service] service_started url=...
 
-The text format is Twisted's own. Twisted's reports of its own start and end are left out of every format: gamed's
-events `service_started` and `service_stopped` say the same. Security events are lines of the log under the namespace
-`gamed.security` (docs/owners/monitoring.md), such as `refresh_reused player=ply_... session=ses_...`. A sign-in that
-failed at a provider is one line, with the request id that the page showed.
+The text format is Twisted's own. Twisted's reports of its own start and end are left out: gamed's events
+`service_started` and `service_stopped` report the same. Text in a file or in syslog has them, as twistd itself writes
+it. Security events are lines of the log under the namespace `gamed.security` (docs/owners/monitoring.md), such as
+`refresh_reused player=ply_... session=ses_...`. A sign-in that failed at a provider is one line, with the request id
+that the page showed.
 """
 
 import io
