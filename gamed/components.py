@@ -30,7 +30,7 @@ from gamed.http.background import ShieldedTasks
 from gamed.http.server import spare_files
 from gamed.login.authorize import AuthorizeService
 from gamed.login.browser import BrowserLoginService, LoginLifecycle, ResultService
-from gamed.login.browser_routes import BrowserRoutes, CallbackRoutes, PageResponder, ResultRoutes
+from gamed.login.browser_routes import BrowserRoutes, CallbackRoutes, LookRoutes, PageResponder, ResultRoutes
 from gamed.login.callback import CallbackService
 from gamed.login.collect import CollectService
 from gamed.login.csrf import BrowserGuard
@@ -151,6 +151,7 @@ class LoginComponents:
             CallbackRoutes(CallbackService(context, browsers, store, access, self._waiters), pages),
             ResultRoutes(ResultService(browsers, context.keys), newcomers, pages),
             HomeRoutes(pages),
+            LookRoutes(None if config.look is None else config.look.mark),
         )
 
     def account_routes(
@@ -189,7 +190,9 @@ class LoginComponents:
     def _pages(self) -> PageResponder:
         context, config = self._context, self._service.config
         guard = BrowserGuard(context.keys.indexer, token_bytes, (config.public_url or "").startswith("https:"))
-        return PageResponder(guard, self._access.base_url, config.server_name, context.now_ms, self._service.tasks)
+        return PageResponder(
+            guard, self._access.base_url, config.server_name, context.now_ms, self._service.tasks, config.look
+        )
 
     async def log_providers(self) -> None:
         """Log the redirect URIs to register, and how many accounts no configured provider can sign in any more."""

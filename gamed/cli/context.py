@@ -90,6 +90,7 @@ def read(places: Paths, *, providers: bool = True) -> OpenedConfiguration:
         paths.read_file,
         str(places.config),
         providers=providers,
+        read_mark=paths.read_regular,
     )
     erase_variables(loaded.secret_names)
     for warning in loaded.warnings:

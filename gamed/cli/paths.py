@@ -7,9 +7,9 @@ import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from errno import EDQUOT, ENOSPC
+from errno import EDQUOT, EINVAL, ENOSPC
 from pathlib import Path
-from stat import S_ISVTX
+from stat import S_ISREG, S_ISVTX
 
 from msgspec import Struct
 
@@ -106,6 +106,15 @@ def _of_several(directories: str) -> Path:
 def read_file(path: str) -> bytes:
     """Read at most MAX_FILE_BYTES and one more; raise OSError if the file cannot be read."""
     with open(path, "rb") as file:
+        return file.read(MAX_FILE_BYTES + 1)
+
+
+def read_regular(path: str) -> bytes:
+    """Read a regular file like read_file(); raise OSError for any other, such as a pipe, which could block."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        if not S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(EINVAL, "it is not a regular file")
         return file.read(MAX_FILE_BYTES + 1)
 
 

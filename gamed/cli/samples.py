@@ -118,7 +118,14 @@ def read_server(context: CommandContext) -> Server:
     text = paths.read_config(places) or paths.FIRST_RUN
     secrets = list(_named_secrets(text))
     unused = b64encode(token_bytes(KEY_BYTES)).decode()  # a value that each of the variables may have
-    config = load(text, dict.fromkeys(secrets, unused), paths.read_file, str(places.config)).config
+    loaded = load(
+        text,
+        dict.fromkeys(secrets, unused),
+        paths.read_file,
+        str(places.config),
+        read_mark=paths.read_regular,
+    )
+    config = loaded.config
     listeners = [describe(text) for text in (*read_listeners(places.data), DEFAULT_LISTEN)]
     used = next(listener for listener in listeners if listener.path or listener.port)
     return Server(places, config.public_url, secrets, used)

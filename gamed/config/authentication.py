@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from gamed.config.json_reader import ObjectReader, read_object
+from gamed.config.look import parse_look
 from gamed.config.model import (
     LOOPBACK,
     AuthLimits,
@@ -31,6 +32,7 @@ MEMBERS = (
     "providers",
     "session",
     "server_name",
+    "look",
     "trusted_proxies",
     "cors_origins",
     "login",
@@ -55,12 +57,19 @@ class LoadedConfiguration(Struct, frozen=True):
 
 
 def load(
-    text: str, environ: Mapping[str, str], read_file: ReadFile, file: str = FILE_NAME, *, providers: bool = True
+    text: str,
+    environ: Mapping[str, str],
+    read_file: ReadFile,
+    file: str = FILE_NAME,
+    *,
+    providers: bool = True,
+    read_mark: ReadFile | None = None,
 ) -> LoadedConfiguration:
     """Return the configuration; raise ConfigError with all problems, in which `file` is the name of the file.
 
     Secrets are read from `environ` and from files that it names. Without `providers` the secrets of providers are not
-    read, and are empty: enough for a command that needs only the master key.
+    read, and are empty: enough for a command that needs only the master key. `read_mark` reads the picture of the
+    pages, by default as `read_file` does.
     """
     sources = SecretSources(environ, read_file)
     with read_object(text, file, '{"mode": "local"}') as top:
@@ -79,6 +88,7 @@ def load(
             login=_login(top.section("login")),
             limits=_limits(top.section("limits")),
             server_name=top.value("server_name", plain_text(64), None),
+            look=parse_look(top.section("look"), read_mark or read_file, file),
             trusted_proxies=_trusted_proxies(top),
             cors_origins=top.items("cors_origins", origin, ()),
         )

@@ -89,6 +89,20 @@ class AuthLimits(Struct, frozen=True):
     connections: int = 20000
 
 
+class Mark(Struct, frozen=True):
+    """A picture that the pages show beside the server's name."""
+
+    content_type: str
+    content: bytes
+
+
+class Look(Struct, frozen=True):
+    """The owner's colour `#rrggbb` for buttons, and their picture."""
+
+    accent: str | None = None
+    mark: Mark | None = None
+
+
 @redacts("master_key")
 class Config(Struct, frozen=True):
     """The settings of the whole file; `master_key` is None only in local mode without `master_key_env`."""
@@ -105,6 +119,7 @@ class Config(Struct, frozen=True):
     login: LoginSettings = LoginSettings()
     limits: AuthLimits = AuthLimits()
     server_name: str | None = None
+    look: Look | None = None
     trusted_proxies: tuple[Network, ...] = LOOPBACK
     """Peers whose X-Forwarded-For is trusted; unix sockets are always trusted."""
     cors_origins: tuple[str, ...] = ()

@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
-from gamed.config.model import Registration
-from gamed.http.app import make_html_app
+from gamed.config.model import Look, Mark, Registration
+from gamed.http.app import make_app, make_html_app
 from gamed.http.background import ShieldedTasks
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.errors import RouteNotFound
@@ -38,7 +38,7 @@ from gamed.login.local import FormError, FormRejected, LocalLoginService, SignIn
 from gamed.login.newcomer import Newcomer, NewcomerService
 from gamed.login.pages import forms, results, texts
 from gamed.login.pages.forms import DeviceInfo, FormFeedback
-from gamed.login.pages.layout import PAGE_HEADERS, ServerName, bidi_isolated, paragraph
+from gamed.login.pages.layout import MARK_PATH, PAGE_HEADERS, ServerName, bidi_isolated, page_headers, paragraph
 from gamed.login.pages.results import SERVER_ERROR, error_response
 from gamed.login.problems import LOGIN_ERRORS
 from gamed.login.transaction import LoginTransaction
@@ -57,10 +57,17 @@ class PageResponder(Struct, frozen=True):
     server_name: str | None
     now_ms: Now
     tasks: ShieldedTasks
+    look: Look | None = None
 
     @property
     def server(self) -> ServerName:
-        return ServerName(self.server_name, urlsplit(self.base_url()).netloc)
+        return ServerName(self.server_name, urlsplit(self.base_url()).netloc, self.look)
+
+    def page(self, request: Request, status: int, content: bytes) -> bytes:
+        """Set the status and the header fields of a page."""
+        request.setResponseCode(status)
+        request.setHeaders(page_headers(self.look))
+        return content
 
     def device(self, login: LoginTransaction, token: str, cookie: str) -> DeviceInfo:
         age_seconds = max(0, self.now_ms() - login.created_ms) // 1000
@@ -74,7 +81,7 @@ class PageResponder(Struct, frozen=True):
 
     def error(self, request: Request, status: int, sentence: str) -> bytes:
         content = results.error_page(status, "", sentence, self.server, request_id=request.request_id)
-        return page(request, status, content)
+        return self.page(request, status, content)
 
     async def handle(self, request: Request, work: Coroutine[Deferred[Any], Any, bytes]) -> bytes:
         """Return the page, or the one for an error that only browser routes have."""
@@ -83,11 +90,11 @@ class PageResponder(Struct, frozen=True):
         except UnknownLoginLink:
             return self.error(request, 404, texts.UNKNOWN_LINK)
         except LoginEnded as e:
-            return page(request, 410, results.ended_page(e.outcome, self.server))
+            return self.page(request, 410, results.ended_page(e.outcome, self.server))
         except WrongBrowser:
             return self.error(request, 409, texts.OTHER_BROWSER)
         except NameSettled:
-            return page(request, 409, results.settled_page(self.server))
+            return self.page(request, 409, results.settled_page(self.server))
         except CsrfError:
             return self.error(request, 403, texts.FORM_REFUSED)
         except FramedRequest:
@@ -97,17 +104,12 @@ class PageResponder(Struct, frozen=True):
             return self.error(request, 503, texts.PREFETCH)
 
 
-def page(request: Request, status: int, content: bytes) -> bytes:
-    """Set the status and the header fields of a page."""
-    request.setResponseCode(status)
-    request.setHeaders(PAGE_HEADERS)
-    return content
-
-
 def see_other(request: Request, url: str) -> bytes:
     """Redirect with 303."""
     request.setHeader("Location", url)
-    return page(request, 303, b"")
+    request.setResponseCode(303)
+    request.setHeaders(PAGE_HEADERS)
+    return b""
 
 
 _STATUS = {FormError.LIMIT: 429, FormError.BUSY: 503}
@@ -203,7 +205,7 @@ class BrowserRoutes(Component, frozen=True):
         redirect = await self._pages.tasks.run(self._browsers.decline(token, browser, request.request_id))
         if redirect is not None:
             return self._pages.redirect_to_result(request, redirect)
-        return page(request, 200, results.denied_page(self._pages.server))
+        return self._pages.page(request, 200, results.denied_page(self._pages.server))
 
     async def _open_name_form(self, request: Request, token: str, refused: str | None = None) -> bytes:
         require_top_level_navigation(request)
@@ -211,7 +213,7 @@ class BrowserRoutes(Component, frozen=True):
         login, cookie = newcomer.login, self._pages.guard.cookie_or_new(request)
         device, url = self._pages.device(login, token, cookie), self._pages.result_url(login.login_id)
         content = forms.display_name_page(self._pages.server, device, newcomer.name, url, refused)
-        return page(request, 200, content)
+        return self._pages.page(request, 200, content)
 
     async def _choose_name(self, request: Request, token: str) -> bytes:
         browser, fields = self._pages.guard.form(request, token)
@@ -254,7 +256,7 @@ class BrowserRoutes(Component, frozen=True):
             label = self._labels[prompt.login.provider]
             provider = forms.ProviderPrompt(label, prompt.login.intent, prompt.requester)
             content = forms.provider_page(server, device, provider, feedback)
-        return page(request, _status_of(feedback), content)
+        return self._pages.page(request, _status_of(feedback), content)
 
     def _create_page(
         self, request: Request, token: str, cookie: str, prompt: SignInPrompt, feedback: FormFeedback | None = None
@@ -264,7 +266,7 @@ class BrowserRoutes(Component, frozen=True):
             return self._page(request, token, cookie, prompt, feedback or FormFeedback(FormError.CLOSED))
         device, feedback = self._pages.device(prompt.login, token, cookie), _report(request, feedback)
         content = forms.create_page(self._pages.server, device, self._registration, feedback)
-        return page(request, _status_of(feedback), content)
+        return self._pages.page(request, _status_of(feedback), content)
 
 
 def _report(request: Request, feedback: FormFeedback | None) -> FormFeedback | None:
@@ -321,7 +323,7 @@ class CallbackRoutes(Component, frozen=True):
             raise WrongBrowser
         url = self._pages.result_url(result.login_id)
         request.setHeader("Refresh", f"0; url={url}")
-        return page(request, 409, results.second_callback_page(self._pages.server, url))
+        return self._pages.page(request, 409, results.second_callback_page(self._pages.server, url))
 
 
 RETURN_SECONDS = 2
@@ -365,34 +367,61 @@ class ResultRoutes(Component, frozen=True):
                 game = f"http://127.0.0.1:{login.loopback_port}/gamed/return?"
                 game += urlencode({"login_id": login.login_id, "ticket": ticket})
                 request.setHeader("Refresh", f"{RETURN_SECONDS}; url={game}")
-                return page(request, 200, results.return_page(server, game, self._pages.result_url(login.login_id)))
+                return self._pages.page(
+                    request, 200, results.return_page(server, game, self._pages.result_url(login.login_id))
+                )
             case ShowFinishCode(login, code, token):
                 request.setHeader("Refresh", str(REFRESH_SECONDS))
                 device = self._pages.device(login, token, self._pages.guard.cookie_or_new(request))
                 more = [] if newcomer is None else [forms.display_name_link(device, newcomer.name)]
-                return page(request, 200, results.code_page(server, device, code, *more))
+                return self._pages.page(request, 200, results.code_page(server, device, code, *more))
             case InProgress():
                 request.setHeader("Refresh", str(WORKING_SECONDS))
-                return page(request, 200, results.working_page(server))
+                return self._pages.page(request, 200, results.working_page(server))
             case Finished(signed_in) if newcomer is not None:
                 return self._newcomer_page(request, newcomer, signed_in=signed_in)
             case Finished(signed_in, linked, final):
                 if not final:
                     request.setHeader("Refresh", str(REFRESH_SECONDS))
                 write = results.linked_page if linked else results.back_page if signed_in else results.waiting_page
-                return page(request, 200, write(server))
+                return self._pages.page(request, 200, write(server))
             case Ended(outcome, code):
-                return page(request, 200, results.ended_page(outcome, server, code))
+                return self._pages.page(request, 200, results.ended_page(outcome, server, code))
 
     def _newcomer_page(self, request: Request, newcomer: Newcomer, *, signed_in: bool) -> bytes:
         """Return the page of a new player: without reloads once it has the form, which a reload would empty."""
         login, server = newcomer.login, self._pages.server
         device = self._pages.device(login, self._newcomers.token(login), self._pages.guard.cookie_or_new(request))
         if signed_in and newcomer.name is None:
-            return page(request, 200, results.naming_page(server, device))
+            return self._pages.page(request, 200, results.naming_page(server, device))
         if not login.final:
             request.setHeader("Refresh", str(REFRESH_SECONDS))
         if not signed_in:
-            return page(request, 200, results.waiting_page(server, forms.display_name_link(device, newcomer.name)))
+            return self._pages.page(
+                request, 200, results.waiting_page(server, forms.display_name_link(device, newcomer.name))
+            )
         called = paragraph(texts.CALLED_NOW, name=bidi_isolated(newcomer.name or ""))
-        return page(request, 200, results.back_page(server, called))
+        return self._pages.page(request, 200, results.back_page(server, called))
+
+
+class LookRoutes(Component, frozen=True):
+    """The route of the owner's picture, which only the pages of this server show."""
+
+    app = make_app()
+    prefixes = (MARK_PATH,)
+    body_policies = DEFAULT_BODY_POLICIES
+
+    _mark: Mark | None
+
+    @app.route(MARK_PATH, methods=["GET"])
+    def show_mark(self, request: Request) -> bytes:
+        if self._mark is None:
+            raise RouteNotFound
+        request.setHeaders({**MARK_HEADERS, "Content-Type": self._mark.content_type})
+        return self._mark.content
+
+
+MARK_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}

@@ -20,7 +20,7 @@ from gamed.http.request import Request
 from gamed.http.streaming import send_part
 from gamed.login.authorize import RedirectToProvider
 from gamed.login.browser import Ended, InProgress
-from gamed.login.browser_routes import PageResponder, page, see_other
+from gamed.login.browser_routes import PageResponder, see_other
 from gamed.login.csrf import CsrfError, FramedRequest, PrefetchRequest, require_top_level_navigation
 from gamed.login.errors import LoginEnded, ReauthenticationRequired, UnknownLoginLink, WrongBrowser
 from gamed.login.local import FormError, SignInForm, SignInRejected
@@ -168,7 +168,7 @@ class AccountRoutes(Component, frozen=True):
         request.response_headers.remove("Content-Disposition")
         if status == 503:
             request.setHeader("Retry-After", str(getattr(error, "retry_after", 1)))
-        return page(request, status, failure_page(self._pages.server, sentence))
+        return self._pages.page(request, status, failure_page(self._pages.server, sentence))
 
     async def _show(self, request: Request) -> bytes:
         require_top_level_navigation(request)
@@ -183,7 +183,9 @@ class AccountRoutes(Component, frozen=True):
         self, request: Request, visit: BrowserVisit, status: int = 200, *, done: str = "", error: str | None = None
     ) -> bytes:
         overview = await self._services.page.overview(visit)
-        return page(request, status, account_page(self._view(request), overview, self._choice, done=done, error=error))
+        return self._pages.page(
+            request, status, account_page(self._view(request), overview, self._choice, done=done, error=error)
+        )
 
     async def _sign_in(self, request: Request) -> bytes:
         await self._services.sign_in.count_request(request.head.address)
@@ -218,15 +220,17 @@ class AccountRoutes(Component, frozen=True):
                 return see_other(request, self._url("?done=linked" if linked else ""))
             case InProgress():
                 request.setHeader("Refresh", str(WORKING_SECONDS))
-                return page(request, 200, working_page(self._pages.server))
+                return self._pages.page(request, 200, working_page(self._pages.server))
             case Ended():
-                return page(request, 200, ended_page(self._pages.server, result))
+                return self._pages.page(request, 200, ended_page(self._pages.server, result))
 
     async def _show_slot(self, request: Request, slot: str) -> bytes:
         require_top_level_navigation(request)
         visit = await self._authenticate(request)
         listed = await self._services.saves.versions(visit.token, check_slot(slot))
-        return page(request, 200, slot_page(self._view(request), listed, read_query(request).get("done", "")))
+        return self._pages.page(
+            request, 200, slot_page(self._view(request), listed, read_query(request).get("done", ""))
+        )
 
     async def _download(self, request: Request, slot: str, number: str) -> bytes | None:
         require_own_site(request)
@@ -326,10 +330,10 @@ class AccountRoutes(Component, frozen=True):
     async def _delete(self, action: PostedAction) -> bytes:
         self._require_recent(action)
         if action.fields.get("word", "").strip().lower() != texts.DELETE_WORD:
-            return page(action.request, 400, failure_page(self._pages.server, texts.NOT_TYPED))
+            return self._pages.page(action.request, 400, failure_page(self._pages.server, texts.NOT_TYPED))
         await self._run(self._services.account.erase(action.visit.caller))
         self._guard.delete_cookie(action.request)
-        return page(action.request, 200, deleted_page(self._pages.server))
+        return self._pages.page(action.request, 200, deleted_page(self._pages.server))
 
     def _require_recent(self, action: PostedAction) -> None:
         if not action.visit.caller.signed_in_recently(self._pages.now_ms()):
@@ -363,7 +367,7 @@ class AccountRoutes(Component, frozen=True):
         cookie = browsers.cookie_or_new(request)
         browsers.set_cookie(request, cookie)
         view = PageView(self._pages.server, self._guard.field(cookie), self._pages.now_ms())
-        return page(request, status, sign_in_page(view, self._choice, feedback, title=title, lead=lead))
+        return self._pages.page(request, status, sign_in_page(view, self._choice, feedback, title=title, lead=lead))
 
 
 def _version(action: PostedAction) -> tuple[str, int]:

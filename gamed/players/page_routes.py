@@ -7,7 +7,7 @@ from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.errors import RouteNotFound
 from gamed.http.problems import Problem
 from gamed.http.request import Request
-from gamed.login.browser_routes import PageResponder, page
+from gamed.login.browser_routes import PageResponder
 from gamed.login.pages import layout, texts
 from gamed.players.pages.parts import HOME
 from gamed.structs import Component
@@ -40,7 +40,7 @@ class HomeRoutes(Component, frozen=True):
         request.setHeader("Vary", "Accept")
         request.setHeader("Cache-Control", "no-store")
         request.setHeader("Referrer-Policy", "no-referrer")
-        return page(request, 200, home_page(self._pages.server, self._pages.base_url()))
+        return self._pages.page(request, 200, home_page(self._pages.server, self._pages.base_url()))
 
 
 def wants_page(accept: str) -> bool:

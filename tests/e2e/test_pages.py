@@ -7,7 +7,10 @@ from typing import Any, ClassVar
 from playwright.sync_api import Browser, Page
 from twisted.trial.unittest import TestCase
 
-from gamed.login.pages.layout import PAGE_HEADERS
+from gamed.config.model import Look, Mark, Registration
+from gamed.login.pages import forms
+from gamed.login.pages.layout import PAGE_HEADERS, ServerName, page_headers
+from tests.config.test_look import SHAPES
 from tests.e2e.chromium import chromium
 from tests.e2e.other_origin import installed
 from tests.login import gallery
@@ -35,6 +38,11 @@ SMALL = """() => [...document.querySelectorAll('button, .button, input:not([type
     .map(e => e.outerHTML)"""
 BELOW = """() => [...document.querySelectorAll('button')]
     .filter(e => e.getBoundingClientRect().bottom > innerHeight).map(e => e.outerHTML)"""
+PAINTED = """() => {
+    const style = getComputedStyle(document.querySelector('button'));
+    return [document.images[0].naturalWidth > 0, style.backgroundColor, style.color]
+}"""
+SVG = "image/svg+xml"
 SIGN = """() => {
     const e = document.querySelector('main > svg'), drawn = e.querySelector('path').getBBox();
     return [e.getAttribute('class'), e.getAttribute('aria-hidden'), drawn.width > 10 && e.clientWidth]
@@ -225,6 +233,28 @@ class ViewTests(PageCase):
                     named(name) for name in ("sign-in approval", "provider adopt", "code from plain", "return at long")
                 ]
                 self.assertEqual(self.look(pages, tabbed, color_scheme=scheme, forced_colors=forced), {})
+
+
+class LookTests(PageCase):
+    def test_look(self) -> None:
+        """The owner's picture is drawn, and a button has their colour and a label that can be read, in both schemes."""
+        look = Look("#22aa77", Mark("image/svg+xml", SHAPES))
+        server = ServerName("Anna's Arena", "game.example", look)
+        html = forms.sign_in_page(server, gallery.asked(), Registration.OPEN)
+
+        def work(browser: Browser) -> Any:
+            found = []
+            for scheme in SCHEMES:
+                with browser.new_context(viewport=PHONE, color_scheme=scheme) as context:
+                    page = context.new_page()
+                    page.route(HERE, lambda route: route.fulfill(body=html, headers=dict(page_headers(look))))
+                    page.route(f"{HERE}auth/mark", lambda route: route.fulfill(body=SHAPES, content_type=SVG))
+                    page.goto(HERE)
+                    found.append((page.evaluate(PAINTED), page.evaluate(BELOW)))
+            return found
+
+        painted = [True, "rgb(34, 170, 119)", "rgb(0, 0, 0)"]
+        self.assertEqual(chromium().do(work), [(painted, []), (painted, [])])
 
 
 class FrameTests(PageCase):

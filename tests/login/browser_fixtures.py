@@ -8,11 +8,11 @@ from urllib.parse import urlencode, urlsplit
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.config.model import Mode
+from gamed.config.model import Look, Mode
 from gamed.http.app import RouteGroup
 from gamed.http.background import ShieldedTasks
 from gamed.http.client_address import HttpSettings
-from gamed.login.browser_routes import BrowserRoutes, CallbackRoutes, PageResponder, ResultRoutes
+from gamed.login.browser_routes import BrowserRoutes, CallbackRoutes, LookRoutes, PageResponder, ResultRoutes
 from gamed.login.csrf import BrowserGuard
 from gamed.login.newcomer import NewcomerService
 from gamed.login.routes import LoginRoutes, QrRoutes
@@ -135,6 +135,7 @@ class BrowserCase(SynchronousTestCase):
 
     base = BASE
     server_name: str | None = "Anna's Arena"
+    look: Look | None = None
 
     def serve(self, passwords_per_minute: int = 0, **terms: Any) -> Browser:
         self.prepare(passwords_per_minute, **terms)
@@ -146,7 +147,7 @@ class BrowserCase(SynchronousTestCase):
     def open_site(self, policy: HttpSettings | None = None) -> Browser:
         server, detached = self.server, ShieldedTasks()
         guard = BrowserGuard(server.keys.indexer, server.random, self.base.startswith("https:"))
-        pages = PageResponder(guard, lambda: self.base, self.server_name, server.now_ms, detached)
+        pages = PageResponder(guard, lambda: self.base, self.server_name, server.now_ms, detached, self.look)
         local = server.local if server.terms.mode is Mode.LOCAL else None
         labels = {name: provider.label for name, provider in server.providers.items()}
         newcomers = NewcomerService(server.context, server.browsers, server.store)
@@ -158,6 +159,7 @@ class BrowserCase(SynchronousTestCase):
             QrRoutes(server.authorize, lambda: self.base, detached),
             CallbackRoutes(server.callbacks, pages),
             ResultRoutes(server.results, newcomers, pages),
+            LookRoutes(None if self.look is None else self.look.mark),
             *self.more_routes(pages),
         ]
         self.site = Browser(groups, policy, clock=server.clock, now_ms=server.now_ms)

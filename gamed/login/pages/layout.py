@@ -1,6 +1,7 @@
 """All pages share a style sheet, header fields and a frame; none has a script (PROTOCOL 3.2)."""
 
 from base64 import b64encode
+from collections.abc import Mapping
 from enum import Enum
 from hashlib import sha256
 from string import Formatter
@@ -9,6 +10,8 @@ from typing import Final
 from msgspec import Struct
 from twisted.web.template import Tag, flatten, tags
 
+from gamed.config.look import contrast
+from gamed.config.model import Look
 from gamed.login.pages import texts
 
 STYLE = """
@@ -35,6 +38,7 @@ main { width: 100%; max-width: 27rem; margin: auto; background: var(--card); bor
 .server strong { font-size: 1.0625rem; margin-right: .375rem; }
 .server span { color: var(--soft); font-size: .8125rem; }
 .soft, .device dt, .device .ago { color: var(--soft); font-size: .9375rem; }
+.mark { vertical-align: middle; margin-right: .25rem; object-fit: contain; }
 .sign { display: block; margin: 0 0 .75rem; color: var(--soft); }
 .sign.done { color: var(--good); }
 .sign.declined, .sign.expired, .sign.blocked { color: var(--warn); }
@@ -82,7 +86,12 @@ main p:last-child { margin-bottom: 0; }
 @media (max-width: 26rem) { body { padding: .5rem; } main { padding: 1rem; } .code { font-size: 2rem; } }
 """
 
-STYLE_SOURCE = f"sha256-{b64encode(sha256(STYLE.encode()).digest()).decode()}"
+
+def _style_source(style: str) -> str:
+    return f"sha256-{b64encode(sha256(style.encode()).digest()).decode()}"
+
+
+STYLE_SOURCE = _style_source(STYLE)
 """The source of Content-Security-Policy that allows the inline style sheet by its hash, without quotes (CSP 3, 8.3).
 
 The sheet holds no `<`, `>` or `&`: the template would escape them, and the hash would not match.
@@ -102,11 +111,42 @@ PAGE_HEADERS: Final = {
 _CIRCLE = "M12 2a10 10 0 1 1 0 20 10 10 0 1 1 0-20z"
 
 
+MARK_PATH = "/auth/mark"
+
+
+def look_style(look: Look) -> str:
+    """Return the style sheet of the owner's colour; a label on it is black or white, whichever has more contrast."""
+    if look.accent is None:
+        return ""
+    label = max(("#000000", "#ffffff"), key=lambda colour: contrast(look.accent or "", colour))
+    return f"""
+:root {{ --accent: {look.accent}; --press: {look.accent}; --on-accent: {label}; }}
+button, .button {{ border-color: var(--field); }}
+button:hover, .button:hover {{ border-color: var(--text); }}
+:focus-visible {{ outline-color: var(--text); }}
+"""
+
+
+def page_headers(look: Look | None) -> Mapping[str, str]:
+    """Return the header fields of a page with the owner's look: only what that look needs is allowed besides."""
+    if look is None:
+        return PAGE_HEADERS
+    sources, more = [STYLE_SOURCE], ""
+    if look.accent is not None:
+        sources.append(_style_source(look_style(look)))
+    if look.mark is not None:
+        more = "; img-src 'self'"
+    styles = " ".join(f"'{source}'" for source in sources)
+    policy = f"default-src 'none'; style-src {styles}{more}; frame-ancestors 'none'; base-uri 'none'"
+    return {**PAGE_HEADERS, "Content-Security-Policy": policy}
+
+
 class ServerName(Struct, frozen=True):
-    """The owner's name for the server, if configured, and the host of its base URL."""
+    """The owner's name for the server, if configured, the host of its base URL, and its look."""
 
     name: str | None
     host: str
+    look: Look | None = None
 
     @property
     def title(self) -> str:
@@ -139,6 +179,9 @@ def page(title: str, *content: Content, server: ServerName | None = None, sign: 
         tags.title(name),
         tags.style(STYLE),
     )
+    look = None if server is None else server.look
+    if look is not None and look.accent is not None:
+        head(tags.style(look_style(look)))
     above = [] if server is None else [_server_header(server)]
     above += [] if sign is None else [sign.draw()]
     body = tags.body(Tag("main")(*above, tags.h1(title), *content))
@@ -185,6 +228,10 @@ def bidi_isolated(text: str) -> Tag:
 
 
 def _server_header(server: ServerName) -> Tag:
+    """Return the server's name once, its host small, and the owner's picture, which says nothing more."""
+    line = tags.p(class_="server")
+    if server.look is not None and server.look.mark is not None:
+        line(tags.img(src=MARK_PATH, alt="", width="28", height="28", class_="mark"), " ")
     if server.name is None:
-        return tags.p(tags.strong(bidi_isolated(server.host)), class_="server")
-    return tags.p(tags.strong(bidi_isolated(server.name)), " ", tags.span(bidi_isolated(server.host)), class_="server")
+        return line(tags.strong(bidi_isolated(server.host)))
+    return line(tags.strong(bidi_isolated(server.name)), " ", tags.span(bidi_isolated(server.host)))
