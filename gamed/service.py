@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from twisted.application.service import IService, MultiService
 from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from gamed.audit import AuditLog
@@ -42,6 +43,8 @@ from gamed.sessions.store import SqliteSessionStore
 
 if TYPE_CHECKING:
     from gamed.ops.metrics import Counters, Gauges
+    from gamed.ops.owner_page import Reporter
+    from gamed.ops.owner_report import MachineReport
 
 ADMIN_CONNECTIONS = 16
 CLEANUP_SECONDS = 60
@@ -178,6 +181,7 @@ class GamedService(MultiService):
         if context.settings.admin is None or context.counters is None:
             return None
         from gamed.ops.metrics import Gauges  # prometheus_client is imported only with --admin
+        from gamed.ops.owner_report import OwnerReporter
 
         gauges = Gauges(
             context.databases.queues,
@@ -187,7 +191,17 @@ class GamedService(MultiService):
             lambda: self._server.connections,
             self._server.refused,
         )
-        return AdminServer(context.reactor, context.settings.admin, context.counters, gauges, context.databases)
+        reporter = OwnerReporter(context.databases, context.keys, now_ms, self._look_at_machine, context.reactor)
+        return AdminServer(
+            context.reactor, context.settings.admin, context.counters, gauges, context.databases, reporter
+        )
+
+    def _look_at_machine(self) -> "Deferred[MachineReport]":
+        """Check the files of this machine in a thread, as a disk may block."""
+        from gamed.ops.owner_report import read_machine
+
+        reactor, settings = self._context.reactor, self._context.settings
+        return deferToThreadPool(reactor, reactor.getThreadPool(), read_machine, settings, now_ms())
 
     def _build_periodic_tasks(self) -> list[PeriodicTask]:
         """Return one task for each component, so that a component that fails does not stop the others."""
@@ -210,18 +224,29 @@ class GamedService(MultiService):
 
 
 class AdminServer:
-    """The server of `--admin` for this machine only, with `/metrics` and `/readyz`; it closes after all else."""
+    """The server of `--admin` for this machine only: the owner's page, `/metrics` and `/readyz`.
 
-    def __init__(
-        self, reactor: Any, endpoint: str, counters: "Counters", gauges: "Gauges", databases: Databases
+    It closes after all else. Over TCP it answers to loopback names alone, so that no page elsewhere reads it by a name
+    that leads to this machine. A browser cannot open a unix socket, so any name is right there.
+    """
+
+    def __init__(  # noqa: PLR0917
+        self,
+        reactor: Any,
+        endpoint: str,
+        counters: "Counters",
+        gauges: "Gauges",
+        databases: Databases,
+        reporter: "Reporter",
     ) -> None:
         from gamed.ops.metrics import CONTENT_TYPE, Metrics
+        from gamed.ops.owner_page import OwnerRoutes
 
         self._databases = databases
         self._stopping = False
         self._server: HttpServer = build_server(
-            [AdminRoutes(Metrics(counters, gauges), CONTENT_TYPE, self)],
-            HttpSettings("localhost", connections=ADMIN_CONNECTIONS),
+            [AdminRoutes(Metrics(counters, gauges), CONTENT_TYPE, self), OwnerRoutes(reporter, self)],
+            HttpSettings(None if endpoint.startswith("unix:") else "localhost", connections=ADMIN_CONNECTIONS),
             reactor,
             access_log=NullAccessLog(),
             now_ms=now_ms,

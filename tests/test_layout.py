@@ -32,6 +32,7 @@ class Kind(Enum):
     DATABASE = "database/"
     CONFIG = "config/"
     OPS = "ops/"
+    OWNER_PAGE = "the owner's page"
     DEV = "dev/"
     WIRING = "builds everything"
     COMMANDS = "command line"
@@ -110,8 +111,10 @@ OTHERS = {
     "assets/verify": Kind.FILES,
     "assets/cache": Kind.FILES,
     "assets/open_file": Kind.FILES,
+    "ops/owner_page": Kind.OWNER_PAGE,
+    "ops/owner_report": Kind.OWNER_PAGE,
 }
-"""The kind of a feature's file that has a name of its own."""
+"""The kind of a file that has a name of its own, in a feature's folder or in `ops/`."""
 
 TOP = {
     "crypto": Kind.SHARED,
@@ -156,6 +159,8 @@ MAY_IMPORT = {
     Kind.DATABASE: {Kind.SHARED, Kind.DATABASE},
     Kind.CONFIG: BELOW | {Kind.CONFIG},
     Kind.OPS: BELOW | {Kind.OPS, Kind.CONFIG, Kind.DATABASE},
+    Kind.OWNER_PAGE: BELOW
+    | {*(Kind.OWNER_PAGE, Kind.OPS, Kind.ROUTES, Kind.HTTP, Kind.TABLES, Kind.DATABASE, Kind.CONFIG)},
     Kind.DEV: {Kind.SHARED, Kind.DEV, Kind.CONFIG},
     Kind.WIRING: set(Kind) - {Kind.COMMANDS},
     Kind.COMMANDS: set(Kind),
@@ -171,6 +176,7 @@ FORBIDDEN = {
     Kind.ROUTES: {"sqlite3"},
     Kind.HTTP: {"sqlite3", "treq"},
     Kind.DATABASE: {"klein", "werkzeug", "treq"},
+    Kind.OWNER_PAGE: {"klein", "werkzeug", "treq"},
 }
 REACTOR = "twisted.internet.reactor"
 SMALL_LINES = 60
@@ -199,7 +205,7 @@ def kind(module: str) -> Kind | None:
         name = parts[-1]
         own = OTHERS.get("/".join(parts[: 2 if parts[1] == "pages" else 3]))
         return own or BY_NAME.get(name) or BY_NAME.get(name.rpartition("_")[2])
-    return FOLDERS.get(parts[0]) if parts[0] in FOLDERS else TOP.get(parts[0])
+    return OTHERS.get("/".join(parts)) or FOLDERS.get(parts[0]) or TOP.get(parts[0])
 
 
 def imports(source: str, modules: Collection[str]) -> Iterator[str]:

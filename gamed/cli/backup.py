@@ -18,16 +18,16 @@ from msgspec.structs import replace
 
 from gamed import __version__
 from gamed.assets.store import sync_folder
-from gamed.cli.context import CommandContext, reports_json
-from gamed.cli.errors import CommandFailed
-from gamed.cli.keys import FILE_NAME as KEY_FILE
+from gamed.cli.context import CommandContext, OfflineDatabases, reports_json
+from gamed.cli.errors import CommandFailed, SetupError, warn
 from gamed.cli.output import counted, measured
 from gamed.cli.paths import MAX_FILE_BYTES, Paths, read_file, write_whole
 from gamed.clock import now_ms
-from gamed.config.settings import KeySource
+from gamed.config.settings import KEY_FILE, KeySource
 from gamed.database import backup_format, offline
 from gamed.database.backup_format import MANIFEST, SETTINGS, STORES, BackupError, BackupFile, BackupManifest
 from gamed.database.errors import DatabaseError, DiskFull
+from gamed.database.last_backup import LastBackup, write_last_backup
 from gamed.database.offline import IntegrityResult
 from gamed.players import keyring
 from gamed.timestamps import rfc3339
@@ -62,7 +62,7 @@ def backup(context: CommandContext, folder: Path, keep: int | None) -> None:
     of auth.db is not in it: without that key the backup is worthless. Keep the key in another safe place.
     """
     where = context.places()
-    context.open_keyless()
+    files = context.open_keyless()
     try:
         target = _target(folder, where.data)
         with exclusive(target):
@@ -70,8 +70,19 @@ def backup(context: CommandContext, folder: Path, keep: int | None) -> None:
             pruned = [] if keep is None else prune(target, made.path.name, keep)
     except PermissionError as e:  # root has become that user
         raise CommandFailed(f"{e.filename} cannot be used by uid {os.geteuid()}. Let that user write there.") from None
+    _remember(files, made)
     manifest = made.manifest.members() if made.manifest else {}
     context.report({"backup": str(made.path), **manifest, "pruned": pruned}, _lines(made, where, pruned))
+
+
+def _remember(files: OfflineDatabases, made: Backup) -> None:
+    """Record the backup for the owner's page; the backup is complete, so only warn if that fails."""
+    copied = made.manifest.files.values() if made.manifest else ()
+    last = LastBackup(now_ms(), sum(file.bytes for file in copied))
+    try:
+        files.write_auth(lambda connection: write_last_backup(connection, last))
+    except (CommandFailed, SetupError, DatabaseError) as e:
+        warn(f"the backup is complete, but auth.db could not record it: {e}")
 
 
 def _target(folder: Path, data: Path) -> Path:

@@ -151,7 +151,7 @@ def gamed(context: click.Context, config: str | None, data: str | None) -> None:
 @click.option(
     "--admin",
     metavar="ENDPOINT",
-    help="Serve /metrics and /readyz there, for this machine only, such as tcp:9100:interface=127.0.0.1.",
+    help="Serve the owner's page, /metrics and /readyz there, for this machine only: tcp:9100:interface=127.0.0.1.",
 )
 @click.option(
     "--log-format",

@@ -1,8 +1,5 @@
 """`gamed doctor` checks this machine; the only change is that a key file is closed to other users."""
 
-import os
-import resource
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,26 +18,16 @@ from gamed.cli.paths import AUTH_DB, STATE_DB, Paths
 from gamed.cli.process import read_listeners
 from gamed.clock import now_ms
 from gamed.config.model import Config, Provider
-from gamed.config.settings import RESERVED_FILES
 from gamed.database.errors import DatabaseError
 from gamed.database.migrations import MigrationError, version_of
 from gamed.database.offline import open_reader
 from gamed.ops import doctor_local
 from gamed.ops.doctor_findings import Finding, HttpReply, Level, Reached, ok, problem, skipped
-from gamed.ops.doctor_local import FileFacts
+from gamed.ops.doctor_local import facts
 from gamed.providers.base import ProviderFailure
 from gamed.providers.discovery import ALGORITHMS, PRESET_ALGORITHMS, metadata_url, validate_metadata
 
 Step = Callable[[], list[Finding]]
-
-
-def facts(path: Path) -> FileFacts | None:
-    """Return mode and owner of a file; None if it does not exist; raise OSError if it may not be read."""
-    try:
-        state = path.stat()
-    except FileNotFoundError:
-        return None
-    return FileFacts(state.st_mode & 0o777, state.st_uid)
 
 
 def steps(places: Paths, opened: OpenedConfiguration | None, *, complete: bool) -> Sequence[Step]:
@@ -49,7 +36,7 @@ def steps(places: Paths, opened: OpenedConfiguration | None, *, complete: bool) 
     `complete` means that the configuration and every variable that it names can be used.
     """
     without: list[Step] = [
-        partial(_files, places),
+        lambda: doctor_local.check_files(places.data),
         partial(_store, places.data / AUTH_DB),
         partial(_store, places.data / STATE_DB),
         partial(_assets, AssetStore(places.data / FOLDER)),
@@ -62,9 +49,9 @@ def steps(places: Paths, opened: OpenedConfiguration | None, *, complete: bool) 
     return [
         lambda: _configuration(places, complete=complete),
         *without,
-        partial(_disk, places.data, opened.game.saves.min_free_bytes),
+        lambda: [doctor_local.check_free(places.data, opened.game.saves.min_free_bytes)],
         partial(_key, places.data, config),
-        partial(_limits, config),
+        lambda: [doctor_local.check_limit(config)],
         lambda: [doctor_local.check_proxies(config, local=_is_local(places.data))],
         *(partial(_provider, config, provider, offsets) for provider in config.providers.values()),
         lambda: [doctor_local.check_clock(min(offsets, key=abs) if offsets else None)],
@@ -92,17 +79,6 @@ def _configuration(places: Paths, *, complete: bool) -> list[Finding]:
         found = None
     findings = [] if found is None else [doctor_local.check_config_file(str(places.config), found)]
     return [finding for finding in findings if complete or finding.level is not Level.OK]
-
-
-def _files(places: Paths) -> list[Finding]:
-    folder = facts(places.data)
-    findings = [doctor_local.check_folder(str(places.data), folder, os.geteuid())]
-    for name in (AUTH_DB, STATE_DB, keys.FILE_NAME):
-        found = facts(places.data / name)
-        if folder is not None and found is not None:
-            secret = name == keys.FILE_NAME
-            findings.append(doctor_local.check_file(name, str(places.data / name), found, folder.uid, secret=secret))
-    return findings
 
 
 def _store(path: Path) -> list[Finding]:
@@ -151,13 +127,6 @@ def _channel_errors(store: AssetStore, channel: str) -> list[str]:
     return []
 
 
-def _disk(data: Path, min_free_bytes: int) -> list[Finding]:
-    try:
-        return [doctor_local.check_disk(shutil.disk_usage(data).free, min_free_bytes)]
-    except OSError as e:
-        return [skipped("disk", f"{data}: {e.strerror}")]
-
-
 def _key(data: Path, config: Config) -> list[Finding]:
     try:
         choice = keys.choose(data, config.master_key, token_bytes, config.master_key_origin)
@@ -166,12 +135,6 @@ def _key(data: Path, config: Config) -> list[Finding]:
     if choice.fresh:
         return [skipped("key", "there is no auth.db yet to compare it with")]
     return [ok("key", f"the {'key file' if choice.source == 'file' else 'master key'} fits auth.db")]
-
-
-def _limits(config: Config) -> list[Finding]:
-    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = config.limits.connections + RESERVED_FILES
-    return [doctor_local.check_open_files(wanted if hard == resource.RLIM_INFINITY else hard, wanted)]
 
 
 def _is_local(data: Path) -> bool | None:

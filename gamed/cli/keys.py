@@ -20,7 +20,7 @@ from gamed.cli.errors import CommandFailed, SetupError, warn
 from gamed.cli.paths import AUTH_DB, not_written, read_file, write_whole
 from gamed.config.errors import InvalidValue
 from gamed.config.secrets import master_key
-from gamed.config.settings import KeySource
+from gamed.config.settings import KEY_FILE, KeySource
 from gamed.crypto import KEY_BYTES, CryptoError, Keys, Random, Secret
 from gamed.database.connection import connect, file_uri, reading_uri
 from gamed.database.error_mapping import translate, translated
@@ -31,14 +31,13 @@ from gamed.players import keyring
 from gamed.structs import redacts
 from gamed.timestamps import Now
 
-FILE_NAME = "auth.key"
 RETIRED = "auth.key.retired"
 T = TypeVar("T")
 
 
 def read(data: Path) -> Secret | None:
     """Read the key file; return None if there is no such file."""
-    path = data / FILE_NAME
+    path = data / KEY_FILE
     try:
         raw = read_file(str(path))
     except FileNotFoundError:
@@ -57,16 +56,16 @@ def read(data: Path) -> Secret | None:
 def write(data: Path, key: Secret) -> None:
     """Write the key file; it is on disk before anything is written with the key."""
     try:
-        write_whole(data / FILE_NAME, b64encode(key.reveal()) + b"\n", 0o600)
+        write_whole(data / KEY_FILE, b64encode(key.reveal()) + b"\n", 0o600)
     except OSError as e:
-        raise not_written(data / FILE_NAME, e, "Name another data folder with --data DIR") from None
+        raise not_written(data / KEY_FILE, e, "Name another data folder with --data DIR") from None
 
 
 def retire(data: Path) -> None:
     """Rename the key file once auth.db has a master key; older backups of auth.db still need the old key."""
-    if (data / FILE_NAME).exists():
+    if (data / KEY_FILE).exists():
         names = chain([RETIRED], (f"{RETIRED}.{number}" for number in count(2)))
-        (data / FILE_NAME).rename(next(data / name for name in names if not (data / name).exists()))
+        (data / KEY_FILE).rename(next(data / name for name in names if not (data / name).exists()))
         sync_folder(data)
 
 
@@ -114,7 +113,7 @@ def refuse_misfit(data: Path, master: Secret | None, ring: keyring.KeyRecord, ra
 def _refuse_other(data: Path, choice: KeyChoice, ring: keyring.KeyRecord, random: Random, origin: str) -> None:
     keys = Keys.of(choice.key, random)
     if choice.before is None and keys.check != ring.check_value:
-        found = f"the key file {data / FILE_NAME}" if choice.source is KeySource.FILE else origin
+        found = f"the key file {data / KEY_FILE}" if choice.source is KeySource.FILE else origin
         raise SetupError(keyring.mismatch_message(ring, keys, choice.source, found))
 
 
@@ -170,7 +169,7 @@ def _candidate(
             "Set master_key_env, and the variable that it names."
         )
     raise SetupError(
-        f"The key file {data / FILE_NAME} is missing, and auth.db is written with it "
+        f"The key file {data / KEY_FILE} is missing, and auth.db is written with it "
         f"(fingerprint {ring.fingerprint}). Restore it from your copy, which you keep apart from the backups."
     )
 

@@ -31,7 +31,7 @@ from gamed.cli.listen import Listener, cannot_listen, duplicate
 from gamed.cli.paths import Paths
 from gamed.cli.process import Lock, refuse_foreign_folder, write_listeners
 from gamed.clock import now_ms
-from gamed.config.settings import DEFAULT_LISTEN, LogFormat, Settings
+from gamed.config.settings import DEFAULT_LISTEN, KEY_FILE, LogFormat, Settings
 from gamed.database.migrations import check_schema, prepare_file, prepare_state
 from gamed.ops.logging import LogStream, Observer
 from gamed.ops.systemd import StartTimeoutExtender, SystemdNotifier
@@ -126,7 +126,7 @@ def _files_of_first_start(places: Paths) -> list[Path]:
     SQLite's files beside a database belong to it, and so does the key of auth.db: those of an existing database stay.
     """
     made = []
-    for name, beside in ((paths.STATE_DB, []), (paths.AUTH_DB, [places.data / keys.FILE_NAME])):
+    for name, beside in ((paths.STATE_DB, []), (paths.AUTH_DB, [places.data / KEY_FILE])):
         if not (places.data / name).exists():
             made += [*(places.data / f"{name}{suffix}" for suffix in restore_journal.SQLITE_SUFFIXES[::-1]), *beside]
     return [*made, places.config]

@@ -6,14 +6,13 @@ from pathlib import Path
 from secrets import token_bytes
 
 from gamed import __version__
-from gamed.cli import keys
 from gamed.cli.context import OpenedConfiguration
 from gamed.cli.errors import echo, warn
 from gamed.cli.listen import Listener
 from gamed.cli.output import counted
 from gamed.cli.paths import AUTH_DB, Paths, command_line, virtual_environment
 from gamed.config.model import Config, Mode
-from gamed.config.settings import KeySource, LogFormat, Settings
+from gamed.config.settings import KEY_FILE, KeySource, LogFormat, Settings
 from gamed.crypto import Keys
 from gamed.database.errors import DatabaseError
 from gamed.database.offline import run_read
@@ -45,7 +44,7 @@ def _address(config: Config, listeners: Sequence[Listener]) -> str:
 def _key(settings: Settings) -> str:
     fingerprint = Keys.of(settings.master_key, token_bytes).fingerprint
     if settings.key_source is KeySource.FILE:
-        what = f"key file {settings.data / keys.FILE_NAME}"
+        what = f"key file {settings.data / KEY_FILE}"
     else:
         what = f"master key from {settings.config.master_key_origin}"
     return f"{what}, fingerprint {fingerprint}: keep a copy in another place, no backup has it"

@@ -14,6 +14,9 @@ DEFAULT_LISTEN = "tcp:8080:interface=127.0.0.1"
 RESERVED_FILES = 256
 """Descriptors beside those of connections: for the databases, spooled bodies and the log."""
 
+KEY_FILE = "auth.key"
+"""The name of the key file, which is beside `auth.db`."""
+
 
 class KeySource(StrEnum):
     """The source of the key of `auth.db`."""

@@ -26,8 +26,8 @@ LOOPBACK: tuple[Network, ...] = (ip_network("127.0.0.0/8"), ip_network("::1/128"
 class HttpSettings(Struct, frozen=True):
     """The operator's settings for HTTP. Unix sockets are always trusted."""
 
-    host: str
-    """The base's, without port or brackets, lower case."""
+    host: str | None
+    """The base's, without port or brackets, lower case; None allows every name, for a unix socket."""
     trusted_proxies: Sequence[Network] = LOOPBACK
     cors_origins: Collection[str] = ()
     connections: int = 20_000

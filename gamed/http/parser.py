@@ -222,17 +222,17 @@ def _decode_escape(match: Match[bytes]) -> bytes:
     return bytes.fromhex(match[1].decode())
 
 
-def check_host(version: str, headers: RequestHeaders, authority: str | None, our_host: str) -> None:
+def check_host(version: str, headers: RequestHeaders, authority: str | None, our_host: str | None) -> None:
     """Raise BadRequest for no, two or a malformed Host, MisdirectedRequest for the name of another server.
 
-    `our_host` is a name that normalize_host() returned. `authority` is that of an absolute target and wins over Host,
-    which has to be there all the same (RFC 9112 3.2.2).
+    `our_host` is a name that normalize_host() returned; None allows every name. `authority` is that of an absolute
+    target and wins over Host, which has to be there all the same (RFC 9112 3.2.2).
     """
     host = headers.single("host")
     if host is None and ("host" in headers or version != "HTTP/1.0"):
         raise BadRequest("Send one Host field.")
     names = [normalize_host(name) for name in (host, authority) if name is not None]
-    if names and names[-1] != our_host and names[-1] not in LOOPBACK_HOSTS:
+    if names and our_host is not None and names[-1] != our_host and names[-1] not in LOOPBACK_HOSTS:
         raise MisdirectedRequest
 
 

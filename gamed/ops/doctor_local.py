@@ -1,10 +1,16 @@
 """These checks are about this machine: files, disk, clock, databases, trusted_proxies (SPEC 2, PROTOCOL 3.9, 7)."""
 
+import os
+import resource
 from collections.abc import Sequence
+from pathlib import Path
+from shutil import disk_usage
 
 from msgspec import Struct
 
 from gamed.config.model import LOOPBACK, Config
+from gamed.config.settings import KEY_FILE
+from gamed.database.backup_format import STORES
 from gamed.ops.doctor_findings import Finding, HttpFailure, Reached, ok, problem, skipped, warning
 
 OTHERS = 0o077
@@ -13,6 +19,8 @@ MIB = 1024 * 1024
 SKEW_SECONDS = 120
 """The clock skew that ID token checks accept."""
 DRIFT_SECONDS = 10
+RESERVED_FILES = 256
+"""Files beside the connections of players, as many as the service reserves."""
 WIDE = {4: 8, 6: 16}
 """The shortest network prefixes, by IP version, that a proxy may have."""
 
@@ -23,6 +31,41 @@ class FileFacts(Struct, frozen=True):
     mode: int
     """Permission bits."""
     uid: int
+
+
+def facts(path: Path) -> FileFacts | None:
+    """Return mode and owner of a file; None if it does not exist; raise OSError if it may not be read."""
+    try:
+        state = path.stat()
+    except FileNotFoundError:
+        return None
+    return FileFacts(state.st_mode & 0o777, state.st_uid)
+
+
+def check_files(data: Path) -> list[Finding]:
+    """Check the data folder, and the databases and the key file in it, if they exist."""
+    folder = facts(data)
+    findings = [check_folder(str(data), folder, os.geteuid())]
+    for name in (*STORES, KEY_FILE):
+        found = facts(data / name)
+        if folder is not None and found is not None:
+            findings.append(check_file(name, str(data / name), found, folder.uid, secret=name == KEY_FILE))
+    return findings
+
+
+def check_free(data: Path, min_free_bytes: int) -> Finding:
+    """Check the free space of the disk of the data folder."""
+    try:
+        return check_disk(disk_usage(data).free, min_free_bytes)
+    except OSError as e:
+        return skipped("disk", f"{data}: {e.strerror}")
+
+
+def check_limit(config: Config) -> Finding:
+    """Check how many files this process may open."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = config.limits.connections + RESERVED_FILES
+    return check_open_files(wanted if hard == resource.RLIM_INFINITY else hard, wanted)
 
 
 def check_config_file(path: str, facts: FileFacts) -> Finding:

@@ -254,6 +254,20 @@ def list_players(connection: Connection, sealer: Sealer, state: State | None = N
     return list(_named(connection, sealer, "WHERE p.state = :state", {"state": state}))
 
 
+def latest_players(
+    connection: Connection, sealer: Sealer, rows: int, before: tuple[int, str] | None = None
+) -> list[NamedPlayer]:
+    """Return up to `rows` players, the newest sign-in first; `before` is the last sign-in and the id of one of them.
+
+    A player who never signed in counts as one who did at 0.
+    """
+    signed_in = "coalesce(p.last_sign_in_ms, 0)"
+    where = "" if before is None else f"WHERE ({signed_in}, p.player_id) < (:before_ms, :before_id)"
+    before_ms, before_id = before or (0, "")
+    values: dict[str, str | bytes | int] = {"before_ms": before_ms, "before_id": before_id, "rows": rows}
+    return list(_named(connection, sealer, where, values, f"ORDER BY {signed_in} DESC, p.player_id DESC LIMIT :rows"))
+
+
 def find_named(connection: Connection, keys: Keys, name_or_id: str) -> NamedPlayer:
     """Find the player with this id, otherwise with this local name; raise PlayerUnknown if there is neither.
 
@@ -277,12 +291,16 @@ def find_by_approval_code(connection: Connection, keys: Keys, code: str) -> Name
 
 
 def _named(
-    connection: Connection, sealer: Sealer, where: str, values: Mapping[str, str | bytes]
+    connection: Connection,
+    sealer: Sealer,
+    where: str,
+    values: Mapping[str, str | bytes | int],
+    order: str = "ORDER BY p.created_ms, p.player_id",
 ) -> Iterator[NamedPlayer]:
     query = f"""
         SELECT {_PLAYER}, p.sealed_display_name, a.sealed_name
         FROM player p LEFT JOIN local_account a ON a.player_id = p.player_id
-        {where} ORDER BY p.created_ms, p.player_id
+        {where} {order}
     """
     for *row, shown, sealed in connection.execute(query, values):
         player = player_of(row)

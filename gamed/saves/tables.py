@@ -196,6 +196,13 @@ def player_from_row(row: Sequence[Any]) -> SavesSummary:
     return SavesSummary(Cursor(epoch, seq), Usage(slots, live, kept), erased_ms, bool(erasing))
 
 
+def bytes_of(connection: Connection, player_ids: Iterable[str]) -> dict[str, int]:
+    """Return the bytes of all versions, by player id; players who never saved are left out."""
+    query = "SELECT live_bytes + kept_bytes FROM player_saves WHERE player_id = :player_id"
+    found = {player_id: connection.execute(query, {"player_id": player_id}).fetchone() for player_id in player_ids}
+    return {player_id: row[0] for player_id, row in found.items() if row is not None}
+
+
 def find_player(connection: Connection, player_id: str) -> SavesSummary:
     """Return the player's totals; they are empty for a player who never saved."""
     row = connection.execute(_FIND_PLAYER, (player_id,)).fetchone()

@@ -220,6 +220,18 @@ def revoke_own(connection: Connection, player_id: str, session_id: str, now_ms: 
     return revoke(connection, session_id, now_ms) is not None
 
 
+def count_sessions(connection: Connection, player_ids: Iterable[str], now_ms: int) -> dict[str, int]:
+    """Return how many sessions are valid, by player id; players without one are left out."""
+    query = """
+        SELECT count(*) FROM session WHERE player_id = :player_id AND revoked_ms IS NULL AND expires_ms > :now_ms
+    """
+    counts = {
+        player_id: int(connection.execute(query, {"player_id": player_id, "now_ms": now_ms}).fetchone()[0])
+        for player_id in player_ids
+    }
+    return {player_id: count for player_id, count in counts.items() if count}
+
+
 def last_uses(connection: Connection) -> dict[str, int]:
     """Return when each player last signed in or refreshed, by player id; for commands, as it reads every session."""
     return dict(connection.execute("SELECT player_id, max(last_used_ms) FROM session GROUP BY player_id").fetchall())

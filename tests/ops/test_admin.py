@@ -5,6 +5,7 @@ from contextlib import closing
 from http.client import HTTPConnection
 from json import dumps, loads
 
+from twisted.internet.defer import succeed
 from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -12,22 +13,28 @@ from gamed.cli.errors import SetupError
 from gamed.cli.listen import check_admin, parse_listener, probe
 from gamed.database.errors import DatabaseCorrupt
 from gamed.ops.metrics import Counters
+from gamed.ops.owner_report import MachineReport, OwnerReporter
 from gamed.service import AdminServer
 from tests.cli.process import WAIT_SECONDS, CommandTestCase, get
 from tests.ops.test_metrics import gauges
+from tests.players.killed_command import KEYS
 from tests.support.covers import covers
 from tests.support.databases import memory_databases
-from tests.support.http import Answer, Connection, request_bytes
+from tests.support.http import START_MS, Answer, Connection, request_bytes
 from tests.support.ports import free_port
 from tests.test_spec import ROOT
 
+MACHINE = MachineReport(START_MS, (), {"auth.db": 4096, "state.db": 0}, 5 * 1024**3)
 ENDPOINT = "tcp:9100:interface=127.0.0.1"
 
 
 class AdminTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.reactor, self.stores = MemoryReactorClock(), memory_databases()
-        self.admin = AdminServer(self.reactor, ENDPOINT, Counters([]), gauges(**self.stores.queues), self.stores)
+        reporter = OwnerReporter(self.stores, KEYS, lambda: START_MS, lambda: succeed(MACHINE), self.reactor)
+        self.admin = AdminServer(
+            self.reactor, ENDPOINT, Counters([]), gauges(**self.stores.queues), self.stores, reporter
+        )
         self.admin.open()
         [(port, self.site, _, interface)] = self.reactor.tcpServers
         self.assertEqual((port, interface), (9100, "127.0.0.1"))
@@ -77,19 +84,23 @@ class AdminTests(SynchronousTestCase):
     def test_only_to_be_read(self) -> None:
         """GET and HEAD; no other method, and nothing of the game."""
         for method in ("POST", "PUT", "DELETE", "OPTIONS"):
-            answer = self.ask("/metrics", method)
-            self.assertEqual((answer.status, answer.headers["allow"]), (405, "GET, HEAD"))
+            for path, allowed in (("/metrics", "GET, HEAD"), ("/", "GET")):
+                answer = self.ask(path, method)
+                self.assertEqual((answer.status, answer.headers["allow"]), (405, allowed))
+                self.assertNotIn("access-control-allow-origin", answer.headers)
         self.assertEqual(self.ask("/metrics", "HEAD").status, 200)
-        for path in ("/healthz", "/auth/config", "/game/saves", "/"):
+        for path in ("/healthz", "/auth/config", "/game/saves", "/auth/account"):
             self.assertEqual(self.ask(path).status, 404, path)
 
     @covers("threats/34")
     def test_other_names(self) -> None:
         """A page elsewhere whose name leads to this machine is not answered."""
         for host in ("game.example", "localhost.game.example", "192.168.1.5:9100"):
-            self.assertEqual(self.ask("/metrics", host=host).status, 421, host)
-        for host in ("127.0.0.1", "[::1]:9100"):
-            self.assertEqual(self.ask("/readyz", host=host).status, 200, host)
+            for path in ("/metrics", "/readyz", "/", "/elsewhere"):
+                self.assertEqual(self.ask(path, host=host).status, 421, (host, path))
+        for host in ("127.0.0.1", "[::1]:9100", "localhost:9100"):
+            for path in ("/readyz", "/"):
+                self.assertEqual(self.ask(path, host=host).status, 200, (host, path))
 
 
 class EndpointTests(SynchronousTestCase):

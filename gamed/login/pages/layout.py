@@ -83,6 +83,9 @@ button, input, .button { scroll-margin: 1rem; }
   border-radius: .75rem; font-size: 1.75rem; font-weight: 650; letter-spacing: .2em; user-select: all;
   font-variant-numeric: tabular-nums; }
 main p:last-child { margin-bottom: 0; }
+main.wide { max-width: 64rem; }
+.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(17rem, 100%), 1fr)); gap: .75rem; }
+.grid .device { margin: 0; }
 @media (max-width: 26rem) { body { padding: .5rem; } main { padding: 1rem; } .code { font-size: 2rem; } }
 """
 
@@ -170,8 +173,14 @@ class Sign(Enum):
         return Tag("svg")(strokes, width="48", height="48", fill="none", stroke="currentColor", class_=name, **box)
 
 
-def page(title: str, *content: Content, server: ServerName | None = None, sign: Sign | None = None) -> bytes:
-    """Return a page in UTF-8; `title` is its heading."""
+def page(
+    title: str,
+    *content: Content,
+    server: ServerName | None = None,
+    sign: Sign | None = None,
+    wide: bool = False,
+) -> bytes:
+    """Return a page in UTF-8; `title` is its heading. A wide page has room for several columns."""
     name = title if server is None else f"{title} - {server.title}"
     head = tags.head(
         tags.meta(charset="utf-8"),
@@ -184,7 +193,7 @@ def page(title: str, *content: Content, server: ServerName | None = None, sign: 
         head(tags.style(look_style(look)))
     above = [] if server is None else [_server_header(server)]
     above += [] if sign is None else [sign.draw()]
-    body = tags.body(Tag("main")(*above, tags.h1(title), *content))
+    body = tags.body(Tag("main")(*above, tags.h1(title), *content, **({"class_": "wide"} if wide else {})))
     return b"<!DOCTYPE html>\n" + rendered(tags.html(head, body, lang="en"))
 
 

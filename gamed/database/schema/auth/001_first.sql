@@ -23,6 +23,7 @@ CREATE TABLE player (
 
 CREATE UNIQUE INDEX player_owner ON player (owner) WHERE owner = 1;
 CREATE UNIQUE INDEX player_approval ON player (approval_code) WHERE approval_code IS NOT NULL;
+CREATE INDEX player_latest ON player (coalesce(last_sign_in_ms, 0), player_id);
 CREATE INDEX player_pending ON player (created_ms) WHERE state = 'pending';
 CREATE INDEX player_erasing ON player (player_id) WHERE state = 'erasing';
 
@@ -201,6 +202,12 @@ CREATE TABLE command_log (              -- commands that changed something, unti
     player_id TEXT,
     ran_by    TEXT NOT NULL,            -- the operating system's user, as uid:1000
     done_ms   INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE last_backup (              -- one row: the last backup that was made of this file
+    one     INTEGER PRIMARY KEY CHECK (one = 1),
+    made_ms INTEGER NOT NULL,
+    bytes   INTEGER NOT NULL
 ) STRICT;
 
 CREATE TABLE security_event (           -- up to 100,000 rows of 90 days; equal events of one hour share a row

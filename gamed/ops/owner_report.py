@@ -1,0 +1,205 @@
+"""The report for the owner's page: players, disk, last backup, findings, security events and versions."""
+
+import platform
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from shutil import disk_usage
+from sqlite3 import Connection
+from typing import Any
+
+from msgspec import Struct
+from twisted.internet import defer
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+import twisted
+from gamed import __version__
+from gamed.config.settings import Settings
+from gamed.crypto import Keys
+from gamed.database.backup_format import STORES
+from gamed.database.databases import Databases
+from gamed.database.errors import DatabaseError
+from gamed.database.last_backup import LastBackup, read_last_backup
+from gamed.database.security_events import EventCount, list_events
+from gamed.event_log import EventLog
+from gamed.ops.doctor_findings import Finding
+from gamed.ops.doctor_local import check_config_file, check_files, check_free, check_limit, facts
+from gamed.players.tables import NamedPlayer, latest_players
+from gamed.saves.tables import bytes_of
+from gamed.sessions.tables import count_sessions
+from gamed.timestamps import Now
+
+PLAYERS = 200
+EVENTS = 100
+EVENTS_MS = 7 * 24 * 3_600_000
+MACHINE_MS = 60_000
+"""How long one look at the machine's files is used."""
+MACHINE_SECONDS = 3
+"""How long a page waits for that look; a disk that does not respond must not hold up the rest of the page."""
+_log = EventLog(Logger())
+Position = tuple[int, str]
+"""The last sign-in, 0 for none, and the id of a player in the list, which continues behind it."""
+
+
+class ListedPlayer(Struct, frozen=True):
+    """A player as the owner sees them."""
+
+    named: NamedPlayer
+    sessions: int
+    bytes: int | None
+    """None if state.db is not available."""
+
+
+class MachineReport(Struct, frozen=True):
+    """The files and the disk of this machine, and the findings about them."""
+
+    checked_ms: int
+    findings: Sequence[Finding]
+    file_bytes: Mapping[str, int]
+    """The sizes of the databases by name."""
+    free_bytes: int | None
+
+
+class StoredReport(Struct, frozen=True):
+    """The part of the report that auth.db has."""
+
+    players: Sequence[NamedPlayer]
+    sessions: Mapping[str, int]
+    events: Sequence[EventCount]
+    backup: LastBackup | None
+
+
+class OwnerReport(Struct, frozen=True):
+    """The contents of the page."""
+
+    now_ms: int
+    players: Sequence[ListedPlayer]
+    more: Position | None
+    """The end of this list, if there are more players."""
+    stored: StoredReport | None
+    """None if auth.db does not respond."""
+    machine: MachineReport | None
+    """None if a disk does not respond."""
+    problems: Sequence[str]
+    """The reasons why the service is not ready."""
+
+
+class OwnerReporter:
+    """The reader of the report. Each database is read in one short transaction of the read queue."""
+
+    def __init__(
+        self,
+        databases: Databases,
+        keys: Keys,
+        now_ms: Now,
+        read_machine: Callable[[], Deferred[MachineReport]],
+        clock: Any,
+    ) -> None:
+        """Use `read_machine` for what may block, at most once a minute: it runs in a thread."""
+        self._clock = clock
+        self._databases = databases
+        self._keys = keys
+        self._now_ms = now_ms
+        self._read_machine = read_machine
+        self._machine: MachineReport | None = None
+        self._looking = False
+
+    async def read(self, before: Position | None, problems: Sequence[str]) -> OwnerReport:
+        """Return the report with the players behind this position; parts that cannot be read are None."""
+        now = self._now_ms()
+        machine = await self._current_machine(now)
+        try:
+            stored = await self._databases.reads.submit(partial(self._read_auth, before=before, now_ms=now))
+        except DatabaseError:
+            return OwnerReport(now, (), None, None, machine, problems)
+        shown = stored.players[:PLAYERS]
+        more = _position(shown[-1]) if len(stored.players) > PLAYERS else None
+        sizes = await self._sizes([named.player.player_id for named in shown])
+        players = [
+            ListedPlayer(
+                named,
+                stored.sessions.get(named.player.player_id, 0),
+                None if sizes is None else sizes.get(named.player.player_id, 0),
+            )
+            for named in shown
+        ]
+        return OwnerReport(now, players, more, stored, machine, problems)
+
+    def _read_auth(self, connection: Connection, before: Position | None, now_ms: int) -> StoredReport:
+        players = latest_players(connection, self._keys.sealer, PLAYERS + 1, before)
+        sessions = count_sessions(connection, [each.player.player_id for each in players], now_ms)
+        events = list_events(connection, now_ms - EVENTS_MS, rows=EVENTS)
+        return StoredReport(players, sessions, events, read_last_backup(connection))
+
+    async def _sizes(self, player_ids: Sequence[str]) -> Mapping[str, int] | None:
+        try:
+            return await self._databases.reads.submit(partial(bytes_of, player_ids=player_ids))
+        except DatabaseError:
+            return None
+
+    async def _current_machine(self, now_ms: int) -> MachineReport | None:
+        """Return the last look at the machine, a new one if it is old; other requests meanwhile get the old one."""
+        machine = self._machine
+        if machine is not None and 0 <= now_ms - machine.checked_ms < MACHINE_MS:
+            return machine
+        if self._looking:
+            return machine
+        self._looking = True
+        waiting: Deferred[None] = Deferred()
+        looked = self._read_machine()
+        looked.addCallbacks(self._keep_machine, lambda reason: _log.failure("machine_check_failed", reason))
+        looked.addBoth(lambda _: self._end_look(waiting))
+        with suppress(defer.TimeoutError):
+            await waiting.addTimeout(MACHINE_SECONDS, self._clock)
+        return self._machine
+
+    def _keep_machine(self, machine: MachineReport) -> None:
+        self._machine = machine
+
+    def _end_look(self, waiting: Deferred[None]) -> None:
+        self._looking = False
+        if not waiting.called:
+            waiting.callback(None)
+
+
+def _position(named: NamedPlayer) -> Position:
+    return named.player.last_sign_in_ms or 0, named.player.player_id
+
+
+def read_machine(settings: Settings, now_ms: int) -> MachineReport:
+    """Check files, disk and limits of this machine; this may block, so it runs in a thread."""
+    findings = [*_config_file(settings.config_path), *check_files(settings.data)]
+    findings += [check_free(settings.data, settings.game.saves.min_free_bytes), check_limit(settings.config)]
+    sizes = {name: _size(settings.data, name) for name in STORES}
+    try:
+        free: int | None = disk_usage(settings.data).free
+    except OSError:
+        free = None
+    return MachineReport(now_ms, findings, sizes, free)
+
+
+def _config_file(path: Path) -> list[Finding]:
+    try:
+        found = facts(path)
+    except OSError:
+        return []
+    return [] if found is None else [check_config_file(str(path), found)]
+
+
+def _size(data: Path, name: str) -> int:
+    """Return the bytes of a database with its write-ahead log."""
+    files = [data / name, data / f"{name}-wal"]
+    return sum(file.stat().st_size for file in files if file.exists())
+
+
+def versions() -> Mapping[str, str]:
+    """Return the versions of the programs that the service consists of."""
+    return {
+        "gamed": __version__,
+        "Python": platform.python_version(),
+        "Twisted": twisted.__version__,
+        "SQLite": sqlite3.sqlite_version,
+    }

@@ -1,0 +1,294 @@
+"""The owner's page shows what an owner asks for, bounded and safe, also when a part of the server is not well."""
+
+import re
+from collections.abc import Callable
+from sqlite3 import Connection as SqliteConnection
+from typing import TypeVar
+
+from msgspec.structs import replace
+from twisted.internet.address import UNIXAddress
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.testing import MemoryReactorClock
+from twisted.python.failure import Failure
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.audit import SecurityEvent
+from gamed.database.errors import DatabaseCorrupt
+from gamed.database.last_backup import LastBackup, write_last_backup
+from gamed.database.security_events import EventCount, EventKey, write_events
+from gamed.login.pages.layout import POLICY
+from gamed.ops.doctor_findings import ok, problem
+from gamed.ops.metrics import Counters
+from gamed.ops.owner_report import EVENTS, MACHINE_MS, PLAYERS, MachineReport, OwnerReporter
+from gamed.players import tables as player_tables
+from gamed.service import AdminServer
+from tests.ops.test_admin import ENDPOINT, MACHINE
+from tests.ops.test_metrics import gauges
+from tests.players.killed_command import KEYS
+from tests.support.covers import covers
+from tests.support.databases import memory_databases
+from tests.support.http import PEER, START_MS, Answer, Connection, request_bytes
+
+T = TypeVar("T")
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+
+
+class OwnerPageCase(SynchronousTestCase):
+    endpoint = ENDPOINT
+
+    def setUp(self) -> None:
+        self.reactor, self.stores, self.now_ms = MemoryReactorClock(), memory_databases(), START_MS
+        self.looks: list[Deferred[MachineReport]] = []
+        self.machine: Callable[[], Deferred[MachineReport]] = lambda: succeed(MACHINE)
+        reporter = OwnerReporter(self.stores, KEYS, lambda: self.now_ms, self.look, self.reactor)
+        numbers = gauges(**self.stores.queues)
+        self.admin = AdminServer(self.reactor, self.endpoint, Counters([]), numbers, self.stores, reporter)
+        self.admin.open()
+        self.site = (self.reactor.tcpServers or self.reactor.unixServers)[0][1]
+
+    def look(self) -> Deferred[MachineReport]:
+        self.looks.append(self.machine())
+        return self.looks[-1]
+
+    def call(self, path: str = "/", **headers: str) -> Connection:
+        peer = UNIXAddress("") if self.endpoint.startswith("unix:") else PEER
+        connection = Connection(self.site, self.reactor, peer)
+        return connection.send(request_bytes("GET", path, {"Host": "localhost", **headers}))
+
+    def ask(self, path: str = "/", **headers: str) -> Answer:
+        return self.call(path, **headers).answer
+
+    def page(self, path: str = "/") -> str:
+        answer = self.ask(path)
+        self.assertEqual(answer.status, 200, answer.body)
+        return answer.body.decode()
+
+    def write(self, work: Callable[[SqliteConnection], T]) -> T:
+        return self.successResultOf(self.stores.auth.submit(work))
+
+    def add(self, number: int, *, name: str = "", shown: str = "", signed_in_ms: int | None = None) -> str:
+        player_id = f"ply_{number:022}"
+
+        def work(connection: SqliteConnection) -> None:
+            player_tables.create_player(connection, player_id, START_MS)
+            if name:
+                player_tables.create_account(
+                    connection, KEYS, player_id=player_id, name=name, password="-", now_ms=START_MS
+                )
+            if shown:
+                player_tables.set_display_name(connection, KEYS.sealer, player_id, shown)
+            if signed_in_ms is not None:
+                player_tables.record_sign_in(connection, player_id, signed_in_ms)
+
+        self.write(work)
+        return player_id
+
+    def add_session(self, player_id: str, number: int, *, revoked: bool = False) -> None:
+        query = "INSERT INTO session VALUES (?, ?, NULL, 'local', '{}', 0, 0, 1, 0, 0, NULL, ?, ?)"
+        values = (f"ses_{player_id}{number}", player_id, START_MS + DAY_MS, START_MS if revoked else None)
+        self.write(lambda connection: connection.execute(query, values).close())
+
+
+class ContentTests(OwnerPageCase):
+    def test_players(self) -> None:
+        """Show each player with names, last sign-in, valid sessions and bytes, the newest sign-in first."""
+        anna = self.add(1, name="anna", shown="Anna \U0001f98a", signed_in_ms=START_MS - 3 * DAY_MS)
+        ben = self.add(2, name="ben", signed_in_ms=START_MS - 2 * HOUR_MS)
+        never = self.add(3)
+        for number in range(3):
+            self.add_session(anna, number, revoked=number == 2)
+        query = "INSERT INTO player_saves (player_id, epoch, live_bytes, kept_bytes) VALUES (?, 'e', 1048576, 524288)"
+        self.successResultOf(self.stores.state.submit(lambda connection: connection.execute(query, (anna,)).close()))
+        text = self.page()
+        self.assertLess(text.index(ben), text.index(anna))
+        self.assertLess(text.index(anna), text.index(never))
+        words = re.sub(r"<[^>]+>", " ", text)
+        self.assertRegex(words, r"Anna \U0001f98a +\( *anna")
+        self.assertRegex(words, r"3 days ago +2 devices, 1\.5 MiB")
+        self.assertRegex(words, r"ben +ply_0+2 +Signed in +2 hours ago +0 devices, 0 B")
+        self.assertRegex(words, r"ply_0+3 +Signed in never")
+
+    def test_states(self) -> None:
+        """Mark the owner, and players who may not play."""
+        anna, ben = self.add(1, name="anna"), self.add(2, name="ben")
+        self.write(lambda connection: player_tables.set_owner(connection, anna))
+        self.write(lambda connection: player_tables.set_state(connection, ben, "blocked"))
+        text = self.page()
+        self.assertIn("State: blocked", text)
+        self.assertEqual(text.count(">Owner<"), 1)
+
+    def test_state_of_the_server(self) -> None:
+        """Show the last backup, the disk, sizes, findings that need something done, and versions."""
+        bad = problem("disk", "1 MiB free: saves are refused", "Free space.")
+        self.machine = lambda: succeed(replace(MACHINE, findings=(ok("data", "closed to other users"), bad)))
+        self.assertIn("none yet. Run: gamed backup DIR", self.page())
+        self.write(lambda connection: write_last_backup(connection, LastBackup(START_MS - DAY_MS, 3 * 1024**2)))
+        text = re.sub(r"<[^>]+>", " ", self.page())
+        self.assertRegex(text, r"Last backup +1 day ago +, 3 MiB")
+        for words in ("Free on this disk 5 GiB", "auth.db 4 KiB", "disk: 1 MiB free: saves are refused. Free space."):
+            self.assertIn(words, re.sub(" +", " ", text))
+        self.assertNotIn("closed to other users", text)
+        for name in ("gamed", "Python", "Twisted", "SQLite"):
+            self.assertRegex(text, rf"{name} +[0-9]")
+
+    def test_events(self) -> None:
+        """Show the latest events of seven days, with their number."""
+        key = EventKey.of(SecurityEvent.SIGN_IN_REFUSED, {"provider": "local", "outcome": "wrong_password"}, 0)
+        old = EventKey.of(SecurityEvent.ERASED, {"player": "ply_old"}, 0)
+        counts = [EventCount(key, START_MS, START_MS, 12), EventCount(old, 1, START_MS - 8 * DAY_MS, 1)]
+        self.write(lambda connection: write_events(connection, counts, START_MS))
+        text = self.page()
+        self.assertIn("sign_in_refused</strong>, 12 times", text)
+        self.assertIn("provider=local outcome=wrong_password", text)
+        self.assertNotIn("ply_old", text)
+
+    @covers("threats/34")
+    def test_header_fields(self) -> None:
+        """Forbid scripts, frames and caches; send no CORS fields."""
+        answer = self.ask("/", Origin="https://evil.example")
+        self.assertEqual(answer.headers["content-security-policy"], POLICY)
+        self.assertEqual(answer.headers["cache-control"], "no-store")
+        self.assertEqual(answer.headers["cross-origin-resource-policy"], "same-origin")
+        self.assertEqual([name for name in answer.headers if name.startswith("access-control")], [])
+        self.assertNotIn(b"<script", answer.body)
+
+
+class BoundTests(OwnerPageCase):
+    def test_many_players(self) -> None:
+        """Show 200 players at a time; the links lead to each of the others once, whoever signs in meanwhile."""
+        ids = {self.add(n, signed_in_ms=START_MS - (n % 7) * DAY_MS if n % 5 else None) for n in range(PLAYERS * 2 + 5)}
+        seen: list[str] = []
+        path: str | None = "/"
+        pages = 0
+        while path is not None and pages < 5:
+            text = self.page(path)
+            found = re.findall(r"ply_[0-9]{22}(?=</)", text)
+            self.assertLessEqual(len(found), PLAYERS)
+            seen += found
+            link = re.search(r'href="(/\?before=[^"]+)"', text)
+            path, pages = (link[1] if link else None), pages + 1
+        self.assertEqual((pages, len(seen), set(seen)), (3, len(ids), ids))
+
+    def test_wrong_positions(self) -> None:
+        """Refuse a link that the page did not make, with a page."""
+        for wrong in ("x", "1", "1-", "-ply_a", "1-ply_a!", "1" * 16 + "-ply_a", "1-ply_" + "a" * 65, "%00", ""):
+            answer = self.ask(f"/?before={wrong}")
+            self.assertEqual((answer.status, answer.headers["content-type"][:9]), (400, "text/html"), wrong)
+        self.assertEqual(self.ask("/?before=1-ply_a&before=1-ply_b").status, 400)
+        self.assertEqual(self.ask("/?before=" + "9" * 15 + "-ply_a").status, 200)
+
+    def test_many_events(self) -> None:
+        """Show the latest 100 events, and name the command that shows all."""
+        counts = [
+            EventCount(
+                EventKey.of(SecurityEvent.SIGNED_OUT, {"player": f"ply_{n}", "scope": "all"}, 0), n, START_MS - n, 1
+            )
+            for n in range(EVENTS + 30)
+        ]
+        self.write(lambda connection: write_events(connection, counts, START_MS))
+        text = self.page()
+        self.assertEqual(text.count("signed_out"), EVENTS)
+        self.assertIn("gamed events", text)
+
+    def test_plans(self) -> None:
+        """Find the players of a page by an index, without reading the others."""
+
+        def plans(connection: SqliteConnection) -> list[str]:
+            statements: list[str] = []
+            connection.set_trace_callback(statements.append)
+            player_tables.latest_players(connection, KEYS.sealer, 10, None)
+            player_tables.latest_players(connection, KEYS.sealer, 10, (5, "ply_a"))
+            connection.set_trace_callback(None)
+            return [str(row[-1]) for sql in statements for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}")]
+
+        found = self.write(plans)
+        self.assertEqual([step for step in found if "TEMP B-TREE" in step], [])
+        self.assertTrue(any("player_latest" in step for step in found), found)
+        self.assertEqual([step for step in found if step.startswith("SCAN") and "player_latest" not in step], [])
+
+    def test_the_machine_is_checked_rarely(self) -> None:
+        """Look at files and disk once a minute, however often the page is opened."""
+        for _ in range(5):
+            self.page()
+        self.assertEqual(len(self.looks), 1)
+        self.now_ms += MACHINE_MS
+        self.page()
+        self.assertEqual(len(self.looks), 2)
+
+
+class TroubleTests(OwnerPageCase):
+    def test_a_disk_hangs(self) -> None:
+        """Show the rest of the page after three seconds, and start no second check beside the first."""
+        self.machine = Deferred
+        call = self.call()
+        self.reactor.advance(3)
+        self.assertIn("This machine was not checked", call.answer.body.decode())
+        self.assertIn("This machine was not checked", self.page())
+        self.assertEqual(len(self.looks), 1)
+        self.looks[0].callback(MACHINE)
+        self.assertIn("as they should be", self.page())
+
+    def test_a_check_fails(self) -> None:
+        """Show the page also if the check of the machine fails."""
+        looked: Deferred[MachineReport] = Deferred()
+        looked.errback(Failure(PermissionError("no")))
+        self.machine = lambda: looked
+        self.assertIn("This machine was not checked", self.page())
+        self.assertEqual(len(self.flushLoggedErrors(PermissionError)), 1)
+
+    def test_without_state_db(self) -> None:
+        """Show the players without sizes, and name the reason."""
+        self.add(1, name="anna")
+        reads = self.stores.threads[0]
+        self.successResultOf(reads.run(lambda connection: connection.execute("DETACH DATABASE state").close()))
+        self.stores._state.unavailable_as = DatabaseCorrupt
+        text = self.page()
+        self.assertIn("anna", text)
+        self.assertIn("saves not known", text)
+        self.assertIn("state.db does not answer", text)
+
+    def test_without_auth_db(self) -> None:
+        """Show what is known without auth.db."""
+        self.stores.reads.drain()
+        text = self.page()
+        self.assertIn("auth.db does not respond, so the players are not known", text)
+        self.assertIn("Free on this disk", text)
+
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</bdi><img src=x onerror=alert(1)>",
+    "\"'><b>&amp;",
+    "{when}%s{0}",
+    "\u0627\u0644\u0639\u0631\u0628\u064a\u0629",
+)
+
+
+class HostileTests(OwnerPageCase):
+    @covers("threats/34")
+    def test_names(self) -> None:
+        """Show every name as text, in an element that isolates its direction."""
+        for number, shown in enumerate(HOSTILE):
+            self.add(number, shown=shown)
+        text = self.page()
+        for tag in ("<script", "<img", "<b>"):
+            self.assertNotIn(tag, text)
+        self.assertIn(f"<bdi>{HOSTILE[-1]}</bdi>", text)
+        self.assertIn("<bdi>{when}%s{0}</bdi>", text)
+        self.assertEqual(text.count("<bdi>"), len(HOSTILE))
+
+    def test_stored_bidirectional_characters(self) -> None:
+        """Keep direction marks of a name that an older version accepted within their element."""
+        self.add(1, shown="abc\u202egpj.exe")
+        self.assertIn("<bdi>abc\u202egpj.exe</bdi>", self.page())
+
+
+class UnixTests(OwnerPageCase):
+    endpoint = "unix:/nowhere/admin.sock"
+
+    def test_any_name(self) -> None:
+        """Answer to any well-formed Host on a unix socket, which no browser can open."""
+        for host in ("gamed", "localhost", "whatever.example"):
+            self.assertEqual(self.ask("/", Host=host).status, 200, host)
+        self.assertEqual(self.ask("/", Host="a b").status, 400)
