@@ -45,6 +45,7 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.cli.listen:_PORT_ALONE": [("", "1", "a"), ("", "1:", "a"), ("", "a", ":")],
     "gamed.cli.samples:_PLAIN_PATH": [("", "a", " "), ("/", "./", "$")],
     "gamed.cli.context:_ID": [("ply_", "a", "!")],
+    "gamed.ops.owner_page:_POSITION": [("", "1", "-"), ("1-ply_", "a", "!")],
     "gamed.config.json_reader:_COMMENT": [("/*", "*", ""), ("/*", "a\n", "*"), ("//", "/", "\n"), ("", "/", "*")],
     "gamed.config.json_reader:_ESCAPE": [("\\u", "0", "")],
     "gamed.config.json_reader:_NUMBER": [("1", "0", "e"), ("1.", "0", "e+"), ("1e", "1", "e")],

@@ -9,7 +9,7 @@ from shutil import disk_usage
 from msgspec import Struct
 
 from gamed.config.model import LOOPBACK, Config
-from gamed.config.settings import KEY_FILE
+from gamed.config.settings import KEY_FILE, RESERVED_FILES
 from gamed.database.backup_format import STORES
 from gamed.ops.doctor_findings import Finding, HttpFailure, Reached, ok, problem, skipped, warning
 
@@ -19,8 +19,6 @@ MIB = 1024 * 1024
 SKEW_SECONDS = 120
 """The clock skew that ID token checks accept."""
 DRIFT_SECONDS = 10
-RESERVED_FILES = 256
-"""Files beside the connections of players, as many as the service reserves."""
 WIDE = {4: 8, 6: 16}
 """The shortest network prefixes, by IP version, that a proxy may have."""
 

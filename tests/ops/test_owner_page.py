@@ -156,7 +156,7 @@ class ContentTests(OwnerPageCase):
 
 class BoundTests(OwnerPageCase):
     def test_many_players(self) -> None:
-        """Show 200 players at a time; the links lead to each of the others once, whoever signs in meanwhile."""
+        """Show 200 players at a time; the links lead to each of the others once."""
         ids = {self.add(n, signed_in_ms=START_MS - (n % 7) * DAY_MS if n % 5 else None) for n in range(PLAYERS * 2 + 5)}
         seen: list[str] = []
         path: str | None = "/"
