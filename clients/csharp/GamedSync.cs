@@ -2,7 +2,7 @@
 //
 // Copy it beside GamedClient.cs; C# 6, nothing beyond mscorlib, System and System.Core.
 //
-//     Sync sync = await Sync.OpenAsync(client);            // of the player who is signed in; needs no network
+//     Sync sync = await Sync.OpenAsync(client);            // needs no network, and for the first saves no sign-in
 //     Task running = sync.RunAsync(OnChange, stop.Token);  // in the background, as long as the game runs
 //     await sync.ReadyAsync();                             // until the server has answered, at most 5 seconds
 //     Save save = await sync.ReadAsync("auto");            // null: never saved; NotKnown: this device was never online
@@ -365,6 +365,25 @@ namespace Gamed
             get { return Dispute == null ? null : Dispute.Current; }
         }
 
+        /// <summary>Nothing of this device is pending or in dispute.</summary>
+        internal bool Idle
+        {
+            get { return !Dirty && Sent == null && Dispute == null; }
+        }
+
+        /// <summary>Made before the sign-in: without a base, so that it never replaces another.</summary>
+        internal Record Adopted(Local local)
+        {
+            return With(made =>
+            {
+                made.Local = local;
+                made.Base = null;
+                made.Dirty = true;
+                made.Deleted = false;
+                made.Dropped = Local ?? Dropped;
+            });
+        }
+
         internal Record KeptMine()
         {
             return With(r =>
@@ -553,6 +572,14 @@ namespace Gamed
                 Disk.WriteWhole(Path.Combine(Of(slot), digest), data);
             }
             return digest;
+        }
+
+        /// <summary>Deletes a slot, its record first.</summary>
+        internal void Forget(string slot)
+        {
+            Discard(Path.Combine(Of(slot), "record"));
+            foreach (string path in Directory.GetFiles(Of(slot)))
+                Discard(path);
         }
 
         /// <summary>Null when it is not here, or not what it was.</summary>
@@ -819,8 +846,13 @@ namespace Gamed
         /// <summary>How often one pump goes on with a slot that changes meanwhile.</summary>
         const int Steps = 4;
 
+        /// <summary>The folder of what a game saved before the first sign-in here: no player's, SafeName gives no such
+        /// name.</summary>
+        const string Unowned = "not.signed.in";
+
         readonly GamedClient client;
-        readonly Store store;
+        readonly string place;
+        Store store;
 
         /// <summary>Around every look at the records and every change; never held while the network is
         /// awaited.</summary>
@@ -840,7 +872,7 @@ namespace Gamed
         /// <summary>Of each slot's UnsentCopy: they hold up neither writes nor downloads.</summary>
         readonly Dictionary<string, Problem> copyProblems = new Dictionary<string, Problem>();
 
-        readonly SortedDictionary<string, Record> records;
+        SortedDictionary<string, Record> records;
         Dictionary<string, string> reported;
         volatile string cursor;
         volatile GamedError trouble;
@@ -849,16 +881,18 @@ namespace Gamed
         /// <summary>A pump of this Sync has succeeded.</summary>
         volatile bool pumped;
 
-        Sync(GamedClient client, string playerId, string folder)
+        Sync(GamedClient client, string playerId, string place)
         {
             PlayerId = playerId;
             this.client = client;
-            folder = folder ?? Path.Combine(client.Folder, "sync");
-            store = new Store(Path.GetFullPath(Path.Combine(folder, client.Place, SafeName(playerId))));
+            this.place = place;
+            store = new Store(Path.Combine(place, playerId == "" ? Unowned : SafeName(playerId)));
             try
             {
                 records = store.Records();
                 cursor = store.Cursor;
+                if (playerId != "")
+                    AdoptLeft();
             }
             catch
             {
@@ -870,8 +904,9 @@ namespace Gamed
         }
 
         /// <summary>
-        /// Of the player who is signed in; `folder` instead of one beside the credential. Asks no server. Throws
-        /// SignInRequired, InUse, LocalDamaged, IOException.
+        /// Of the player who is signed in; `folder` instead of one beside the credential. Before the first sign-in at
+        /// this server the saves wait on this device: the first pump after the sign-in, or the first Sync, adopts them
+        /// for the player. Asks no server. Throws SignInRequired after a sign-out, InUse, LocalDamaged, IOException.
         /// </summary>
         public static Task<Sync> OpenAsync(GamedClient client, string folder = null,
             CancellationToken cancel = default(CancellationToken))
@@ -879,13 +914,22 @@ namespace Gamed
             return Task.Run(async () =>
             {
                 Credential credential = await client.CredentialAsync(cancel).ConfigureAwait(false);
-                if (credential == null)
+                folder = folder ?? Path.Combine(client.Folder, "sync");
+                string place = Path.GetFullPath(Path.Combine(folder, client.Place));
+                if (credential == null && HasPlayers(place))
                     throw SignInRequired.Nobody();
-                return new Sync(client, credential.PlayerId, folder);
+                return new Sync(client, credential == null ? "" : credential.PlayerId, place);
             }, cancel);
         }
 
-        /// <summary>Whose saves these are.</summary>
+        /// <summary>Whether a player has signed in here before.</summary>
+        static bool HasPlayers(string place)
+        {
+            return Directory.Exists(place)
+                && Directory.GetDirectories(place).Any(path => Path.GetFileName(path) != Unowned);
+        }
+
+        /// <summary>Whose saves these are; empty before the first sign-in.</summary>
         public string PlayerId { get; private set; }
 
         /// <summary>Why the last pump did not get through; null when it did: for a sign that says "offline".</summary>
@@ -1307,8 +1351,80 @@ namespace Gamed
             }
         }
 
+        /// <summary>Adopt what was saved here before the sign-in, unless another process has it open.</summary>
+        void AdoptLeft()
+        {
+            string folder = Path.Combine(place, Unowned);
+            if (!Directory.Exists(folder))
+                return;
+            try
+            {
+                using (var left = new Store(folder))
+                    Adopt(left, left.Records());
+            }
+            catch (InUse)
+            {
+            }
+        }
+
+        /// <summary>Take over the saves of `left`; one whose slot has something pending waits there for the next
+        /// start.</summary>
+        void Adopt(Store left, SortedDictionary<string, Record> theirs)
+        {
+            foreach (KeyValuePair<string, Record> each in theirs)
+            {
+                string slot = each.Key;
+                Local local = each.Value.Local;
+                Record mine = RecordOf(slot);
+                if (local != null && !Local.Same(mine.Local, local))
+                {
+                    byte[] data = left.Load(slot, local.Sha256);
+                    if (data == null || !mine.Idle)
+                        continue;
+                    store.Add(slot, data);
+                    Change(slot, record => record.Adopted(local));
+                }
+                left.Forget(slot);
+            }
+        }
+
+        /// <summary>Open the player's saves once a player has signed in, and adopt what was saved before.</summary>
+        async Task OwnAsync(CancellationToken cancel)
+        {
+            Credential credential = await client.CredentialAsync(cancel).ConfigureAwait(false);
+            if (credential == null)
+                throw SignInRequired.Nobody();
+            lock (gate)
+            {
+                Open();
+                var opened = new Store(Path.Combine(place, SafeName(credential.PlayerId)));
+                SortedDictionary<string, Record> found, theirs = records;
+                string known;
+                try
+                {
+                    found = opened.Records();
+                    known = opened.Cursor;
+                }
+                catch
+                {
+                    opened.Dispose();
+                    throw;
+                }
+                using (Store left = store)
+                {
+                    PlayerId = credential.PlayerId;
+                    store = opened;
+                    records = found;
+                    cursor = known;
+                    Adopt(left, theirs);
+                }
+            }
+        }
+
         async Task PumpHereAsync(CancellationToken cancel)
         {
+            if (PlayerId == "")
+                await OwnAsync(cancel).ConfigureAwait(false);
             GamedClient only = client.Only(PlayerId, 1);
             await HearAsync(only, cancel).ConfigureAwait(false);
             foreach (string slot in Known())

@@ -1,7 +1,7 @@
 # Offline play for gamed.gd: a game saves to this device, and the device brings it up when it can. Copy it beside it.
 #
 #     const Sync = preload("res://gamed_sync.gd")
-#     var saves = Sync.new(client)                        # of the player who is signed in; needs no network
+#     var saves = Sync.new(client)                        # needs no network, and for the first saves no sign-in
 #     saves.connect("changed", self, "_on_save_changed")  # with a status: what to look at again
 #     saves.run()                                         # from here on by itself, until close()
 #     yield(saves.ready(), "completed")                  # until the server has answered, at most 5 seconds
@@ -28,6 +28,7 @@ const Disk = GamedClient.Disk
 const SaveInfo = GamedClient.SaveInfo
 
 const FORMAT = 1
+const UNOWNED = "not.signed.in"  # the folder of what a game saved before the first sign-in here: no player's
 const WAIT_SECONDS = 25  # how long a request for changes may take that waits for one
 const AGAIN_SECONDS = 300.0  # a write that the server refused is tried again after this, unless it says otherwise
 const STEPS = 4  # how often one pump goes on with a slot that changes meanwhile
@@ -57,6 +58,7 @@ var trouble = null  # why the last pump did not get through; null when it did
 var flaw = null  # GamedError where this could not begin: SignInRequired, InUse, LocalDamaged; every call fails with it
 
 var _client
+var _place = ""
 var _store = null
 var _records = {}
 var _cursor = null
@@ -70,28 +72,101 @@ var _pumped = false  # a pump of this Sync has succeeded
 var _round = 0  # of `run`: a later one ends an earlier
 
 
-# Of the player who is signed in; `folder` instead of one beside the credential. Asks no server.
+# Of the player who is signed in; `folder` instead of one beside the credential. Asks no server. Before the first
+# sign-in at this server the saves wait on this device: the first `pump` after the sign-in, or the first Sync, adopts
+# them for the player. After a sign-out `flaw` is SignInRequired.
 func _init(client, folder = ""):
 	var credential = client.credential()
-	if client.flaw or credential == null:
-		flaw = client.flaw if client.flaw else GamedError.new("signed_out", "Nobody is signed in here.")
+	if client.flaw:
+		flaw = client.flaw
 		return
-	player_id = credential.player_id
 	_client = client
-	var base = folder if folder != "" else client.folder + "/sync"
-	_store = Store.new("%s/%s/%s" % [base, client.place(), _safe_name(player_id)])
-	flaw = _store.open()
-	if flaw == null:
-		var read = _store.records()
-		flaw = read.error
-		if flaw:
-			_store.close()
-		else:
-			_records = read.value
-			_cursor = _store.cursor()
+	_place = "%s/%s" % [folder if folder != "" else client.folder + "/sync", client.place()]
+	if credential == null and _has_players():
+		flaw = _signed_out()
+		return
+	flaw = _use(credential.player_id if credential else "")
+	if flaw == null and player_id != "":
+		_adopt_left()
 	for each in slots():
 		if each["state"] in [IN_STEP, WAITING]:
 			_reported[each["slot"]] = _look_of(each)
+
+
+# Opens the folder of this player; GamedError or null.
+func _use(id):
+	var store = Store.new("%s/%s" % [_place, _safe_name(id) if id != "" else UNOWNED])
+	var error = store.open()
+	if error:
+		return error
+	var read = store.records()
+	if read.error:
+		store.close()
+		return read.error
+	player_id = id
+	_store = store
+	_records = read.value
+	_cursor = store.cursor()
+	return null
+
+
+# A player has signed in here before; the names of their folders have no dot.
+func _has_players():
+	for name in Disk.names(_place):
+		if not "." in name:
+			return true
+	return false
+
+
+static func _signed_out():
+	return GamedError.new("signed_out", "Nobody is signed in here.")
+
+
+# Adopts what was saved here before the sign-in, unless another process has it open.
+func _adopt_left():
+	if not UNOWNED in Disk.names(_place):
+		return
+	var left = Store.new("%s/%s" % [_place, UNOWNED])
+	if left.open():
+		return
+	var read = left.records()
+	flaw = read.error if read.error else _adopt(left, read.value)
+	left.close()
+	if flaw:
+		_store.close()
+
+
+# Takes over the saves of `left`; one whose slot has something pending waits there for the next start. GamedError or
+# null.
+func _adopt(left, records):
+	for slot in records:
+		var mine = _record(slot)
+		var local = records[slot]["local"]
+		if local and not Record.same(mine["local"], local):
+			var data = left.load_body(slot, local["sha256"])
+			if data == null or not Record.is_idle(mine):
+				continue
+			if _store.add(slot, data) == null:
+				return GamedError.new("local_disk", "This device cannot keep saves.")
+			var kept = _keep(Record.adopted(mine, local), Disk.KEPT)
+			if kept.error:
+				return kept.error
+		left.forget(slot)
+	return null
+
+
+# Opens the player's saves once a player has signed in, and adopts what was saved before; GamedError or null.
+func _own():
+	var credential = _client.credential()
+	if credential == null:
+		return _signed_out()
+	var left = _store
+	var records = _records
+	var error = _use(credential.player_id)
+	if error == null:
+		error = _adopt(left, records)
+		left.close()
+	return error
 
 
 # Lets another process have the folder. What is pending stays pending.
@@ -151,7 +226,7 @@ class Record:
 
 	# The server has something that the game has not seen, and the game has nothing to say against it.
 	static func newer(record):
-		if record["dirty"] or record["sent"] or record["dispute"]:
+		if not is_idle(record):
 			return false
 		return tag(record["remote"]) != tag(record["base"]) and (record["remote"] != null or record["deleted"])
 
@@ -242,6 +317,16 @@ class Record:
 
 	static func theirs(record):
 		return record["dispute"]["current"] if record["dispute"] else null
+
+	# Nothing of this device is pending or in dispute.
+	static func is_idle(record):
+		return not (record["dirty"] or record["sent"] or record["dispute"])
+
+	# Made before the sign-in: without a base, so that it never replaces another.
+	static func adopted(record, local):
+		var changes = {"local": local, "base": null, "dirty": true, "deleted": false}
+		changes["dropped"] = record["local"] if record["local"] else record["dropped"]
+		return with(record, changes)
 
 	static func kept_mine(record):
 		var spent = record["dispute"]["copy"] if record["dispute"] else null
@@ -408,6 +493,12 @@ class Store:
 			if not Disk.private_folder(_of(slot)) or not Disk.write_whole(_of(slot) + "/" + digest, data, Disk.WHOLE):
 				return null
 		return digest
+
+	# Deletes a slot, its record first.
+	func forget(slot):
+		Disk.remove(_of(slot) + "/record")
+		for name in Disk.names(_of(slot)):
+			Disk.remove(_of(slot) + "/" + name)
 
 	# null when it is not here, or not what it was.
 	func load_body(slot, digest):
@@ -819,7 +910,8 @@ func _tried():
 	if flaw or _closed:
 		return flaw if flaw else _is_closed()
 	_pumping = true
-	var result = yield(_pump(), "completed")
+	var unowned = _own() if player_id == "" else null
+	var result = Result.failed(unowned) if unowned else yield(_pump(), "completed")
 	_pumping = false
 	_pumped = _pumped or result.error == null
 	if trouble != result.error:
@@ -881,13 +973,13 @@ func _until_due():
 func _listen(mine):
 	var _me = self
 	var attempt = 0
-	var client = _client.only(player_id, 1)
 	while mine == _round and not _closed:
 		var began = OS.get_ticks_msec()
 		var cursor = _cursor
 		var rang = false
 		var seconds = 1.0
 		if cursor != null:
+			var client = _client.only(player_id, 1)
 			var found = yield(client.changes(cursor, WAIT_SECONDS), "completed")
 			if found.error and (found.error.is_a("SignInRequired") or found.error.kind == "PlayerBlocked"):
 				_bell = true  # the pump will say it

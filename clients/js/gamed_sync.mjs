@@ -3,7 +3,7 @@
  *
  * Copy it beside gamed.mjs; no packages, no build.
  *
- *     const sync = await Sync.open(client)                     // of the player who is signed in; needs no network
+ *     const sync = await Sync.open(client)                     // needs no network, and at first no sign-in
  *     sync.run(stop.signal, (status) => ...)                   // from here on it goes up by itself
  *     await sync.ready()                                       // until the server has answered, at most 5 seconds
  *     const save = await sync.read("auto")                     // null: never saved; throws NotKnown: never online
@@ -56,6 +56,8 @@ export { InUse }
 /** @import { Save, Deletion, Version } from "./gamed.mjs" */
 
 const FORMAT = 1
+/** The place of what a game saved before the first sign-in here: no player's, `safeName` gives no such name. */
+const UNOWNED = "not.signed.in"
 /** How long a request for changes may take that waits for one. */
 const WAIT_SECONDS = 25
 /** A write that the server refused is tried again after this long, unless it says otherwise: limits can be changed. */
@@ -176,8 +178,7 @@ class Record {
 
   /** The server has something that the game has not seen, and the game has nothing to say against it. */
   get newer() {
-    const settled = !(this.dirty || this.sent || this.dispute)
-    return settled && tag(this.remote) !== tag(this.base) && (this.remote !== null || this.deleted)
+    return this.idle && tag(this.remote) !== tag(this.base) && (this.remote !== null || this.deleted)
   }
 
   /** By the game. What it has already is no change. @param {Local | null} local @returns {Record} */
@@ -266,6 +267,16 @@ class Record {
     const reason = error.current ? "changed" : deleted ? "deleted" : "lost"
     const dispute = { reason, base: this.base, current: error.current, copy: error.yours }
     return this.with({ sent: null, dispute }).heard(error.current, deleted)
+  }
+
+  /** Nothing of this device is pending or in dispute. */
+  get idle() {
+    return !(this.dirty || this.sent || this.dispute)
+  }
+
+  /** Made before the sign-in: without a base, so that it never replaces another. @param {Local} local */
+  adopted(local) {
+    return this.with({ local, base: null, dirty: true, deleted: false, dropped: this.local ?? this.dropped })
   }
 
   keptMine() {
@@ -390,6 +401,7 @@ function localFrom(value) {
  * @property {(record: Record) => Promise<void>} keep
  * @property {(cursor: string) => Promise<void>} keepCursor
  * @property {(slot: string, digest: string, data: Uint8Array) => Promise<void>} add
+ * @property {(slot: string) => Promise<void>} forget the slot, its record first
  * @property {(slot: string, digest: string) => Promise<Uint8Array | null>} body as it was found
  * @property {(slot: string, digest: string) => Promise<void>} discard
  * @property {(slot: string, info: SaveInfo) => boolean} has
@@ -441,6 +453,11 @@ class FileStore {
   async #tidy(record) {
     const needed = record.bodies.add("record")
     for (const name of this.#of(record.slot).keys()) if (!needed.has(name)) await this.discard(record.slot, name)
+  }
+
+  /** @param {string} slot */
+  async forget(slot) {
+    for (const name of ["record", ...this.#of(slot).keys()]) await this.discard(slot, name)
   }
 
   /** @param {string} slot @param {string} digest @param {Uint8Array} data */
@@ -535,6 +552,14 @@ class DatabaseStore {
     }
   }
 
+  /** @param {string} slot */
+  async forget(slot) {
+    await this.#do("records", "readwrite", (records) => records.delete(slot))
+    for (const key of this.#present) {
+      if (key.startsWith(`${slot}/`)) await this.discard(slot, key.slice(slot.length + 1))
+    }
+  }
+
   /** @param {string} slot @param {string} digest @param {Uint8Array} data */
   async add(slot, digest, data) {
     await this.#do("bodies", "readwrite", (bodies) => bodies.put(data, `${slot}/${digest}`))
@@ -579,6 +604,32 @@ function readRecord(text, slot, where) {
     throw new LocalDamaged("state_damaged", detail, { cause })
   }
 }
+
+/**
+ * The path or name that all of a player's saves at this server begin with.
+ * @param {GamedClient} client @param {string | undefined} folder
+ */
+function placeOf(client, folder) {
+  const beside = IN_NODE ? (folder ?? `${client.folder}/sync`) : `gamed/${client.app}/${folder ?? "sync"}`
+  return `${beside}/${client.place}`
+}
+
+/** @param {string} place @param {string} name @returns {Promise<Store>} */
+const openStore = (place, name) => (IN_NODE ? FileStore : DatabaseStore).open(`${place}/${name}`)
+
+/** The names of the stores that this device has. @param {string} place @returns {Promise<string[]>} */
+async function storesAt(place) {
+  if (IN_NODE) {
+    const fs = await import(/* webpackIgnore: true */ /* @vite-ignore */ "node:fs/promises")
+    return (await fs.readdir(place).catch(unlessMissing)) ?? []
+  }
+  const found = await indexedDB.databases?.()
+  if (!found) return [UNOWNED] // an old browser does not say: look into it
+  const names = found.map(({ name }) => name ?? "").filter((name) => name.startsWith(`${place}/`))
+  return names.map((name) => name.slice(place.length + 1))
+}
+
+const signedOut = () => new SignInRequired("signed_out", "Nobody is signed in here.")
 
 const inUse = () => new InUse("in_use", "This game is running already, with the same saves.")
 
@@ -744,6 +795,7 @@ export class Sync {
   /** @type {Map<string, string>} */
   #reported
   #client
+  #place
   #store
   #turn = {}
 
@@ -754,19 +806,22 @@ export class Sync {
   trouble = null
 
   /**
-   * Of the player who is signed in. Asks no server. Throws SignInRequired, InUse, LocalDamaged.
+   * Of the player who is signed in. Before the first sign-in at this server the saves wait on this device: the first
+   * `pump` after the sign-in, or the first Sync, adopts them for the player. Asks no server. Throws SignInRequired
+   * after a sign-out, InUse, LocalDamaged.
    * `folder` instead of one beside the credential; in a browser a name: tabs that play side by side have one each.
    * @param {GamedClient} client @param {{ folder?: string }} [options]
    */
   static async open(client, { folder } = {}) {
     const credential = client.credential ?? (await client.look())
-    if (credential === null) throw new SignInRequired("signed_out", "Nobody is signed in here.")
-    const player = await safeName(credential.playerId)
-    const store = IN_NODE
-      ? await FileStore.open(`${folder ?? `${client.folder}/sync`}/${client.place}/${player}`)
-      : await DatabaseStore.open(`gamed/${client.app}/${folder ?? "sync"}/${client.place}/${player}`)
+    const place = placeOf(client, folder)
+    const names = await storesAt(place)
+    if (credential === null && names.some((name) => !name.includes("."))) throw signedOut()
+    const store = await openStore(place, credential ? await safeName(credential.playerId) : UNOWNED)
     try {
-      return new Sync(client, credential.playerId, store, await store.load())
+      const sync = new Sync(client, credential?.playerId ?? "", place, store, await store.load())
+      if (credential && names.includes(UNOWNED)) await sync.#adoptLeft()
+      return sync
     } catch (error) {
       store.close()
       throw error
@@ -775,12 +830,14 @@ export class Sync {
 
   /**
    * Use `open`.
-   * @param {GamedClient} client @param {string} playerId @param {Store} store
+   * @param {GamedClient} client @param {string} playerId @param {string} place @param {Store} store
    * @param {{ records: Record[], cursor: string | null }} found
    */
-  constructor(client, playerId, store, { records, cursor }) {
+  constructor(client, playerId, place, store, { records, cursor }) {
+    /** Empty before the first sign-in. */
     this.playerId = playerId
     this.#client = client
+    this.#place = place
     this.#store = store
     this.#records = new Map(records.map((record) => [record.slot, record]))
     this.#cursor = cursor
@@ -1103,7 +1160,68 @@ export class Sync {
     })
   }
 
+  /** Adopt what was saved here before the sign-in, unless another tab or process has it open. */
+  async #adoptLeft() {
+    /** @type {Store} */
+    let left
+    try {
+      left = await openStore(this.#place, UNOWNED)
+    } catch (error) {
+      if (error instanceof InUse) return
+      throw error
+    }
+    try {
+      const { records } = await left.load()
+      await this.#inTurn(() => this.#adopt(left, records))
+    } finally {
+      left.close()
+    }
+  }
+
+  /**
+   * Take over the saves of `left`, in a turn; one whose slot has something pending waits there for the next start.
+   * @param {Store} left @param {Iterable<Record>} records
+   */
+  async #adopt(left, records) {
+    for (const { slot, local } of records) {
+      const mine = this.#record(slot)
+      if (local && !same(mine.local, local)) {
+        const data = await left.body(slot, local.sha256)
+        if (data === null || (await sha256Hex(data)) !== local.sha256 || !mine.idle) continue
+        await this.#store.add(slot, local.sha256, data)
+        await this.#changed(slot, (record) => record.adopted(local))
+      }
+      await left.forget(slot)
+    }
+  }
+
+  /** Open the player's saves once a player has signed in, and adopt what was saved before. */
+  async #own() {
+    const credential = this.#client.credential ?? (await this.#client.look())
+    if (credential === null) throw signedOut()
+    const player = await safeName(credential.playerId)
+    await this.#inTurn(async () => {
+      this.#open()
+      const store = await openStore(this.#place, player)
+      const { records, cursor } = await store.load().catch((error) => {
+        store.close()
+        throw error
+      })
+      const [left, before] = [this.#store, this.#records]
+      this.playerId = credential.playerId
+      this.#store = store
+      this.#records = new Map(records.map((record) => [record.slot, record]))
+      this.#cursor = cursor
+      try {
+        await this.#adopt(left, before.values())
+      } finally {
+        left.close()
+      }
+    })
+  }
+
   async #round() {
+    if (!this.playerId) await this.#own()
     const client = this.#client.only(this.playerId, { tries: 1 })
     await this.#hear(client)
     for (const slot of this.#known()) {

@@ -2,7 +2,7 @@
 
 Copy it beside gamed_client.py; standard library only, Python 3.9 or newer.
 
-    sync = Sync(client)                               # of the player who is signed in; needs no network
+    sync = Sync(client)                               # needs no network, and for the first saves no sign-in
     threading.Thread(target=sync.run, args=(stop,), daemon=True).start()
     sync.ready()                                      # waits until the server has answered, at most 5 seconds
     save = sync.read("auto")                          # None: never saved; NotKnown: this device was never online
@@ -59,6 +59,8 @@ from gamed_client import (
 )
 
 FORMAT = 1
+UNOWNED = "not.signed.in"
+"""The folder of what a game saved before the first sign-in here: no player's, `safe_name` gives no such name."""
 WAIT_SECONDS = 25
 """How long a request for changes may take that waits for one."""
 AGAIN_SECONDS = 300.0
@@ -165,8 +167,7 @@ class Record:
     @property
     def newer(self) -> bool:
         """Return whether the server has a save that the game has not seen, without a conflict."""
-        settled = not (self.dirty or self.sent or self.dispute)
-        return settled and tag(self.remote) != tag(self.base) and (self.remote is not None or self.deleted)
+        return self.idle and tag(self.remote) != tag(self.base) and (self.remote is not None or self.deleted)
 
     def wrote(self, local: Local | None) -> Record:
         """Record a write of the game; the same bytes are not a change."""
@@ -239,6 +240,15 @@ class Record:
         reason = "changed" if current else "deleted" if deleted else "lost"
         dispute = Dispute(reason, self.base, current, copy)
         return replace(self, sent=None, dispute=dispute).heard(current, deleted)
+
+    @property
+    def idle(self) -> bool:
+        """Return whether nothing of this device is pending or in dispute."""
+        return not (self.dirty or self.sent or self.dispute)
+
+    def adopted(self, local: Local) -> Record:
+        """Record a save that the game made before the sign-in: without a base, so that it never replaces another."""
+        return replace(self, local=local, base=None, dirty=True, deleted=False, dropped=self.local or self.dropped)
 
     def kept_mine(self) -> Record:
         spent = self.dispute.copy if self.dispute else None
@@ -359,6 +369,11 @@ class Store:
             private_folder(self._of(slot))
             write_whole(self._of(slot) / digest, data)
         return digest
+
+    def forget(self, slot: str) -> None:
+        """Delete a slot, its record first."""
+        for path in [self._of(slot) / "record", *self._of(slot).iterdir()]:
+            path.unlink(missing_ok=True)
 
     def load(self, slot: str, digest: str) -> bytes | None:
         """Return the bytes, or None if they are missing or damaged."""
@@ -505,14 +520,17 @@ class Sync:
     def __init__(self, client: GamedClient, folder: Path | None = None) -> None:
         """Open the saves of the signed-in player, without a request; `folder` replaces the one beside the credential.
 
-        Raise SignInRequired, InUse, LocalDamaged.
+        Before the first sign-in at this server the saves wait on this device: the first `pump` after the sign-in, or
+        the first Sync, adopts them for the player. Raise SignInRequired after a sign-out, InUse, LocalDamaged.
         """
-        credential = client.credential
-        if credential is None:
-            raise SignInRequired("signed_out", "Nobody is signed in here.")
-        self.player_id = credential.player_id
         self._client = client
-        self._store = Store((folder or client.folder / "sync") / client.place / safe_name(self.player_id))
+        self._folder = (folder or client.folder / "sync") / client.place
+        credential = client.credential
+        if credential is None and _has_players(self._folder):
+            raise _signed_out()
+        self.player_id = credential.player_id if credential else ""
+        """Empty before the first sign-in."""
+        self._store = Store(self._folder / (safe_name(self.player_id) if credential else UNOWNED))
         self._lock = threading.RLock()
         """Around every look at the records and every change; never held while the network is awaited."""
         self._pumping = threading.Lock()
@@ -530,6 +548,8 @@ class Sync:
         try:
             self._records = self._store.records()
             self._cursor = self._store.cursor
+            if credential:
+                self._adopt_left()
         except BaseException:
             self._store.close()
             raise
@@ -776,7 +796,44 @@ class Sync:
             self._pumped = self._pumped or trouble is None
             self._ended.notify_all()
 
+    def _adopt_left(self) -> None:
+        """Adopt what was saved here before the sign-in, unless another process has it open."""
+        if (self._folder / UNOWNED).is_dir():
+            with contextlib.suppress(InUse), contextlib.closing(Store(self._folder / UNOWNED)) as left:
+                self._adopt(left, left.records())
+
+    def _adopt(self, left: Store, records: Mapping[str, Record]) -> None:
+        """Take over the saves of `left`; one whose slot has something pending waits there for the next start."""
+        for slot, record in records.items():
+            mine, local = self._record(slot), record.local
+            if local and not same(mine.local, local):
+                data = left.load(slot, local.sha256)
+                if data is None or not mine.idle:
+                    continue
+                self._store.add(slot, data)
+                self._change(slot, partial(Record.adopted, local=local))
+            left.forget(slot)
+
+    def _own(self) -> None:
+        """Open the player's saves once a player has signed in, and adopt what was saved before."""
+        credential = self._client.credential
+        if credential is None:
+            raise _signed_out()
+        with self._lock:
+            self._open()
+            store, left, records = Store(self._folder / safe_name(credential.player_id)), self._store, self._records
+            try:
+                known, cursor = store.records(), store.cursor
+            except BaseException:
+                store.close()
+                raise
+            self.player_id, self._store, self._records, self._cursor = credential.player_id, store, known, cursor
+            with contextlib.closing(left):
+                self._adopt(left, records)
+
     def _round(self) -> None:
+        if not self.player_id:
+            self._own()
         client = self._client.only(self.player_id, tries=1)
         self._hear(client)
         for slot in self._known():
@@ -1059,6 +1116,15 @@ class Sync:
         if sha256(data).hexdigest() != info.sha256:
             raise NotFound("version_gone", "The server has another save under this version.")
         return data
+
+
+def _signed_out() -> SignInRequired:
+    return SignInRequired("signed_out", "Nobody is signed in here.")
+
+
+def _has_players(folder: Path) -> bool:
+    """Return whether a player has signed in here before."""
+    return folder.is_dir() and any("." not in path.name for path in folder.iterdir())
 
 
 def _shown(status: Status) -> bool:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from clients.python.tests.sync.cases import SyncCase
+from clients.python.tests.sync.proxy import problem
 from tests.support.python_client import CLIENT_PATH as CLIENT
 from tests.support.python_client import gamed_client as gc
 from tests.support.python_client import gamed_sync as gs
@@ -66,9 +67,12 @@ class Disk(SyncCase):
         self.raised(gs.InUse, "closed", desk.sync.pump)
 
     def test_nobody(self) -> None:
-        """Without a sign-in there is no folder to open."""
-        client = gc.GamedClient(self.world.service.base, folder=self.folder / "nobody")
-        self.raised(gc.SignInRequired, "signed_out", gs.Sync, client)
+        """Once a player has been signed in here, there is no folder to open without a sign-in."""
+        desk = self.device()
+        desk.proxy.next("GET", problem(401, "session_revoked"))
+        self.raised(gc.SignInRequired, "session_revoked", desk.sync.pump)
+        desk.stop()
+        self.raised(gc.SignInRequired, "signed_out", gs.Sync, desk.sync._client)
 
     def test_only_what_is_needed(self) -> None:
         """Bytes that nobody can ask for any more go, also those of a write that was cut off."""
