@@ -170,7 +170,7 @@ static class Program
 {
     static readonly string[] Features =
     {
-        "saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout",
+        "saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names",
     };
 
     static readonly string[] SavesCommands =
@@ -319,6 +319,11 @@ static class Program
             case "sign_out":
                 bool notified = await seat.Client.SignOutAsync(how.Text("scope") ?? "this");
                 return new Dictionary<string, object> { { "server_notified", notified } };
+            case "set_name":
+                return new Dictionary<string, object>
+                {
+                    { "name", await seat.Client.SetNameAsync(how.Text("name")) },
+                };
             case "whoami":
                 return await seat.Client.WhoamiAsync();
             default:

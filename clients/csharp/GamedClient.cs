@@ -2659,6 +2659,9 @@ namespace Gamed
         /// <summary>Versions that lost against this one and wait for the player's choice.</summary>
         public IList<long> Conflicts { get; private set; }
 
+        /// <summary>What the device that wrote this version calls itself, or null.</summary>
+        public string Device { get; private set; }
+
         /// <summary>Throws NotGamed.</summary>
         internal static SaveInfo Of(IDictionary<string, object> value)
         {
@@ -2674,6 +2677,7 @@ namespace Gamed
                 Meta = Members.Maybe<Dictionary<string, object>>(value, "meta") ?? new Dictionary<string, object>(),
                 Conflicts = (Members.Maybe<List<object>>(value, "conflicts") ?? new List<object>()).OfType<long>()
                     .ToList().AsReadOnly(),
+                Device = Members.Maybe<string>(value, "device"),
             };
             if (!Etags.IsMatch(found.Etag) || !Hashes.IsMatch(found.Sha256))
                 throw new NotGamed("The server's answer has a malformed 'etag' or 'sha256'.");
@@ -2693,7 +2697,7 @@ namespace Gamed
             {
                 { "slot", Slot }, { "version", Version }, { "etag", Etag }, { "size", Size }, { "sha256", Sha256 },
                 { "content_type", ContentType }, { "modified", Modified }, { "meta", Meta },
-                { "conflicts", Conflicts.Cast<object>().ToList() },
+                { "conflicts", Conflicts.Cast<object>().ToList() }, { "device", Device },
             };
         }
 
@@ -3200,6 +3204,16 @@ namespace Gamed
         public Task<Dictionary<string, object>> WhoamiAsync(CancellationToken cancel = default(CancellationToken))
         {
             return Then(GameAsync("GET", "/game/", new Call(), cancel), answer => answer.Json());
+        }
+
+        /// <summary>Change the name that games show, null for none; the name as the server stored it.</summary>
+        public async Task<string> SetNameAsync(string name, CancellationToken cancel = default(CancellationToken))
+        {
+            var body = new Dictionary<string, object> { { "name", name } };
+            Answer answer = await GameAsync("PATCH", "/auth/player", new Call { Json = body }, cancel)
+                .ConfigureAwait(false);
+            var player = Members.Of<Dictionary<string, object>>(answer.Json(), "player");
+            return Members.Maybe<string>(player, "name");
         }
 
         // -- saves --

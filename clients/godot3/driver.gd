@@ -24,7 +24,7 @@ func _serve():
 	while _socket.get_status() == StreamPeerTCP.STATUS_CONNECTING:
 		yield(self, "idle_frame")
 	_socket.set_no_delay(true)
-	var features = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout"]
+	var features = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names"]
 	say({"event": "hello", "language": "GDScript (Godot 3)", "features": features})
 	var line = PoolByteArray()
 	while _socket.get_status() == StreamPeerTCP.STATUS_CONNECTED:
@@ -198,6 +198,10 @@ class Session:
 		var scope = command.get("scope")
 		var notified = yield(_client.sign_out(scope if scope else "this"), "completed")
 		return Result.ok({"server_notified": notified.value}) if notified.error == null else notified
+
+	func do_set_name(command):
+		var stored = yield(_client.set_name(command["name"]), "completed")
+		return Result.ok({"name": stored.value}) if stored.error == null else stored
 
 	func do_whoami(_command):
 		return yield(_client.whoami(), "completed")

@@ -25,7 +25,7 @@ func _serve():
 		await process_frame
 		_socket.poll()
 	_socket.set_no_delay(true)
-	var features = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout"]
+	var features = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names"]
 	say({"event": "hello", "language": "GDScript (Godot 4)", "features": features})
 	var line = PackedByteArray()
 	while _socket.get_status() == StreamPeerTCP.STATUS_CONNECTED:
@@ -197,6 +197,10 @@ class Session:
 		var scope = command.get("scope")
 		var notified = await _client.sign_out(scope if scope else "this")
 		return Result.ok({"server_notified": notified.value}) if notified.error == null else notified
+
+	func do_set_name(command):
+		var stored = await _client.set_name(command["name"])
+		return Result.ok({"name": stored.value}) if stored.error == null else stored
 
 	func do_whoami(_command):
 		return await _client.whoami()

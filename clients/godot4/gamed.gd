@@ -522,7 +522,7 @@ func _request(method, path, how = {}):
 		fields["Content-Type"] = "application/json"
 	if how.get("bearer") != null:
 		fields["Authorization"] = "Bearer %s" % how["bearer"]
-	if body.size() > 0 or method in ["POST", "PUT"]:
+	if body.size() > 0 or method in ["POST", "PUT", "PATCH"]:
 		fields["Content-Length"] = str(body.size())
 	for field in fields:
 		if fields[field] != "" and not Tools.only(fields[field], Tools.VISIBLE + " \""):
@@ -611,7 +611,8 @@ func _send(http, method, path, body, fields, timeout):
 		"HEAD": HTTPClient.METHOD_HEAD,
 		"POST": HTTPClient.METHOD_POST,
 		"PUT": HTTPClient.METHOD_PUT,
-		"DELETE": HTTPClient.METHOD_DELETE
+		"DELETE": HTTPClient.METHOD_DELETE,
+		"PATCH": HTTPClient.METHOD_PATCH
 	}
 	var lines = PackedStringArray()
 	for field in fields:
@@ -1337,7 +1338,8 @@ func _device():
 # --- Saves ------------------------------------------------------------------------------------------------------------
 
 
-# One version of one slot, a Dictionary: slot, version, etag, size, sha256, content_type, modified, meta, conflicts.
+# One version of one slot, a Dictionary: slot, version, etag, size, sha256, content_type, modified, meta, conflicts,
+# device.
 # `etag` is what a later write names as its base.
 class SaveInfo:
 	extends RefCounted
@@ -1363,6 +1365,7 @@ class SaveInfo:
 			for number in value["conflicts"]:
 				if Tools.integer(number) != null:
 					made["conflicts"].append(Tools.integer(number))
+		made["device"] = value["device"] if value.get("device") is String else null
 		return Result.ok(made)
 
 	static func _is_etag(text):
@@ -1516,6 +1519,15 @@ func _send_logout(kept, scope = "this"):
 # `GET /game/`: player, usage, limits, time.
 func whoami():
 	return await _game_json("GET", "/game/")
+
+
+# Changes the name that games show, null for none. The value is the name as the server stored it.
+func set_name(name):
+	var answer = await _game_json("PATCH", "/auth/player", {"json": {"name": name}})
+	if answer.error:
+		return answer
+	var player = Tools.member(answer.value, "player", "object")
+	return player if player.error else Result.ok(player.value.get("name"))
 
 
 # --- The saves --------------------------------------------------------------------------------------------------------

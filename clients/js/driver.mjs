@@ -7,7 +7,7 @@ import { Conflict, GamedClient, GamedError, InvalidProof, SaveInfo } from "./gam
 import { Assets } from "./gamed_assets.mjs"
 import { Sync } from "./gamed_sync.mjs"
 
-const FEATURES = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout"]
+const FEATURES = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names"]
 
 /** @param {object} line */
 const say = (line) => process.stdout.write(`${JSON.stringify(line)}\n`)
@@ -102,6 +102,7 @@ const COMMANDS = {
   signed_in: async ({ client }) => (await client.look(), who(client)),
   sign_out: async ({ client }, { scope }) => ({ server_notified: await client.signOut(scope ?? "this") }),
   whoami: ({ client }) => client.whoami(),
+  set_name: async ({ client }, { name }) => ({ name: await client.setName(name) }),
 
   list_saves: async ({ client }) => ({ saves: (await client.listSaves()).map(infoJson) }),
   changes: async ({ client }, { since, wait }) => {

@@ -1296,9 +1296,9 @@ const SHA256 = /^[0-9a-f]{64}$/
 export class SaveInfo {
   /**
    * @param {{ slot: string, version: number, etag: string, size: number, sha256: string, contentType: string,
-   *   modified: string, meta: Record<string, any>, conflicts: number[] }} value
+   *   modified: string, meta: Record<string, any>, conflicts: number[], device: string | null }} value
    */
-  constructor({ slot, version, etag, size, sha256, contentType, modified, meta, conflicts }) {
+  constructor({ slot, version, etag, size, sha256, contentType, modified, meta, conflicts, device }) {
     this.slot = slot
     this.version = version
     this.etag = etag
@@ -1309,6 +1309,8 @@ export class SaveInfo {
     this.meta = meta
     /** Versions that lost against this one and wait for the player's choice. */
     this.conflicts = conflicts
+    /** What the device that wrote this version calls itself, or null. */
+    this.device = device
     Object.freeze(this)
   }
 
@@ -1328,6 +1330,7 @@ export class SaveInfo {
       modified: String(value.modified || ""),
       meta: isObject(value.meta) ? value.meta : {},
       conflicts: Array.isArray(value.conflicts) ? value.conflicts.filter(Number.isInteger) : [],
+      device: typeof value.device === "string" ? value.device : null,
     })
   }
 
@@ -1624,6 +1627,16 @@ export class GamedClient {
   /** `GET /game/`: player, usage, limits, time. */
   async whoami() {
     return (await this._game("GET", "/game/")).json()
+  }
+
+  /**
+   * Change the name that games show, null for none; the name as the server stored it.
+   * @param {string | null} name
+   */
+  async setName(name) {
+    const answer = (await this._game("PATCH", "/auth/player", { json: { name } })).json()
+    const stored = member(answer, "player", "object").name
+    return typeof stored === "string" ? stored : null
   }
 
   // -- saves --

@@ -892,6 +892,8 @@ class SaveInfo:
     meta: Mapping[str, Any]
     conflicts: Sequence[int] = ()
     """Versions that lost against this one and wait for the player's choice."""
+    device: str | None = None
+    """What the device that wrote this version calls itself."""
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> SaveInfo:
@@ -905,6 +907,7 @@ class SaveInfo:
             modified=str(value.get("modified") or ""),
             meta=meta if isinstance(meta := value.get("meta"), dict) else {},
             conflicts=tuple(n for n in value.get("conflicts") or () if isinstance(n, int)),
+            device=device if isinstance(device := value.get("device"), str) else None,
         )
 
     @classmethod
@@ -1157,6 +1160,11 @@ class GamedClient:
     def whoami(self) -> dict[str, Any]:
         """Return player, usage, limits and time of `GET /game/`."""
         return self._game("GET", "/game/").json()
+
+    def set_name(self, name: str | None) -> str | None:
+        """Change the name that games show, None for none; return it as the server stored it."""
+        changed = member(self._game("PATCH", "/auth/player", json_body={"name": name}).json(), "player", dict)
+        return stored if isinstance(stored := changed.get("name"), str) else None
 
     # -- saves --
 

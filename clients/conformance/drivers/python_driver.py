@@ -20,7 +20,7 @@ import gamed_assets as ga
 import gamed_client as gc
 import gamed_sync as gs
 
-FEATURES = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout"]
+FEATURES = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names"]
 OUT = threading.Lock()
 
 
@@ -169,6 +169,9 @@ class Commands:
 
     def sign_out(self, seat: Seat, how: Mapping[str, Any]) -> Any:
         return {"server_notified": seat.client.sign_out(how.get("scope") or "this")}
+
+    def set_name(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return {"name": seat.client.set_name(how["name"])}
 
     def whoami(self, seat: Seat, how: Mapping[str, Any]) -> Any:
         return seat.client.whoami()

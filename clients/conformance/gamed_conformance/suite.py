@@ -18,7 +18,7 @@ from .walk import WALKS
 from .world import World
 
 FOLDER = Path(__file__).resolve().parents[1] / "scenarios"
-FEATURES = frozenset({"saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout"})
+FEATURES = frozenset({"saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names"})
 
 
 class ScenarioFailed(Exception):

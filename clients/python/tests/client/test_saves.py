@@ -20,6 +20,15 @@ class SaveCase(ClientCase):
         self.signed_in()
 
 
+class Devices(SaveCase):
+    def test_device(self) -> None:
+        """A save tells which device wrote it; an older server, or one that does not know, tells none."""
+        answer = info("auto", 1, b"1")
+        for sent, read in (("ANNA-PC", "ANNA-PC"), (None, None), (7, None)):
+            self.assertEqual(gc.SaveInfo.of({**answer, "device": sent}).device, read)
+        self.assertIsNone(gc.SaveInfo.of(answer).device)
+
+
 class Put(SaveCase):
     """Writing on top of what was read."""
 
