@@ -11,9 +11,12 @@ from gamed.assets.verify import Overview, ReleaseListing, VerifyResult
 from gamed.cli.assets_context import Assets, asset_errors, release_id
 from gamed.cli.context import CommandContext, reports_json
 from gamed.cli.errors import CommandFailed
-from gamed.cli.output import counted, duration_seconds, measured
+from gamed.cli.output import counted, duration_seconds, measured, table
 from gamed.clock import now_ms
+from gamed.readable import ago, size
 from gamed.timestamps import rfc3339
+
+RELEASE_HEADINGS = ("RELEASE", "PUBLISHED", "FILES", "SIZE", "ITS OWN", "CHANNELS", "NOTE")
 
 
 @click.command("list", short_help="Show channels, releases, and their size on disk.")
@@ -114,16 +117,28 @@ def _overview_lines(found: Overview) -> Iterator[str]:
     if not found.channels and not found.releases and not found.damaged:
         yield "nothing is published yet, see: gamed assets publish --help"
         return
-    for channel, pointer in found.channels.items():
-        yield f"{channel:32}  {pointer.release}  since {rfc3339(pointer.pointed_ms)}"
-    for each in found.releases:
-        state = " ".join(each.channels) or ("before" if each.unneeded_ms is None else "not needed")
-        size = f"{len(each.manifest.files):>6} files {each.manifest.size:>14} bytes {each.own_bytes:>14} its own"
-        yield f"{each.release}  {rfc3339(each.manifest.published_ms)} {size}  {state}  {each.manifest.note}".rstrip()
-    objects = f"{counted(found.objects, 'object')}, {found.bytes} bytes on disk"
-    yield f"{objects}, for releases of {found.release_bytes} bytes in all"
+    now = now_ms()
+    channels = [(name, each.release, ago(each.pointed_ms, now)) for name, each in found.channels.items()]
+    yield from table(("CHANNEL", "RELEASE", "SINCE"), channels)
+    yield from table(RELEASE_HEADINGS, [_release_row(each, now) for each in found.releases])
+    objects = f"{counted(found.objects, 'object')}, {size(found.bytes)} on disk"
+    yield f"{objects}, for releases of {size(found.release_bytes)} in all"
     for damaged in found.damaged:
         yield f"{damaged} is damaged, see: gamed assets verify"
+
+
+def _release_row(each: ReleaseListing, now: int) -> tuple[str, ...]:
+    state = " ".join(each.channels) or ("before" if each.unneeded_ms is None else "not needed")
+    published, manifest = ago(each.manifest.published_ms, now), each.manifest
+    return (
+        each.release,
+        published,
+        str(len(manifest.files)),
+        size(manifest.size),
+        size(each.own_bytes),
+        state,
+        manifest.note,
+    )
 
 
 def _advice(found: VerifyResult) -> Iterator[str]:

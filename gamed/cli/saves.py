@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 from gamed.assets.store import sync_folder
 from gamed.cli.context import CommandContext, OfflineDatabases, reports_json
 from gamed.cli.errors import CommandFailed
-from gamed.cli.output import confirm, counted, progress, utf8, who_argument, yes_option
+from gamed.cli.output import confirm, counted, progress, table, utf8, who_argument, yes_option
 from gamed.cli.paths import STATE_DB
 from gamed.cli.removal import CommandSaveRemoval
 from gamed.clock import now_ms
@@ -22,6 +22,7 @@ from gamed.database import blobs
 from gamed.database.errors import BlobCorrupt, BlobNotFound
 from gamed.database.offline import open_reader
 from gamed.players.tables import count_players, find_player
+from gamed.readable import ago, size
 from gamed.saves import erase_store, write_store
 from gamed.saves import tables as save_tables
 from gamed.saves.commands import RestoreCommand, WriteContext
@@ -33,7 +34,6 @@ from gamed.saves.model import EMPTY_CURSOR, SlotEntry, SlotState, Version, new_e
 from gamed.saves.responses import entry_info, save_info, version_info
 from gamed.saves.validation import check_slot
 from gamed.saves.write_rules import Condition, ConditionKind
-from gamed.timestamps import rfc3339
 
 UNLIMITED = replace(SaveLimits(), bytes=TIB, history_bytes=TIB, slots=10**9)
 """The operator may exceed the limits of a player."""
@@ -48,6 +48,8 @@ TOTALS = {
     "unreferenced_blobs": "unreferenced blobs",
 }
 """The members of `saves stats --json` in words for a person."""
+SLOT_HEADINGS = ("SLOT", "VERSION", "WRITTEN", "SIZE", "CONFLICT COPIES")
+VERSION_HEADINGS = ("VERSION", "KIND", "WRITTEN", "SIZE", "HASH")
 T = TypeVar("T")
 Run = Callable[[Callable[[Connection], T]], T]
 
@@ -69,7 +71,8 @@ def list_(context: CommandContext, who: str) -> None:
     if _saved_nothing(files, player_id) and not files.read_auth(lambda auth: find_player(auth, player_id)):
         raise CommandFailed(f"There is no player {player_id}, and no saves of one.")
     entries = files.read_state(lambda connection: save_tables.changed_slots(connection, player_id, 0))
-    lines = [_slot_line(entry) for entry in entries] or f"{player_id} has no saves"
+    now = now_ms()
+    lines = table(SLOT_HEADINGS, [_slot_row(entry, now) for entry in entries]) or f"{player_id} has no saves"
     context.report([entry_info(entry) for entry in entries], lines, indent=2)
 
 
@@ -86,7 +89,8 @@ def versions_(context: CommandContext, who: str, slot: str) -> None:
         raise CommandFailed(f"{player_id} never had a save {name}.")
     current = view.current.version if view.current else None
     shown = [{**version_info(version), "current": version.version == current} for version in versions]
-    context.report(shown, [_version_line(version, current) for version in versions], indent=2)
+    now = now_ms()
+    context.report(shown, table(VERSION_HEADINGS, [_version_row(each, current, now) for each in versions]), indent=2)
 
 
 @saves.command(short_help="Make an old version of a save current again.")
@@ -160,8 +164,9 @@ def stats(context: CommandContext) -> None:
     players, totals = files.read_auth(count_players), files.read_state(state_totals)
     members = {"players": players, **{name: kept for name, kept in asdict(totals).items() if name in TOTALS}}
     largest = [{"player": player_id, "bytes": kept} for player_id, kept in totals.largest]
-    lines = [f"{TOTALS[name]:24} {count:>16}{' bytes' if 'bytes' in name else ''}" for name, count in members.items()]
-    lines += [f"{player_id:24} {kept:>16} bytes" for player_id, kept in totals.largest]
+    rows = [(TOTALS[name], size(count) if "bytes" in name else str(count)) for name, count in members.items()]
+    lines = table(("OF ALL PLAYERS", "TOTAL"), rows)
+    lines += table(("PLAYER", "BYTES"), [(player_id, size(kept)) for player_id, kept in totals.largest])
     context.report({**members, "largest": largest}, lines, indent=2)
 
 
@@ -188,18 +193,18 @@ def _history(connection: Connection, player_id: str, slot: str) -> tuple[SlotSta
     return save_tables.slot_state(connection, player_id, slot), save_tables.list_versions(connection, player_id, slot)
 
 
-def _version_line(version: Version, current: int | None) -> str:
+def _version_row(version: Version, current: int | None, now: int) -> tuple[str, ...]:
     mark = "current" if version.version == current else version.kind
-    digest = version.content.sha256.hex()[:16] if version.content else "-"
-    return f"{version.version:>6}  {mark:8}  {rfc3339(version.created_ms)}  {version.size:>10}  {digest}"
+    digest = version.content.sha256.hex()[:16] if version.content else ""
+    return str(version.version), mark, ago(version.created_ms, now), size(version.size), digest
 
 
-def _slot_line(entry: SlotEntry) -> str:
+def _slot_row(entry: SlotEntry, now: int) -> tuple[str, ...]:
     if entry.current is None:
-        return f"{entry.slot:24}  {entry.tombstone_version:>6}  {rfc3339(entry.deleted_ms or 0)}  deleted"
-    copies = f"  conflict copies {' '.join(map(str, entry.conflicts))}" if entry.conflicts else ""
-    size = f"{entry.current.size:>10}"
-    return f"{entry.slot:24}  {entry.current.version:>6}  {rfc3339(entry.current.created_ms)}  {size}{copies}"
+        return entry.slot, str(entry.tombstone_version), ago(entry.deleted_ms or 0, now), "deleted", ""
+    copies = " ".join(map(str, entry.conflicts))
+    written, length = ago(entry.current.created_ms, now), size(entry.current.size)
+    return entry.slot, str(entry.current.version), written, length, copies
 
 
 def restore_version(

@@ -174,10 +174,10 @@ class MaintenanceTests(CommandCase):
     def test_list(self) -> None:
         """The list has channels, releases and their sizes."""
         out = self.run_text("list")
-        self.assertIn(f"{'stable':32}  {self.two}  since 20", out)
-        self.assertIn("stable  2.0", out)
-        self.assertIn("before  1.0", out)
-        self.assertIn("3 objects, 408 bytes on disk, for releases of 808 bytes in all", out)
+        self.assertRegex(out, rf"(?m)^CHANNEL +RELEASE +SINCE\nstable +{self.two}  just now$")
+        self.assertRegex(out, rf"(?m)^{self.two}  just now +\d+ +\d+ B +3 B +stable +2\.0$")
+        self.assertRegex(out, rf"(?m)^{self.one}  just now +\d+ +\d+ B +5 B +before +1\.0$")
+        self.assertIn("3 objects, 408 B on disk, for releases of 808 B in all", out)
         listed = self.run_json("list")
         self.assertEqual(listed["channels"]["stable"]["release"], self.two)
         self.assertEqual(listed["channels"]["stable"]["before"], [self.one])

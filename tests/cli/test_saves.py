@@ -62,10 +62,11 @@ class SavesTestCase(CommandTestCase):
 
 class LookTests(SavesTestCase):
     def test_ls(self) -> None:
-        """One line for each save, the deleted ones too; the same for scripts."""
-        auto, old = self.output_of("saves", "list", ANNA).splitlines()
-        self.assertRegex(auto, r"^auto +3  20\S+Z +5  conflict copies 4$")
-        self.assertRegex(old, r"^old +2  20\S+Z  deleted$")
+        """One line below the headings for each save, the deleted ones too; the same for scripts."""
+        headings, auto, old = self.output_of("saves", "list", ANNA).splitlines()
+        self.assertEqual(headings.split(), ["SLOT", "VERSION", "WRITTEN", "SIZE", "CONFLICT", "COPIES"])
+        self.assertRegex(auto, r"^auto +3 +just now +5 B +4$")
+        self.assertRegex(old, r"^old +2 +just now +deleted +-$")
         first, second = json.loads(self.output_of("saves", "list", ANNA, "--json"))
         self.assertEqual((first["slot"], first["version"], first["conflicts"]), ("auto", 3, [4]))
         self.assertEqual((second["slot"], second["version"]), ("old", 2))
@@ -76,8 +77,9 @@ class LookTests(SavesTestCase):
         self.assertEqual([version["kind"] for version in found], ["conflict", "write", "write", "write"])
         self.assertEqual([version["current"] for version in found], [False, True, False, False])
         lines = self.output_of("saves", "versions", ANNA, "auto").splitlines()
-        self.assertIn(sha256(b"three").hexdigest()[:16], lines[1])
-        self.assertIn("current", lines[1])
+        self.assertIn(sha256(b"three").hexdigest()[:16], lines[2])
+        self.assertEqual(lines[0].split(), ["VERSION", "KIND", "WRITTEN", "SIZE", "HASH"])
+        self.assertIn("current", lines[2])
 
     def test_stats(self) -> None:
         """Print the totals of all players."""
@@ -98,11 +100,12 @@ class LookTests(SavesTestCase):
     def test_stats_for_a_person(self) -> None:
         """Each size has its unit."""
         self.add_player(ANNA)
-        lines = {line[:24].strip(): line[24:].split() for line in self.output_of("saves", "stats").splitlines()}
+        shown = self.output_of("saves", "stats").splitlines()
+        lines = {name: size.split() for name, _, size in (line.partition("  ") for line in shown)}
         self.assertEqual(lines["players"], ["1"])
-        self.assertEqual(lines["their current versions"], ["5", "bytes"])
-        self.assertEqual(lines["their history"], ["17", "bytes"])
-        self.assertEqual(lines[ANNA], ["22", "bytes"])
+        self.assertEqual(lines["their current versions"], ["5", "B"])
+        self.assertEqual(lines["their history"], ["17", "B"])
+        self.assertEqual(lines[ANNA], ["22", "B"])
 
     def test_ls_of_a_player_without_saves(self) -> None:
         """A player who never saved has an empty list: [] for a script, a sentence for a person, exit code 0."""
