@@ -20,6 +20,7 @@ class SecurityEvent(StrEnum):
     SIGNED_OUT = "signed_out"
     SESSION_REVOKED = "session_revoked"
     PASSWORD_CHANGED = "password_changed"
+    INVITE_USED = "invite_used"
     IDENTITY_LINKED = "identity_linked"
     IDENTITY_UNLINKED = "identity_unlinked"
     PLAYER_RENAMED = "player_renamed"
@@ -39,6 +40,7 @@ FIELDS: Mapping[SecurityEvent, tuple[str, ...]] = MappingProxyType(
         SecurityEvent.SIGNED_OUT: ("player", "scope"),
         SecurityEvent.SESSION_REVOKED: ("player", "session"),
         SecurityEvent.PASSWORD_CHANGED: ("player",),
+        SecurityEvent.INVITE_USED: ("player", "invite", "provider"),
         SecurityEvent.IDENTITY_LINKED: ("player", "provider"),
         SecurityEvent.IDENTITY_UNLINKED: ("player", "provider"),
         SecurityEvent.PLAYER_RENAMED: ("player",),

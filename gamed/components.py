@@ -47,6 +47,9 @@ from gamed.players.account_guard import AccountGuard
 from gamed.players.account_routes import AccountRoutes, AccountServices
 from gamed.players.account_store import SqliteAccountStore
 from gamed.players.command_log import CommandLogForwarder
+from gamed.players.links import InviteService, ResetService
+from gamed.players.links_routes import LinkRoutes
+from gamed.players.links_store import SqliteLinkStore
 from gamed.players.names import SignInMethods
 from gamed.players.page_routes import HomeRoutes
 from gamed.players.pages.account import SignInChoice
@@ -158,10 +161,9 @@ class LoginComponents:
         self, account: AccountService, revoked: RevocationListener, saves: SaveService, exports: ExportRoutes
     ) -> AccountRoutes:
         """Return the routes of the player's own page."""
-        context, databases = self._context, self._service.databases
-        store = SqliteAccountStore(databases.reads, databases.auth, context.keys)
+        context, store = self._context, self._account_store
         services = AccountServices(
-            AccountSignIn(context, self._store, store, self._authorize, self._passwords, self._waiters),
+            self._account_sign_in,
             AccountPage(context, store, self._sessions, account, saves, self._passwords, self._hasher, revoked),
             self._sessions,
             account,
@@ -169,6 +171,24 @@ class LoginComponents:
             exports,
         )
         return AccountRoutes(services, AccountGuard(self._pages.guard), SignInChoice(self._labels), self._pages)
+
+    def link_routes(self, revoked: RevocationListener) -> LinkRoutes:
+        """Return the routes of invites and reset links."""
+        context, databases = self._context, self._service.databases
+        store = SqliteLinkStore(databases.reads, databases.auth, context.keys)
+        invites = InviteService(context, store, self._store, self._passwords, self._account_sign_in)
+        resets = ResetService(context, store, self._store, self._hasher, revoked)
+        return LinkRoutes(invites, resets, AccountGuard(self._pages.guard), self._labels, self._pages)
+
+    @cached_property
+    def _account_store(self) -> SqliteAccountStore:
+        databases = self._service.databases
+        return SqliteAccountStore(databases.reads, databases.auth, self._context.keys)
+
+    @cached_property
+    def _account_sign_in(self) -> AccountSignIn:
+        login = self._context, self._store, self._account_store, self._authorize, self._passwords, self._waiters
+        return AccountSignIn(*login)
 
     @cached_property
     def _hasher(self) -> AsyncPasswordHasher:

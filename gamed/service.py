@@ -171,6 +171,7 @@ class GamedService(MultiService):
             SessionRoutes(self._sessions, context.tasks),
             self._players.routes(self._sessions),
             self._login.account_routes(self._players.account, revoked, built.saves, built.exports),
+            self._login.link_routes(revoked),
             built.exports,
             *built.others,
             self._assets.routes(self._sessions),

@@ -80,6 +80,7 @@ OTHERS = {
     "sessions/rotation": Kind.RULES,
     "players/names": Kind.RULES,
     "players/account": Kind.SERVICE,
+    "players/links": Kind.SERVICE,
     "players/account_guard": Kind.ROUTES,
     "players/pages": Kind.ROUTES,
     "players/passwords": Kind.FILES,

@@ -274,6 +274,14 @@ def get_player(connection: Connection, keys: Keys, who: str) -> NamedPlayer:
     return named
 
 
+def get_account(connection: Connection, keys: Keys, who: str) -> NamedPlayer:
+    """Return the player, as get_player() does; raise CommandFailed for a player without a local account."""
+    named = get_player(connection, keys, who)
+    if named.name is None:
+        raise CommandFailed("This player has no local account.")
+    return named
+
+
 def get_pending_player(connection: Connection, keys: Keys, who: str) -> NamedPlayer:
     """Return the player with this code, id or local name; raise CommandFailed if they do not wait for approval.
 

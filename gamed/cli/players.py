@@ -5,8 +5,17 @@ from sqlite3 import Connection
 
 import click
 
-from gamed.cli.context import CommandContext, KeyedDatabases, display_name, get_player, player_members, reports_json
+from gamed.cli.context import (
+    CommandContext,
+    KeyedDatabases,
+    display_name,
+    get_account,
+    get_player,
+    player_members,
+    reports_json,
+)
 from gamed.cli.errors import CommandFailed, warn
+from gamed.cli.links import invite, list_invites, reset_link, revoke_invite
 from gamed.cli.moderation import approve, block, reject, unblock
 from gamed.cli.output import password_option, password_reader, table, utf8, who_argument
 from gamed.cli.removal import erase, merge
@@ -42,7 +51,10 @@ HEADINGS = ("PLAYER", "NAME", "SHOWN AS", "STATE", "LAST SEEN", "CODE")
 CLIENT_INFO = ClientInfo.of({"name": "gamed players token"}).to_json()
 
 
-@click.group(commands=[approve, reject, block, unblock, merge, erase])
+_ELSEWHERE = [approve, reject, block, unblock, merge, erase, invite, list_invites, revoke_invite, reset_link]
+
+
+@click.group(commands=_ELSEWHERE)
 def players() -> None:
     """Add players, show them, and decide who may play."""
 
@@ -136,11 +148,11 @@ def password(context: CommandContext, who: str, password_stdin: bool) -> None:
     Without --password-stdin the terminal prompts for the password.
     """
     read_password, store = password_reader(stdin=password_stdin), _open(context)
-    store.read(lambda connection, keys: _with_account(connection, keys, who))
+    store.read(lambda connection, keys: get_account(connection, keys, who))
     encoded = hash_password(read_password())
 
     def transaction(connection: Connection, keys: Keys) -> NamedPlayer:
-        named, now = _with_account(connection, keys, who), now_ms()
+        named, now = get_account(connection, keys, who), now_ms()
         player_tables.set_password(connection, named.player.player_id, encoded, now)
         revoke_all(connection, named.player.player_id, now)
         store.record(connection, "players password", named.player.player_id)
@@ -148,13 +160,6 @@ def password(context: CommandContext, who: str, password_stdin: bool) -> None:
 
     named = store.write(transaction)
     context.report({"id": named.player.player_id}, f"{display_name(named)} has a new password")
-
-
-def _with_account(connection: Connection, keys: Keys, who: str) -> NamedPlayer:
-    named = get_player(connection, keys, who)
-    if named.name is None:
-        raise CommandFailed("This player has no local account.")
-    return named
 
 
 @players.command(short_help="[key] Sign in as a player.")

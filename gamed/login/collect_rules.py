@@ -41,6 +41,8 @@ class CollectOutcome(Struct, frozen=True):
     """The player who signed in, linked, or waits for approval."""
     undecryptable: Mapping[str, str] | None = None
     """The value that could not be decrypted, for the audit log; the login has ended because of it."""
+    invite_id: str | None = None
+    """The invite that was used, and made the player."""
 
 
 class CollectResult(Struct, frozen=True):

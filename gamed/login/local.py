@@ -108,9 +108,12 @@ class PasswordAuthenticator(Component, frozen=True):
             raise SignInRejected(FormError.WRONG)
         return account.player_id
 
-    async def new_account(self, form: SignInForm) -> NewAccount:
-        """Return the account that the first collect may create; raise SignInRejected."""
-        if self._context.policy.registration is Registration.CLOSED:
+    async def new_account(self, form: SignInForm, *, invited: bool = False) -> NewAccount:
+        """Return the account that may be created, with an invite also while registration is closed.
+
+        Raise SignInRejected.
+        """
+        if self._context.policy.registration is Registration.CLOSED and not invited:
             raise SignInRejected(FormError.CLOSED)
         try:
             name = parse_name(form.name)

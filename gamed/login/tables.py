@@ -86,8 +86,8 @@ CLEANUP_ROWS = 200
 _LOGIN_COLUMNS = (
     "login_id, approval_code, secret_index, token_index, intent, provider, client, return_proof, loopback_port,"
     " address_index,"
-    " created_ms, expires_ms, stage_ms, stage, outcome, requesting_session_id, browser_index, returned_to_game,"
-    " sealed_identity, sealed_proof, wrong_codes, session_id, sealed_result, wide_index"
+    " created_ms, expires_ms, stage_ms, stage, outcome, requesting_session_id, invite_id, browser_index,"
+    " returned_to_game, sealed_identity, sealed_proof, wrong_codes, session_id, sealed_result, wide_index"
 )
 _LOGIN_NAMES = tuple(name.strip() for name in _LOGIN_COLUMNS.split(","))
 _VALUES = ", ".join(f":{name}" for name in _LOGIN_NAMES)

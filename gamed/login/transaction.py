@@ -200,6 +200,7 @@ class LoginTransaction(Struct, frozen=True):
     stage: LoginStage = LoginStage.PENDING
     outcome: LoginFailure | None = None
     requesting_session_id: str | None = None
+    invite_id: str | None = None
     browser_index: Index | None = None
     """The browser to which the login belongs since its callback."""
     returned_to_game: bool = False

@@ -25,8 +25,9 @@ from gamed.login.policy import LoginContext, LoginQuota, address_indexes
 from gamed.login.store import SqliteLoginStore
 from gamed.login.transaction import ClientInfo, LoginEvent, LoginIntent, LoginStage, LoginTransaction, ProofMethod
 from gamed.long_poll import LongPollRegistry
+from gamed.outcomes import LoginFailure
 from gamed.players.account_store import FinishCommand, PasswordCommand, PlayerNames, SqliteAccountStore
-from gamed.players.errors import PasswordMalformed, PasswordsBusy
+from gamed.players.errors import LinkEnded, LinkUnused, PasswordMalformed, PasswordsBusy
 from gamed.players.names import SignInMethod, new_player_id, parse_password
 from gamed.players.service import AccountService
 from gamed.saves.limits import Usage
@@ -60,6 +61,8 @@ class SignedIn(Struct, frozen=True):
 
     token: Secret | None
     linked: bool = False
+    invite_unused: bool = False
+    """The player existed before and opened an invite, which is still open."""
 
 
 class AccountOverview(Struct, frozen=True):
@@ -99,9 +102,16 @@ class AccountSignIn(Component, frozen=True):
         await self._logins.count_request(b"account", address, per_minute, self._context.now_ms())
 
     async def at_provider(
-        self, form: SignInForm, provider: str, requester: AuthenticatedSession | None = None
+        self,
+        form: SignInForm,
+        provider: str,
+        requester: AuthenticatedSession | None = None,
+        *,
+        invite_id: str | None = None,
     ) -> RedirectToProvider | RedirectToResult:
         """Begin a sign-in at a provider, or with a requester a link of that provider to the requester's player.
+
+        With an invite the sign-in of a newcomer uses that invite when it ends, and makes the player.
 
         Raise ProviderUnknown, ReauthenticationRequired, RateLimited or TooManyLogins.
         """
@@ -111,6 +121,7 @@ class AccountSignIn(Component, frozen=True):
         if requester is not None and not requester.signed_in_recently(now_ms):
             raise ReauthenticationRequired
         login = self._new_login(form, provider, now_ms, None if requester is None else requester.session_id)
+        login = replace(login, invite_id=invite_id)
         await self._add(login, form.address)
         return await self._authorize.redirect(login, form)
 
@@ -129,7 +140,8 @@ class AccountSignIn(Component, frozen=True):
     ) -> SignedIn | InProgress | Ended:
         """End the sign-in in its own browser, whose session until now was that of `cookie`.
 
-        Do not cancel this. Raise UnknownLoginLink or WrongBrowser.
+        Do not cancel this. Raise UnknownLoginLink or WrongBrowser; for a sign-in with an invite that failed LinkEnded,
+        or LinkUnused if the invite is still open.
         """
         if browser is None:
             raise WrongBrowser
@@ -147,13 +159,16 @@ class AccountSignIn(Component, frozen=True):
             raise WrongBrowser
         if outcome.transition.stage_changed:
             self._record(outcome, new_browser.session_id, request_id)
+        if login.outcome is not None and login.invite_id is not None:
+            raise LinkEnded if login.outcome is LoginFailure.REGISTRATION_CLOSED else LinkUnused
         if login.outcome is not None:
             return Ended(login.outcome, login.approval_code)
         if login.stage is not LoginStage.COLLECTED:
             return InProgress()
         if login.links:
             return SignedIn(None, linked=True)
-        return SignedIn(new_browser.token if outcome.transition.stage_changed else None)
+        unused = outcome.transition.stage_changed and login.invite_id is not None and outcome.invite_id is None
+        return SignedIn(new_browser.token if outcome.transition.stage_changed else None, invite_unused=unused)
 
     async def sign_out(self, visit: BrowserVisit) -> None:
         """End the session of this browser."""
@@ -204,8 +219,12 @@ class AccountSignIn(Component, frozen=True):
         elif login.links and login.stage is LoginStage.COLLECTED:
             audit.record(SecurityEvent.IDENTITY_LINKED, player=player, provider=login.provider)
         elif login.stage is LoginStage.COLLECTED:
-            values = {"player": player, "session": session_id, "provider": login.provider, "created": "no"}
+            created = "no" if outcome.invite_id is None else "yes"
+            values = {"player": player, "session": session_id, "provider": login.provider, "created": created}
             audit.record(SecurityEvent.SIGN_IN, **values)
+            if outcome.invite_id is not None:
+                used = {"player": player, "invite": outcome.invite_id, "provider": login.provider}
+                audit.record(SecurityEvent.INVITE_USED, **used)
 
 
 class AccountPage(Component, frozen=True):

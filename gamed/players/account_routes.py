@@ -29,7 +29,13 @@ from gamed.login.pages.results import error_response
 from gamed.login.problems import LOGIN_ERRORS
 from gamed.players.account import AccountPage, AccountSignIn, BrowserVisit, SignedIn
 from gamed.players.account_guard import AccountGuard, require_own_site
-from gamed.players.errors import AccountReauthenticationRequired, DisplayNameInvalid, LastIdentity
+from gamed.players.errors import (
+    AccountReauthenticationRequired,
+    DisplayNameInvalid,
+    LastIdentity,
+    LinkEnded,
+    LinkUnused,
+)
 from gamed.players.names import parse_display_name
 from gamed.players.pages import texts
 from gamed.players.pages.account import (
@@ -68,6 +74,8 @@ FAILURES: Mapping[type[Exception], tuple[int, str]] = {
     LoginEnded: (410, texts.SIGN_IN_OVER),
     SessionNotFound: (404, texts.DEVICE_GONE),
     DisplayNameInvalid: (400, texts.NAME_UNUSABLE),
+    LinkEnded: (410, texts.LINK_OVER),
+    LinkUnused: (409, texts.INVITE_UNUSED),
     LastIdentity: (409, texts.LAST_WAY),
     TooManyExports: (503, texts.EXPORTING),
     save_errors.ConflictError: (409, texts.SAVE_CHANGED),
@@ -214,10 +222,11 @@ class AccountRoutes(Component, frozen=True):
         finishing = self._services.sign_in.finish(login_id, browser, cookie, request.request_id)
         result: SignedIn | InProgress | Ended = await self._run(finishing)
         match result:
-            case SignedIn(token, linked):
+            case SignedIn(token, linked, invite_unused):
                 if token is not None:
                     self._guard.set_cookie(request, token)
-                return see_other(request, self._url("?done=linked" if linked else ""))
+                notice = "linked" if linked else "known" if invite_unused else ""
+                return see_other(request, self._url(f"?done={notice}" if notice else ""))
             case InProgress():
                 request.setHeader("Refresh", str(WORKING_SECONDS))
                 return self._pages.page(request, 200, working_page(self._pages.server))

@@ -11,15 +11,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
+from gamed.config.model import Registration
 from gamed.crypto import DecryptionFailed, Index, Keys, Purpose, Secret
 from gamed.database.queues import ReadQueue, WriteQueue
 from gamed.login import collect_store
 from gamed.login import tables as login_tables
 from gamed.login.collect_rules import CollectCommand, CollectOutcome
-from gamed.login.keys import decode_identity
+from gamed.login.keys import Identified, decode_identity
 from gamed.login.transaction import LoginEvent, LoginIntent, LoginStage, LoginTransaction, Transition
 from gamed.outcomes import LoginFailure
 from gamed.players import tables
+from gamed.players.link_model import Invite
+from gamed.players.link_tables import find_invite_by_id
+from gamed.players.links_store import admit_by_invite
 from gamed.players.names import LOCAL
 from gamed.sessions import browser_tables
 from gamed.sessions import tables as session_tables
@@ -132,19 +136,34 @@ def _finish(connection: Connection, keys: Keys, command: FinishCommand, login: L
         failed = login.failed(LoginFailure.LOGIN_INTERRUPTED, now_ms)
         return CollectOutcome(Transition(login, failed), undecryptable=e.details)
     proved = decode_identity(raw)
-    admitted = collect_store.admit(connection, keys, command.collect, login, proved)
+    invite = _invite(connection, keys, login, proved, now_ms)
+    collect = command.collect if invite is None else replace(command.collect, registration=Registration.OPEN)
+    admitted = collect_store.admit(connection, keys, collect, login, proved)
     player_id = collect_store.player_of(connection, keys, proved)
     if isinstance(admitted, LoginFailure):
         failed = collect_store.refused(connection, login, admitted, player_id, now_ms)
         return CollectOutcome(Transition(login, failed), player_id=player_id)
     if admitted is not None:
+        if invite is not None:
+            admit_by_invite(connection, keys, invite, admitted.player_id, now_ms)
         if command.ended is not None:
             browser_tables.end_browser(connection, keys.indexer, command.ended)
         player = {"player_id": admitted.player_id, "provider": login.provider}
         browser_tables.open_browser(connection, keys.indexer, command.new_browser, **player, now_ms=now_ms)
         tables.record_sign_in(connection, admitted.player_id, now_ms)
     done = login.linked(now_ms).apply(LoginEvent.ACKNOWLEDGE, now_ms)
-    return CollectOutcome(Transition(login, done), player_id=player_id)
+    used = None if invite is None else invite.invite_id
+    return CollectOutcome(Transition(login, done), player_id=player_id, invite_id=used)
+
+
+def _invite(
+    connection: Connection, keys: Keys, login: LoginTransaction, proved: Identified, now_ms: int
+) -> Invite | None:
+    """Return the open invite of the login, or None; a person who is a player already does not use it."""
+    if login.invite_id is None or collect_store.player_of(connection, keys, proved) is not None:
+        return None
+    invite = find_invite_by_id(connection, keys, login.invite_id)
+    return invite if invite is not None and invite.is_open(now_ms) else None
 
 
 def change_password(connection: Connection, keys: Keys, command: PasswordCommand) -> str | None:

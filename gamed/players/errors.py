@@ -32,6 +32,22 @@ class PlayerUnknown(PlayerError):
         self.wanted = wanted
 
 
+class LinkUnknown(PlayerError):
+    """The token of an invite or reset link that was never issued, or was deleted long after its end."""
+
+
+class LinkEnded(PlayerError):
+    """An invite or reset link that was used or revoked, or has expired."""
+
+
+class LinkUnused(PlayerError):
+    """A sign-in that an invite began and that failed; the invite is still open."""
+
+
+class PlayerMayNotSignIn(PlayerError):
+    """A reset link whose player is blocked or being erased."""
+
+
 class PasswordsBusy(PlayerError):
     """A password check that was rejected because too many are waiting; the same request may succeed in a moment."""
 

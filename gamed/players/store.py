@@ -241,6 +241,7 @@ def sign_out_all(connection: Connection, now_ms: int) -> int:
     ((count,),) = connection.execute(alive, {"now_ms": now_ms}).fetchall()
     end = "UPDATE session SET revoked_ms = :now_ms, sealed_successor = NULL WHERE revoked_ms IS NULL"
     connection.execute(end, {"now_ms": now_ms})
-    for table in ("browser_session", "login", "limit_bucket"):  # the attempts of a login are deleted with it
+    # the attempts of a login are deleted with it; a link that was used since the backup would be valid again
+    for table in ("browser_session", "login", "limit_bucket", "invite", "reset_link"):
         connection.execute(f"DELETE FROM {table}")
     return int(count)

@@ -297,6 +297,8 @@ REFRESH_RETAINED_MS = 7 * ACCESS_RETAINED_MS
 """The same for a refresh credential and its session, ended or expired."""
 PENDING_RETAINED_MS = 30 * ACCESS_RETAINED_MS
 """After this a player whom the owner has not approved may ask again; so strangers cannot fill the file."""
+LINK_RETAINED_MS = 30 * ACCESS_RETAINED_MS
+"""For so long after its expiry the page of an invite or reset link says that the link is over."""
 
 _DELETE_OLD = (
     # The successor of a used generation is not returned again; check_credential() covers a clock that was set back.
@@ -329,6 +331,14 @@ _DELETE_OLD = (
         SELECT player_id FROM player INDEXED BY player_pending
         WHERE state = 'pending' AND created_ms < :pending_before_ms LIMIT :rows)
     """,
+    """
+    DELETE FROM invite WHERE token_index IN (
+        SELECT token_index FROM invite WHERE expires_ms < :link_before_ms LIMIT :rows)
+    """,
+    """
+    DELETE FROM reset_link WHERE token_index IN (
+        SELECT token_index FROM reset_link WHERE expires_ms < :link_before_ms LIMIT :rows)
+    """,
 )
 
 
@@ -342,6 +352,7 @@ def delete_old_sessions(connection: Connection, now_ms: int, rows: int) -> int:
             "refresh_before_ms": now_ms - REFRESH_RETAINED_MS,
             "browser_before_ms": now_ms - BROWSER_IDLE_MS,
             "pending_before_ms": now_ms - PENDING_RETAINED_MS,
+            "link_before_ms": now_ms - LINK_RETAINED_MS,
             "rows": left,
         }
         left -= connection.execute(query, values).rowcount

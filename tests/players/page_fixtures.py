@@ -18,6 +18,9 @@ from gamed.players.account import AccountPage, AccountSignIn
 from gamed.players.account_guard import AccountGuard
 from gamed.players.account_routes import AccountRoutes, AccountServices
 from gamed.players.account_store import SqliteAccountStore
+from gamed.players.links import InviteService, ResetService
+from gamed.players.links_routes import LinkRoutes
+from gamed.players.links_store import SqliteLinkStore
 from gamed.players.names import SignInMethods
 from gamed.players.pages.account import SignInChoice
 from gamed.players.passwords import AsyncPasswordHasher
@@ -147,10 +150,15 @@ class AccountCase(ProviderCase):
         page = AccountPage(
             server.context, accounts, sessions, account, saves, server.passwords, hasher, waiters.revoked
         )
-        services = AccountServices(AccountSignIn(*login), page, sessions, account, saves, exports)
+        sign_in, guard = AccountSignIn(*login), AccountGuard(pages.guard)
+        links = SqliteLinkStore(databases.reads, databases.auth, keys)
+        invites = InviteService(server.context, links, server.store, server.passwords, sign_in)
+        resets = ResetService(server.context, links, server.store, hasher, waiters.revoked)
+        services = AccountServices(sign_in, page, sessions, account, saves, exports)
         labels = {name: provider.label for name, provider in server.providers.items()}
         return [
-            AccountRoutes(services, AccountGuard(pages.guard), SignInChoice(labels), pages),
+            AccountRoutes(services, guard, SignInChoice(labels), pages),
+            LinkRoutes(invites, resets, guard, labels, pages),
             SessionRoutes(sessions, tasks),
             PlayerRoutes(sessions, account, tasks),
             SaveRoutes(saves, tasks, SaveBodyPolicy(saves, limits, uploads), erase),

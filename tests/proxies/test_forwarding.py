@@ -18,6 +18,8 @@ TARGETS = (
     "/healthz",
     "/auth/config",
     "/auth/login/AbCdEfGhIjKlMnOpQrStUv/continue",
+    "/auth/invite/AbCdEfGhIjKlMnOpQrStUv",
+    "/auth/reset/AbCdEfGhIjKlMnOpQrStUv",
     "/auth/discord/callback?code=4%2F0A%2b&state=a%3D%3d&iss=https%3A%2F%2Fx&scope=a+b;c&bad=%zz%&empty=&&=&x=\xc3\xa9?/../#",
     "/auth/discord/callback?" + "q" * 4000,
     "/game/",

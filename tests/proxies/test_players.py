@@ -22,7 +22,14 @@ SENT_SECONDS = 0.5
 ROUNDS = 5
 LONGEST_SECONDS = 25
 FORGED = ("203.0.113.9", "127.0.3.9", "203.0.113.9, 127.0.3.9", "127.0.3.9, 127.0.0.1", "unknown", "")
-LOST = ("c00kie4711", "c0de4711", "5tate4711", "t0kenT0kenT0kenT0ken42")
+LOST = (
+    "c00kie4711",
+    "c0de4711",
+    "5tate4711",
+    "t0kenT0kenT0kenT0ken42",
+    "invi7eT0kenT0kenT0ke42",
+    "re5etT0kenT0kenT0ken42",
+)
 CONFIG = {
     "mode": "local",
     "public_url": f"https://{HOST}",
@@ -103,9 +110,14 @@ class PlayersTests(SynchronousTestCase):
         """
         self.stop()
         headers = {"Cookie": f"__Host-gl={LOST[0]}", "Referer": f"https://{HOST}/?x={LOST[0]}"}
-        paths = (f"/auth/discord/callback?code={LOST[1]}&state={LOST[2]}", f"/auth/login/{LOST[3]}")
+        paths = (
+            f"/auth/discord/callback?code={LOST[1]}&state={LOST[2]}",
+            f"/auth/login/{LOST[3]}",
+            f"/auth/invite/{LOST[4]}",
+            f"/auth/reset/{LOST[5]}",
+        )
         for proxy in self.proxies:
-            self.assertEqual([proxy.ask("GET", path, headers=headers).status for path in paths], [502, 502])
+            self.assertEqual([proxy.ask("GET", path, headers=headers).status for path in paths], [502] * 4)
         self.service.start()
         for proxy in self.proxies:
             self.assertEqual([proxy.ask("GET", "/healthz").body for _ in range(3)], [b"ok"] * 3)

@@ -48,12 +48,12 @@ class FormFeedback(Struct, frozen=True):
         return "name" if self.creating or self.error in _NAME_ERRORS else "password"
 
 
-def name_field(element_id: str, feedback: FormFeedback | None, hint: str | None = None) -> Tag:
+def name_field(element_id: str, feedback: FormFeedback | None, hint: str | None = None, *, suggested: str = "") -> Tag:
     field = tags.input(
         id=element_id,
         name="name",
         type="text",
-        value="" if feedback is None else feedback.name,
+        value=suggested if feedback is None else feedback.name,
         autocomplete="username",
         autocapitalize="none",
         spellcheck="false",

@@ -97,6 +97,26 @@ RESTORE = "Restore version {number}"
 KEEP = "Use this copy"
 DISMISS = "Delete this copy"
 
+# Invites and reset links
+INVITE_TITLE = "You are invited"
+INVITE_LEAD = "Choose a name and a password for {server}. With them you sign in from the game, and on this page."
+INVITE_PROVIDER_LEAD = "Choose how you want to sign in on {server}. The account you choose becomes yours to play with."
+INVITE_CREATE = "Create account"
+INVITE_PROVIDER = "Continue with {provider}"
+LINK_ONCE = "This link is yours alone and works once. Opening this page does not use it up."
+RESET_TITLE = "Choose a new password"
+RESET_LEAD = "This sets the password of {name} on {server}. Every game and every browser is signed out by this."
+RESET_SET = "Set password"
+RESET_DONE_TITLE = "Your new password is set"
+RESET_DONE_LEAD = "You are signed out everywhere. Sign in again from the game, or on your page."
+TO_YOUR_PAGE = "Go to your page"
+LINK_FAILURE_TITLE = "This link does not work"
+LINK_UNKNOWN = "This link is not known here. Check that it is complete, or ask the owner of this server for a new one."
+LINK_OVER = "This link works once, and it is used, revoked or expired. Ask the owner of this server for a new one."
+LINK_BLOCKED = "This player is blocked. Ask the owner of this server."
+LINK_FORM_REFUSED = "This form did not come from its own page. Open the link again, then try again."
+INVITE_UNUSED = "This sign-in did not work, and your invite is still open. Open its link again, then try again."
+
 # Notices
 NOTICES: Mapping[str, str] = {
     "signed-out": "That device is signed out.",
@@ -105,6 +125,7 @@ NOTICES: Mapping[str, str] = {
     "dismissed": "That copy is deleted.",
     "unlinked": "It is unlinked and cannot sign in as you any more.",
     "linked": "It is linked and can sign in as you from now on.",
+    "known": "You have an account here already, so the invite was not used.",
     "named": "Your name is changed. Games show it soon.",
     "password": "Your password is changed. Every game and every other browser is signed out.",
 }

@@ -49,6 +49,28 @@ CREATE TABLE local_account (
     password_ms  INTEGER NOT NULL DEFAULT 0 -- when the owner last set it: earlier proofs are void
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE invite (                   -- a link that admits one new player
+    token_index BLOB PRIMARY KEY,
+    invite_id   TEXT NOT NULL UNIQUE,
+    sealed_name BLOB,                   -- the name that the owner suggests; row: invite_id
+    created_ms  INTEGER NOT NULL,
+    expires_ms  INTEGER NOT NULL,
+    ended_ms    INTEGER                 -- when it was used or revoked
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX invite_expiry ON invite (expires_ms);
+
+CREATE TABLE reset_link (               -- a link that sets the password of one local account
+    token_index BLOB PRIMARY KEY,
+    player_id   TEXT NOT NULL REFERENCES player ON DELETE CASCADE,
+    created_ms  INTEGER NOT NULL,
+    expires_ms  INTEGER NOT NULL,
+    ended_ms    INTEGER                 -- when it was used, or the password was set in another way
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX reset_link_player ON reset_link (player_id);
+CREATE INDEX reset_link_expiry ON reset_link (expires_ms);
+
 CREATE TABLE session (
     session_id       TEXT PRIMARY KEY,
     player_id        TEXT NOT NULL REFERENCES player ON DELETE CASCADE,
@@ -119,6 +141,7 @@ CREATE TABLE login (                    -- one login transaction (SPEC 2.3, PROT
     address_index          BLOB NOT NULL,   -- the address prefix of the client that started it: /32, or /64
     wide_index             BLOB,            -- IPv6: the /48 around it
     requesting_session_id  TEXT,            -- link: the session that requested it
+    invite_id              TEXT,            -- the invite that admits the newcomer who signs in
     browser_index          BLOB,            -- the browser whose attempt won
     returned_to_game       INTEGER NOT NULL DEFAULT 0 CHECK (returned_to_game IN (0, 1)), -- at the loopback port
     sealed_identity        BLOB,            -- the identity that signed in, until collected; row: login_id

@@ -1,0 +1,114 @@
+"""The services of links that are valid once: an invite admits a newcomer, a reset link sets a forgotten password.
+
+A link is only read until a form of its page is posted, because mail programs open links before a person does.
+"""
+
+from msgspec import Struct
+
+from gamed.audit import SecurityEvent
+from gamed.crypto import Secret
+from gamed.login.authorize import RedirectToProvider
+from gamed.login.browser import RedirectToResult
+from gamed.login.local import FormError, PasswordAuthenticator, PasswordHasher, SignInForm, SignInRejected
+from gamed.login.policy import LoginContext
+from gamed.login.store import SqliteLoginStore
+from gamed.players.account import AccountSignIn
+from gamed.players.errors import NameMalformed, NameTaken, PasswordMalformed, PasswordsBusy
+from gamed.players.link_model import Invite
+from gamed.players.links_store import InvitedAccount, PasswordReset, SqliteLinkStore
+from gamed.players.names import LOCAL, new_player_id, parse_name, parse_password
+from gamed.sessions.credentials import NewBrowserSession
+from gamed.sessions.service import RevocationListener
+from gamed.structs import Component
+
+
+class OpenInvite(Struct, frozen=True):
+    """An invite that can be used; `account_name` is a suggestion, "" if there is none that is allowed."""
+
+    invite: Invite
+    account_name: str
+
+
+class InviteService(Component, frozen=True):
+    """The service of invites; it raises LinkUnknown or LinkEnded for a link in vain, and RateLimited."""
+
+    _context: LoginContext
+    _store: SqliteLinkStore
+    _logins: SqliteLoginStore
+    _passwords: PasswordAuthenticator
+    _sign_in: AccountSignIn
+
+    async def open(self, token: str, address: str) -> OpenInvite:
+        """Return the invite of a token for its page; this uses nothing up."""
+        await _count(self._context, self._logins, b"entry", address)
+        invite = await self._store.open_invite(token, self._context.now_ms())
+        try:
+            return OpenInvite(invite, "" if invite.name is None else parse_name(invite.name))
+        except NameMalformed:
+            return OpenInvite(invite, "")
+
+    async def create_account(self, form: SignInForm) -> Secret:
+        """Create the newcomer's account and sign the browser in; return its token.
+
+        Do not cancel this. Raise SignInRejected, which leaves the invite open.
+        """
+        context = self._context
+        await _count(context, self._logins, b"departure", form.address)
+        await self._store.open_invite(form.token, context.now_ms())
+        account = await self._passwords.new_account(form, invited=True)
+        player_id, browser = new_player_id(context.random), NewBrowserSession.generate(context.random)
+        invited = InvitedAccount(form.token, player_id, account.name, account.password_hash, browser)
+        try:
+            invite = await self._store.create_account(invited, context.now_ms())
+        except NameTaken:
+            raise SignInRejected(FormError.NAME_TAKEN) from None
+        used = {"player": player_id, "invite": invite.invite_id, "provider": LOCAL}
+        context.audit.record(SecurityEvent.INVITE_USED, **used)
+        signed_in = {"player": player_id, "session": browser.session_id, "provider": LOCAL, "created": "yes"}
+        context.audit.record(SecurityEvent.SIGN_IN, **signed_in)
+        return browser.token
+
+    async def at_provider(self, form: SignInForm, provider: str) -> RedirectToProvider | RedirectToResult:
+        """Begin the sign-in that uses the invite when it ends; raise ProviderUnknown or TooManyLogins."""
+        await _count(self._context, self._logins, b"departure", form.address)
+        invite = await self._store.open_invite(form.token, self._context.now_ms())
+        return await self._sign_in.at_provider(form, provider, invite_id=invite.invite_id)
+
+
+class ResetService(Component, frozen=True):
+    """The service of reset links; it raises LinkUnknown, LinkEnded or PlayerMayNotSignIn, and RateLimited."""
+
+    _context: LoginContext
+    _store: SqliteLinkStore
+    _logins: SqliteLoginStore
+    _hasher: PasswordHasher
+    _revoked: RevocationListener
+
+    async def open(self, token: str, address: str) -> str:
+        """Return the name of the account for the page; this uses nothing up."""
+        await _count(self._context, self._logins, b"entry", address)
+        return (await self._store.open_reset_link(token, self._context.now_ms())).name or ""
+
+    async def set_password(self, form: SignInForm) -> None:
+        """Set the password and end everything that `gamed players password` ends.
+
+        Do not cancel this. Raise SignInRejected, which leaves the link open.
+        """
+        context = self._context
+        await _count(context, self._logins, b"departure", form.address)
+        await self._store.open_reset_link(form.token, context.now_ms())
+        try:
+            password = await self._hasher.hash(parse_password(form.password))
+        except PasswordMalformed:
+            raise SignInRejected(FormError.PASSWORD_MALFORMED) from None
+        except PasswordsBusy as e:
+            raise SignInRejected(FormError.BUSY, e.retry_after) from None
+        player_id = await self._store.reset_password(PasswordReset(form.token, password), context.now_ms())
+        context.audit.record(SecurityEvent.PASSWORD_CHANGED, player=player_id)
+        self._revoked(player_id)
+
+
+async def _count(context: LoginContext, logins: SqliteLoginStore, purpose: bytes, address: str) -> None:
+    """Count a request as one for the link of a login; raise RateLimited."""
+    per_minute = context.policy.limits.entries_per_minute
+    await logins.count_request(purpose, address, per_minute, context.now_ms())

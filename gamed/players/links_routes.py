@@ -1,0 +1,149 @@
+"""The routes of invites and reset links show a form, and use the link up when the form is posted."""
+
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+from twisted.internet.defer import Deferred
+
+from gamed.http.app import make_html_app
+from gamed.http.bodies import DEFAULT_BODY_POLICIES
+from gamed.http.request import Request
+from gamed.login.authorize import RedirectToProvider
+from gamed.login.browser_routes import PageResponder, see_other
+from gamed.login.csrf import CsrfError, FramedRequest, PrefetchRequest, require_top_level_navigation
+from gamed.login.errors import ProviderUnknown
+from gamed.login.local import FormError, SignInForm, SignInRejected
+from gamed.login.pages import texts as login_texts
+from gamed.login.pages.forms import FormFeedback
+from gamed.login.pages.results import SERVER_ERROR, error_response
+from gamed.login.problems import LOGIN_ERRORS
+from gamed.players.account_guard import AccountGuard
+from gamed.players.errors import LinkEnded, LinkUnknown, PlayerMayNotSignIn
+from gamed.players.links import InviteService, ResetService
+from gamed.players.pages import links as pages
+from gamed.players.pages import texts
+from gamed.players.pages.parts import HOME
+from gamed.players.problems import PLAYER_ERRORS
+from gamed.structs import Component
+
+FAILURES: Mapping[type[Exception], tuple[int, str]] = {
+    LinkUnknown: (404, texts.LINK_UNKNOWN),
+    LinkEnded: (410, texts.LINK_OVER),
+    PlayerMayNotSignIn: (403, texts.LINK_BLOCKED),
+    ProviderUnknown: (403, texts.LINK_FORM_REFUSED),
+    CsrfError: (403, texts.LINK_FORM_REFUSED),
+    FramedRequest: (403, texts.LINK_FORM_REFUSED),
+    PrefetchRequest: (503, login_texts.PREFETCH),
+}
+"""The status and the sentence of each error that has a page of its own."""
+_STATUS = {FormError.LIMIT: 429, FormError.BUSY: 503}
+"""The status of a form that is shown again; 200 for every other error."""
+
+
+class LinkRoutes(Component, frozen=True):
+    """The routes of the links; `labels` are the providers' names for people, none in local mode."""
+
+    app = make_html_app(error_response, LOGIN_ERRORS, PLAYER_ERRORS)
+    prefixes = (f"{pages.INVITE}/", f"{pages.RESET}/")
+    body_policies = DEFAULT_BODY_POLICIES
+
+    _invites: InviteService
+    _resets: ResetService
+    _guard: AccountGuard
+    _labels: Mapping[str, str]
+    _pages: PageResponder
+
+    @app.route("/auth/invite/<string:link>", methods=["GET"])
+    async def show_invite(self, request: Request, link: str) -> bytes:
+        return await self._handle(request, self._show_invite(request, link))
+
+    @app.route("/auth/invite/<string:link>", methods=["POST"])
+    async def use_invite(self, request: Request, link: str) -> bytes:
+        return await self._handle(request, self._use_invite(request, link))
+
+    @app.route("/auth/reset/<string:link>", methods=["GET"])
+    async def show_reset_link(self, request: Request, link: str) -> bytes:
+        return await self._handle(request, self._show_reset_link(request, link))
+
+    @app.route("/auth/reset/<string:link>", methods=["POST"])
+    async def use_reset_link(self, request: Request, link: str) -> bytes:
+        return await self._handle(request, self._use_reset_link(request, link))
+
+    async def _handle(self, request: Request, work: Coroutine[Deferred[Any], Any, bytes]) -> bytes:
+        """Return the page, or the one for an error of a link."""
+        try:
+            return await work
+        except tuple(FAILURES) as e:
+            status, sentence = FAILURES[type(e)]
+            if status == 503:
+                request.setHeader("Retry-After", "1")
+            return self._pages.page(request, status, pages.link_failure_page(self._pages.server, sentence))
+
+    async def _show_invite(self, request: Request, token: str) -> bytes:
+        require_top_level_navigation(request)
+        found = await self._invites.open(token, request.head.address)
+        view = self._view(request, token)
+        if self._labels:
+            return self._pages.page(request, 200, pages.invite_provider_page(view, self._labels))
+        return self._pages.page(request, 200, pages.invite_page(view, found.account_name))
+
+    async def _use_invite(self, request: Request, token: str) -> bytes:
+        form, fields = self._form(request, token)
+        if self._labels:
+            going = await self._pages.tasks.run(self._invites.at_provider(form, fields.get("provider", "")))
+            if isinstance(going, RedirectToProvider):
+                return see_other(request, going.url)
+            return self._pages.redirect_to_result(request, going)
+        try:
+            session = await self._pages.tasks.run(self._invites.create_account(form))
+        except SignInRejected as e:
+            feedback = _report(request, FormFeedback(e.error, e.retry_after, creating=_about_name(e), name=form.name))
+            content = pages.invite_page(self._view(request, token), "", feedback)
+            return self._pages.page(request, _STATUS.get(e.error, 200), content)
+        self._guard.set_cookie(request, session)
+        return see_other(request, f"{self._pages.base_url()}{HOME}")
+
+    async def _show_reset_link(self, request: Request, token: str) -> bytes:
+        require_top_level_navigation(request)
+        name = await self._resets.open(token, request.head.address)
+        return self._pages.page(request, 200, pages.reset_page(self._view(request, token), name))
+
+    async def _use_reset_link(self, request: Request, token: str) -> bytes:
+        form, _ = self._form(request, token)
+        try:
+            await self._pages.tasks.run(self._resets.set_password(form))
+        except SignInRejected as e:
+            name = await self._resets.open(token, request.head.address)
+            feedback = _report(request, FormFeedback(e.error, e.retry_after))
+            return self._pages.page(
+                request, _STATUS.get(e.error, 200), pages.reset_page(self._view(request, token), name, feedback)
+            )
+        return self._pages.page(request, 200, pages.reset_done_page(self._pages.server))
+
+    def _view(self, request: Request, token: str) -> pages.LinkView:
+        """Return what the page needs; a browser without the cookie of its forms gets one."""
+        browsers = self._guard.browsers
+        cookie = browsers.cookie_or_new(request)
+        browsers.set_cookie(request, cookie)
+        return pages.LinkView(self._pages.server, token, browsers.field(cookie, token))
+
+    def _form(self, request: Request, token: str) -> tuple[SignInForm, Mapping[str, str]]:
+        """Return the posted form, and all of its fields."""
+        browser, fields = self._guard.browsers.form(request, token)
+        name, password = fields.get("name", ""), fields.get("password", "")
+        return SignInForm(token, browser, request.head.address, name, password, request.request_id), fields
+
+
+def _about_name(rejected: SignInRejected) -> bool:
+    """Return whether the name is the field to correct."""
+    return rejected.error in (FormError.NAME_MALFORMED, FormError.NAME_TAKEN)
+
+
+def _report(request: Request, feedback: FormFeedback) -> FormFeedback:
+    """Set Retry-After; return the feedback, with the request's id if the server is the reason."""
+    if feedback.retry_after:
+        request.setHeader("Retry-After", str(feedback.retry_after))
+    if _STATUS.get(feedback.error, 200) < SERVER_ERROR:
+        return feedback
+    return replace(feedback, request_id=request.request_id)

@@ -1,0 +1,114 @@
+"""An invite makes a player, and a reset link sets a password, each in one transaction of auth.db.
+
+The invite of a person who signs in at a provider is used by gamed.players.account_store, which ends that sign-in.
+"""
+
+from functools import partial
+from sqlite3 import Connection
+
+from msgspec import Struct
+from twisted.internet.defer import Deferred
+
+from gamed.crypto import Keys
+from gamed.database.queues import ReadQueue, WriteQueue
+from gamed.players import link_tables, tables
+from gamed.players.errors import LinkEnded, LinkUnknown, PlayerMayNotSignIn
+from gamed.players.link_model import Invite
+from gamed.players.names import LOCAL
+from gamed.players.tables import NamedPlayer
+from gamed.sessions import browser_tables
+from gamed.sessions import tables as session_tables
+from gamed.sessions.credentials import NewBrowserSession
+from gamed.structs import Component, redacts
+
+
+@redacts("token", "password")
+class InvitedAccount(Struct, frozen=True):
+    """A local account that an invite makes; `password` is argon2id as a PHC string."""
+
+    token: str
+    player_id: str
+    name: str
+    password: str
+    browser: NewBrowserSession
+
+
+@redacts("token", "password")
+class PasswordReset(Struct, frozen=True):
+    """A new password for the account of a reset link; `password` is argon2id as a PHC string."""
+
+    token: str
+    password: str
+
+
+class SqliteLinkStore(Component, frozen=True):
+    """The links in auth.db; each call is one transaction, and raises LinkUnknown or LinkEnded for a link in vain."""
+
+    _reads: ReadQueue
+    _writes: WriteQueue
+    _keys: Keys
+
+    def open_invite(self, token: str, now_ms: int) -> Deferred[Invite]:
+        """Return the invite of a token, without using it."""
+        return self._reads.submit(partial(open_invite, keys=self._keys, token=token, now_ms=now_ms))
+
+    def create_account(self, account: InvitedAccount, now_ms: int) -> Deferred[Invite]:
+        """Use the invite, create the active player with the account, and sign the browser in; raise NameTaken."""
+        return self._writes.submit(partial(create_invited_account, keys=self._keys, account=account, now_ms=now_ms))
+
+    def open_reset_link(self, token: str, now_ms: int) -> Deferred[NamedPlayer]:
+        """Return the player of a token, who has a local account, without using it; raise PlayerMayNotSignIn."""
+        return self._reads.submit(partial(account_of_reset_link, keys=self._keys, token=token, now_ms=now_ms))
+
+    def reset_password(self, reset: PasswordReset, now_ms: int) -> Deferred[str]:
+        """Use the link, set the password, and end all sessions; return the player. Raise PlayerMayNotSignIn."""
+        return self._writes.submit(partial(reset_password, keys=self._keys, reset=reset, now_ms=now_ms))
+
+
+def open_invite(connection: Connection, keys: Keys, token: str, now_ms: int) -> Invite:
+    invite = link_tables.find_invite(connection, keys, token)
+    if invite is None:
+        raise LinkUnknown
+    if not invite.is_open(now_ms):
+        raise LinkEnded
+    return invite
+
+
+def create_invited_account(connection: Connection, keys: Keys, account: InvitedAccount, now_ms: int) -> Invite:
+    invite, player_id = open_invite(connection, keys, account.token, now_ms), account.player_id
+    tables.add_local_player(
+        connection, keys, player_id=player_id, name=account.name, password=account.password, now_ms=now_ms
+    )
+    admit_by_invite(connection, keys, invite, player_id, now_ms)
+    browser_tables.open_browser(
+        connection, keys.indexer, account.browser, player_id=player_id, provider=LOCAL, now_ms=now_ms
+    )
+    tables.record_sign_in(connection, player_id, now_ms)
+    return invite
+
+
+def admit_by_invite(connection: Connection, keys: Keys, invite: Invite, player_id: str, now_ms: int) -> None:
+    """Use an invite for a player who was just created, and who gets the name that the owner suggests."""
+    if not link_tables.end_invite(connection, invite.invite_id, now_ms):
+        raise LinkEnded
+    if invite.name is not None:
+        tables.set_display_name(connection, keys.sealer, player_id, invite.name)
+
+
+def account_of_reset_link(connection: Connection, keys: Keys, token: str, now_ms: int) -> NamedPlayer:
+    link = link_tables.find_reset_link(connection, keys.indexer, token)
+    if link is None:
+        raise LinkUnknown
+    if link.state in ("blocked", "erasing"):
+        raise PlayerMayNotSignIn
+    named = tables.find_named(connection, keys, link.player_id)
+    if named.name is None or not link.is_open(now_ms):  # the account may have been unlinked meanwhile
+        raise LinkEnded
+    return named
+
+
+def reset_password(connection: Connection, keys: Keys, reset: PasswordReset, now_ms: int) -> str:
+    player_id = account_of_reset_link(connection, keys, reset.token, now_ms).player.player_id
+    tables.set_password(connection, player_id, reset.password, now_ms)
+    session_tables.revoke_all(connection, player_id, now_ms)
+    return player_id
