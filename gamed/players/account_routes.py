@@ -152,7 +152,7 @@ class AccountRoutes(Component, frozen=True):
     async def download_saves(self, request: Request) -> bytes | None:
         return await self._handle(request, self._export(request))
 
-    @app.route("/auth/account/<string:action>", methods=["POST"])
+    @app.route("/auth/account/do/<string:action>", methods=["POST"])
     async def change_account(self, request: Request, action: str) -> bytes:
         return await self._handle(request, self._change(request, action)) or b""
 
@@ -235,16 +235,20 @@ class AccountRoutes(Component, frozen=True):
 
     async def _show_slot(self, request: Request, slot: str) -> bytes:
         require_top_level_navigation(request)
+        name = check_slot(slot)
         visit = await self._authenticate(request)
-        listed = await self._services.saves.versions(visit.token, check_slot(slot))
+        listed = await self._services.saves.versions(visit.token, name)
         return self._pages.page(
             request, 200, slot_page(self._view(request), listed, read_query(request).get("done", ""))
         )
 
     async def _download(self, request: Request, slot: str, number: str) -> bytes | None:
         require_own_site(request)
-        visit, name = await self._authenticate(request), check_slot(slot)
-        read = ReadRequest(name, UNCONDITIONAL, with_bytes=True, version=version_number(number))
+        name, version = check_slot(slot), version_number(number)
+        if not version:
+            raise RouteNotFound
+        visit = await self._authenticate(request)
+        read = ReadRequest(name, UNCONDITIONAL, with_bytes=True, version=version)
         result = await self._services.saves.read(visit.token, read)
         disposition = f'attachment; filename="{name}-{result.version.version}.sav"'
         sandbox = {"Content-Security-Policy": "sandbox", "Content-Type": "application/octet-stream"}

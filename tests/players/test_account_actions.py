@@ -82,6 +82,7 @@ class SaveTests(AccountCase):
         self.assertIn(f"{HOME}/saves/auto", self.home.links)
         self.assertIn("Now 4 bytes, just now", self.slot.text)
         self.assertIn("Version 1 4 bytes, just now", self.slot.text)
+        self.assertEqual(self.slot.text.count("From Deck"), 2)
 
     def test_download(self) -> None:
         """A version comes as a file that the browser stores and never shows."""
@@ -169,7 +170,7 @@ class SaveTests(AccountCase):
         ):
             page = self.browser.post(form, typed)
             self.assertEqual((page.status, page.heading), (status, texts.FAILURE_TITLE), typed)
-        dismissed = self.browser.post({**form, "action": f"{HOME}/dismiss"}, {"version": "1"})
+        dismissed = self.browser.post({**form, "action": f"{HOME}/do/dismiss"}, {"version": "1"})
         self.assertEqual(dismissed.status, 409)
         for path in ("none", "none/versions/1", "auto/versions/99", "auto/versions/x", "%ff"):
             self.assertGreaterEqual(self.browser.get(f"{HOME}/saves/{path}").status, 400, path)
@@ -335,7 +336,7 @@ class ProviderTests(AccountCase):
         self.assertIn(texts.NOTICES["unlinked"], page.text)
         self.assertEqual(self.ways(), ["discord"])
         self.assertEqual([form for form in page.forms if form["action"].endswith("/unlink")], [])
-        forged = self.browser.post({**page.form("/sign-out"), "action": f"{HOME}/unlink"}, {"provider": "discord"})
+        forged = self.browser.post({**page.form("/sign-out"), "action": f"{HOME}/do/unlink"}, {"provider": "discord"})
         self.assertEqual((forged.status, texts.LAST_WAY in forged.text), (409, True))
 
     def test_sign_in_again(self) -> None:
@@ -343,7 +344,7 @@ class ProviderTests(AccountCase):
         page = self.link()
         self.server.clock.advance(RECENT_MS / 1000 + 1)
         for action, typed in (("unlink", {"provider": "google"}), ("link", {"provider": "google"}), ("delete", {})):
-            form = {**page.form("/sign-out"), "action": f"{HOME}/{action}"}
+            form = {**page.form("/sign-out"), "action": f"{HOME}/do/{action}"}
             asked = self.browser.post(form, {**typed, "word": "delete"})
             self.assertEqual((asked.status, asked.heading), (403, texts.AGAIN_TITLE), action)
         self.assertEqual(self.ways(), ["discord", "google"])
@@ -355,14 +356,14 @@ class ProviderTests(AccountCase):
     def test_unknown_provider(self) -> None:
         """A provider that the server does not have cannot be chosen."""
         for action in ("link", "sign-in"):
-            form = {**self.home.form("/sign-out"), "action": f"{HOME}/{action}"}
+            form = {**self.home.form("/sign-out"), "action": f"{HOME}/do/{action}"}
             if action == "sign-in":
                 form = self.new_account_browser().get(HOME).form("/sign-in")
             self.assertIn(self.browser.post(form, {"provider": "nobody"}).status, (400, 403), action)
 
     def test_no_password(self) -> None:
         """With providers there is no password to change."""
-        form = {**self.home.form("/sign-out"), "action": f"{HOME}/password"}
+        form = {**self.home.form("/sign-out"), "action": f"{HOME}/do/password"}
         self.assertEqual(self.browser.post(form, {"old": "x", "new": "y"}).status, 404)
 
 

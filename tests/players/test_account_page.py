@@ -337,7 +337,7 @@ class ForgeryTests(AccountCase):
     def test_unknown_action(self) -> None:
         """An unknown action is not found, with or without a session."""
         for browser in (self.browser, self.new_account_browser()):
-            form = {**self.home.form("/sign-out"), "action": f"{HOME}/explode"}
+            form = {**self.home.form("/sign-out"), "action": f"{HOME}/do/explode"}
             self.assertEqual(browser.post(form).status, 404)
 
     def test_stale_session(self) -> None:

@@ -24,10 +24,11 @@ class PageView(Struct, frozen=True):
     now_ms: int
 
     def post(self, action: str, *content: Content, **fields: str) -> Tag:
-        """Return a form that posts to `/auth/account/{action}` with these hidden fields."""
+        """Return a form with these hidden fields; all but a sign-in post to `/auth/account/do/{action}`."""
         hidden = [tags.input(type="hidden", name=name, value=value) for name, value in fields.items()]
         own = tags.input(type="hidden", name="form", value=self.form)
-        return tags.form(own, *hidden, *content, method="post", action=f"{HOME}/{action}")
+        path = f"{HOME}/sign-in" if action == "sign-in" else f"{HOME}/do/{action}"
+        return tags.form(own, *hidden, *content, method="post", action=path)
 
     def page(self, title: str, *content: Content) -> bytes:
         return page(title, *content, server=self.server)

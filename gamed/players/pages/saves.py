@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct, convert
 from twisted.web.template import Tag
 
-from gamed.login.pages.layout import Content
+from gamed.login.pages.layout import Content, bidi_isolated
 from gamed.players.pages import texts
 from gamed.players.pages.parts import HOME, PageView, box, button, line, link, notice, size
 from gamed.timestamps import parse_rfc3339
@@ -22,6 +22,7 @@ class ShownVersion(Struct, frozen=True):
     modified: str
     kind: str
     expires: str | None
+    device: str | None
 
 
 class ShownVersions(Struct, frozen=True):
@@ -50,6 +51,8 @@ def _version(view: PageView, found: ShownVersions, version: ShownVersion) -> Tag
     title = texts.CURRENT if is_head else texts.VERSION.format(number=version.version)
     time = view.time(parse_rfc3339(version.modified) or 0)
     lines: list[Content] = [line(texts.VERSION_SAVED, size=size(version.size), time=time)]
+    if version.device is not None:
+        lines.append(line(texts.VERSION_FROM, device=bidi_isolated(version.device)))
     if version.kind == CONFLICT:
         title = texts.COPY
         lines.append(texts.COPY_LEAD)
