@@ -6,6 +6,7 @@ Importing this module installs no reactor, because twistd chooses it later.
 import gc
 import os
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec.structs import replace
 from twisted.application.service import IService
@@ -105,14 +106,15 @@ class Options(StderrOptions):
 def makeService(options: Options) -> IService:
     """Return the service of `twistd gamed serve`."""
     exit_cleanly_on_sigterm()
-    service = make_checked(options)
     serve = options.subOptions
+    foreground = bool(options.parent and options.parent["nodaemon"])
+    service = make_checked(options, partial(start_report.show, foreground=foreground))
     with exit_on_error(), cli_serve.format_early_output(serve.log_format):
         start_report.advise(serve.opened, serve.log_format)
     return service
 
 
-def make_checked(options: Options) -> IService:
+def make_checked(options: Options, report: start_report.Report) -> IService:
     """Return the service after all checks; twistd forks later, so that the operator sees errors in the terminal."""
     with gc_paused():
         from twisted.internet import reactor
@@ -124,7 +126,7 @@ def make_checked(options: Options) -> IService:
     with exit_on_error(), cli_serve.format_early_output(serve.log_format):
         private = bool(serve["private-listen"])
         settings, lock = cli_serve.prepare(
-            reactor, serve.opened, serve.listen, private=private, notifier=notifier, admin=serve["admin"]
+            reactor, serve.opened, serve.listen, private=private, notifier=notifier, admin=serve["admin"], report=report
         )
         _locks.append(lock)
         allow_files(settings.config.limits.connections + RESERVED_FILES)

@@ -2,15 +2,17 @@
 
 import os
 import shlex
+import signal
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, redirect_stdout
 from errno import EADDRINUSE
 from pathlib import Path
-from secrets import token_bytes, token_urlsafe
+from secrets import token_bytes, token_hex, token_urlsafe
 from shutil import rmtree, which
-from tempfile import mkdtemp
+from tempfile import gettempdir
+from typing import NoReturn
 
 import click
 from msgspec import Struct
@@ -19,14 +21,16 @@ from twisted.application.service import IService, MultiService
 from twisted.internet.error import CannotListenError
 
 from gamed import tap
-from gamed.cli import dev_setup
+from gamed.cli import dev_setup, start_report
 from gamed.cli.context import CommandContext, OpenedConfiguration
 from gamed.cli.dev_script import LOG_FILE, ScriptRunner, environment
 from gamed.cli.dev_setup import LOOPBACK, NEWCOMERS, SAMPLES, DevOptions
 from gamed.cli.errors import CommandFailed, SetupError, echo
+from gamed.cli.listen import Listener
 from gamed.cli.paths import BUILD, PACKAGE
 from gamed.cli.serve import GamedServerOptions
 from gamed.clock import now_ms
+from gamed.config.settings import Settings
 from gamed.crypto import Secret
 
 CLIENT = PACKAGE.parent / "clients" / "python" / "gamed_client.py"
@@ -122,7 +126,11 @@ def dev(
         _probe(option, number)
     if chosen and fresh:
         dev_setup.clear(chosen)
-    run(options if chosen else replace(options, folder=Path(mkdtemp(prefix="gamed-dev-"))))
+    if chosen:
+        run(options)
+        return
+    with _temporary_folder() as temporary:
+        run(replace(options, folder=temporary))
 
 
 def _folder(context: CommandContext, folder: str | None, *, temporary: bool) -> Path | None:
@@ -163,24 +171,23 @@ def run(options: DevOptions) -> None:
     script = ScriptRunner(options, environment(options, os.environ), _umask()) if options.script else None
     secrets = {name: token_urlsafe(32) for name in dev_setup.SECRET_ENVS}
     maker = DevServiceMaker(options, {name: Secret(text.encode()) for name, text in secrets.items()}, script)
-    with _temporary_folder(options):
-        file = dev_setup.prepare(options)
-        os.environ.pop(dev_setup.MASTER_KEY_ENV, None)
-        os.environ[f"{dev_setup.MASTER_KEY_ENV}_FILE"] = str(options.folder / dev_setup.KEY_FILE)
-        os.environ.update({dev_setup.SECRET_ENVS[name]: text for name, text in secrets.items()})
-        arguments = [
-            f"--config={file}",
-            f"--data={options.folder / dev_setup.DATA}",
-            f"--listen=tcp:{options.port}:interface={LOOPBACK}",
-        ]
-        log = [f"--logfile={options.folder / LOG_FILE}"] if script else []
-        twistd = GamedServerOptions(maker)
-        twistd.parseOptions(["--nodaemon", "--pidfile=", *log, maker.tapname, "serve", *arguments])  # type: ignore[no-untyped-call]
-        try:
-            with redirect_stdout(sys.stderr) if script else nullcontext():  # stdout is the script's
-                runApp(twistd)
-        except CannotListenError as e:  # the port was free a moment ago
-            raise CommandFailed(f"Port {e.port} is taken by another program. Name another one.") from None
+    file = dev_setup.prepare(options)
+    os.environ.pop(dev_setup.MASTER_KEY_ENV, None)
+    os.environ[f"{dev_setup.MASTER_KEY_ENV}_FILE"] = str(options.folder / dev_setup.KEY_FILE)
+    os.environ.update({dev_setup.SECRET_ENVS[name]: text for name, text in secrets.items()})
+    arguments = [
+        f"--config={file}",
+        f"--data={options.folder / dev_setup.DATA}",
+        f"--listen=tcp:{options.port}:interface={LOOPBACK}",
+    ]
+    log = [f"--logfile={options.folder / LOG_FILE}"] if script else []
+    twistd = GamedServerOptions(maker)
+    twistd.parseOptions(["--nodaemon", "--pidfile=", *log, maker.tapname, "serve", *arguments])  # type: ignore[no-untyped-call]
+    try:
+        with redirect_stdout(sys.stderr) if script else nullcontext():  # stdout is the script's
+            runApp(twistd)
+    except CannotListenError as e:  # the port was free a moment ago
+        raise CommandFailed(f"Port {e.port} is taken by another program. Name another one.") from None
     if script is not None:
         raise SystemExit(script.code)
 
@@ -193,13 +200,30 @@ def _umask() -> int:
 
 
 @contextmanager
-def _temporary_folder(options: DevOptions) -> Iterator[None]:
-    """Delete a temporary folder at the end, also if the start fails."""
+def _temporary_folder() -> Iterator[Path]:
+    """Make a folder, and delete it at the end: also if the start fails, or if a signal ends the process before that.
+
+    Once the reactor runs, a signal stops it, and the folder is deleted after its shutdown.
+    """
+    folder = Path(gettempdir(), f"gamed-dev-{token_hex(8)}")
+
+    def end(number: int, frame: object) -> NoReturn:
+        rmtree(folder, ignore_errors=True)
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, end)
+    _handle_hangup_as_sigterm()
     try:
-        yield
+        folder.mkdir(mode=0o700)
+        yield folder
     finally:
-        if options.temporary:
-            rmtree(options.folder, ignore_errors=True)
+        rmtree(folder, ignore_errors=True)
+
+
+def _handle_hangup_as_sigterm() -> None:
+    """Let a closed terminal do what SIGTERM does at present, unless nohup made the process ignore it."""
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGTERM))
 
 
 class DevServiceMaker(Struct, frozen=True):
@@ -225,7 +249,7 @@ class DevServiceMaker(Struct, frozen=True):
             for emulated, (name, secret) in zip((DISCORD, GOOGLE), self.secrets.items(), strict=True)
         )
         service = MultiService()
-        tap.make_checked(options).setServiceParent(service)
+        tap.make_checked(options, self._report).setServiceParent(service)
         provider = DevelopmentProvider(dev.provider, clients, reactor, now_ms, token_bytes)
         others: list[LoopbackService] = [ProviderService(reactor, dev.provider_port, provider)]
         if dev.statics:
@@ -238,8 +262,16 @@ class DevServiceMaker(Struct, frozen=True):
             reactor.callWhenRunning(self.script.begin, reactor)
             reactor.addSystemEventTrigger("after", "shutdown", self.script.print_log_end)
         if dev.temporary:
+            _handle_hangup_as_sigterm()  # which stops the reactor now
             reactor.addSystemEventTrigger("after", "shutdown", rmtree, dev.folder, ignore_errors=True)
         return service
+
+    def _report(
+        self, settings: Settings, opened: OpenedConfiguration, listeners: Sequence[Listener], accounts: int | None
+    ) -> None:
+        """Show what the start has prepared; with --script the output is the command's own."""
+        if self.script is None:
+            start_report.show(settings, opened, listeners, accounts, temporary=True)
 
     def _add_samples(self, opened: OpenedConfiguration) -> None:
         """Add sample releases and players; both databases exist, and the server answers no request yet."""

@@ -219,7 +219,7 @@ def prepare_assets(data: Path, game: GameSettings, folder: Path | None) -> Seque
         _publish(publisher, PublishRequest(folder, "stable", "gamed dev"))
     elif not store.channels():
         for channel, note, files in RELEASES:
-            with TemporaryDirectory(prefix="gamed-dev-") as source:
+            with TemporaryDirectory(dir=data) as source:
                 for path, content in files.items():
                     Path(source, path).parent.mkdir(parents=True, exist_ok=True)
                     Path(source, path).write_bytes(content)

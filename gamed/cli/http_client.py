@@ -18,6 +18,7 @@ import click
 from gamed.cli.context import CommandContext, reports_json
 from gamed.cli.errors import CommandFailed
 from gamed.cli.output import utf8
+from gamed.cli.paths import command_line
 from gamed.cli.process import read_listeners
 from gamed.ops.doctor_findings import CertificateTimes, FailureCause, HttpFailure, HttpReply, Reached
 
@@ -99,12 +100,12 @@ class UnixConnection(HTTPConnection):
 
     def __init__(self, path: str) -> None:
         super().__init__("localhost", timeout=HEALTH_TIMEOUT_SECONDS)
-        self._path = path
+        self.path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(HEALTH_TIMEOUT_SECONDS)
-        self.sock.connect(self._path)
+        self.sock.connect(self.path)
 
 
 @click.command()
@@ -112,13 +113,16 @@ class UnixConnection(HTTPConnection):
 @reports_json
 def health(context: CommandContext, url: str | None) -> None:
     """Exit 0 if the server of this data folder answers GET /healthz with ok, else 1."""
-    connection = _to_url(url) if url else to_server(context.places().data)
+    places = context.places()
+    connection = _to_url(url) if url else to_server(places.data)
     try:
         connection.request("GET", "/healthz", headers={"Connection": "close"})
         answer = connection.getresponse()
         body = answer.read(1024)
     except (OSError, HTTPException, UnicodeError) as e:  # the last from a host name that cannot be one
-        raise CommandFailed(f"No answer: {e or type(e).__name__}") from None
+        reason = getattr(e, "strerror", None) or e or type(e).__name__
+        advice = "" if url else f" Start it: {command_line(places, 'serve')}"
+        raise CommandFailed(f"No server answers at {url or _address(connection)} ({reason}).{advice}") from None
     if answer.status != 200:
         raise CommandFailed(f"Not healthy: {answer.status} {answer.reason}")
     if body != b"ok":
@@ -135,6 +139,13 @@ def _to_url(url: str) -> HTTPConnection:
     except (ValueError, HTTPException):
         what = "expected an address such as https://play.example.org"
         raise click.BadParameter(what, param_hint="--url") from None
+
+
+def _address(connection: HTTPConnection) -> str:
+    if isinstance(connection, UnixConnection):
+        return connection.path.replace("\0", "@")
+    host = f"[{connection.host}]" if ":" in connection.host else connection.host
+    return f"http://{host}:{connection.port}"
 
 
 def to_server(data: Path) -> HTTPConnection:

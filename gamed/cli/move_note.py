@@ -105,8 +105,12 @@ def refuse_moved(places: Paths) -> None:
     if read_journal(folder) is not None:
         raise _unfinished(folder, places)
     new = places_in(folder)
+    if (places.data / NOTE).exists():
+        moved = f"The data of {places.data} were moved to {folder}. Use them there"
+    else:
+        moved = f"The configuration {places.config} was moved to {folder}. Use it there"
     raise SetupError(
-        f"The data of {places.data} were moved to {folder}. Use them there with --config {new.config} or "
+        f"{moved} with --config {new.config} or "
         f"GAMED_CONFIG={new.config}; where GAMED_DATA or --data is set, it has to be {new.data}. To begin a new server "
         f"here instead, delete {' and '.join(str(note) for note in notes(places) if note.exists())}."
     )

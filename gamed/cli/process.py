@@ -120,8 +120,11 @@ class Lock(Component, frozen=True):
     _descriptor: int
 
     @classmethod
-    def acquire(cls, data: Path) -> "Lock":
-        """Return the lock of this folder; raise CommandFailed if a server holds it, SetupError if locking fails."""
+    def acquire(cls, data: Path, *, for_server: bool = False) -> "Lock":
+        """Return the lock of this folder; raise CommandFailed if a server holds it, SetupError if locking fails.
+
+        A new server may use another folder instead; a command is for this one.
+        """
         try:
             descriptor = os.open(data / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as e:
@@ -132,6 +135,8 @@ class Lock(Component, frozen=True):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
+            if not for_server:
+                raise CommandFailed(f"A gamed serves {data}. Stop it first.") from None
             raise CommandFailed(
                 f"Another gamed already serves {data}. Stop that one first, or name another folder with --data DIR."
             ) from None

@@ -18,7 +18,7 @@ from gamed.cli.backup import Backup, hash_file
 from gamed.cli.context import CommandContext, read_with_key, reports_json
 from gamed.cli.errors import CommandFailed, SetupError, warn
 from gamed.cli.output import counted
-from gamed.cli.paths import AUTH_DB, STATE_DB, Paths, read_file, write_whole
+from gamed.cli.paths import AUTH_DB, STATE_DB, Paths, command_line, read_file, write_whole
 from gamed.cli.process import Lock, harden, ran_by, switch_to_owner
 from gamed.cli.restore_journal import RestoreJournal
 from gamed.clock import now_ms
@@ -89,7 +89,7 @@ def restore(context: CommandContext, folder: Path, check: bool) -> None:
     else:
         done = _restore(_read(path), where, config, runner)
     lock.release()
-    context.report(_members(path, done), _lines(path, done))
+    context.report(_members(path, done), _lines(path, done, where))
 
 
 def _read(path: Path) -> Backup:
@@ -98,7 +98,7 @@ def _read(path: Path) -> Backup:
     except BackupError as e:
         if inside := cli_backup.newest(path):
             raise CommandFailed(
-                f"{path} has several backups. Name one of them, such as {inside}. Nothing was changed."
+                f"{path} is a folder of backups. Name one, such as {inside}. Nothing was changed."
             ) from None
         raise CommandFailed(f"{path} is not a complete backup: {e}. Nothing was changed.") from None
 
@@ -178,7 +178,7 @@ def _members(path: Path, done: RestoreResult) -> dict[str, object]:
     }
 
 
-def _lines(path: Path, done: RestoreResult) -> Iterator[str]:
+def _lines(path: Path, done: RestoreResult, where: Paths) -> Iterator[str]:
     yield f"The databases are those of {path}."
     for aside in done.aside:
         yield f"The previous one is {aside}. Delete it when the server works."
@@ -189,7 +189,8 @@ def _lines(path: Path, done: RestoreResult) -> Iterator[str]:
     if done.blocked:
         yield f"Still blocked, as before the restore: {counted(done.blocked, 'player')}."
     yield "Players who were erased after the backup was made exist again. Erase them again: gamed players erase"
-    yield "Every player must sign in again. Start the service now: gamed serve, or systemctl start gamed"
+    yield "Every player must sign in again."
+    yield f"Start the service now, with systemctl start gamed or with: {command_line(where, 'serve')}"
 
 
 def replace_databases(backup: Backup, where: Paths, ran_by: str) -> RestoreResult:

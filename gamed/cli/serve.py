@@ -75,6 +75,7 @@ def prepare(
     private: bool,
     notifier: SystemdNotifier,
     admin: str | None = None,
+    report: start_report.Report = start_report.show,
 ) -> tuple[Settings, Lock]:
     """Check the setup, lock the data folder, migrate the databases and set their key; call this before any fork.
 
@@ -92,7 +93,7 @@ def prepare(
     if opened.first_run:
         cli_listen.probe(probed)
     paths.open_data(places.data)
-    lock = Lock.acquire(places.data)
+    lock = Lock.acquire(places.data, for_server=True)
     if (restored := restore_journal.recover(places.data)) is not None:
         echo(f"an interrupted restore is finished: the databases are those of {restored.origin}")
     cli_listen.probe(probed)
@@ -107,7 +108,7 @@ def prepare(
         accounts = keys.settle(places.data, choice, token_bytes, now_ms)
     write_listeners(places.data, [listener.client_endpoint for listener in listeners])
     settings = Settings(config, places.config, places.data, texts, private, choice.key, choice.source, opened.game)
-    start_report.show(settings, opened, listeners, accounts)
+    report(settings, opened, listeners, accounts)
     return replace(settings, admin=admin), lock
 
 

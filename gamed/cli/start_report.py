@@ -1,7 +1,8 @@
 """`gamed serve` shows what it serves, where its files are, and what the operator can do next."""
 
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from secrets import token_bytes
 
@@ -18,16 +19,31 @@ from gamed.database.errors import DatabaseError
 from gamed.database.offline import run_read
 from gamed.players.tables import count_players
 
+Report = Callable[[Settings, OpenedConfiguration, Sequence[Listener], int | None], None]
+"""A function that shows what a start has prepared."""
 
-def show(settings: Settings, opened: OpenedConfiguration, listeners: Sequence[Listener], accounts: int | None) -> None:
-    """Show four lines: version and address, configuration, data, key; `accounts` is as keys.settle() returns it."""
+
+def show(
+    settings: Settings,
+    opened: OpenedConfiguration,
+    listeners: Sequence[Listener],
+    accounts: int | None,
+    *,
+    foreground: bool = False,
+    temporary: bool = False,
+) -> None:
+    """Show four lines: version and address, configuration, data, key; `accounts` is as keys.settle() returns it.
+
+    In the foreground of a terminal the first line names Ctrl-C; a temporary key is not worth a copy.
+    """
     places, config = opened.places, settings.config
     made = " (made just now)" if opened.first_run else ""
     limits = f" and {places.game.name}" if places.game.exists() else ""
-    echo(f"gamed {__version__} in {config.mode.value} mode: {_address(config, listeners)}")
+    end = " (Ctrl-C ends it)" if foreground and sys.stdout is not None and sys.stdout.isatty() else ""
+    echo(f"gamed {__version__} in {config.mode.value} mode: {_address(config, listeners)}{end}")
     echo(f"configuration {settings.config_path}{limits}{made}")
     echo(f"data {settings.data}")
-    echo(_key(settings))
+    echo(_key(settings) + ("" if temporary else ": keep a copy in another place, no backup has it"))
     if accounts is not None:
         kept = counted(accounts, "local account")
         echo(f"auth.db is written with the master key now: {kept} kept, every player must sign in again")
@@ -47,7 +63,7 @@ def _key(settings: Settings) -> str:
         what = f"key file {settings.data / KEY_FILE}"
     else:
         what = f"master key from {settings.config.master_key_origin}"
-    return f"{what}, fingerprint {fingerprint}: keep a copy in another place, no backup has it"
+    return f"{what}, fingerprint {fingerprint}"
 
 
 def advise(opened: OpenedConfiguration, style: LogFormat) -> None:

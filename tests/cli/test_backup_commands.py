@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -48,7 +49,7 @@ class ServedTests(CommandTestCase):
         cursor = self.http("GET", "/game/saves").json["cursor"]
         made, seen = self.copied_under_load()
         code, _, err = self.gamed("restore", made)
-        self.assertEqual((code, "already serves" in err), (1, True), err)
+        self.assertEqual((code, err), (1, f"gamed: A gamed serves {self.data}. Stop it first.\n"))
         self.put("after", b"too late")
         self.assertEqual(self.stop(service), 0)
 
@@ -194,9 +195,15 @@ class CommandTests(BackupCase):
             file.truncate(9000)
         self.refused(1, "state.db changed after the backup was made", "restore", self.made)
         self.refused(1, "state.db changed after the backup was made", "restore", "--check", self.made)
-        self.refused(1, f"has several backups. Name one of them, such as {self.made}.", "restore", str(self.target))
+        self.refused(1, f"is a folder of backups. Name one, such as {self.made}.", "restore", str(self.target))
         self.refused(1, "manifest.json is missing", "restore", str(self.folder))
         self.assertEqual(self.stores(), before)
+
+    def test_next_command(self) -> None:
+        """The last words of a restore are the command that starts this server, and no empty one elsewhere."""
+        code, out, err = self.gamed("restore", self.made)
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual(shlex.split(out.splitlines()[-1])[-3:], ["--config", str(self.where.config), "serve"])
 
     def test_cut_off(self) -> None:
         """An interrupted restore stops every other command; run again, it is finished, and reports that."""

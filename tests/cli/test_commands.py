@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shlex
 from base64 import b64decode
 
 from click.testing import CliRunner
@@ -74,7 +75,12 @@ class BesideTheServerTests(CommandTestCase):
         self.stop(process)
         code, out, err = self.gamed("health")
         self.assertEqual((code, out), (1, ""))
-        self.assertIn("No answer", err)
+        self.assertIn(f"No server answers at http://127.0.0.1:{port} (Connection refused). Start it: ", err)
+        self.assertEqual(shlex.split(err)[-3:], [*self.places[:2], "serve"])
+        code, _, err = self.gamed("health", f"--url=http://127.0.0.1:{port}")
+        self.assertEqual(
+            (code, err), (1, f"gamed: No server answers at http://127.0.0.1:{port} (Connection refused).\n")
+        )
         self.assertEqual(self.gamed("health", "--url=play.example.org")[0], 2)
 
 

@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+import time
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
@@ -15,12 +16,15 @@ from gamed.cli.dev_setup import MASTER_KEY_ENV
 from tests.cli.process import GAMED, WAIT_SECONDS, CommandTestCase, free_port, get
 from tests.support.covers import covers
 
+EARLY_MS = (0, 100, 250, 500)
+
 
 class DevTests(CommandTestCase):
     def dev(self, *options: str) -> tuple["subprocess.Popen[str]", int, int]:
         """Start `gamed dev`; return the process and its two ports."""
         port, provider_port = free_port(), free_port()
         process = self.start(*GAMED, "dev", f"--port={port}", f"--provider-port={provider_port}", *options)
+        self.addCleanup(self.stop, process)  # a killed one would leave its temporary folder
         self.await_answer(port, process)
         return process, port, provider_port
 
@@ -39,6 +43,7 @@ class DevTests(CommandTestCase):
         self.assertIn(f"server    http://127.0.0.1:{port}\n", said)
         self.assertIn(f"provider  http://127.0.0.1:{provider_port} ", said)
         self.assertIn("for this machine only, never for players", said)
+        self.assertNotIn("keep a copy", said)
         [command] = [line for line in said.splitlines() if line.endswith("assets content")]
         debian = {"PATH": "/usr/bin:/bin"}  # where there is no `python`
         ran = subprocess.run(command.split(), check=False, cwd=self.folder, env=debian, capture_output=True)
@@ -57,6 +62,23 @@ class DevTests(CommandTestCase):
         process.send_signal(signal.SIGINT)
         process.wait(WAIT_SECONDS)
         self.assertFalse(Path(line.split()[1]).exists())
+
+    def test_ended_while_it_starts(self) -> None:
+        """SIGTERM, a closed terminal and Ctrl-C leave no temporary folder, at every moment of a start."""
+        temporary = self.folder / "tmp"
+        temporary.mkdir()
+        self.environ["TMPDIR"] = str(temporary)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            for early_ms in EARLY_MS:
+                ports = (f"--port={free_port()}", f"--provider-port={free_port()}")
+                process = self.start(*GAMED, "dev", *ports)
+                while not list(temporary.glob("gamed-dev-*")):
+                    self.assertIsNone(process.poll(), self.output())
+                    time.sleep(0.001)
+                time.sleep(early_ms / 1000)
+                process.send_signal(number)
+                process.wait(WAIT_SECONDS)
+                self.assertEqual(list(temporary.glob("gamed-dev-*")), [], (number, early_ms))
 
     @covers("threats/61")
     def test_only_loopback(self) -> None:

@@ -69,6 +69,11 @@ class SampleTests(CommandTestCase):
         self.assertIn("The end of the server's log:", err)
         self.assertIn("method=GET route=/game/ status=200", err)
 
+    def test_output(self) -> None:
+        """The output of a command that succeeds is all that is printed, on stdout and on stderr."""
+        said = self.script("import sys\nprint('one')\nprint('two', file=sys.stderr)")
+        self.assertEqual(said, (0, "one\n", "two\n"))
+
     def test_folder(self) -> None:
         """With a folder the players stay who they are, at either provider; a blocked one is left out."""
         folder = self.folder / "kept"

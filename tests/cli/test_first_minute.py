@@ -1,12 +1,16 @@
 """`gamed serve` shows five lines that an owner needs, and then only events of gamed."""
 
 import json
+import os
+import pty
 import re
 import shlex
+import signal
+import subprocess
 from pathlib import Path
 
 from gamed import __version__
-from tests.cli.process import GAMED, ROOT, TWISTD, CommandTestCase, free_port
+from tests.cli.process import GAMED, ROOT, TWISTD, WAIT_SECONDS, CommandTestCase, environment, free_port
 
 NEXT = re.compile(r"(?m)^next: (.+)$")
 
@@ -35,6 +39,27 @@ class FirstMinuteTests(CommandTestCase):
         self.assertEqual(data, f"data {self.data}")
         self.assertRegex(key, rf"^key file {re.escape(str(self.data / 'auth.key'))}, fingerprint [0-9a-f]{{12}}: keep ")
         self.assertTrue(advice.startswith("next: "), advice)
+
+    def test_how_it_ends(self) -> None:
+        """On a terminal the first line names Ctrl-C, which ends the server; there are still five lines."""
+        port = free_port()
+        near, far = pty.openpty()
+        self.addCleanup(os.close, near)
+        command = [*GAMED, *self.places, "serve", f"--listen=tcp:{port}:interface=127.0.0.1"]
+        process = subprocess.Popen(
+            command, stdin=far, stdout=far, stderr=far, cwd=self.folder, env=environment({}), start_new_session=True
+        )
+        os.close(far)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.await_answer(port)
+        first, *others = os.read(near, 65536).decode().splitlines()
+        self.assertEqual(
+            first, f"gamed {__version__} in local mode: http://127.0.0.1:{port}, for this machine (Ctrl-C ends it)"
+        )
+        self.assertTrue(others[3].startswith("next: "), others)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(WAIT_SECONDS), -signal.SIGINT)
 
     def test_no_framework(self) -> None:
         """After those lines each line is an event of gamed, until the service has stopped."""

@@ -42,7 +42,8 @@ class LockTests(SynchronousTestCase):
         lock = Lock.acquire(data)
         write_listeners(data, SHORT)
         write_listeners(data, LONG)
-        self.assertIn("Another gamed already serves", str(self.assertRaises(CommandFailed, Lock.acquire, data)))
+        refusal = self.assertRaises(CommandFailed, Lock.acquire, data)
+        self.assertEqual(str(refusal), f"A gamed serves {data}. Stop it first.")
         lock.release()
         Lock.acquire(data).release()
 

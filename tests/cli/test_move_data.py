@@ -141,7 +141,7 @@ class RefusedTests(MoveCase):
         """A folder that a server holds is not moved."""
         lock = Lock.acquire(self.data)
         self.addCleanup(lock.release)
-        self.assertIn("Another gamed already serves", self.refused())
+        self.assertIn(f"A gamed serves {self.data}. Stop it first.", self.refused())
         self.assertFalse(self.new.exists())
 
     def test_filled(self) -> None:
@@ -323,6 +323,9 @@ class CommandTests(CommandTestCase):
             code, out, err = self.gamed(*command)
             self.assertEqual((code, out), (78, ""), command)
             self.assertIn("were moved to", err)
+        code, out, err = self.run_command(*self.places[:2], "--data", f"{self.new}/data", "players", "list")
+        self.assertEqual((code, out), (78, ""))
+        self.assertIn(f"The configuration {self.config} was moved to {self.new}. Use it there with --config ", err)
         self.assertEqual(sorted(path.name for path in self.data.iterdir()), [LOCK_FILE, NOTE])
 
     def test_arguments(self) -> None:
@@ -333,7 +336,7 @@ class CommandTests(CommandTestCase):
         process, port = self.serve()
         code, out, err = self.gamed("move-data", str(self.new))
         self.assertEqual((code, out), (1, ""))
-        self.assertIn("Another gamed already serves", err)
+        self.assertEqual(err, f"gamed: A gamed serves {self.data}. Stop it first.\n")
         self.assertEqual(get(port, "/healthz")[0], 200)
         self.stop(process)
 

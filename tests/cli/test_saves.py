@@ -260,4 +260,4 @@ class CheckTests(SavesTestCase):
         lock = Lock.acquire(self.data)
         self.addCleanup(lock.release)
         code, _, err = self.gamed("check", "data", "--fix")
-        self.assertEqual((code, "Another gamed already serves" in err), (1, True), GAMED)
+        self.assertEqual((code, "Stop it first." in err), (1, True), GAMED)
