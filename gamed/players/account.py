@@ -151,7 +151,7 @@ class AccountSignIn(Component, frozen=True):
         key = LoginLookup("login_id", login_id)
         collect = CollectCommand(key, None, new_session, Registration.CLOSED, now_ms)
         new_browser = NewBrowserSession.generate(context.random)
-        outcome = await self._store.finish(FinishCommand(collect, browser, new_browser, _token_of(cookie)))
+        outcome = await self._store.finish(FinishCommand(collect, browser, new_browser, token_of(cookie)))
         if outcome is None:
             raise UnknownLoginLink
         login = outcome.transition.after
@@ -280,7 +280,8 @@ class AccountPage(Component, frozen=True):
         return new_browser.token
 
 
-def _token_of(cookie: str | None) -> Secret | None:
+def token_of(cookie: str | None) -> Secret | None:
+    """Return the token of a browser's cookie; None if it is absent or malformed."""
     try:
         return parse_browser_token(cookie)
     except SessionError:

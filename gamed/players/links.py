@@ -12,7 +12,7 @@ from gamed.login.browser import RedirectToResult
 from gamed.login.local import FormError, PasswordAuthenticator, PasswordHasher, SignInForm, SignInRejected
 from gamed.login.policy import LoginContext
 from gamed.login.store import SqliteLoginStore
-from gamed.players.account import AccountSignIn
+from gamed.players.account import AccountSignIn, token_of
 from gamed.players.errors import NameMalformed, NameTaken, PasswordMalformed, PasswordsBusy
 from gamed.players.link_model import Invite
 from gamed.players.links_store import InvitedAccount, PasswordReset, SqliteLinkStore
@@ -47,8 +47,10 @@ class InviteService(Component, frozen=True):
         except NameMalformed:
             return OpenInvite(invite, "")
 
-    async def create_account(self, form: SignInForm) -> Secret:
-        """Create the newcomer's account and sign the browser in; return its token.
+    async def create_account(self, form: SignInForm, cookie: str | None) -> Secret:
+        """Create the newcomer's account and sign the browser in, whose session until now was that of `cookie`.
+
+        Return its new token.
 
         Do not cancel this. Raise SignInRejected, which leaves the invite open.
         """
@@ -57,7 +59,8 @@ class InviteService(Component, frozen=True):
         await self._store.open_invite(form.token, context.now_ms())
         account = await self._passwords.new_account(form, invited=True)
         player_id, browser = new_player_id(context.random), NewBrowserSession.generate(context.random)
-        invited = InvitedAccount(form.token, player_id, account.name, account.password_hash, browser)
+        ended = token_of(cookie)
+        invited = InvitedAccount(form.token, player_id, account.name, account.password_hash, browser, ended)
         try:
             invite = await self._store.create_account(invited, context.now_ms())
         except NameTaken:

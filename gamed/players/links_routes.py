@@ -96,7 +96,7 @@ class LinkRoutes(Component, frozen=True):
                 return see_other(request, going.url)
             return self._pages.redirect_to_result(request, going)
         try:
-            session = await self._pages.tasks.run(self._invites.create_account(form))
+            session = await self._pages.tasks.run(self._invites.create_account(form, self._guard.cookie(request)))
         except SignInRejected as e:
             feedback = _report(request, FormFeedback(e.error, e.retry_after, creating=_about_name(e), name=form.name))
             content = pages.invite_page(self._view(request, token), "", feedback)

@@ -9,7 +9,7 @@ from sqlite3 import Connection
 from msgspec import Struct
 from twisted.internet.defer import Deferred
 
-from gamed.crypto import Keys
+from gamed.crypto import Keys, Secret
 from gamed.database.queues import ReadQueue, WriteQueue
 from gamed.players import link_tables, tables
 from gamed.players.errors import LinkEnded, LinkUnknown, PlayerMayNotSignIn
@@ -22,15 +22,19 @@ from gamed.sessions.credentials import NewBrowserSession
 from gamed.structs import Component, redacts
 
 
-@redacts("token", "password")
+@redacts("token", "password", "ended")
 class InvitedAccount(Struct, frozen=True):
-    """A local account that an invite makes; `password` is argon2id as a PHC string."""
+    """A local account that an invite makes; `password` is argon2id as a PHC string.
+
+    `ended` is the token that this browser had before, if any: its session ends.
+    """
 
     token: str
     player_id: str
     name: str
     password: str
     browser: NewBrowserSession
+    ended: Secret | None = None
 
 
 @redacts("token", "password")
@@ -80,6 +84,8 @@ def create_invited_account(connection: Connection, keys: Keys, account: InvitedA
         connection, keys, player_id=player_id, name=account.name, password=account.password, now_ms=now_ms
     )
     admit_by_invite(connection, keys, invite, player_id, now_ms)
+    if account.ended is not None:
+        browser_tables.end_browser(connection, keys.indexer, account.ended)
     browser_tables.open_browser(
         connection, keys.indexer, account.browser, player_id=player_id, provider=LOCAL, now_ms=now_ms
     )

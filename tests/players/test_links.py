@@ -96,6 +96,17 @@ class InviteTests(LinkCase):
         self.assertEqual(self.browser.get(path).form(path)["fields"]["name"], "")
         self.assertEqual(self.accept(path).heading, texts.TITLE)
 
+    def test_browser_of_another_player(self) -> None:
+        """An invite ends the session that the browser had before: its cookie signs Anna in no longer."""
+        self.browser.sign_in()
+        annas = dict(self.browser.cookies)
+        self.accept(self.invite())
+        [(player_id, _)] = self.players()
+        self.assertEqual(self.server.rows("SELECT player_id FROM browser_session"), [(player_id,)])
+        old = self.new_account_browser()
+        old.cookies.update(annas)
+        self.assertIn("/auth/account/sign-in", old.get(HOME).html)
+
     def test_looking_uses_nothing(self) -> None:
         """Any number of requests for the page leave the invite open, as those of a mail scanner do."""
         path = self.invite()
