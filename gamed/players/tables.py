@@ -224,16 +224,13 @@ def set_password(connection: Connection, player_id: str, password: str, now_ms: 
 
 
 def password_changed(connection: Connection, player_id: str, since_ms: int, now_ms: int) -> bool:
-    """Return whether the password of this player's account was replaced since then.
+    """Return whether the player's account got another password since then, or was unlinked.
 
     An instant after `now_ms` does not count: it was written before the clock was set back.
     """
-    query = """
-        SELECT 1 FROM local_account
-        WHERE player_id = :player_id AND password_ms >= :since_ms AND password_ms <= :now_ms
-    """
-    values = {"player_id": player_id, "since_ms": since_ms, "now_ms": now_ms}
-    return connection.execute(query, values).fetchone() is not None
+    query = "SELECT password_ms FROM local_account WHERE player_id = :player_id"
+    row = connection.execute(query, {"player_id": player_id}).fetchone()
+    return row is None or since_ms <= row[0] <= now_ms
 
 
 def add_local_player(

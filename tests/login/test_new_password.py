@@ -38,6 +38,16 @@ class NewPasswordTests(LoginCase):
         self.assertEqual(server.collect(started, code=server.code(started)), Failed(LoginFailure.SESSION_REVOKED))
         self.assertEqual(server.rows("SELECT count(*) FROM identity"), [(0,)])
 
+    def test_account_unlinked_under_way(self) -> None:
+        """An adoption links nothing if the account whose password was typed is unlinked before its end."""
+        server = self.oauth_server(FakeProvider())
+        started = server.start(intent=LoginIntent.ADOPT)
+        state = server.redirect_state(started, name="Anna", password=PASSWORD)
+        server.write(lambda connection: connection.execute("DELETE FROM local_account").close())
+        server.finish_callback(state)
+        self.assertEqual(server.collect(started, code=server.code(started)), Failed(LoginFailure.SESSION_REVOKED))
+        self.assertEqual(server.rows("SELECT count(*) FROM identity"), [(0,)])
+
     def test_a_clock_set_back(self) -> None:
         """A change that lies in the future refuses no player."""
         server = self.local_server()
