@@ -146,9 +146,14 @@ class AccountSignIn(Component, frozen=True):
         if browser is None:
             raise WrongBrowser
         context, now_ms = self._context, self._context.now_ms()
+        key = LoginLookup("login_id", login_id)
+        found = await self._logins.find(key)  # this request is not counted, so a foreign one must not write
+        if found is None or found.intent is not LoginIntent.ACCOUNT:
+            raise UnknownLoginLink
+        if not found.belongs_to(browser):
+            raise WrongBrowser
         pair = generate_pair(context.random, now_ms, context.policy.session, now_ms)
         new_session = NewSession(new_player_id(context.random), new_session_id(context.random), pair)
-        key = LoginLookup("login_id", login_id)
         collect = CollectCommand(key, None, new_session, Registration.CLOSED, now_ms)
         new_browser = NewBrowserSession.generate(context.random)
         outcome = await self._store.finish(FinishCommand(collect, browser, new_browser, token_of(cookie)))

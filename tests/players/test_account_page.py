@@ -10,7 +10,7 @@ from gamed.players.pages import texts
 from gamed.sessions import tables as session_tables
 from gamed.sessions.credentials import BROWSER_IDLE_MS, BROWSER_TOTAL_MS
 from gamed.sessions.store import delete_old_sessions
-from tests.login.fixtures import ANNA, APPROVAL, OFF
+from tests.login.fixtures import ANNA, APPROVAL, OFF, PASSWORD
 from tests.players.page_fixtures import HOME, AccountCase
 from tests.support.http import BASE_HOST
 
@@ -119,6 +119,22 @@ class SignInTests(AccountCase):
         game = self.game()
         for login_id in ("", "lgn_1", game.login["login_id"], "x" * 300):
             self.assertEqual(self.browser.get(f"{HOME}/done?login_id={login_id}").status, 404)
+
+    def test_refused_without_a_write(self) -> None:
+        """An unknown sign-in, and one of another browser, are refused without a transaction that writes."""
+        form = self.browser.get(HOME).form("/sign-in")
+        done = self.browser.post_only(form, {"name": "Anna", "password": PASSWORD}).headers["location"]
+        own = done.replace("/auth/login/done", f"{HOME}/done")
+        stranger = self.new_account_browser()
+        stranger.get(HOME)
+        statements: list[str] = []
+        self.server.write(lambda connection: connection.set_trace_callback(statements.append))
+        statements.clear()
+        self.assertEqual(stranger.get(f"{HOME}/done?login_id=lgn_1").status, 404)
+        self.assertEqual(stranger.get(own).status, 409)
+        self.assertEqual(statements, [])
+        self.assertEqual(self.browser.get(own).heading, texts.TITLE)
+        self.assertNotEqual(statements, [])
 
     def test_password_changed_meanwhile(self) -> None:
         """A password that was changed after it was typed signs nobody in."""
