@@ -57,11 +57,12 @@ class AloneTests(SynchronousTestCase):
 
 class ServeTests(ServiceCase):
     def test_no_route(self) -> None:
-        """A served gamed answers none of the provider's paths, under any prefix."""
+        """A served gamed answers none of the provider's paths, under any prefix; `/` and `/auth/` are its own page."""
         paths = (DISCORD_AUTHORIZE, DISCORD_TOKEN, DISCORD_USER, DISCOVERY, GOOGLE_AUTHORIZE, "/token", "/", "/dev")
         for path in paths:
             for prefix in ("", "/auth", "/auth/dev", "/dev"):
                 for method in ("GET", "POST"):
                     answer = self.ask(method, prefix + path, body=b"")
-                    self.assertEqual(answer.status, 404, (method, prefix + path))
+                    page = prefix + path in ("/", "/auth/")
+                    self.assertEqual(answer.status, 405 if page and method == "POST" else 404, (method, prefix + path))
                     self.assertNotIn(b"Development", answer.body)

@@ -104,7 +104,7 @@ class Collecting(BrowserCase):
             "refresh_expires_in": 2592000,
             "session_id": members["session_id"],
             "provider": "local",
-            "player": {"id": members["player"]["id"], "created": True, "owner": False, "name": None},
+            "player": {"id": members["player"]["id"], "created": True, "owner": False, "name": "Bert"},
         }
         self.assertEqual(members, fixed)
         self.server.clock.advance(10)

@@ -15,7 +15,8 @@ from gamed.outcomes import LoginFailure
 from gamed.players.account import AccountOverview
 from gamed.players.names import LOCAL, PASSWORD_MIN, SignInMethod
 from gamed.players.pages import texts
-from gamed.players.pages.parts import HOME, PageView, alert, box, button, line, link, notice, section, size
+from gamed.players.pages.parts import HOME, PageView, alert, box, button, line, link, notice, section
+from gamed.readable import size
 from gamed.saves.model import SlotEntry
 from gamed.sessions.credentials import SessionInfo
 

@@ -8,11 +8,11 @@ from twisted.web.template import Tag, tags
 
 from gamed.login.pages.layout import Content, ServerName, fill, page, paragraph
 from gamed.players.pages import texts
+from gamed.readable import ago
 from gamed.structs import redacts
 from gamed.timestamps import rfc3339
 
 HOME = "/auth/account"
-_MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
 
 
 @redacts("form")
@@ -36,30 +36,13 @@ class PageView(Struct, frozen=True):
     def time(self, instant_ms: int) -> Tag:
         """Return how long ago an instant is, and the instant in UTC."""
         utc = f"{datetime.fromtimestamp(instant_ms // 1000, UTC):%Y-%m-%d %H:%M}"
-        text = texts.ABSOLUTE.format(ago=ago(self.now_ms - instant_ms), utc=utc)
+        text = texts.ABSOLUTE.format(ago=ago(instant_ms, self.now_ms), utc=utc)
         return Tag("time")(text, datetime=rfc3339(instant_ms))
 
     def date(self, instant_ms: int) -> Tag:
         """Return the day of an instant in UTC."""
         day = f"{datetime.fromtimestamp(instant_ms // 1000, UTC):%Y-%m-%d}"
         return Tag("time")(day, datetime=day)
-
-
-def ago(past_ms: int) -> str:
-    """Return a duration before now in words, rounded down; the future counts as now."""
-    for unit_ms, (one, more) in ((_DAY_MS, texts.DAYS), (_HOUR_MS, texts.HOURS), (_MINUTE_MS, texts.MINUTES)):
-        count = past_ms // unit_ms
-        if count >= 1:
-            return one if count == 1 else more.format(count=count)
-    return texts.NOW
-
-
-def size(count: int) -> str:
-    """Return a number of bytes in the largest unit of which there is at least one."""
-    for unit, name in ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB")):
-        if count >= unit:
-            return f"{count / unit:.1f} {name}"
-    return f"{count} bytes"
 
 
 def button(text: str, *, quiet: bool = True) -> Tag:

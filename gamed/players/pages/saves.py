@@ -7,7 +7,8 @@ from twisted.web.template import Tag
 
 from gamed.login.pages.layout import Content, bidi_isolated
 from gamed.players.pages import texts
-from gamed.players.pages.parts import HOME, PageView, box, button, line, link, notice, size
+from gamed.players.pages.parts import HOME, PageView, box, button, line, link, notice
+from gamed.readable import size
 from gamed.timestamps import parse_rfc3339
 
 CONFLICT, DELETE = "conflict", "delete"

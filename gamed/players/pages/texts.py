@@ -151,8 +151,4 @@ DEVICE_GONE = "That device is not known here any more. Go back to your page and 
 EXPORTING = "Too many downloads are under way. Try again in half a minute."
 
 # Times and sizes
-NOW = "just now"
-MINUTES = ("1 minute ago", "{count} minutes ago")
-HOURS = ("1 hour ago", "{count} hours ago")
-DAYS = ("1 day ago", "{count} days ago")
 ABSOLUTE = "{ago} ({utc} UTC)"
