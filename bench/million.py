@@ -55,11 +55,11 @@ def fill_player(connection: Connection, player_id: str, blob_id: int) -> int:
             retired = now if version < VERSIONS else None
             parent = version - 1 or None
             row = (player_id, name, version, parent, None, "write", blob_id, digest, SIZE, "a/b", None, now, retired)
-            versions.append(row)
+            versions.append((*row, "ANNA-PC"))
         saves.append((player_id, name, VERSIONS, VERSIONS, slot + 1, None, None))
     many = connection.executemany
     many("INSERT INTO blob VALUES (?, ?, ?, ?, ?, ?, ?)", blobs)
-    many("INSERT INTO save_version VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", versions)
+    many("INSERT INTO save_version VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", versions)
     many("INSERT INTO save VALUES (?, ?, ?, ?, ?, ?, ?)", saves)
     kept = (VERSIONS - 1) * SLOTS * SIZE
     totals = (player_id, "epoch", SLOTS, SLOTS, SLOTS * SIZE, kept, None, 0)

@@ -42,7 +42,9 @@ def fill(connection: Connection, slots: int, versions: int) -> None:
             connection.execute("INSERT INTO blob VALUES (?, ?, ?, 1024, 1, 0, ?)", (blob_id, player, digest, data))
             retired = None if version == versions else at + HOUR // 6
             row = (player, name, version, version - 1 or None, None, "write", blob_id, digest, 1024, "a/b", None)
-            connection.execute(f"INSERT INTO save_version VALUES ({', '.join('?' * 13)})", (*row, at, retired))
+            connection.execute(
+                f"INSERT INTO save_version VALUES ({', '.join('?' * 14)})", (*row, at, retired, "ANNA-PC")
+            )
         connection.execute("INSERT INTO save VALUES (?, ?, ?, ?, ?, NULL, 0)", (player, name, versions, versions, slot))
     connection.execute(
         "INSERT INTO player_saves (player_id, epoch, seq, slots, live_bytes, kept_bytes)"
