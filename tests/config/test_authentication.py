@@ -140,7 +140,7 @@ class ComplaintTests(SynchronousTestCase):
             "public-url": "did you mean public_url?",
             "master_key_evn": "did you mean master_key_env?",
             "provider": "did you mean providers?",
-            "zzz": "known are mode, public_url, master_key_env, providers, session, server_name, trusted_proxies, "
+            "zzz": "known are mode, public_url, master_key_env, providers, session, server_name, look, trusted_proxies, "
             "cors_origins, login, limits",
         }
         for name, meant in cases.items():
