@@ -1,5 +1,6 @@
 """Waiting for changes at the real service: a command on the host, the end of a session and of the service wake it."""
 
+import json
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -42,7 +43,7 @@ class Waits(SynchronousTestCase):
 
     def test_command(self) -> None:
         """A change by a command wakes the wait; a change to another player's saves does not."""
-        [player] = {line.split()[0] for line in gamed(self.service, "players", "list").splitlines()}
+        [player] = [each["id"] for each in json.loads(gamed(self.service, "players", "list", "--json"))]
         waiting = self.wait()
         gamed(self.service, "players", "add", "other", "--password-stdin", stdin="correct horse\n")
         sleep(SETTLED_SECONDS)
