@@ -63,7 +63,10 @@ class EventCount(Struct, frozen=True):
 
 
 def write_events(connection: Connection, events: Iterable[EventCount], now_ms: int, rows: int = ROWS) -> None:
-    """Add events to their rows, then delete rows that are too old, and the oldest of more than `rows`."""
+    """Add events to their rows, then delete rows that are too old, and the oldest of more than `rows`.
+
+    The end of an erasure comes last, after the player's rows that were written since these were deleted.
+    """
     query = """
         INSERT INTO security_event (hour, event, player_id, detail, first_ms, last_ms, times)
         VALUES (:hour, :event, :player_id, :detail, :first_ms, :last_ms, :times)
@@ -72,8 +75,10 @@ def write_events(connection: Connection, events: Iterable[EventCount], now_ms: i
             last_ms = CASE WHEN excluded.last_ms > security_event.last_ms THEN excluded.last_ms
                            ELSE security_event.last_ms END
     """
-    for each in events:
+    for each in sorted(events, key=lambda each: each.key.event == SecurityEvent.ERASED.value):
         key = each.key
+        if key.event == SecurityEvent.ERASED.value:
+            delete_player(connection, key.player_id, CLEANUP_ROWS)
         values = {"hour": key.hour, "event": key.event, "player_id": key.player_id, "detail": key.detail}
         counts = {"first_ms": each.first_ms, "last_ms": each.last_ms, "times": each.times}
         connection.execute(query, {**values, **counts})

@@ -81,6 +81,16 @@ class StoringTests(SynchronousTestCase):
         found = {(each.key.event, each.key.player_id) for each in self.stored()}
         self.assertEqual(found, {("erased", ANNA), ("signed_out", "ply_bert")})
 
+    def test_erased_while_written(self) -> None:
+        """Delete events of an erased player that were written between the end of the erasure and its own event."""
+        self.audit.record(SecurityEvent.SIGN_IN_REFUSED, player=ANNA, provider="local", outcome="wrong_password")
+        self.audit.record(SecurityEvent.SIGNED_OUT, player="ply_bert", scope="all")
+        self.flush()
+        self.audit.record(SecurityEvent.ERASED, player=ANNA)
+        self.flush()
+        found = {(each.key.event, each.key.player_id) for each in self.stored()}
+        self.assertEqual(found, {("erased", ANNA), ("signed_out", "ply_bert")})
+
     def test_closing(self) -> None:
         """Write what waits at the end of the service; an auth.db that is closed fails nothing."""
         self.audit.record(SecurityEvent.SIGNED_OUT, player=ANNA, scope="all")
