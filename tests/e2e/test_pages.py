@@ -16,6 +16,7 @@ from tests.e2e.other_origin import installed
 from tests.login import gallery
 from tests.login.gallery import Shown
 from tests.login.test_page_texts import words
+from tests.players import gallery as player_gallery
 from tests.support.covers import covers
 
 HERE, EVIL = "https://game.example/", "https://evil.example/"
@@ -33,7 +34,7 @@ AXE = "async () => (await axe.run()).violations.map(v => v.id + ': ' + v.nodes.m
 CUT = """() => [document.documentElement, ...document.querySelectorAll('main, main *')]
     .filter(e => getComputedStyle(e).display !== 'inline' && e.scrollWidth > e.clientWidth + 1)
     .map(e => e.outerHTML.slice(0, 120))"""
-SMALL = """() => [...document.querySelectorAll('button, .button, input:not([type=hidden]), summary')]
+SMALL = """() => [...document.querySelectorAll('button, .button, input:not([type=hidden], [hidden] *), summary')]
     .filter(e => { const r = e.getBoundingClientRect(); return r.height < 44 || r.width < 44 })
     .map(e => e.outerHTML)"""
 BELOW = """() => [...document.querySelectorAll('button')]
@@ -47,7 +48,7 @@ SIGN = """() => {
     const e = document.querySelector('main > svg'), drawn = e.querySelector('path').getBBox();
     return [e.getAttribute('class'), e.getAttribute('aria-hidden'), drawn.width > 10 && e.clientWidth]
 }"""
-STOPS = """() => [...document.querySelectorAll('a, button, input:not([type=hidden]), summary')]
+STOPS = """() => [...document.querySelectorAll('a, button, input:not([type=hidden], [hidden] *), summary')]
     .map(e => e.id || e.textContent)"""
 FOCUSED = """() => {
     const e = document.activeElement, style = getComputedStyle(e), box = e.getBoundingClientRect();
@@ -138,6 +139,10 @@ class AxeTests(PageCase):
         """Whatever went wrong."""
         self.assertEqual(self.checked(gallery.failures()), {})
 
+    def test_after_the_login(self) -> None:
+        """The player's page, invites, reset links, and the owner's page."""
+        self.assertEqual(self.checked(player_gallery.every_page()), {})
+
     def test_it_finds_something(self) -> None:
         """A field without a label, a page without a heading, text that is too pale in one scheme: axe says so."""
         plain = named("sign-in open")
@@ -191,6 +196,16 @@ class ViewTests(PageCase):
     def test_zoomed(self) -> None:
         """Nor at 320 px, which is a window of 640 px at 200 % and one of 1280 px at 400 %."""
         self.assertEqual(self.look(gallery.every_page(), lambda page: page.evaluate(CUT), viewport=NARROW), {})
+
+    def test_after_the_login(self) -> None:
+        """The player's and the owner's pages fit at 320 px, also with large text; what is pressed has 44 px."""
+        for style in ("", "html { font-size: 200% }"):
+            found = self.look(
+                player_gallery.every_page(),
+                lambda page, style=style: styled(page, style) + page.evaluate(SMALL),
+                viewport=NARROW,
+            )
+            self.assertEqual(found, {})
 
     def test_large_text(self) -> None:
         """Nor when a person has set text to twice its size, or wider spacing."""

@@ -1,0 +1,125 @@
+"""This script draws every page in Chromium, light and dark: `.venv/bin/python -m tests.e2e.screenshots`.
+
+The pictures go to docs/images/pages, or to the folder named as argument.
+"""
+
+import struct
+import sys
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from itertools import chain
+from pathlib import Path
+from zlib import compress, crc32
+
+from playwright.sync_api import Browser, Page
+
+from gamed.login.pages.layout import PAGE_HEADERS
+from tests.e2e.chromium import chromium
+from tests.e2e.test_pages import HERE, SCHEMES
+from tests.login import gallery as login_gallery
+from tests.login.gallery import Shown
+from tests.players import gallery as player_gallery
+
+FOLDER = Path(__file__).parents[2] / "docs" / "images" / "pages"
+PHONE = {"width": 390, "height": 640}
+DRAWN: Mapping[str, str] = {
+    "home": "home at plain",
+    "sign-in": "sign-in open",
+    "sign-up": "account open",
+    "sign-in-wrong": "sign-in refused wrong",
+    "provider": "provider login",
+    "link": "provider link",
+    "adopt": "provider adopt",
+    "name": "name not chosen",
+    "return": "return at plain",
+    "code": "code from plain",
+    "waiting": "waiting_page",
+    "done": "back at plain",
+    "linked": "linked_page",
+    "denied": "denied_page",
+    "expired": "outcome login_expired",
+    "blocked": "outcome player_blocked",
+    "pending": "new player with a code",
+    "account-sign-in": "account sign-in password",
+    "account-sign-in-again": "account again password",
+    "account": "account",
+    "account-at-providers": "account at providers",
+    "account-versions": "versions",
+    "account-deleted": "account deleted",
+    "account-nothing-changed": "nothing changed",
+    "invite": "invite",
+    "invite-at-providers": "invite at providers",
+    "reset": "reset",
+    "reset-done": "reset done",
+    "link-over": "link over",
+    "owner": "owner",
+}
+"""The names of the pictures, and of the pages in the galleries."""
+REDUCE = """async ([png, count]) => {
+    const image = new Image();
+    image.src = 'data:image/png;base64,' + png;
+    await image.decode();
+    const [width, height] = [image.naturalWidth, image.naturalHeight];
+    const context = new OffscreenCanvas(width, height).getContext('2d');
+    context.drawImage(image, 0, 0);
+    const pixels = new Uint32Array(context.getImageData(0, 0, width, height).data.buffer), times = new Map();
+    for (const pixel of pixels) times.set(pixel, (times.get(pixel) || 0) + 1);
+    const split = pixel => [pixel & 255, pixel >> 8 & 255, pixel >> 16 & 255];
+    const palette = [...times].sort((a, b) => b[1] - a[1]).slice(0, count).map(([pixel]) => split(pixel));
+    const far = (a, b) => (a[0] - b[0]) ** 2 + (a[1] - b[1]) ** 2 + (a[2] - b[2]) ** 2;
+    const nearest = new Map([...times.keys()].map(pixel => {
+        const distances = palette.map(colour => far(colour, split(pixel)));
+        return [pixel, distances.indexOf(Math.min(...distances))];
+    }));
+    let indexes = '';
+    for (const pixel of pixels) indexes += String.fromCharCode(nearest.get(pixel));
+    return [width, height, palette.flat(), btoa(indexes)];
+}"""
+"""Return the picture with its most frequent colours: width, height, palette, and the index of each pixel."""
+COLOURS = 64
+
+
+def pages() -> Mapping[str, Shown]:
+    """Return the pages of both galleries by name."""
+    return {page.name: page for page in chain(login_gallery.every_page(), player_gallery.every_page())}
+
+
+def draw(browser: Browser, target: Path) -> None:
+    """Write a picture of each page in each scheme."""
+    shown = pages()
+    for scheme in SCHEMES:
+        with browser.new_context(viewport=PHONE, color_scheme=scheme) as context:  # type: ignore[arg-type]
+            page, paper = context.new_page(), context.new_page()
+            for picture, name in DRAWN.items():
+                load(page, shown[name].html)
+                png = page.screenshot(full_page=True, caret="hide")
+                (target / f"{picture}-{scheme}.png").write_bytes(reduce(paper, png))
+
+
+def load(page: Page, html: bytes) -> None:
+    """Show this page as the server sends it."""
+    page.unroute_all()
+    page.route(HERE, lambda route: route.fulfill(body=html, headers=dict(PAGE_HEADERS)))
+    page.goto(HERE)
+
+
+def reduce(paper: Page, png: bytes) -> bytes:
+    """Return the picture as a PNG with a palette, a third of the size; `paper` is an empty page to compute on."""
+    width, height, palette, encoded = paper.evaluate(REDUCE, [b64encode(png).decode(), COLOURS])
+    indexes = b64decode(encoded)
+    rows = b"".join(b"\0" + indexes[start : start + width] for start in range(0, width * height, width))
+    header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
+    parts = (b"IHDR", header), (b"PLTE", bytes(palette)), (b"IDAT", compress(rows, 9)), (b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", crc32(name + data)) for name, data in parts
+    )
+
+
+def main() -> None:
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    target.mkdir(parents=True, exist_ok=True)
+    chromium().do(lambda browser: draw(browser, target))
+
+
+if __name__ == "__main__":
+    main()
