@@ -1,0 +1,99 @@
+"""An invite and a reset link of a running service, opened in a real browser."""
+
+import re
+import subprocess
+from typing import Any, ClassVar
+
+from playwright.sync_api import Page
+
+from gamed.players.pages import texts
+from tests.cli.process import MODULE, environment
+from tests.e2e.cases import PASSWORD, ServiceCase
+from tests.e2e.chromium import Window
+from tests.e2e.other_origin import installed
+from tests.e2e.test_pages import AXE, CUT, NARROW, SCHEMES, SMALL, tabbed
+
+NEW_PASSWORD = "a battery staple"
+LINK = re.compile(r"http://127\.0\.0\.1:\d+/auth/(?:invite|reset)/\S+")
+
+
+class LinkPageTests(ServiceCase):
+    config: ClassVar[Any] = {"mode": "local", "login": {"registration": "approval"}}
+
+    def link(self, *arguments: str, stdin: str = "") -> str:
+        """Run a command for the owner; return the link that it prints, or ""."""
+        places = ["--config", str(self.service.config), "--data", str(self.service.data)]
+        command = [*MODULE, *places, "players", *arguments]
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, env=environment({}), timeout=60, check=False
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = LINK.search(done.stdout)
+        return found[0] if found else ""
+
+    def assert_usable(self, window: Window, url: str) -> None:
+        """Check the page of a link: narrow, in both schemes, with the keyboard and with axe-core."""
+        axe = (installed() / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+
+        def check(page: Page) -> list[str]:
+            page.set_viewport_size(NARROW)
+            page.goto(url)
+            found = tabbed(page) + page.evaluate(CUT) + page.evaluate(SMALL)
+            for scheme in SCHEMES:
+                page.emulate_media(color_scheme=scheme)
+                page.evaluate(axe)
+                found += page.evaluate(AXE)
+            return found
+
+        self.assertEqual(window.step(check), [])
+
+    def fill(self, window: Window, button: str, **typed: str) -> None:
+        """Type into the fields of a page with the keyboard alone, and press its button."""
+
+        def step(page: Page) -> None:
+            for label, text in typed.items():
+                page.get_by_label(label).focus()
+                page.keyboard.press("ControlOrMeta+A")
+                page.keyboard.type(text)
+            page.get_by_role("button", name=button).focus()
+            page.keyboard.press("Enter")
+
+        window.step(step)
+
+    def assert_signs_in(self, name: str, password: str, *, signed_in: bool = True) -> None:
+        """Sign in at the player's page in a browser of its own."""
+        window = self.window()
+        window.open(f"{self.service.base}/auth/account")
+        window.sign_in(name, password)
+        window.wait_for(texts.SIGN_OUT if signed_in else "Wrong name or password.")
+
+    def test_invite(self) -> None:
+        """A newcomer looks as often as they like, makes an account, and arrives on their page without an approval."""
+        url = self.link("invite", "--name", "Cleo")
+        for _ in range(2):
+            self.assert_usable(self.window(), url)
+        window = self.window()
+        window.open(url)
+        self.fill(window, texts.INVITE_CREATE, Name="Cleo.7", Password=PASSWORD)
+        window.wait_for(texts.SIGN_OUT)
+        self.assertEqual(window.url.partition("?")[0], f"{self.service.base}/auth/account")
+        self.assertIn("as Cleo.", window.text)
+        self.assert_signs_in("Cleo.7", PASSWORD)
+        window.open(url)
+        self.assertEqual(window.status, 410)
+        self.assertIn(texts.LINK_OVER, window.text)
+
+    def test_reset(self) -> None:
+        """A player sets a password by the link; it signs in, the old one does not, and the link is over."""
+        self.link("add", "Anna", "--password-stdin", stdin=f"{PASSWORD}\n")
+        url = self.link("reset-link", "Anna")
+        self.assert_usable(self.window(), url)
+        self.assert_signs_in("Anna", PASSWORD)
+        window = self.window()
+        window.open(url)
+        self.fill(window, texts.RESET_SET, Password=NEW_PASSWORD)
+        window.wait_for(texts.RESET_DONE_LEAD)
+        self.assert_signs_in("Anna", PASSWORD, signed_in=False)
+        self.assert_signs_in("Anna", NEW_PASSWORD)
+        window.open(url)
+        self.assertEqual(window.status, 410)
