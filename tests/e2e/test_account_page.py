@@ -70,7 +70,7 @@ class WalkTests(AccountPageCase):
         self.sign_in()
         self.assertIn(f"You are signed in on {self.service.base.partition('//')[2]} as {NAME}.", self.browser.text)
         self.assertNotIn(texts.DEVICES_NONE, self.browser.text)
-        self.assertIn("5 bytes", self.browser.text.replace("4 bytes", "5 bytes"))
+        self.assertIn("4 B, saved just now", self.browser.text)
 
         cursor = self.game("GET", "/game/saves").json["cursor"]
         got: list[tuple[Answer, float]] = []
