@@ -2,11 +2,10 @@
 
 import re
 import sys
-import tarfile
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from shutil import copy
+from shutil import copy, unpack_archive
 from subprocess import Popen
 from tempfile import TemporaryDirectory
 from time import sleep
@@ -106,8 +105,7 @@ class SourceArchiveTests(SynchronousTestCase):
         build = "from setuptools.build_meta import build_sdist; build_sdist('dist')"
         call([sys.executable, "-c", build], folder)
         [archive] = (folder / "dist").glob("gamed-*.tar.gz")
-        with tarfile.open(archive) as opened:
-            opened.extractall(folder / "extracted", filter="data")
+        unpack_archive(archive, folder / "extracted")
         [root] = (folder / "extracted").iterdir()
         unpacked = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
         made = {name for name in unpacked if name in ("PKG-INFO", "setup.cfg") or "gamed.egg-info/" in name}

@@ -78,10 +78,10 @@ class SaveTests(AccountCase):
 
     def test_list(self) -> None:
         """The page lists the slots with size and time, and links to their versions."""
-        self.assertIn("auto 4 bytes, saved just now", self.home.text)
+        self.assertIn("auto 4 B, saved just now", self.home.text)
         self.assertIn(f"{HOME}/saves/auto", self.home.links)
-        self.assertIn("Now 4 bytes, just now", self.slot.text)
-        self.assertIn("Version 1 4 bytes, just now", self.slot.text)
+        self.assertIn("Now 4 B, just now", self.slot.text)
+        self.assertIn("Version 1 4 B, just now", self.slot.text)
         self.assertEqual(self.slot.text.count("From Deck"), 2)
 
     def test_download(self) -> None:
