@@ -165,8 +165,9 @@ class GamedService(MultiService):
         context = self._context
         instance = token_bytes(4).hex()
         built, revoked = self._saves.build(self._sessions), self._saves.change_waiters.revoked
+        labels = {name: provider.label for name, provider in context.config.providers.items()}
         return (
-            PublicRoutes(context.config.mode.value, tuple(context.config.providers), instance, context.databases),
+            PublicRoutes(context.config.mode.value, labels, instance, context.databases),
             *self._login.routes(),
             SessionRoutes(self._sessions, context.tasks),
             self._players.routes(self._sessions),

@@ -20,7 +20,12 @@ NEVER_HERE = (
     "the {what} itself is never written to this file: put it into an environment variable and name that in {member}"
 )
 HINTS = {"client_secret": NEVER_HERE.format(what="secret", member="client_secret_env")}
-RESERVED = frozenset({"login", "session", "sessions", "identities", "config", "player", "account", "errors"})
+RESERVED = frozenset(
+    {
+        *("login", "session", "sessions", "identities", "config", "player", "account", "errors"),
+        *("providers", "invite", "reset"),
+    }
+)
 """Names of other paths below /auth/."""
 _NAME = compile(r"[a-z][a-z0-9-]{0,31}", ASCII)
 _URL = compile(r"[!-~]{1,2048}", ASCII)

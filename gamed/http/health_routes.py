@@ -3,7 +3,7 @@
 The public routes are of PROTOCOL 2 and SPEC 2.4. The admin routes listen on a port of their own, for the operator.
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Protocol
 
 from gamed.database.errors import DatabaseError
@@ -23,14 +23,17 @@ class DatabaseHealth(Protocol):
 
 
 class PublicRoutes(Component, frozen=True):
-    """The public routes; `providers` are in the order of the configuration, none in local mode."""
+    """The public routes; `labels` are the names of providers for people, in the order of the configuration.
+
+    Local mode has none.
+    """
 
     app = make_app()
-    prefixes = ("/healthz", "/auth/config")
+    prefixes = ("/healthz", "/auth/config", "/auth/providers")
     body_policies = DEFAULT_BODY_POLICIES
 
     _mode: str
-    _providers: Sequence[str]
+    _labels: Mapping[str, str]
     _instance: str
     """Eight hex digits that are new at each start."""
     _databases: DatabaseHealth
@@ -47,7 +50,12 @@ class PublicRoutes(Component, frozen=True):
 
     @app.route("/auth/config", methods=["GET"])
     def config(self, request: Request) -> bytes:
-        return write_json(request, 200, {"mode": self._mode, "providers": list(self._providers)})
+        return write_json(request, 200, {"mode": self._mode, "providers": list(self._labels)})
+
+    @app.route("/auth/providers", methods=["GET"])
+    def list_providers(self, request: Request) -> bytes:
+        providers = [{"name": name, "label": label} for name, label in self._labels.items()]
+        return write_json(request, 200, {"providers": providers})
 
 
 class MetricsText(Protocol):

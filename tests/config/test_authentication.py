@@ -467,6 +467,8 @@ class ProviderTests(SynchronousTestCase):
             "session",
             "sessions",
             "identities",
+            "providers",
+            "invite",
             "config",
             "player",
             "account",

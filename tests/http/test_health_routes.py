@@ -1,4 +1,4 @@
-"""GET /healthz and GET /auth/config report health and configuration (PROTOCOL 2, SPEC 2.4)."""
+"""GET /healthz, GET /auth/config and GET /auth/providers report health and configuration (PROTOCOL 2, SPEC 2.4)."""
 
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
@@ -22,7 +22,9 @@ class Stores:
 class PolicyCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.stores = Stores()
-        self.browser = Browser([PublicRoutes("oauth", ["zeta", "alpha"], "0a1b2c3d", self.stores)])
+        self.browser = Browser(
+            [PublicRoutes("oauth", {"zeta": "Zeta", "alpha": "Ålpha & Söhne"}, "0a1b2c3d", self.stores)]
+        )
 
 
 class HealthTests(PolicyCase):
@@ -54,5 +56,19 @@ class ConfigTests(PolicyCase):
 
     def test_local_mode(self) -> None:
         """Local mode has an empty list of providers."""
-        browser = Browser([PublicRoutes("local", [], "0a1b2c3d", self.stores)])
+        browser = Browser([PublicRoutes("local", {}, "0a1b2c3d", self.stores)])
         self.assertEqual(browser.get("/auth/config").body, b'{"mode":"local","providers":[]}')
+
+
+class ProviderTests(PolicyCase):
+    def test_labels(self) -> None:
+        """Each provider has its name and the owner's label, in the order of the file; nothing is cached."""
+        answer = self.browser.get("/auth/providers")
+        expected = [{"name": "zeta", "label": "Zeta"}, {"name": "alpha", "label": "Ålpha & Söhne"}]
+        self.assertEqual((answer.status, answer.json), (200, {"providers": expected}))
+        self.assertEqual(answer.headers["cache-control"], "no-store")
+
+    def test_local_mode(self) -> None:
+        """Local mode has an empty list of providers."""
+        browser = Browser([PublicRoutes("local", {}, "0a1b2c3d", self.stores)])
+        self.assertEqual(browser.get("/auth/providers").body, b'{"providers":[]}')

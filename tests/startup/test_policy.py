@@ -53,6 +53,16 @@ class StartupTests(SynchronousTestCase):
         hidden = [*SECRETS, *SECRETS.values(), "google-id", "discord-id", "play.example.org"]
         self.assertEqual([word for word in hidden if word.lower() in shown], [])
 
+    @covers("2.4/5")
+    def test_labels(self) -> None:
+        """`GET /auth/providers` has name and label of each provider, and no other setting."""
+        providers = OAUTH["providers"]
+        config = {**OAUTH, "providers": {**providers, "discord": {**providers["discord"], "label": "The Guild"}}}
+        answer = ask(self.service(config, SECRETS).start().port, "GET", "/auth/providers")
+        expected = [{"name": "google", "label": "Google"}, {"name": "discord", "label": "The Guild"}]
+        self.assertEqual((answer.status, answer.json), (200, {"providers": expected}))
+        self.assertEqual(answer.headers["cache-control"], "no-store")
+
     def test_one_provider(self) -> None:
         """A provider without an entry is disabled; its variable need not be set."""
         config = {**OAUTH, "providers": {"discord": OAUTH["providers"]["discord"]}}
