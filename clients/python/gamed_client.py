@@ -625,6 +625,10 @@ class Person:
         """
         raise NotImplementedError
 
+    def problem(self, error: GamedError) -> None:
+        """Show `error.detail`: why `ensure_signed_in` has no session, or why it could not ask the server."""
+        raise NotImplementedError
+
 
 @dataclass
 class Proof:
@@ -1052,6 +1056,7 @@ class GamedClient:
         self._now = now
         self._held: Credential | None = None
         self._player: str | None = None
+        self._running: SignIn | None = None
 
     @property
     def folder(self) -> Path:
@@ -1113,6 +1118,51 @@ class GamedClient:
         how: dict[str, Any] = {"open_browser": open_browser, "loopback": loopback, "adopt": adopt}
         return self.begin_sign_in(person, provider=provider, **how).run(self.keep)
 
+    def ensure_signed_in(
+        self,
+        person: Person,
+        *,
+        provider: str | None = None,
+        open_browser: Callable[[str], object] | None = open_browser,
+        loopback: bool = True,
+    ) -> bool:
+        """Return True once there is a session, also without a network; False if the sign-in has failed.
+
+        Ask the server once whether the kept session still works, and sign in if it does not, or if there is none. The
+        player sees every failure through `person.problem`; no GamedError is raised. Without an answer the kept
+        session counts, so that a Sync can play on.
+        """
+        try:
+            if self._usable():
+                return True
+        except PlayerBlocked as error:
+            person.problem(error)
+            return False
+        except GamedError as error:
+            person.problem(error)
+            return True
+        try:
+            self.sign_in(person, provider=provider, open_browser=open_browser, loopback=loopback)
+        except GamedError as error:
+            person.problem(error)
+            return False
+        return True
+
+    def _usable(self) -> bool:
+        """Ask the server once; return False if only a sign-in helps, and raise GamedError if it cannot answer."""
+        held = self.credential
+        if held is None:
+            return False
+        try:
+            self.only(held.player_id, tries=1).whoami()
+        except PlayerChanged:
+            return True
+        except SignInRequired as error:
+            if error.code in FORGET or error.code in ("token_invalid", "signed_out"):
+                return False
+            raise
+        return True
+
     def begin_sign_in(
         self,
         person: Person,
@@ -1133,7 +1183,13 @@ class GamedClient:
             "device_name": socket.gethostname()[:64],
         }
         how: dict[str, Any] = {"open_browser": open_browser, "loopback": loopback, "adopt": adopt}
-        return SignIn(self._wire, person, provider=provider, client=device, **how)
+        self._running = SignIn(self._wire, person, provider=provider, client=device, **how)
+        return self._running
+
+    def cancel_sign_in(self) -> None:
+        """Cancel the sign-in that runs, for a Cancel button: `sign_in` raises LoginCancelled."""
+        if self._running:
+            self._running.cancel()
 
     def sign_out(self, scope: str = "this") -> bool:
         """Forget the credential here, whatever happens; True if the server knows too.

@@ -20,7 +20,7 @@ import gamed_assets as ga
 import gamed_client as gc
 import gamed_sync as gs
 
-FEATURES = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names"]
+FEATURES = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names", "ensure"]
 OUT = threading.Lock()
 
 
@@ -47,6 +47,7 @@ class Player(gc.Person):
         self._client = client
         self.codes: queue.Queue[str | None] = queue.Queue()
         self.show_code: Callable[[], None] | None = None
+        self.shown: gc.GamedError | None = None
 
     def choose_provider(self, providers: Sequence[str]) -> str:
         say({"event": "choose_provider", "client": self._client, "providers": list(providers)})
@@ -60,6 +61,9 @@ class Player(gc.Person):
         asked = {"show_code": show_code is not None, "attempts_left": attempts_left}
         say({"event": "finish_code", "client": self._client, **asked})
         return self.codes.get()
+
+    def problem(self, error: gc.GamedError) -> None:
+        self.shown = error
 
 
 class Seat:
@@ -83,7 +87,6 @@ class Seat:
         known = {field.name: getattr(wire, field.name) for field in fields(wire)}
         self.client._wire = TimedWire(**known, seconds=how.get("timeout_seconds") or gc.TIMEOUT_SECONDS)
         self.player = Player(name)
-        self.sign_in: gc.SignIn | None = None
         self.sync: gs.Sync | None = None
         self.shown: dict[str, gs.SyncConflict] = {}
 
@@ -143,9 +146,15 @@ class Commands:
         loopback = how.get("loopback", True)
         where: dict[str, Any] = {"open_browser": seat.open_browser, "loopback": loopback is not False}
         seat.player = Player(seat.name)
-        seat.sign_in = seat.client.begin_sign_in(seat.player, provider=how.get("provider"), **where)
-        seat.sign_in.run(seat.client.keep)
+        seat.client.sign_in(seat.player, provider=how.get("provider"), **where)
         return self.signed_in(seat, how)
+
+    def ensure_signed_in(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        loopback = how.get("loopback", True)
+        where: dict[str, Any] = {"open_browser": seat.open_browser, "loopback": loopback is not False}
+        seat.player = Player(seat.name)
+        signed_in = seat.client.ensure_signed_in(seat.player, provider=how.get("provider"), **where)
+        return {"signed_in": signed_in, "problem": seat.player.shown and error_of(seat.player.shown)}
 
     def finish_code(self, seat: Seat, how: Mapping[str, Any]) -> Any:
         seat.player.codes.put(how.get("code"))
@@ -157,8 +166,7 @@ class Commands:
         return {}
 
     def cancel_sign_in(self, seat: Seat, how: Mapping[str, Any]) -> Any:
-        if seat.sign_in:
-            seat.sign_in.cancel()
+        seat.client.cancel_sign_in()
         return {}
 
     def signed_in(self, seat: Seat, how: Mapping[str, Any]) -> Any:

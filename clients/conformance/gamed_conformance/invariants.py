@@ -71,9 +71,10 @@ def errors_said(scenario_run: ScenarioRun) -> Iterator[Mapping[str, Any]]:
     for driver in scenario_run.world.drivers:
         for line in list(driver.lines):
             with contextlib.suppress(ValueError, AttributeError):  # an engine's banner, a line that a kill cut off
-                error = json.loads(line).get("error")
-                if isinstance(error, dict):
-                    yield error
+                answer = json.loads(line)
+                for error in (answer.get("error"), (answer.get("ok") or {}).get("problem")):
+                    if isinstance(error, dict):
+                        yield error
 
 
 def files_are_private(scenario_run: ScenarioRun) -> None:

@@ -96,18 +96,34 @@ class Service:
         for path, text in files.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(text, "utf-8")
-        places = ["--config", str(self._config), "--data", str(self.folder / "data")]
-        command = [*self._command, *places, "assets", "publish", str(folder), "--channel", channel, "--json"]
-        done = subprocess.run(command, env=self._environ, capture_output=True, text=True, timeout=60, check=False)
-        if done.returncode:
-            raise ServiceFailed(done.stdout + done.stderr)
-        release = str(json.loads(done.stdout)["release"])
+        release = str(self._run("assets", "publish", str(folder), "--channel", channel)["release"])
         end = time.monotonic() + START_SECONDS
         while self._published(channel) != f'"{release}"':
             if time.monotonic() > end:
                 raise ServiceFailed(f"{release} was published, and is not delivered")
             time.sleep(0.05)
         return release
+
+    def _run(self, *arguments: str) -> dict[str, Any]:
+        """Return the JSON that a command of the owner prints."""
+        places = ["--config", str(self._config), "--data", str(self.folder / "data")]
+        command = [*self._command, *places, *arguments, "--json"]
+        done = subprocess.run(command, env=self._environ, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode:
+            raise ServiceFailed(done.stdout + done.stderr)
+        value: dict[str, Any] = json.loads(done.stdout)
+        return value
+
+    def backup(self) -> None:
+        """Copy the databases, for `restore`."""
+        self._run("backup", mkdtemp(dir=self.folder, prefix="backup-"))
+
+    def restore(self) -> None:
+        """Stop the server, put the newest backup back, and start the server."""
+        backups = sorted(self.folder.glob("backup-*/gamed-*"), key=lambda path: path.stat().st_mtime)
+        self.kill()
+        self._run("restore", str(backups[-1]))
+        self.start()
 
     def _published(self, channel: str) -> str | None:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)

@@ -18,7 +18,9 @@ from .walk import WALKS
 from .world import World
 
 FOLDER = Path(__file__).resolve().parents[1] / "scenarios"
-FEATURES = frozenset({"saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names"})
+CALLS = {"saves", "sync", "assets", "names", "ensure", "providers", "qr", "account", "commit", "return_uri"}
+ABILITIES = {"loopback", "parallel", "shared_store", "clock", "timeout"}
+FEATURES = frozenset(CALLS | ABILITIES)
 
 
 class ScenarioFailed(Exception):

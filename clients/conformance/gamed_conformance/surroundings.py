@@ -42,7 +42,11 @@ class Surroundings:
     # -- the real server, and people --
 
     def _service(self, what: str, step: dict[str, Any]) -> None:
-        """`kill`, `start`, `restart`; `revive`: starts it once a rule has killed it."""
+        """`kill`, `start`, `restart`; `revive`: starts it once a rule has killed it; `backup`, `restore`."""
+        if what in ("backup", "restore"):
+            service = self.world.service
+            service.backup() if what == "backup" else service.restore()
+            return
         service = self.world.service if what == "restart" else self.world.known_service
         if what == "revive" and service and not service.died.wait(LIMIT_SECONDS):
             raise Mismatch("no rule killed the server")
