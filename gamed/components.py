@@ -164,7 +164,7 @@ class LoginComponents:
         context, store = self._context, self._account_store
         services = AccountServices(
             self._account_sign_in,
-            AccountPage(context, store, self._sessions, account, saves, self._passwords, self._hasher, revoked),
+            AccountPage(context, store, self._sessions, account, saves, self._passwords, revoked),
             self._sessions,
             account,
             saves,
@@ -177,7 +177,7 @@ class LoginComponents:
         context, databases = self._context, self._service.databases
         store = SqliteLinkStore(databases.reads, databases.auth, context.keys)
         invites = InviteService(context, store, self._store, self._passwords, self._account_sign_in)
-        resets = ResetService(context, store, self._store, self._hasher, revoked)
+        resets = ResetService(context, store, self._store, self._passwords, revoked)
         return LinkRoutes(invites, resets, AccountGuard(self._pages.guard), self._labels, self._pages)
 
     @cached_property

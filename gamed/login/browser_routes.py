@@ -76,8 +76,9 @@ class PageResponder(Struct, frozen=True):
     def result_url(self, login_id: str) -> str:
         return f"{self.base_url()}/auth/login/done?{urlencode({'login_id': login_id})}"
 
-    def redirect_to_result(self, request: Request, redirect: RedirectToResult) -> bytes:
-        return see_other(request, self.result_url(redirect.login_id))
+    def redirect(self, request: Request, target: RedirectToProvider | RedirectToResult) -> bytes:
+        url = target.url if isinstance(target, RedirectToProvider) else self.result_url(target.login_id)
+        return see_other(request, url)
 
     def error(self, request: Request, status: int, sentence: str) -> bytes:
         content = results.error_page(status, "", sentence, self.server, request_id=request.request_id)
@@ -104,16 +105,22 @@ class PageResponder(Struct, frozen=True):
             return self.error(request, 503, texts.PREFETCH)
 
 
+def report(request: Request, feedback: FormFeedback | None) -> tuple[int, FormFeedback | None]:
+    """Set Retry-After; return the status, and the feedback with the request's id if the server is the reason."""
+    if feedback is None:
+        return 200, None
+    if feedback.retry_after:
+        request.setHeader("Retry-After", str(feedback.retry_after))
+    status = feedback.error.status
+    return status, feedback if status < SERVER_ERROR else replace(feedback, request_id=request.request_id)
+
+
 def see_other(request: Request, url: str) -> bytes:
     """Redirect with 303."""
     request.setHeader("Location", url)
     request.setResponseCode(303)
     request.setHeaders(PAGE_HEADERS)
     return b""
-
-
-_STATUS = {FormError.LIMIT: 429, FormError.BUSY: 503}
-"""The status of a form that is shown again; 200 for every other error."""
 
 
 class BrowserRoutes(Component, frozen=True):
@@ -191,7 +198,7 @@ class BrowserRoutes(Component, frozen=True):
         creating = "create" in fields
         result = await self._pages.tasks.run(self._local.sign_in(form, create=creating))
         if isinstance(result, RedirectToResult):
-            return self._pages.redirect_to_result(request, result)
+            return self._pages.redirect(request, result)
         typed, nameless = fields.get("display_name", ""), "nameless" in fields
         feedback = FormFeedback(
             result.error, result.retry_after, creating, form.name, display_name=typed, nameless=nameless
@@ -204,7 +211,7 @@ class BrowserRoutes(Component, frozen=True):
         browser, _ = self._pages.guard.form(request, token)
         redirect = await self._pages.tasks.run(self._browsers.decline(token, browser, request.request_id))
         if redirect is not None:
-            return self._pages.redirect_to_result(request, redirect)
+            return self._pages.redirect(request, redirect)
         return self._pages.page(request, 200, results.denied_page(self._pages.server))
 
     async def _open_name_form(self, request: Request, token: str, refused: str | None = None) -> bytes:
@@ -222,7 +229,7 @@ class BrowserRoutes(Component, frozen=True):
             redirect = await self._pages.tasks.run(self._newcomers.choose(token, browser, request.head.address, typed))
         except DisplayNameInvalid:
             return await self._open_name_form(request, token, typed)
-        return self._pages.redirect_to_result(request, redirect)
+        return self._pages.redirect(request, redirect)
 
     def _form(self, request: Request, token: str) -> tuple[SignInForm, Mapping[str, str]]:
         """Return the posted form, and all of its fields."""
@@ -237,26 +244,24 @@ class BrowserRoutes(Component, frozen=True):
         self, request: Request, token: str, cookie: str, result: SignInPrompt | RedirectToResult | RedirectToProvider
     ) -> bytes:
         match result:
-            case RedirectToResult():
-                return self._pages.redirect_to_result(request, result)
-            case RedirectToProvider(url):
-                return see_other(request, url)
             case SignInPrompt():
                 return self._page(request, token, cookie, result)
+            case _:
+                return self._pages.redirect(request, result)
 
     def _page(
         self, request: Request, token: str, cookie: str, prompt: SignInPrompt, feedback: FormFeedback | None = None
     ) -> bytes:
         """Return the sign-in page, with the error of the last form if there is one."""
         device, server = self._pages.device(prompt.login, token, cookie), self._pages.server
-        feedback = _report(request, feedback)
+        status, feedback = report(request, feedback)
         if prompt.login.provider == LOCAL:
             content = forms.sign_in_page(server, device, self._registration, feedback)
         else:
             label = self._labels[prompt.login.provider]
             provider = forms.ProviderPrompt(label, prompt.login.intent, prompt.requester)
             content = forms.provider_page(server, device, provider, feedback)
-        return self._pages.page(request, _status_of(feedback), content)
+        return self._pages.page(request, status, content)
 
     def _create_page(
         self, request: Request, token: str, cookie: str, prompt: SignInPrompt, feedback: FormFeedback | None = None
@@ -264,22 +269,9 @@ class BrowserRoutes(Component, frozen=True):
         """Return the page for a new account, or the sign-in page if the server takes none."""
         if self._registration is Registration.CLOSED:
             return self._page(request, token, cookie, prompt, feedback or FormFeedback(FormError.CLOSED))
-        device, feedback = self._pages.device(prompt.login, token, cookie), _report(request, feedback)
+        device, (status, feedback) = self._pages.device(prompt.login, token, cookie), report(request, feedback)
         content = forms.create_page(self._pages.server, device, self._registration, feedback)
-        return self._pages.page(request, _status_of(feedback), content)
-
-
-def _report(request: Request, feedback: FormFeedback | None) -> FormFeedback | None:
-    """Set Retry-After; return the feedback, with the request's id if the server is the reason."""
-    if feedback is not None and feedback.retry_after:
-        request.setHeader("Retry-After", str(feedback.retry_after))
-    if feedback is None or _status_of(feedback) < SERVER_ERROR:
-        return feedback
-    return replace(feedback, request_id=request.request_id)
-
-
-def _status_of(feedback: FormFeedback | None) -> int:
-    return 200 if feedback is None else _STATUS.get(feedback.error, 200)
+        return self._pages.page(request, status, content)
 
 
 REJECTED: Mapping[CallbackCheck, tuple[int, str]] = {
@@ -318,7 +310,7 @@ class CallbackRoutes(Component, frozen=True):
         except CallbackRejected as e:
             return self._pages.error(request, *REJECTED[e.check])
         if isinstance(result, RedirectToResult):
-            return self._pages.redirect_to_result(request, result)
+            return self._pages.redirect(request, result)
         if not result.own:
             raise WrongBrowser
         url = self._pages.result_url(result.login_id)

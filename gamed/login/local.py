@@ -36,6 +36,11 @@ class FormError(Enum):
     LIMIT = "limit"
     BUSY = "busy"
 
+    @property
+    def status(self) -> int:
+        """The HTTP status of a form that is shown again."""
+        return {FormError.LIMIT: 429, FormError.BUSY: 503}.get(self, 200)
+
 
 NOT_TRIED = frozenset({FormError.LIMIT, FormError.BUSY})
 """Errors of forms that were not evaluated: the login does not become `authorizing` by them."""
@@ -128,8 +133,19 @@ class PasswordAuthenticator(Component, frozen=True):
         await self._limit(form)
         if await self._store.find_account(name_index(self._context.keys.indexer, name)) is not None:
             raise SignInRejected(FormError.NAME_TAKEN)
+        return NewAccount(name, await self._hash(password), shown)
+
+    async def hash_new(self, password: str) -> str:
+        """Return the hash of a password that a player has chosen; raise SignInRejected."""
         try:
-            return NewAccount(name, await self._hasher.hash(password), shown)
+            parsed = parse_password(password)
+        except PasswordMalformed:
+            raise SignInRejected(FormError.PASSWORD_MALFORMED) from None
+        return await self._hash(parsed)
+
+    async def _hash(self, password: Secret) -> str:
+        try:
+            return await self._hasher.hash(password)
         except PasswordsBusy as e:
             raise SignInRejected(FormError.BUSY, e.retry_after) from None
 

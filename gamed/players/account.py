@@ -20,15 +20,15 @@ from gamed.login.browser import Ended, InProgress, RedirectToResult
 from gamed.login.collect_rules import CollectCommand, CollectOutcome, NewSession
 from gamed.login.errors import ProviderUnknown, ReauthenticationRequired, UnknownLoginLink, WrongBrowser
 from gamed.login.keys import LOCAL, ExistingAccount, LoginLookup, new_login_id
-from gamed.login.local import FormError, PasswordAuthenticator, PasswordHasher, SignInForm, SignInRejected
+from gamed.login.local import FormError, PasswordAuthenticator, SignInForm, SignInRejected
 from gamed.login.policy import LoginContext, LoginQuota, address_indexes
 from gamed.login.store import SqliteLoginStore
 from gamed.login.transaction import ClientInfo, LoginEvent, LoginIntent, LoginStage, LoginTransaction, ProofMethod
 from gamed.long_poll import LongPollRegistry
 from gamed.outcomes import LoginFailure
 from gamed.players.account_store import FinishCommand, PasswordCommand, PlayerNames, SqliteAccountStore
-from gamed.players.errors import LinkEnded, LinkUnused, PasswordMalformed, PasswordsBusy
-from gamed.players.names import SignInMethod, new_player_id, parse_password
+from gamed.players.errors import LinkEnded, LinkUnused
+from gamed.players.names import SignInMethod, new_player_id
 from gamed.players.service import AccountService
 from gamed.saves.limits import Usage
 from gamed.saves.model import Cursor, SlotEntry
@@ -241,7 +241,6 @@ class AccountPage(Component, frozen=True):
     _account: AccountService
     _saves: SaveService
     _passwords: PasswordAuthenticator
-    _hasher: PasswordHasher
     _revoked: RevocationListener
 
     async def overview(self, visit: BrowserVisit) -> AccountOverview:
@@ -269,12 +268,7 @@ class AccountPage(Component, frozen=True):
         name = (await self._store.names(visit.caller.player_id)).account
         if await self._passwords.authenticate(replace(form, name=name or "")) != visit.caller.player_id:
             raise SignInRejected(FormError.WRONG)
-        try:
-            password = await self._hasher.hash(parse_password(new))
-        except PasswordMalformed:
-            raise SignInRejected(FormError.PASSWORD_MALFORMED) from None
-        except PasswordsBusy as e:
-            raise SignInRejected(FormError.BUSY, e.retry_after) from None
+        password = await self._passwords.hash_new(new)
         new_browser = NewBrowserSession.generate(context.random)
         command = PasswordCommand(visit.token, password, new_browser, checked_ms, context.now_ms())
         player_id = await self._store.change_password(command)

@@ -18,7 +18,6 @@ from gamed.http.errors import RouteNotFound
 from gamed.http.json_body import read_query
 from gamed.http.request import Request
 from gamed.http.streaming import send_part
-from gamed.login.authorize import RedirectToProvider
 from gamed.login.browser import Ended, InProgress
 from gamed.login.browser_routes import PageResponder, see_other
 from gamed.login.csrf import CsrfError, FramedRequest, PrefetchRequest, require_top_level_navigation
@@ -89,11 +88,11 @@ FAILURES: Mapping[type[Exception], tuple[int, str]] = {
     save_errors.SaveError: (404, texts.SAVE_WRONG),
 }
 """The status and the sentence of each error that has a page of its own; the nearest base class counts."""
-_PASSWORD_ERRORS: Mapping[FormError, tuple[int, str]] = {
-    FormError.WRONG: (200, texts.PASSWORD_WRONG),
-    FormError.PASSWORD_MALFORMED: (200, texts.PASSWORD_UNUSABLE),
-    FormError.LIMIT: (429, texts.PASSWORD_LIMIT),
-    FormError.BUSY: (503, texts.PASSWORD_BUSY),
+_PASSWORD_ERRORS: Mapping[FormError, str] = {
+    FormError.WRONG: texts.PASSWORD_WRONG,
+    FormError.PASSWORD_MALFORMED: texts.PASSWORD_UNUSABLE,
+    FormError.LIMIT: texts.PASSWORD_LIMIT,
+    FormError.BUSY: texts.PASSWORD_BUSY,
 }
 
 
@@ -205,15 +204,14 @@ class AccountRoutes(Component, frozen=True):
         form = SignInForm("", browser, request.head.address, name, password, request.request_id)
         sign_in = self._services.sign_in
         if self._choice.labels:
-            return self._redirect(request, await self._run(sign_in.at_provider(form, fields.get("provider", ""))))
+            return self._pages.redirect(request, await self._run(sign_in.at_provider(form, fields.get("provider", ""))))
         try:
-            return self._redirect(request, await self._run(sign_in.locally(form)))
+            return self._pages.redirect(request, await self._run(sign_in.locally(form)))
         except SignInRejected as e:
             feedback = FormFeedback(e.error, e.retry_after, name=name)
             if e.retry_after:
                 request.setHeader("Retry-After", str(e.retry_after))
-            status = {FormError.LIMIT: 429, FormError.BUSY: 503}.get(e.error, 200)
-            return self._sign_in_page(request, status, feedback, title=texts.TITLE, lead=texts.SIGN_IN_LEAD)
+            return self._sign_in_page(request, e.error.status, feedback, title=texts.TITLE, lead=texts.SIGN_IN_LEAD)
 
     async def _finish(self, request: Request) -> bytes:
         require_top_level_navigation(request)
@@ -311,7 +309,7 @@ class AccountRoutes(Component, frozen=True):
         form = SignInForm("", browsers.index(cookie), request.head.address, request_id=request.request_id)
         provider = action.fields.get("provider", "")
         linking = self._services.sign_in.at_provider(form, provider, action.visit.caller)
-        return self._redirect(request, await self._run(linking))
+        return self._pages.redirect(request, await self._run(linking))
 
     async def _unlink(self, action: PostedAction) -> bytes:
         self._require_recent(action)
@@ -332,11 +330,11 @@ class AccountRoutes(Component, frozen=True):
         try:
             token = await self._run(self._services.page.change_password(action.visit, form, new))
         except SignInRejected as e:
-            status, sentence = _PASSWORD_ERRORS[e.error]
             wait = texts.SECOND if e.retry_after == 1 else texts.SECONDS.format(seconds=e.retry_after)
             if e.retry_after:
                 request.setHeader("Retry-After", str(e.retry_after))
-            return await self._account_page(request, action.visit, status, error=sentence.format(wait=wait))
+            error = _PASSWORD_ERRORS[e.error].format(wait=wait)
+            return await self._account_page(request, action.visit, e.error.status, error=error)
         self._guard.set_cookie(request, token)
         return self._done(action, "password")
 
@@ -360,11 +358,6 @@ class AccountRoutes(Component, frozen=True):
         """Redirect to the page, which shows a notice."""
         where = f"/saves/{slot}" if slot else ""
         return see_other(action.request, self._url(f"{where}?{urlencode({'done': notice})}"))
-
-    def _redirect(self, request: Request, target: Any) -> bytes:
-        if isinstance(target, RedirectToProvider):
-            return see_other(request, target.url)
-        return self._pages.redirect_to_result(request, target)
 
     def _url(self, below: str) -> str:
         return f"{self._pages.base_url()}{HOME}{below}"

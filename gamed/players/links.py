@@ -9,14 +9,14 @@ from gamed.audit import SecurityEvent
 from gamed.crypto import Secret
 from gamed.login.authorize import RedirectToProvider
 from gamed.login.browser import RedirectToResult
-from gamed.login.local import FormError, PasswordAuthenticator, PasswordHasher, SignInForm, SignInRejected
+from gamed.login.local import FormError, PasswordAuthenticator, SignInForm, SignInRejected
 from gamed.login.policy import LoginContext
 from gamed.login.store import SqliteLoginStore
 from gamed.players.account import AccountSignIn, token_of
-from gamed.players.errors import NameMalformed, NameTaken, PasswordMalformed, PasswordsBusy
+from gamed.players.errors import NameMalformed, NameTaken
 from gamed.players.link_model import Invite
 from gamed.players.links_store import InvitedAccount, PasswordReset, SqliteLinkStore
-from gamed.players.names import LOCAL, new_player_id, parse_name, parse_password
+from gamed.players.names import LOCAL, new_player_id, parse_name
 from gamed.sessions.credentials import NewBrowserSession
 from gamed.sessions.service import RevocationListener
 from gamed.structs import Component
@@ -84,7 +84,7 @@ class ResetService(Component, frozen=True):
     _context: LoginContext
     _store: SqliteLinkStore
     _logins: SqliteLoginStore
-    _hasher: PasswordHasher
+    _passwords: PasswordAuthenticator
     _revoked: RevocationListener
 
     async def open(self, token: str, address: str) -> str:
@@ -100,12 +100,7 @@ class ResetService(Component, frozen=True):
         context = self._context
         await _count(context, self._logins, b"departure", form.address)
         await self._store.open_reset_link(form.token, context.now_ms())
-        try:
-            password = await self._hasher.hash(parse_password(form.password))
-        except PasswordMalformed:
-            raise SignInRejected(FormError.PASSWORD_MALFORMED) from None
-        except PasswordsBusy as e:
-            raise SignInRejected(FormError.BUSY, e.retry_after) from None
+        password = await self._passwords.hash_new(form.password)
         player_id = await self._store.reset_password(PasswordReset(form.token, password), context.now_ms())
         context.audit.record(SecurityEvent.PASSWORD_CHANGED, player=player_id)
         self._revoked(player_id)

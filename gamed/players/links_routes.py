@@ -3,20 +3,18 @@
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
-from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
 from gamed.http.app import make_html_app
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.request import Request
-from gamed.login.authorize import RedirectToProvider
-from gamed.login.browser_routes import PageResponder, see_other
+from gamed.login.browser_routes import PageResponder, report, see_other
 from gamed.login.csrf import CsrfError, FramedRequest, PrefetchRequest, require_top_level_navigation
 from gamed.login.errors import ProviderUnknown
 from gamed.login.local import FormError, SignInForm, SignInRejected
 from gamed.login.pages import texts as login_texts
 from gamed.login.pages.forms import FormFeedback
-from gamed.login.pages.results import SERVER_ERROR, error_response
+from gamed.login.pages.results import error_response
 from gamed.login.problems import LOGIN_ERRORS
 from gamed.players.account_guard import AccountGuard
 from gamed.players.errors import LinkEnded, LinkUnknown, PlayerMayNotSignIn
@@ -37,8 +35,6 @@ FAILURES: Mapping[type[Exception], tuple[int, str]] = {
     PrefetchRequest: (503, login_texts.PREFETCH),
 }
 """The status and the sentence of each error that has a page of its own."""
-_STATUS = {FormError.LIMIT: 429, FormError.BUSY: 503}
-"""The status of a form that is shown again; 200 for every other error."""
 
 
 class LinkRoutes(Component, frozen=True):
@@ -91,16 +87,15 @@ class LinkRoutes(Component, frozen=True):
     async def _use_invite(self, request: Request, token: str) -> bytes:
         form, fields = self._form(request, token)
         if self._labels:
-            going = await self._pages.tasks.run(self._invites.at_provider(form, fields.get("provider", "")))
-            if isinstance(going, RedirectToProvider):
-                return see_other(request, going.url)
-            return self._pages.redirect_to_result(request, going)
+            target = await self._pages.tasks.run(self._invites.at_provider(form, fields.get("provider", "")))
+            return self._pages.redirect(request, target)
         try:
             session = await self._pages.tasks.run(self._invites.create_account(form, self._guard.cookie(request)))
         except SignInRejected as e:
-            feedback = _report(request, FormFeedback(e.error, e.retry_after, creating=_about_name(e), name=form.name))
-            content = pages.invite_page(self._view(request, token), "", feedback)
-            return self._pages.page(request, _STATUS.get(e.error, 200), content)
+            about_name = e.error in (FormError.NAME_MALFORMED, FormError.NAME_TAKEN)
+            rejected = FormFeedback(e.error, e.retry_after, creating=about_name, name=form.name)
+            status, feedback = report(request, rejected)
+            return self._pages.page(request, status, pages.invite_page(self._view(request, token), "", feedback))
         self._guard.set_cookie(request, session)
         return see_other(request, f"{self._pages.base_url()}{HOME}")
 
@@ -115,10 +110,8 @@ class LinkRoutes(Component, frozen=True):
             await self._pages.tasks.run(self._resets.set_password(form))
         except SignInRejected as e:
             name = await self._resets.open(token, request.head.address)
-            feedback = _report(request, FormFeedback(e.error, e.retry_after))
-            return self._pages.page(
-                request, _STATUS.get(e.error, 200), pages.reset_page(self._view(request, token), name, feedback)
-            )
+            status, feedback = report(request, FormFeedback(e.error, e.retry_after))
+            return self._pages.page(request, status, pages.reset_page(self._view(request, token), name, feedback))
         return self._pages.page(request, 200, pages.reset_done_page(self._pages.server))
 
     def _view(self, request: Request, token: str) -> pages.LinkView:
@@ -133,17 +126,3 @@ class LinkRoutes(Component, frozen=True):
         browser, fields = self._guard.browsers.form(request, token)
         name, password = fields.get("name", ""), fields.get("password", "")
         return SignInForm(token, browser, request.head.address, name, password, request.request_id), fields
-
-
-def _about_name(rejected: SignInRejected) -> bool:
-    """Return whether the name is the field to correct."""
-    return rejected.error in (FormError.NAME_MALFORMED, FormError.NAME_TAKEN)
-
-
-def _report(request: Request, feedback: FormFeedback) -> FormFeedback:
-    """Set Retry-After; return the feedback, with the request's id if the server is the reason."""
-    if feedback.retry_after:
-        request.setHeader("Retry-After", str(feedback.retry_after))
-    if _STATUS.get(feedback.error, 200) < SERVER_ERROR:
-        return feedback
-    return replace(feedback, request_id=request.request_id)

@@ -23,7 +23,6 @@ from gamed.players.links_routes import LinkRoutes
 from gamed.players.links_store import SqliteLinkStore
 from gamed.players.names import SignInMethods
 from gamed.players.pages.account import SignInChoice
-from gamed.players.passwords import AsyncPasswordHasher
 from gamed.players.routes import PlayerRoutes
 from gamed.players.service import AccountService, RemovalService
 from gamed.players.store import SqlitePlayerStore
@@ -47,7 +46,6 @@ from gamed.sessions.tables import open_session
 from tests.login.browser_fake_provider import DISCORD, GOOGLE, ProviderCase
 from tests.login.browser_fixtures import Page
 from tests.login.fixtures import ANNA, PASSWORD
-from tests.support.databases import InlineReactor, InlineThreads
 from tests.support.http import Answer, Browser
 
 HOME = "/auth/account"
@@ -145,15 +143,12 @@ class AccountCase(ProviderCase):
         removals = RemovalService(players, erase_store, now_ms, audit)
         account = AccountService(players, removals, waiters.revoked, methods, now_ms, audit)
         accounts = SqliteAccountStore(databases.reads, databases.auth, keys)
-        hasher = AsyncPasswordHasher(InlineReactor(), InlineThreads())
         login = server.context, server.store, accounts, server.authorize, server.passwords, server.waiters
-        page = AccountPage(
-            server.context, accounts, sessions, account, saves, server.passwords, hasher, waiters.revoked
-        )
+        page = AccountPage(server.context, accounts, sessions, account, saves, server.passwords, waiters.revoked)
         sign_in, guard = AccountSignIn(*login), AccountGuard(pages.guard)
         links = SqliteLinkStore(databases.reads, databases.auth, keys)
         invites = InviteService(server.context, links, server.store, server.passwords, sign_in)
-        resets = ResetService(server.context, links, server.store, hasher, waiters.revoked)
+        resets = ResetService(server.context, links, server.store, server.passwords, waiters.revoked)
         services = AccountServices(sign_in, page, sessions, account, saves, exports)
         labels = {name: provider.label for name, provider in server.providers.items()}
         return [
