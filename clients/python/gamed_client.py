@@ -156,6 +156,13 @@ class LoginExpired(LoginFailed):
     """Nobody finished it in time."""
 
 
+class Cancelled(GamedError):
+    """This program cancelled the call; see `Cancellation`. A write may have reached the server all the same."""
+
+    def __init__(self) -> None:
+        super().__init__("cancelled", "Cancelled.")
+
+
 class InvalidProof(GamedError):
     """A wrong finish code; `attempts_left` says how many more may be tried."""
 
@@ -373,14 +380,56 @@ class Answer:
         return value
 
 
+class Cancellation:
+    """A way to end calls early from another thread: pass it to `GamedClient.cancellable`, and `cancel` it once."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._lock = threading.Lock()
+        self._waits: list[Callable[[], object]] = []
+
+    @property
+    def cancelled(self) -> bool:
+        return self._event.is_set()
+
+    def cancel(self) -> None:
+        """End the waits of all calls that use this; they raise Cancelled, as every later call does."""
+        with self._lock:
+            self._event.set()
+            waits = tuple(self._waits)
+        for end in waits:
+            end()
+
+    def check(self) -> None:
+        if self.cancelled:
+            raise Cancelled
+
+    def wait(self, seconds: float) -> None:
+        self._event.wait(seconds)
+
+    @contextlib.contextmanager
+    def ends(self, end: Callable[[], object]) -> Iterator[None]:
+        """Call `end`, which must not raise, if `cancel` is called while the block waits."""
+        with self._lock:
+            self.check()
+            self._waits.append(end)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waits.remove(end)
+
+
 @dataclass(frozen=True)
 class Wire:
     """Requests to one server. No redirect is ever followed, no cookie kept, no proxy asked."""
 
     origin: Origin
     agent: str
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], None] | None = None
+    """Waits in tests; None waits for the cancellation, too."""
     tries: int = TRIES
+    cancellation: Cancellation = field(default_factory=Cancellation)
 
     def call(
         self,
@@ -413,13 +462,20 @@ class Wire:
                 check(answer)
                 return answer
             except GamedError as error:
+                if self.cancellation.cancelled:
+                    raise Cancelled from error
                 error.answer_lost_before = lost
                 pause = pause_after(error, attempt)
                 if not error.passing or attempt + 1 == tries or pause > LONGEST_PAUSE_SECONDS:
                     raise
                 lost = lost or isinstance(error, Unreachable)
-            self.sleep(pause)
+            self.pause(pause)
         raise AssertionError("tries is at least 1")
+
+    def pause(self, seconds: float) -> None:
+        """Wait before the next try; raise Cancelled."""
+        (self.sleep or self.cancellation.wait)(seconds)
+        self.cancellation.check()
 
     def _once(
         self, method: str, path: str, body: bytes | None, fields: Mapping[str, str], *, limit: int, timeout: float
@@ -427,6 +483,8 @@ class Wire:
         connection = self.origin.connect(timeout)
         try:
             with speaking_to(self.origin):
+                connection.connect()
+            with self.cancellation.ends(lambda: hang_up(connection)), speaking_to(self.origin):
                 # a server that refuses an upload answers and closes before it read everything: its answer still counts
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
                     connection.request(method, path, body, dict(fields))
@@ -451,6 +509,14 @@ def speaking_to(origin: Origin) -> Iterator[None]:
     except (OSError, http.client.HTTPException) as e:
         detail = f"{origin} does not answer. Check the address and the network."
         raise Unreachable("unreachable", detail) from e
+
+
+def hang_up(connection: http.client.HTTPConnection) -> None:
+    """End the waits of another thread on this connection, as if the server had closed it."""
+    if connection.sock is not None:
+        with contextlib.suppress(OSError):
+            # not the method of SSLSocket, which the other thread might meet half done
+            socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
 
 
 def read_whole(response: http.client.HTTPResponse, limit: int) -> bytes:
@@ -647,7 +713,7 @@ class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
     block_on_close = False  # a browser keeps spare connections open
     allow_reuse_address = False  # on Windows that would let another program take the port over
 
-    def __init__(self, done_url: str, proofs: queue.Queue[Proof]) -> None:
+    def __init__(self, done_url: str, proofs: queue.Queue[Proof | None]) -> None:
         super().__init__(("127.0.0.1", 0), _Return)
         self.login_id = ""
         self.done_url = done_url
@@ -722,7 +788,7 @@ class SignIn:
         self._loopback = loopback
         self._adopt = adopt
         self._listener: Listener | None = None
-        self._proofs: queue.Queue[Proof] = queue.Queue()
+        self._proofs: queue.Queue[Proof | None] = queue.Queue()
         self._asked = False
         self._secret: str | None = None
 
@@ -745,8 +811,9 @@ class SignIn:
     def cancel(self) -> None:
         """Cancel the login: none of its credentials works any more, and `run` raises LoginCancelled."""
         if self._secret:
+            wire = replace(self._wire, cancellation=Cancellation())
             with contextlib.suppress(GamedError):
-                self._wire.call("POST", "/auth/login/cancel", bearer=self._secret, timeout=5, tries=1)
+                wire.call("POST", "/auth/login/cancel", bearer=self._secret, timeout=5, tries=1)
 
     def _start(self) -> None:
         body: dict[str, Any] = {"client": dict(self._client)}
@@ -807,7 +874,7 @@ class SignIn:
                 pause = pause_after(error, attempt)
                 if not error.passing or time.monotonic() + pause > self._deadline:
                     raise
-            self._wire.sleep(pause)
+            self._wire.pause(pause)
             attempt = min(attempt + 1, 6)
 
     def _await_proof(self) -> Proof | None:
@@ -815,7 +882,8 @@ class SignIn:
         if self._code_only:
             self._ask(None)
         try:
-            return self._proofs.get(timeout=RETURN_SECONDS)
+            with self._wire.cancellation.ends(lambda: self._proofs.put(None)):
+                return self._proofs.get(timeout=RETURN_SECONDS)
         except queue.Empty:
             self._ask(None)
             return None
@@ -1044,7 +1112,7 @@ class GamedClient:
         app: str = "gamed",
         version: str = __version__,
         folder: Path | None = None,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         """Create a client of `server` as the player entered it; `folder` replaces the platform's folder."""
@@ -1307,6 +1375,13 @@ class GamedClient:
         bound = copy.copy(self)
         bound._wire = replace(self._wire, tries=tries)
         bound._player = player_id
+        bound._held = None
+        return bound
+
+    def cancellable(self, cancellation: Cancellation) -> GamedClient:
+        """Return a client whose calls raise Cancelled after `cancellation.cancel()`, also while they wait."""
+        bound = copy.copy(self)
+        bound._wire = replace(self._wire, cancellation=cancellation)
         bound._held = None
         return bound
 

@@ -1,0 +1,90 @@
+"""Another thread can end a call early, whatever the call waits for."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from clients.python.tests.client.cases import PATIENCE_SECONDS, ClientCase
+from clients.python.tests.client.fake_server import LOST, Seen, problem
+from tests.support.python_client import gamed_client as gc
+
+
+class Cancel(ClientCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.cancellation = gc.Cancellation()
+        self.client.keep(self.fake.credentials())
+        waits = gc.GamedClient(self.server, folder=self.folder, now=lambda: self.clock)
+        self.client = waits.cancellable(self.cancellation)
+        self.arrived = threading.Event()
+
+    def cancelled(self, call: Callable[[], object]) -> float:
+        """Cancel the call when it has arrived; return how many seconds it went on, which raises Cancelled."""
+        raised: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                call()
+            except gc.GamedError as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        self.assertTrue(self.arrived.wait(PATIENCE_SECONDS))
+        began = time.monotonic()
+        self.cancellation.cancel()
+        thread.join(PATIENCE_SECONDS)
+        self.assertEqual([type(error) for error in raised], [gc.Cancelled])
+        return time.monotonic() - began
+
+    def test_waiting_for_an_answer(self) -> None:
+        """A call that waits for an answer ends at once, and is not tried again."""
+        release = threading.Event()
+        self.addCleanup(release.set)
+
+        def hold(request: Seen) -> None:
+            self.arrived.set()
+            release.wait(PATIENCE_SECONDS)
+
+        self.fake.watch = hold
+        self.assertLess(self.cancelled(self.client.whoami), gc.TIMEOUT_SECONDS / 2)
+        release.set()
+        time.sleep(0.1)
+        self.assertEqual(len(self.fake.requests("/game/")), 1)
+
+    def test_waiting_for_the_next_try(self) -> None:
+        """A pause between two tries ends at once."""
+        self.fake.scripted["GET", "/game/"].append(problem(503, "busy", retry_after=20))
+        self.fake.watch = lambda request: self.arrived.set()
+        self.assertLess(self.cancelled(self.client.whoami), gc.TIMEOUT_SECONDS / 2)
+
+    def test_later(self) -> None:
+        """A call after the cancellation sends nothing; one of the client without it works."""
+        self.cancellation.cancel()
+        self.raised(gc.Cancelled, "cancelled", self.client.put, "auto", b"1", base=None)
+        self.assertEqual(self.fake.seen, [])
+        self.assertIsNone(self.another().get("auto"))
+
+    def test_lost_answer_of_a_refresh(self) -> None:
+        """A refresh whose answer was not awaited costs the player nothing: the next one gets the same pair."""
+        self.clock += 10_000
+        self.fake.after["POST", "/auth/session/refresh"].append(LOST)
+        self.fake.watch = lambda request: self.cancellation.cancel()
+        self.raised(gc.Cancelled, "cancelled", self.client.whoami)
+        self.fake.watch = lambda request: None
+        self.assertEqual(self.another().whoami()["player"]["id"], "ply_1")
+
+    def test_sign_in(self) -> None:
+        """A sign-in that waits for the browser ends at once, and is cancelled at the server."""
+        self.fake.watch = lambda request: self.arrived.set() if request.path == "/auth/login/collect" else None
+        seconds = self.cancelled(lambda: self.client.sign_in(self.player(), open_browser=None))
+        self.assertLess(seconds, gc.TIMEOUT_SECONDS / 2)
+        self.assertEqual(len(self.fake.requests("/auth/login/cancel")), 1)
+
+    def test_sign_in_before_the_return(self) -> None:
+        """So does one that waits for the browser's return to this machine."""
+        self.fake.stage = "proof_required"
+        self.fake.watch = lambda request: self.arrived.set() if request.path == "/auth/login/collect" else None
+        seconds = self.cancelled(lambda: self.client.sign_in(self.player(), open_browser=None))
+        self.assertLess(seconds, gc.TIMEOUT_SECONDS / 2)
+        self.assertEqual(len(self.fake.requests("/auth/login/cancel")), 1)
