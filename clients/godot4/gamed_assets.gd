@@ -141,6 +141,8 @@ class Manifest:
 			var unit = path.unicode_at(i)
 			if unit < 32 or (unit >= 127 and unit < 160) or unit in [0x2028, 0x2029] or (unit >> 11) == 27:
 				return true
+			if unit == 0xFFFD:  # the engine reads NUL and what is not UTF-8 as this
+				return true
 			if path[i] in '<>:"|?*\\':
 				return true
 		for name in path.split("/"):

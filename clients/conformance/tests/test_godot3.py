@@ -18,7 +18,7 @@ def godot3_server() -> str:
 
 def own_folders() -> list[str]:
     """The engine writes below these; `env` sets them, for what a developer's own engine keeps there to stay alone."""
-    home = Path(mkdtemp(prefix="gamed-godot3-"))
+    home = Path(mkdtemp(prefix="gamed-godot-"))
     register(rmtree, home, ignore_errors=True)
     names = ["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"]
     for name in names:
