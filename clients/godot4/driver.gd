@@ -2,7 +2,7 @@
 #
 #     GAMED_CONFORMANCE_PORT=40123 godot --headless --path clients/godot4 -s driver.gd
 #
-# The lines come over a connection, as the engine has one loop. Not run yet.
+# The lines come over a connection, as the engine has one loop.
 extends SceneTree
 
 const GamedClient = preload("gamed.gd")

@@ -15,10 +15,7 @@
 # Nothing blocks the main loop but short writes to this device's disk. Call from the main thread only.
 # Names and behaviour are those of the reference, clients/python/gamed_client.py.
 #
-# What was run and what was not: this is the client for Godot 3 (clients/godot3), which goes through the conformance
-# suite in its engine, carried over. Godot 4.6, exported for the web, has run it by hand: a sign-in with a code,
-# refresh, saves, conflicts, offline play, downloads. Not run yet: Godot 4 on a desktop, and so what only it does: the
-# listener for the browser's return, uploads in parts, chmod and sync, claims of other processes.
+# Godot 4.6 on Linux goes through the conformance suite with it.
 extends RefCounted
 
 signal paused(seconds)  # before each pause between two tries

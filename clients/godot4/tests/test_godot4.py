@@ -1,7 +1,4 @@
-"""The client for Godot 4, whose engine these tests do not have: what can be said of it from its text.
-
-It is the client for Godot 3, which goes through the conformance suite, carried over; so both are compared.
-"""
+"""The text of the client for Godot 4 keeps the rules of the linter, and has the names of the one for Godot 3."""
 
 import re
 import subprocess
