@@ -7,7 +7,10 @@ import { Conflict, GamedClient, GamedError, InvalidProof, SaveInfo } from "./gam
 import { Assets } from "./gamed_assets.mjs"
 import { Sync } from "./gamed_sync.mjs"
 
-const FEATURES = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names"]
+const FEATURES = [
+  ..."saves sync assets loopback parallel shared_store clock timeout names".split(" "),
+  ..."ensure providers qr account commit return_uri".split(" "),
+]
 
 /** @param {object} line */
 const say = (line) => process.stdout.write(`${JSON.stringify(line)}\n`)
@@ -16,8 +19,6 @@ class Unsupported extends Error {}
 
 /** One client, and what its person was asked. */
 class Session {
-  /** @type {any} */
-  login
   stop = new AbortController()
   /** @type {((code: string | null) => void) | undefined} */
   answer
@@ -35,6 +36,7 @@ class Session {
       app: command.app ?? "conformance",
       timeout: command.timeout_seconds ?? undefined,
       returnSeconds: command.return_seconds ?? undefined,
+      deviceName: command.device_name ?? undefined,
       now: () => Date.now() / 1000 + session.shift,
       sleep: (seconds) => {
         session.tell({ event: "pause", seconds })
@@ -59,10 +61,11 @@ class Session {
   }
 
   person = {
-    /** @param {readonly string[]} providers */
+    /** @param {readonly { name: string, label: string }[]} providers */
     chooseProvider: (providers) => {
-      this.tell({ event: "choose_provider", providers })
-      return providers[providers.length - 1]
+      const [names, labels] = [providers.map(({ name }) => name), providers.map(({ label }) => label)]
+      this.tell({ event: "choose_provider", providers: names, labels })
+      return names[names.length - 1]
     },
     browserOpened: () => undefined,
     /** @param {(() => Promise<void>) | null} showCode @param {number | null} attemptsLeft */
@@ -71,20 +74,23 @@ class Session {
       this.tell({ event: "finish_code", show_code: showCode !== null, attempts_left: attemptsLeft })
       return /** @type {Promise<string | null>} */ (new Promise((resolve) => (this.answer = resolve)))
     },
+    /** @param {any} error */
+    problem: (error) => void (this.problem = error),
   }
 
-  /** @param {any} command */
-  async signIn(command) {
-    const openBrowser = (/** @type {string} */ url) => {
-      this.tell({ event: "open", url })
+  /** @type {any} the error that `ensureSignedIn` showed */
+  problem
+
+  /** The options of a sign-in that opens no browser. @param {any} command */
+  options({ provider, loopback, return_uri }) {
+    const openBrowser = (/** @type {string} */ url, /** @type {string | null} */ qr_url) => {
+      this.tell({ event: "open", url, qr_url })
       return true
     }
     this.stop = new AbortController()
     const { signal } = this.stop
-    const options = { provider: command.provider ?? undefined, loopback: command.loopback ?? true, openBrowser, signal }
-    this.login = await this.client.beginSignIn(this.person, options)
-    await this.login.run((/** @type {any} */ complete) => this.client.keep(complete))
-    return who(this.client)
+    const more = { loopback: loopback ?? true, returnUri: return_uri ?? undefined }
+    return { provider: provider ?? undefined, ...more, openBrowser, signal }
   }
 }
 
@@ -95,7 +101,17 @@ const sessions = new Map()
 const COMMANDS = {
   clock: (session, { shift }) => void (session.shift = shift),
   policy: ({ client }) => client.policy(),
-  sign_in: (session, command) => session.signIn(command),
+  providers: async ({ client }) => ({ providers: await client.providers() }),
+  sign_in: async (session, command) => {
+    await session.client.signIn(session.person, session.options(command))
+    return who(session.client)
+  },
+  ensure_signed_in: async (session, command) => {
+    session.problem = null
+    const signed_in = await session.client.ensureSignedIn(session.person, session.options(command))
+    return { signed_in, problem: session.problem && errorJson(session.problem) }
+  },
+  returned: ({ client }, { url }) => void client.returned(url),
   finish_code: (session, { code }) => session.answer?.(code ?? null),
   show_code: (session) => void session.showCode?.(),
   cancel_sign_in: ({ stop }) => stop.abort(),
@@ -103,6 +119,22 @@ const COMMANDS = {
   sign_out: async ({ client }, { scope }) => ({ server_notified: await client.signOut(scope ?? "this") }),
   whoami: ({ client }) => client.whoami(),
   set_name: async ({ client }, { name }) => ({ name: await client.setName(name) }),
+
+  sessions: async ({ client }) => ({ sessions: await client.listSessions() }),
+  end_session: ({ client }, { session_id }) => client.endSession(session_id),
+  identities: async ({ client }) => ({ identities: await client.listIdentities() }),
+  link: async (session, command) => {
+    const options = session.options(command)
+    return { provider: await session.client.link(session.person, command.provider, options) }
+  },
+  unlink: ({ client }, { provider }) => client.unlink(provider),
+  delete_player: ({ client }) => client.deletePlayer(),
+  erase_saves: ({ client }) => client.eraseSaves(),
+  export: async ({ client }, { file }) => ({ size: await client.export(file) }),
+  commit: async ({ client }, { writes }) => {
+    const found = await client.commit(writes.map(writeOf))
+    return { saves: found.map(infoJson) }
+  },
 
   list_saves: async ({ client }) => ({ saves: (await client.listSaves()).map(infoJson) }),
   changes: async ({ client }, { since, wait }) => {
@@ -196,8 +228,22 @@ function saveJson(save) {
   return { data, etag: save.etag, content_type: save.contentType, meta: save.meta }
 }
 
+/** @param {any} write */
+function writeOf({ slot, data, base, content_type, meta, ...rest }) {
+  const where = { slot, base: base ?? null }
+  if (rest.delete) return { ...where, delete: true }
+  return { ...where, data: bytes(data), contentType: content_type ?? undefined, meta: meta ?? null }
+}
+
 /** @param {string} data @returns {Uint8Array} */
 const bytes = (data) => new Uint8Array(Buffer.from(data, "base64"))
+
+/** @param {any} sides */
+const sidesJson = ({ base, current, yours }) => ({
+  base: infoJson(base),
+  current: infoJson(current),
+  yours: infoJson(yours),
+})
 
 /** @param {any} error */
 function errorJson(error) {
@@ -209,8 +255,11 @@ function errorJson(error) {
   const more = retryAfter === null ? {} : { retry_after: retryAfter }
   if (error instanceof InvalidProof) Object.assign(more, { attempts_left: error.attemptsLeft })
   if (error instanceof Conflict) {
-    const { base, current, yours } = error
-    Object.assign(more, { base: infoJson(base), current: infoJson(current), yours: infoJson(yours) })
+    Object.assign(more, sidesJson(error))
+    if (error.conflicts.length) {
+      const listed = error.conflicts.map((one) => ({ slot: one.slot, code: one.code, ...sidesJson(one) }))
+      Object.assign(more, { conflicts: listed })
+    }
   }
   return { code, kind, detail, status, ...more }
 }

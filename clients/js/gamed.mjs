@@ -4,7 +4,7 @@
  * One file, no packages, no build: copy it into a game. For browsers, and for Node.js 20 or newer.
  *
  *     const client = await GamedClient.open("https://play.example.org", { app: "mygame" })
- *     if (!client.signedIn) await client.signIn(person)           // a Person: how the game asks and tells
+ *     if (!(await client.ensureSignedIn(person))) return          // a Person: how the game asks the player
  *     const save = await client.get("auto")                       // null: never saved
  *     await client.put("auto", bytes, { base: save })             // throws Conflict, and loses neither side
  *
@@ -195,6 +195,18 @@ export class Conflict extends GamedError {
   get yours() {
     return SaveInfo.maybe(this.problem.yours)
   }
+
+  /** The sides of each slot that a `commit` did not match; empty for a write of one slot. @returns {SlotConflict[]} */
+  get conflicts() {
+    const listed = Array.isArray(this.problem.conflicts) ? this.problem.conflicts.filter(isObject) : []
+    return listed.map(({ slot, code, base, current, yours }) => ({
+      slot: String(slot),
+      code: String(code),
+      base: SaveInfo.maybe(base),
+      current: SaveInfo.maybe(current),
+      yours: SaveInfo.maybe(yours),
+    }))
+  }
 }
 
 /** The player's own limits; see `problem.limit` and `problem.usage`. */
@@ -246,6 +258,8 @@ const LOGIN_BY_CODE = byCode([
 /** The only answers after which a refresh credential is forgotten (PROTOCOL 1, Rules for clients). */
 const FORGET = new Set(["refresh_expired", "refresh_reused", "refresh_invalid", "session_revoked"])
 const RENEW = new Set(["token_expired", "token_invalid"])
+/** Beside FORGET: the answers after which only a sign-in helps. */
+const OVER = new Set(["token_invalid", "signed_out"])
 
 /** @param {[ErrorClass, string][]} table @returns {Map<string, ErrorClass>} */
 function byCode(table) {
@@ -953,12 +967,22 @@ async function answers(name) {
 // --- The sign-in -----------------------------------------------------------------------------------------------------
 
 /**
+ * A button of a sign-in: `name` is for `provider`, `label` for the player.
+ * @typedef {{ name: string, label: string }} Provider
+ */
+
+/**
  * How a sign-in talks to the person in front of the screen. A game passes its own; its methods may return promises.
  * @typedef {object} Person
- * @property {(providers: readonly string[]) => string | Promise<string>} chooseProvider
- *   One of the names: show one button for each.
- * @property {(url: string, opened: boolean) => unknown} browserOpened
- *   The sign-in goes on in the browser; show `url` as a link, with rel="noopener noreferrer", if it was not opened.
+ * @property {(providers: readonly Provider[]) => string | Promise<string>} chooseProvider
+ *   The name of one of them: show one button for each, with its label. Not called if there is only one.
+ * @property {(url: string, opened: boolean, qrUrl: string | null) => unknown} browserOpened
+ *   The sign-in continues in the browser; show `url` as a link, with rel="noopener noreferrer", if it was not opened.
+ *   `qrUrl`: the address of the same link as a picture, for a phone; null: the server has none.
+ * @property {(error: GamedError) => unknown} [problem]
+ *   Show `error.detail`: why `ensureSignedIn` has no session, or could not ask the server. It needs this one.
+ * @property {() => unknown} [ended] The sign-in is over, whatever came of it: close the dialog.
+ * @property {AbortSignal} [signal] cancels the sign-in, as `signal` of its options does
  * @property {(showCode: (() => Promise<void>) | null, attemptsLeft: number | null, signal: AbortSignal) =>
  *   string | null | Promise<string | null>} finishCode
  *   The code the browser shows, or null to ask no more. `showCode` opens the page that shows it ("Show me a code");
@@ -1076,10 +1100,13 @@ const TICKET = /^[A-Za-z0-9_-]{1,256}$/
 /**
  * @typedef {object} SignInOptions
  * @property {string} [provider] instead of letting the person choose
- * @property {((url: string) => unknown) | null} [openBrowser] true if it did; null: the person opens the link
+ * @property {((url: string, qrUrl: string | null) => unknown) | null} [openBrowser] returns true if it did; null: the
+ *   person opens the link
  * @property {boolean} [loopback] listen for the browser's return (Node.js only); without it the finish code is typed
  * @property {boolean} [adopt] the page first asks for the name and password of an account this server had in `local`
  *   mode; the player keeps that one
+ * @property {string} [returnUri] the address of this app, such as `com.example.game:/signin`, to which the browser
+ *   returns on a phone; replaces `loopback`. Hand the address that the app is opened with to `returned`.
  * @property {AbortSignal} [signal] cancels it
  */
 
@@ -1096,7 +1123,10 @@ export class SignIn {
   #notified = false
   #stop = new AbortController()
   #over = new AbortController()
+  #loginId = ""
   #loginUrl = ""
+  /** @type {string | null} */
+  #qrUrl = null
   #pollPath = ""
   #deadline = 0
   #maxWait = 0
@@ -1104,13 +1134,29 @@ export class SignIn {
 
   /**
    * @param {Wire} wire @param {Person} person @param {Record<string, string>} device
-   * @param {SignInOptions & { returnSeconds: number }} options
+   * @param {SignInOptions & { returnSeconds: number, start?: (json: object) => Promise<Answer> }} options `start` sends
+   *   the first request in the player's name, to link another account
    */
   constructor(wire, person, device, options) {
     this.wire = wire
     this.person = person
     this.device = device
     this.options = options
+  }
+
+  /**
+   * Pass the address that the app was opened with (see `returnUri`); return whether it is of this sign-in. Another one
+   * has no effect.
+   * @param {string} url
+   */
+  returned(url) {
+    const { returnUri } = this.options
+    if (!returnUri || !this.#loginId || !url.startsWith(returnUri + (returnUri.includes("?") ? "&" : "?"))) return false
+    const values = new URLSearchParams(url.slice(returnUri.length + 1).split("#")[0])
+    const [ids, tickets] = [values.getAll("login_id"), values.getAll("ticket")]
+    if (ids.length !== 1 || ids[0] !== this.#loginId || tickets.length !== 1 || !TICKET.test(tickets[0])) return false
+    this.#proofs.put(proofOf("ticket", tickets[0]))
+    return true
   }
 
   /**
@@ -1150,13 +1196,16 @@ export class SignIn {
     /** @type {Record<string, unknown>} */
     const body = { client: this.device }
     if (this.options.provider) body.provider = this.options.provider
-    if (this.options.adopt) body.intent = "adopt"
-    if (this.options.loopback) {
+    if (this.options.start) body.intent = "link"
+    else if (this.options.adopt) body.intent = "adopt"
+    if (this.options.returnUri) body.return_uri = this.options.returnUri
+    else if (this.options.loopback) {
       const take = (/** @type {Proof} */ proof) => this.#proofs.put(proof)
       this.#listener = await Listener.start(`${this.wire.origin}/auth/login/done`, take, this.options.returnSeconds)
       body.loopback_port = this.#listener.port
     }
-    const started = (await this.wire.call("POST", "/auth/login", { json: body })).json()
+    const send = this.options.start ?? ((json) => this.wire.call("POST", "/auth/login", { json }))
+    const started = (await send(body)).json()
     this.#secret = member(started, "device_secret", "string")
     this.#deadline = performance.now() + 1000 * (member(started, "expires_in", "integer") + 30)
     this.#loginUrl = this.wire.origin.require(member(started, "login_url", "string"))
@@ -1164,12 +1213,23 @@ export class SignIn {
     this.#pollPath = new URL(this.wire.origin.require(member(poll, "url", "string"))).pathname
     this.#maxWait = Math.min(member(poll, "max_wait", "integer"), 25)
     this.#codeOnly = started.return_proof === "code"
-    if (this.#listener) this.#listener.loginId = member(started, "login_id", "string")
+    this.#loginId = member(started, "login_id", "string")
+    if (this.#listener) this.#listener.loginId = this.#loginId
+    this.#qrUrl = this.#own(started.qr_url)
+  }
+
+  /** Return the address of a picture if it is of the entered server. @param {unknown} url */
+  #own(url) {
+    try {
+      return typeof url === "string" ? this.wire.origin.require(url) : null
+    } catch {
+      return null
+    }
   }
 
   async #show() {
-    const opened = this.options.openBrowser ? await this.options.openBrowser(this.#loginUrl) : false
-    await this.person.browserOpened(this.#loginUrl, Boolean(opened))
+    const opened = this.options.openBrowser ? await this.options.openBrowser(this.#loginUrl, this.#qrUrl) : false
+    await this.person.browserOpened(this.#loginUrl, Boolean(opened), this.#qrUrl)
   }
 
   /** Collect until there is an outcome. A lost answer loses nothing: the same proof is sent again. */
@@ -1353,9 +1413,22 @@ export class SaveInfo {
 
 /**
  * One version in a slot's history: `kind` is write, restore, conflict or delete; `parent` what it was written on top
- * of; `expires` when it goes at the latest, null while only newer versions can push it out; `save` null for a delete.
- * @typedef {{ version: number, kind: string, parent: number | null, expires: string | null,
+ * of; `expires` when it goes at the latest, null while only newer versions can push it out; `device` what the device
+ * that wrote it calls itself, or null; `save` null for a delete.
+ * @typedef {{ version: number, kind: string, parent: number | null, expires: string | null, device: string | null,
  *   save: SaveInfo | null }} Version
+ */
+
+/**
+ * A part of a commit: the new bytes of a slot on top of `base`, or its deletion.
+ * @typedef {{ slot: string, data: Uint8Array | ArrayBuffer | string, base: Base, contentType?: string,
+ *   meta?: Record<string, any> | null, delete?: false } | { slot: string, delete: true, base: Base }} Write
+ */
+
+/**
+ * A slot that a commit did not match: `code` says why, the other members are as in Conflict.
+ * @typedef {{ slot: string, code: string, base: SaveInfo | null, current: SaveInfo | null,
+ *   yours: SaveInfo | null }} SlotConflict
  */
 
 /**
@@ -1381,6 +1454,7 @@ function versionOf(value) {
     kind: member(value, "kind", "string"),
     parent: Number.isInteger(value.parent) ? value.parent : null,
     expires: typeof value.expires === "string" ? value.expires : null,
+    device: typeof value.device === "string" ? value.device : null,
     save: value.etag ? SaveInfo.maybe(value) : null,
   }
 }
@@ -1418,6 +1492,27 @@ export async function sha256Hex(data) {
 
 /** @param {Uint8Array} bytes */
 const base64 = (bytes) => btoa(String.fromCharCode(...bytes))
+
+/** @param {Uint8Array} body */
+const digestField = async (body) => `sha-256=:${base64(await sha256Of(body))}:`
+
+/** An entry of a commit; its bytes go into `blobs`. @param {Write} write @param {Map<string, Uint8Array>} blobs */
+async function entryOf(write, blobs) {
+  const { "If-Match": if_match, "If-None-Match": if_none_match } = condition(write.base)
+  const entry = { slot: write.slot, if_match, if_none_match }
+  if (write.delete) return { ...entry, delete: true }
+  const body = bytesOf(write.data)
+  const sha256 = await sha256Hex(body)
+  blobs.set(sha256, body)
+  const { contentType, meta } = write
+  return { ...entry, sha256, content_type: contentType && typeField(contentType), meta: meta ?? undefined }
+}
+
+/** @param {Record<string, any>} value @returns {Provider} */
+function providerOf(value) {
+  const name = member(value, "name", "string")
+  return { name, label: typeof value.label === "string" ? value.label : name }
+}
 
 /** The bytes are those the server hashed, or DownloadCorrupt. @param {Answer} answer */
 async function checkDigest(answer) {
@@ -1460,12 +1555,169 @@ export function bytesOf(data) {
   throw new TypeError("a save is a Uint8Array, an ArrayBuffer or a string")
 }
 
+// --- The export ------------------------------------------------------------------------------------------------------
+
+/** Where an export is collected in memory. */
+class BlobTarget {
+  /** @type {Blob[]} */
+  #parts = []
+  size = 0
+
+  /** @param {Uint8Array} data */
+  async write(data) {
+    this.#parts.push(new Blob([/** @type {any} */ (data)]))
+    this.size += data.length
+  }
+
+  async restart() {
+    this.#parts = []
+    this.size = 0
+  }
+
+  async digest() {
+    return base64(await sha256Of(new Uint8Array(await new Blob(this.#parts).arrayBuffer())))
+  }
+
+  async finish() {
+    return new Blob(this.#parts, { type: "application/zip" })
+  }
+
+  async close() {
+    this.#parts = []
+  }
+}
+
+/** A temporary file beside the export's file, which replaces it once it is whole. */
+class FileTarget {
+  size = 0
+
+  /** @param {string} path @param {string} temporary @param {any} file @param {any} fs */
+  constructor(path, temporary, file, fs) {
+    this.path = path
+    this.temporary = temporary
+    this.file = file
+    this.fs = fs
+  }
+
+  /** @param {string} path */
+  static async open(path) {
+    const [fs, { resolve }] = await Promise.all(["fs/promises", "path"].map(node))
+    const whole = resolve(path)
+    const temporary = `${whole}.${randomName()}.new`
+    return new FileTarget(whole, temporary, await fs.open(temporary, "wx+", 0o600), fs)
+  }
+
+  /** @param {Uint8Array} data */
+  async write(data) {
+    await this.file.write(data, 0, data.length, this.size)
+    this.size += data.length
+  }
+
+  async restart() {
+    await this.file.truncate(0)
+    this.size = 0
+  }
+
+  async digest() {
+    const { createHash } = await node("crypto")
+    const hash = createHash("sha256")
+    const block = new Uint8Array(1 << 20)
+    for (let at = 0; at < this.size; ) {
+      const { bytesRead } = await this.file.read(block, 0, block.length, at)
+      if (!bytesRead) break
+      hash.update(block.subarray(0, bytesRead))
+      at += bytesRead
+    }
+    return hash.digest("base64")
+  }
+
+  async finish() {
+    await this.file.sync()
+    await this.fs.rename(this.temporary, this.path)
+    return this.size
+  }
+
+  async close() {
+    await this.file.close()
+    await this.fs.unlink(this.temporary).catch(unlessMissing)
+  }
+}
+
+/** One export, downloaded into a target. */
+class Export {
+  #etag = ""
+  #named = ""
+
+  /** @param {GamedClient} client @param {BlobTarget | FileTarget} target */
+  constructor(client, target) {
+    this.client = client
+    this.target = target
+  }
+
+  /** Continue until all of it is there. */
+  async run() {
+    const { patience } = this.client._wire
+    for (let attempt = 0; ; attempt++) {
+      const before = this.target.size
+      let pause
+      try {
+        return await this.#once()
+      } catch (error) {
+        if (!(error instanceof GamedError)) throw error
+        if (this.target.size > before) attempt = 0
+        if (error.code === "range_not_satisfiable") this.#etag = ""
+        else if (!error.passing) throw error
+        pause = pauseAfter(error, attempt)
+        if (attempt + 1 >= patience.tries || pause > LONGEST_PAUSE_SECONDS) throw error
+      }
+      await patience.sleep(pause)
+    }
+  }
+
+  async #once() {
+    const { target } = this
+    const start = this.#etag ? target.size : 0
+    /** @type {Record<string, string>} */
+    const headers = start ? { Range: `bytes=${start}-`, "If-Range": this.#etag } : {}
+    if (!start) await target.restart()
+    let begun = false
+    const sink = async (/** @type {Uint8Array} */ data, /** @type {Answer} */ answer) => {
+      if (!begun) await this.#begin(answer, start)
+      begun = true
+      await target.write(data)
+    }
+    await this.client._game("GET", "/game/export", { headers, sink, tries: 1, limit: Infinity })
+    if (this.#named && (await target.digest()) !== this.#named) {
+      this.#etag = ""
+      throw new DownloadCorrupt("download_corrupt", "The export arrived damaged.")
+    }
+  }
+
+  /**
+   * Check where the answer begins; it is the whole export if that has changed since.
+   * @param {Answer} answer @param {number} start
+   */
+  async #begin(answer, start) {
+    const range = answer.headers.get("Content-Range") ?? ""
+    if (start && answer.status === 206) {
+      if (range.startsWith(`bytes ${start}-`)) return
+      this.#etag = ""
+      throw new DownloadCorrupt("download_corrupt", "The server sends another part of the export.")
+    }
+    await this.target.restart()
+    this.#etag = answer.headers.get("ETag") ?? ""
+    this.#named = /sha-256=:([A-Za-z0-9+/]+=*):/.exec(answer.headers.get("Repr-Digest") ?? "")?.[1] ?? ""
+  }
+}
+
 // --- The client ------------------------------------------------------------------------------------------------------
 
 /**
  * @typedef {object} ClientOptions
  * @property {string} [app] the game's name: whose sign-in and saves; letters, digits, space, '.', '_', '-'
  * @property {string} [version] the game's
+ * @property {string} [deviceName] what this device calls itself at a sign-in, up to 64 characters; in Node.js the
+ *   machine's name by default
  * @property {string} [folder] instead of the platform's own place for credentials (Node.js only)
  * @property {(seconds: number) => Promise<void>} [sleep]
  * @property {() => number} [now] seconds since 1970
@@ -1479,6 +1731,8 @@ export class GamedClient {
   _held = null
   /** @type {string | null} */
   _player = null
+  /** @type {SignIn | undefined} the newest one */
+  _signIn
 
   /**
    * `server` as the player entered it. Finds out who is signed in on this machine; asks no server.
@@ -1507,6 +1761,7 @@ export class GamedClient {
     this.app = app
     this._place = place
     this._version = options.version ?? VERSION
+    this._deviceName = options.deviceName
     this._now = options.now ?? (() => Date.now() / 1000)
     this._returnSeconds = options.returnSeconds ?? RETURN_SECONDS
     const patience = { sleep: options.sleep ?? sleep, timeout: options.timeout ?? TIMEOUT_SECONDS, tries: TRIES }
@@ -1557,13 +1812,75 @@ export class GamedClient {
   }
 
   /**
+   * The buttons of a sign-in, one for each provider; none in `local` mode, where the one button is the game's own.
+   * @returns {Promise<Provider[]>}
+   */
+  async providers() {
+    let answer
+    try {
+      answer = await this._wire.call("GET", "/auth/providers")
+    } catch (error) {
+      if (!(error instanceof GamedError) || error.status !== 404) throw error
+      const { providers } = await this.policy() // an older server has no labels
+      return providers.map((name) => ({ name, label: name.slice(0, 1).toUpperCase() + name.slice(1) }))
+    }
+    return member(answer.json(), "providers", "array").filter(isObject).map(providerOf)
+  }
+
+  /**
+   * Return true once there is a session, also without a network; false if the sign-in has failed. Asks the server once
+   * whether the kept session still works, and signs in if it does not, or if there is none. The player sees every
+   * failure through `person.problem`; no GamedError is thrown. Without an answer the kept session counts, so that a
+   * Sync can play on.
+   * @param {Person} person @param {SignInOptions} [options]
+   */
+  async ensureSignedIn(person, options = {}) {
+    try {
+      if (await this.#usable()) return true
+    } catch (error) {
+      ifGamed(error)
+      await person.problem?.(error)
+      return !(error instanceof PlayerBlocked)
+    }
+    try {
+      await this.signIn(person, options)
+    } catch (error) {
+      ifGamed(error)
+      await person.problem?.(error)
+      return false
+    }
+    return true
+  }
+
+  /** Ask the server once; return false if only a sign-in helps, and throw GamedError if it cannot answer. */
+  async #usable() {
+    const held = await this.look()
+    if (held === null) return false
+    try {
+      await this.only(held.playerId, { tries: 1 }).whoami()
+    } catch (error) {
+      if (error instanceof PlayerChanged) return true
+      const over = error instanceof SignInRequired && (FORGET.has(error.code) || OVER.has(error.code))
+      if (!over) throw error
+      return false
+    } finally {
+      await this.look()
+    }
+    return true
+  }
+
+  /**
    * Through the browser; returns once the credential is kept. Throws LoginFailed and its kin. A sign-in that was kept
    * here before is ended at the server.
    * @param {Person} person @param {SignInOptions} [options]
    */
   async signIn(person, options = {}) {
-    const login = await this.beginSignIn(person, options)
-    return login.run((complete) => this.keep(complete))
+    try {
+      const login = await this.beginSignIn(person, options)
+      return await login.run((complete) => this.keep(complete))
+    } finally {
+      await person.ended?.()
+    }
   }
 
   /**
@@ -1574,15 +1891,26 @@ export class GamedClient {
     const { mode, providers } = await this.policy()
     let { provider } = options
     if (mode === "oauth" && !provider) {
-      provider = providers.length === 1 ? providers[0] : await person.chooseProvider(providers)
+      provider = providers.length === 1 ? providers[0] : await person.chooseProvider(await this.providers())
     }
-    return new SignIn(this._wire, person, await this.#device(), {
-      openBrowser,
-      ...options,
-      loopback: IN_NODE && (options.loopback ?? true),
-      provider,
-      returnSeconds: this._returnSeconds,
-    })
+    return this.#newSignIn(person, { ...options, provider })
+  }
+
+  /** @param {Person} person @param {SignInOptions} options @param {(json: object) => Promise<Answer>} [start] */
+  async #newSignIn(person, options, start) {
+    const signal = options.signal ?? person.signal
+    const how = { openBrowser, ...options, signal, start, returnSeconds: this._returnSeconds }
+    how.loopback = IN_NODE && (options.loopback ?? true)
+    return (this._signIn = new SignIn(this._wire, person, await this.#device(), how))
+  }
+
+  /**
+   * Pass the address that the app was opened with to the sign-in that waits for it (see `returnUri`); false: it is of
+   * none.
+   * @param {string} url
+   */
+  returned(url) {
+    return this._signIn?.returned(url) ?? false
   }
 
   /** What the sign-in page shows as reported by the device. */
@@ -1593,8 +1921,10 @@ export class GamedClient {
       /** @type {Record<string, string>} */
       const names = { win32: "windows", darwin: "macos" }
       device.platform = names[process.platform] ?? process.platform
-      device.device_name = (await node("os")).hostname().slice(0, 64)
+      device.device_name = (await node("os")).hostname()
     }
+    if (this._deviceName) device.device_name = this._deviceName
+    if (device.device_name) device.device_name = device.device_name.slice(0, 64)
     return device
   }
 
@@ -1624,6 +1954,8 @@ export class GamedClient {
     return true
   }
 
+  // -- the account --
+
   /** `GET /game/`: player, usage, limits, time. */
   async whoami() {
     return (await this._game("GET", "/game/")).json()
@@ -1637,6 +1969,92 @@ export class GamedClient {
     const answer = (await this._game("PATCH", "/auth/player", { json: { name } })).json()
     const stored = member(answer, "player", "object").name
     return typeof stored === "string" ? stored : null
+  }
+
+  /**
+   * The player's sessions on all devices, the last used first, with the members of the protocol.
+   * @returns {Promise<Record<string, any>[]>}
+   */
+  async listSessions() {
+    return member((await this._game("GET", "/auth/sessions")).json(), "sessions", "array").filter(isObject)
+  }
+
+  /** End one of them: a device that was lost. One that has ended already is not a failure. @param {string} sessionId */
+  async endSession(sessionId) {
+    await this.#gone(this._game("DELETE", `/auth/sessions/${encodeURIComponent(sessionId)}`))
+  }
+
+  /**
+   * The accounts that sign in as this player, the oldest first, with the members of the protocol.
+   * @returns {Promise<Record<string, any>[]>}
+   */
+  async listIdentities() {
+    return member((await this._game("GET", "/auth/identities")).json(), "identities", "array").filter(isObject)
+  }
+
+  /**
+   * Let the player sign in with another account, which then signs in as the same player; returns its provider. Throws
+   * SignInRequired with `reauthentication_required` if the sign-in is over 10 minutes old: sign in, repeat.
+   * @param {Person} person @param {string} provider @param {SignInOptions} [options]
+   * @returns {Promise<string>}
+   */
+  async link(person, provider, options = {}) {
+    const start = (/** @type {object} */ json) => this._game("POST", "/auth/login", { json })
+    try {
+      const login = await this.#newSignIn(person, { ...options, provider }, start)
+      return await login.run(async (complete) => member(member(complete, "linked", "object"), "provider", "string"))
+    } finally {
+      await person.ended?.()
+    }
+  }
+
+  /** Remove one of the accounts, but not the last. @param {string} provider */
+  async unlink(provider) {
+    await this.#gone(this._game("DELETE", `/auth/identities/${encodeURIComponent(provider)}`))
+  }
+
+  /** A repeated request that was performed before, although its answer was lost. @param {Promise<Answer>} asked */
+  async #gone(asked) {
+    try {
+      await asked
+    } catch (error) {
+      if (!(error instanceof GamedError) || error.status !== 404 || !error.answerLostBefore) throw error
+    }
+  }
+
+  /**
+   * Delete the player with all saves and sessions, and forget the credential. Throws SignInRequired with
+   * `reauthentication_required` if the sign-in is over 10 minutes old: sign in, repeat.
+   */
+  async deletePlayer() {
+    try {
+      await this._game("DELETE", "/auth/player")
+    } catch (error) {
+      const over = error instanceof SignInRequired && (FORGET.has(error.code) || OVER.has(error.code))
+      if (!over || !error.answerLostBefore) throw error // else: the first try did it
+    }
+    await this._place.locked(() => this.#forget())
+  }
+
+  /** Delete all saves with their history. Throws Conflict if a device has saved at the same moment. */
+  async eraseSaves() {
+    const etag = (await this._game("GET", "/game/")).headers.get("ETag") ?? ""
+    await this._game("DELETE", "/game/", { headers: { "If-Match": etag } })
+  }
+
+  /**
+   * All saves with their history, as one zip: into the file `path` (Node.js only), written whole or not at all; else as
+   * a Blob. A download that breaks off continues where it was.
+   * @param {string} [path]
+   */
+  async export(path) {
+    const target = path === undefined ? new BlobTarget() : await FileTarget.open(path)
+    try {
+      await new Export(this, target).run()
+      return await target.finish()
+    } finally {
+      await target.close()
+    }
   }
 
   // -- saves --
@@ -1690,7 +2108,7 @@ export class GamedClient {
     const body = bytesOf(data)
     /** @type {Record<string, string>} */
     const headers = { "Content-Type": typeField(contentType), ...condition(base) }
-    headers["Content-Digest"] = `sha-256=:${base64(await sha256Of(body))}:`
+    headers["Content-Digest"] = await digestField(body)
     if (meta !== null) headers["Save-Meta"] = metaField(meta)
     return SaveInfo.of((await this._game("PUT", pathOf(slot), { headers, body })).json())
   }
@@ -1706,6 +2124,51 @@ export class GamedClient {
       const gone = error instanceof GamedError && error.code === "deleted" && error.answerLostBefore
       if (!gone) throw error // else: the first try did it
     }
+  }
+
+  /**
+   * Change several slots, or none; what each holds then. Repeating it with the same bytes is one commit. Throws
+   * Conflict with the sides of each slot that holds something else (`conflicts`); no slot was changed then.
+   * @param {readonly Write[]} writes @returns {Promise<(SaveInfo | Deletion)[]>}
+   */
+  async commit(writes) {
+    /** @type {Map<string, Uint8Array>} */
+    const blobs = new Map()
+    const entries = []
+    for (const write of writes) {
+      pathOf(write.slot)
+      entries.push(await entryOf(write, blobs))
+    }
+    for (const sha256 of blobs.keys()) if (!(await this.#staged(sha256))) await this.#stage(sha256, blobs)
+    const json = { writes: entries }
+    let answer
+    try {
+      answer = await this._game("POST", "/game/commit", { json })
+    } catch (error) {
+      if (!(error instanceof GamedError) || error.code !== "blob_missing") throw error
+      for (const sha256 of [error.problem.missing].flat()) await this.#stage(sha256, blobs)
+      answer = await this._game("POST", "/game/commit", { json })
+    }
+    return member(answer.json(), "saves", "array").filter(isObject).map(changeOf)
+  }
+
+  /** Return whether the server has these bytes. @param {string} sha256 */
+  async #staged(sha256) {
+    try {
+      await this._game("HEAD", `/game/blobs/${sha256}`)
+    } catch (error) {
+      if (!(error instanceof GamedError) || error.status !== 404) throw error
+      return false
+    }
+    return true
+  }
+
+  /** @param {string} sha256 @param {Map<string, Uint8Array>} blobs */
+  async #stage(sha256, blobs) {
+    const body = blobs.get(sha256)
+    if (!body) throw new NotGamed("not_gamed", "The server asks for bytes that are not of this commit.")
+    const headers = { "Content-Type": "application/octet-stream", "Content-Digest": await digestField(body) }
+    await this._game("PUT", `/game/blobs/${sha256}`, { headers, body })
   }
 
   // -- history --
@@ -1774,8 +2237,11 @@ export class GamedClient {
       return await this._wire.call(method, path, { ...how, bearer: used.accessToken })
     } catch (error) {
       if (!(error instanceof SignInRequired) || !(await this.#renewable(error, used)) || stale !== null) throw error
+      return this._game(method, path, how, used.accessToken).catch((again) => {
+        if (again instanceof GamedError) again.answerLostBefore ||= error.answerLostBefore
+        throw again
+      })
     }
-    return this._game(method, path, how, used.accessToken)
   }
 
   /**

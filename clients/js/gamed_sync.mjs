@@ -652,8 +652,10 @@ const inUse = () => new InUse("in_use", "This game is running already, with the 
  */
 
 /**
- * One side of a conflict: its bytes, and what to tell the player about them.
- * @typedef {{ data: Uint8Array, contentType: string, meta: { [name: string]: any }, modified: string }} Side
+ * One side of a conflict: its bytes, and what to show the player about them. `device`: what the device that wrote it
+ * calls itself, or null; null on this device's own side, too.
+ * @typedef {{ data: Uint8Array, contentType: string, meta: { [name: string]: any }, modified: string,
+ *   device: string | null }} Side
  */
 
 /** Both sides went on from `base`. Nothing of the slot is sent until it is answered; the game may play on. */
@@ -1058,7 +1060,8 @@ export class Sync {
       await this.#keepBody(slot, of.sha256, data)
     }
     if (data === null) throw damaged(slot)
-    return { data, contentType: of.contentType, meta: of.meta, modified: of.modified }
+    const device = of instanceof SaveInfo ? of.device : null
+    return { data, contentType: of.contentType, meta: of.meta, modified: of.modified, device }
   }
 
   /**
@@ -1236,9 +1239,9 @@ export class Sync {
    * Pump whenever there is something to do, until `signal`. `changed` is called with what a game should look at again.
    * Returns soon after `signal`. Throws what waiting does not help against: SignInRequired, PlayerBlocked, InUse once
    * this Sync is closed. All else is tried again, and in `trouble` meanwhile.
-   * @param {AbortSignal} signal @param {(status: Status) => unknown} [changed]
+   * @param {AbortSignal} [signal] @param {(status: Status) => unknown} [changed]
    */
-  async run(signal, changed = () => undefined) {
+  async run(signal = new AbortController().signal, changed = () => undefined) {
     const over = new AbortController()
     const listening = this.#listen(over.signal)
     const browser = IN_NODE ? null : globalThis

@@ -1,0 +1,167 @@
+/**
+ * A ready dialog for gamed.mjs: the sign-in of a game that runs in a browser, until the game draws its own.
+ *
+ * Copy it beside gamed.mjs; no packages, no build, no styles of the page.
+ *
+ *     const client = await GamedClient.open("https://play.example.org", { app: "mygame" })
+ *     if (await client.ensureSignedIn(new Dialog())) startTheGame(client)
+ *
+ * It shows a button for each provider, the link with its QR code, a field for the six letters, and every problem in
+ * words. Cancel, or the Escape key, ends the sign-in.
+ *
+ * @module
+ */
+
+import { GamedError, LoginCancelled, finishCode } from "./gamed.mjs"
+
+/** @import { Person, Provider } from "./gamed.mjs" */
+
+const STYLE = `
+  dialog { box-sizing: border-box; width: min(24rem, 92vw); padding: 1.25rem; border: 1px solid #8886; border-radius: .75rem;
+    background: Canvas; color: CanvasText; color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif; }
+  dialog::backdrop { background: #0008; }
+  h2 { margin: 0 0 .5rem; font-size: 1.25rem; }
+  p { margin: 0 0 .75rem; overflow-wrap: anywhere; }
+  a, button, input { box-sizing: border-box; display: block; width: 100%; min-height: 2.75rem; margin: 0 0 .5rem;
+    padding: .5rem; border: 1px solid GrayText; border-radius: .5rem; font: inherit; text-align: center; }
+  a, .main { background: #1b5e37; border-color: #1b5e37; color: #fff; text-decoration: none; }
+  button:not(.main) { background: ButtonFace; color: ButtonText; }
+  img { display: block; width: 11rem; height: 11rem; margin: 0 auto .75rem; background: #fff; }
+`
+/** The server draws the picture for phones; a browser that is not on this machine can open it, too. */
+const QR_HINT = "To sign in on a phone, scan this:"
+
+/**
+ * @template {keyof HTMLElementTagNameMap} T @param {T} tag @param {Partial<HTMLElementTagNameMap[T]>} [members]
+ * @returns {HTMLElementTagNameMap[T]}
+ */
+const made = (tag, members = {}) => Object.assign(document.createElement(tag), members)
+
+/**
+ * A dialog of this page, for `ensureSignedIn`, `signIn` and `link`.
+ * @implements {Person}
+ */
+export class Dialog {
+  #title
+  #host = made("div")
+  /** @type {HTMLDialogElement} */
+  #dialog
+  /** @type {(error: GamedError) => void} */
+  #cancel = () => undefined
+  #abort = new AbortController()
+
+  /** @param {{ title?: string }} [options] */
+  constructor({ title = "Sign in to play" } = {}) {
+    this.#title = title
+    this.#dialog = made("dialog")
+    const style = new CSSStyleSheet()
+    style.replaceSync(STYLE)
+    const root = this.#host.attachShadow({ mode: "open" })
+    root.adoptedStyleSheets = [style]
+    root.append(this.#dialog)
+    this.#dialog.addEventListener("cancel", () => this.#cancelled())
+  }
+
+  /** Cancels the sign-in that begins now, also while the browser is open. */
+  get signal() {
+    return this.#abort.signal
+  }
+
+  /** @param {readonly Provider[]} providers @returns {Promise<string>} */
+  chooseProvider(providers) {
+    return new Promise((resolve, reject) => {
+      this.#cancel = reject
+      const buttons = providers.map(({ name, label }) => {
+        const button = made("button", { type: "button", className: "main", textContent: `Sign in with ${label}` })
+        button.addEventListener("click", () => resolve(name))
+        return button
+      })
+      this.#show(...buttons)
+    })
+  }
+
+  /** @param {string} url @param {boolean} opened @param {string | null} qrUrl */
+  browserOpened(url, opened, qrUrl) {
+    const text = opened ? "The sign-in continues in another tab." : "The sign-in continues in a new tab."
+    const link = made("a", { href: url, target: "_blank", rel: "noopener noreferrer", textContent: "Sign in" })
+    const picture = qrUrl
+      ? [
+          made("p", { textContent: QR_HINT }),
+          made("img", { src: qrUrl, alt: "The link to sign in, as a QR code", referrerPolicy: "no-referrer" }),
+        ]
+      : []
+    this.#show(made("p", { textContent: text }), link, ...picture)
+  }
+
+  /**
+   * @param {(() => Promise<void>) | null} showCode @param {number | null} attemptsLeft
+   * @returns {Promise<string | null>}
+   */
+  finishCode(showCode, attemptsLeft) {
+    return new Promise((resolve) => {
+      const field = made("input", { required: true, autocomplete: "one-time-code", autocapitalize: "characters" })
+      field.setAttribute("aria-label", "The six letters that the other tab shows")
+      const problem = made("p", { role: "alert" })
+      if (attemptsLeft !== null) problem.textContent = `That is not the code. You can try ${attemptsLeft} more times.`
+      const form = made("form")
+      const submit = made("button", { className: "main", textContent: "Continue" })
+      form.append(made("p", { textContent: "Type the six letters that the other tab shows." }), field, submit)
+      form.addEventListener("submit", (event) => {
+        event.preventDefault()
+        const code = finishCode(field.value)
+        problem.textContent = code ? "" : "The code has six letters, like BKT-RVW."
+        if (code) resolve(code)
+      })
+      const again = made("button", { type: "button", textContent: "Show me a code" })
+      again.addEventListener("click", () => void showCode?.())
+      this.#show(problem, form, ...(showCode ? [again] : []))
+    })
+  }
+
+  /**
+   * Show what went wrong, until the player closes it. A cancelled sign-in shows nothing.
+   * @param {unknown} error of anything that a game calls
+   */
+  async problem(error) {
+    if (error instanceof LoginCancelled) return
+    if (!(error instanceof GamedError)) console.error(error)
+    const detail = error instanceof GamedError ? error.detail : "Something went wrong in this game."
+    await new Promise((resolve) => {
+      this.#cancel = resolve
+      const close = made("button", { type: "button", className: "main", textContent: "Close" })
+      close.addEventListener("click", resolve)
+      this.#fill([made("p", { role: "alert", textContent: detail }), close])
+    })
+    this.ended()
+  }
+
+  ended() {
+    this.#dialog.close()
+    this.#host.remove()
+  }
+
+  #cancelled() {
+    const error = new LoginCancelled("login_cancelled", "The sign-in was cancelled.")
+    this.#cancel(error)
+    this.#abort.abort(error)
+    this.#abort = new AbortController()
+    this.ended()
+  }
+
+  /** @param {...HTMLElement} content */
+  #show(...content) {
+    const cancel = made("button", { type: "button", textContent: "Cancel" })
+    cancel.addEventListener("click", () => this.#cancelled())
+    this.#fill([...content, cancel])
+  }
+
+  /** @param {HTMLElement[]} content */
+  #fill(content) {
+    const title = made("h2", { id: "title", textContent: this.#title })
+    this.#dialog.setAttribute("aria-labelledby", "title")
+    this.#dialog.replaceChildren(title, ...content)
+    if (!this.#host.isConnected) document.body.append(this.#host)
+    if (!this.#dialog.open) this.#dialog.showModal()
+    this.#dialog.querySelector("input")?.focus()
+  }
+}
