@@ -17,8 +17,9 @@ import { GamedError, LoginCancelled, finishCode } from "./gamed.mjs"
 /** @import { Person, Provider } from "./gamed.mjs" */
 
 const STYLE = `
-  dialog { box-sizing: border-box; width: min(24rem, 92vw); padding: 1.25rem; border: 1px solid #8886; border-radius: .75rem;
-    background: Canvas; color: CanvasText; color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif; }
+  dialog { box-sizing: border-box; width: min(24rem, 92vw); padding: 1.25rem; border: 1px solid #8886;
+    border-radius: .75rem; background: Canvas; color: CanvasText; color-scheme: light dark;
+    font: 1rem/1.5 system-ui, sans-serif; }
   dialog::backdrop { background: #0008; }
   h2 { margin: 0 0 .5rem; font-size: 1.25rem; }
   p { margin: 0 0 .75rem; overflow-wrap: anywhere; }

@@ -7,8 +7,6 @@ from tests.support.nodejs import NODE
 
 
 class JavaScript(ConformanceCase):
-    lacks = frozenset(["ensure", "providers", "qr", "account", "commit", "return_uri"])
-
     @classmethod
     def driver(cls) -> Sequence[str]:
         return [NODE, str(CLIENTS / "js" / "driver.mjs")]

@@ -1,0 +1,102 @@
+"""The game of the README, as it is printed: on a first device, on a second one, and after its session was ended."""
+
+import json
+import re
+from contextlib import closing
+from http.client import HTTPConnection
+from shutil import copy
+
+from playwright.sync_api import Page
+
+from tests.cli.process import GAMED, ROOT, CommandTestCase, free_port
+from tests.e2e.chromium import Window
+
+FILES = ROOT / "clients" / "js"
+MOST_LINES = 15
+
+
+def printed_page() -> str:
+    """Return the first page that the README prints."""
+    return re.search(r"^```html\n(.*?)^```", (FILES / "README.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)[1]
+
+
+class PageTests(CommandTestCase):
+    def setUp(self) -> None:
+        """Serve the game with `gamed dev`, whose port replaces the printed one."""
+        super().setUp()
+        self.port, page_port = free_port(), free_port()
+        self.address = f"http://127.0.0.1:{page_port}/"
+        game = self.folder / "game"
+        game.mkdir()
+        (game / "index.html").write_text(printed_page().replace("127.0.0.1:8080", f"127.0.0.1:{self.port}"))
+        for name in re.findall(r'from "\./(\w+\.mjs)"', printed_page()):
+            copy(FILES / name, game / name)
+        ports = [f"--port={self.port}", f"--provider-port={free_port()}", f"--static-port={page_port}"]
+        process = self.start(*GAMED, "dev", *ports, f"--folder={self.folder / 'dev'}", f"--static={game}")
+        self.await_answer(self.port, process)
+        self.problems: list[str] = []
+
+    def device(self) -> Window:
+        """Return a browser of its own, with the game."""
+        window = Window()
+        self.addCleanup(window.close)
+
+        def opened(page: Page) -> None:
+            page.on("pageerror", lambda error: self.problems.append(str(error)))
+            page.goto(self.address)
+
+        window.step(opened)
+        return window
+
+    def sign_in(self, device: Window) -> None:
+        """Sign in as Anna through the dialog."""
+
+        def through(page: Page) -> None:
+            page.get_by_role("button", name="Sign in with Discord (development)").wait_for()
+            with page.context.expect_page() as opened:
+                page.get_by_role("button", name="Sign in with Discord (development)").click()
+            browser = opened.value
+            browser.get_by_role("button", name="Continue with Discord").click()
+            browser.get_by_role("button", name="Continue as Anna").click()
+            page.get_by_label("The six letters").fill("nonsense")
+            page.get_by_role("button", name="Continue").click()
+            page.get_by_text("The code has six letters").wait_for()
+            page.get_by_label("The six letters").fill(browser.locator(".code").inner_text())
+            page.get_by_role("button", name="Continue").click()
+            page.get_by_role("dialog").wait_for(state="detached")
+            browser.close()
+
+        device.step(through)
+
+    def says(self, device: Window, text: str) -> None:
+        device.step(lambda page: page.get_by_text(text, exact=True).wait_for())
+
+    def end_sessions(self) -> None:
+        """End every session of Anna."""
+        players = json.loads((self.folder / "dev" / "players.json").read_text("utf-8"))["players"]
+        headers = {"Authorization": f"Bearer {players['anna']['access_token']}", "Content-Type": "application/json"}
+        with closing(HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
+            connection.request("POST", "/auth/session/logout", json.dumps({"scope": "all"}), headers)
+            self.assertEqual(connection.getresponse().status, 204)
+
+    def test_printed_page(self) -> None:
+        """The first device saves; a second one finds the save without a conflict; a revoked one signs in again."""
+        first = self.device()
+        self.sign_in(first)
+        self.says(first, "Level 1")
+        first.step(Page.reload)
+        self.says(first, "Level 2")
+        second = self.device()
+        self.sign_in(second)
+        self.says(second, "Level 3")
+        self.end_sessions()
+        second.step(Page.reload)
+        self.sign_in(second)
+        self.says(second, "Level 4")
+        self.assertEqual(self.problems, [])
+
+    def test_short(self) -> None:
+        """At most 15 lines lead to a player who is signed in, has loaded and has saved."""
+        script = printed_page().split('<script type="module">\n')[1].splitlines()
+        until = next(number for number, line in enumerate(script, 1) if "sync.write(" in line)
+        self.assertLessEqual(until, MOST_LINES)
