@@ -1,6 +1,7 @@
 /** The page around the garden: sign-in, saving, offline play, and the choice when two tabs went on. */
 
-import { GamedClient, GamedError, LoginCancelled, SignInRequired, finishCode } from "./gamed.mjs"
+import { Account, connectAccount } from "./account.mjs"
+import { GamedClient, GamedError, LoginCancelled, PlayerChanged, SignInRequired, finishCode } from "./gamed.mjs"
 import { Assets } from "./gamed_assets.mjs"
 import { InUse, Sync } from "./gamed_sync.mjs"
 import { STAGES, described, loaded, newGarden, pressed, saved } from "./garden.mjs"
@@ -12,6 +13,8 @@ const SLOT = "garden"
 const APP = "garden"
 const SCENE = "meadow.svg"
 const TABS = 4
+/** What a version of the garden is labelled with, and the player's list of devices. */
+const DEVICE = `Browser on ${/** @type {any} */ (navigator).userAgentData?.platform || navigator.platform}`
 
 /** @param {string} id @returns {any} */
 const element = (id) => document.getElementById(id)
@@ -21,21 +24,18 @@ const element = (id) => document.getElementById(id)
 /** @type {AbortController | undefined} */
 let signingIn
 
-/** @param {string} name */
-const titled = (name) => name[0].toUpperCase() + name.slice(1)
-
 const person = {
-  /** @param {readonly string[]} providers @returns {Promise<string>} */
+  /** @param {readonly { name: string, label: string }[]} providers @returns {Promise<string>} */
   chooseProvider(providers) {
     return new Promise((resolve, reject) => {
       signingIn?.signal.addEventListener("abort", () => reject(new LoginCancelled("login_cancelled", "Cancelled.")))
       element("providers").hidden = false
       element("providers").replaceChildren(
-        ...providers.map((name) => {
+        ...providers.map(({ name, label }) => {
           const button = document.createElement("button")
           button.type = "button"
           button.className = "main"
-          button.textContent = `Sign in with ${titled(name)}`
+          button.textContent = `Sign in with ${label}`
           button.addEventListener("click", () => {
             element("providers").hidden = true
             resolve(name)
@@ -70,6 +70,11 @@ const person = {
       }
     })
   },
+
+  /** @param {GamedError} error */
+  problem(error) {
+    if (!(error instanceof LoginCancelled)) tell("start-problem", error.detail)
+  },
 }
 
 /** @param {string} id @param {string} text */
@@ -79,7 +84,7 @@ function tell(id, text) {
 
 function showStart() {
   element("server-form").hidden = false
-  for (const id of ["game", "sign-out", "providers", "browser", "code-form"]) element(id).hidden = true
+  for (const id of ["game", "sign-out", "account-open", "providers", "browser", "code-form"]) element(id).hidden = true
   element("start").hidden = false
   tell("who", "")
 }
@@ -91,15 +96,36 @@ async function signIn(event) {
   signingIn?.abort()
   const abort = (signingIn = new AbortController())
   try {
-    const client = await GamedClient.open(element("server").value, { app: APP })
-    if (!client.signedIn) await client.signIn(person, { signal: abort.signal })
+    const client = await GamedClient.open(element("server").value, { app: APP, deviceName: DEVICE })
+    if (!(await client.ensureSignedIn(person, { signal: abort.signal }))) {
+      if (abort === signingIn) showStart() // else: another one was begun
+      return
+    }
     localStorage.setItem("server", String(client.origin))
     if (offered) localStorage.setItem("offered", offered)
     await play(client)
   } catch (/** @type {any} */ error) {
-    if (abort !== signingIn) return // another one was begun
     showStart()
-    if (!(error instanceof LoginCancelled)) tell("start-problem", wordsOf(error))
+    tell("start-problem", wordsOf(error))
+  }
+}
+
+/** As the same player, before something that cannot be undone. @param {GamedClient} client @param {string} why */
+async function signInAgain(client, why) {
+  const player = client.credential?.playerId
+  const abort = (signingIn = new AbortController())
+  element("game").hidden = element("server-form").hidden = true
+  element("start").hidden = false
+  tell("start-problem", why)
+  try {
+    await client.signIn(person, { signal: abort.signal })
+  } finally {
+    for (const id of ["providers", "browser", "code-form", "start"]) element(id).hidden = true
+    element("game").hidden = false
+    tell("start-problem", "")
+  }
+  if (client.credential?.playerId !== player) {
+    throw new PlayerChanged("player_changed", "That was another player. Nothing was deleted.")
   }
 }
 
@@ -126,12 +152,19 @@ class Play {
     this.client = client
     this.sync = sync
     this.tab = tab
+    this.account = new Account(client, {
+      slot: SLOT,
+      take: (save) => this.replace(loaded(save.data)),
+      signInAgain: (why) => signInAgain(client, why),
+      wordsOf,
+      deleted: () => forget(),
+    })
   }
 
   async start() {
     element("start").hidden = true
     element("offline").checked = false
-    element("game").hidden = element("sign-out").hidden = false
+    for (const id of ["game", "sign-out", "account-open"]) element(id).hidden = false
     tell("who", `${this.client.credential?.playerId} at ${this.client.origin.host}`)
     tell("device", this.tab === 1 ? "" : `Tab ${this.tab}: it saves as a device of its own.`)
     this.goOnline()
@@ -143,7 +176,7 @@ class Play {
 
   async stop() {
     this.running?.abort()
-    element("conflict").close()
+    for (const id of ["conflict", "account"]) element(id).close()
     await this.sync.close()
   }
 
@@ -152,6 +185,7 @@ class Play {
     this.sync
       .run(running.signal, () => this === playing && this.look())
       .catch((/** @type {any} */ error) => {
+        if (this !== playing) return
         if (error instanceof SignInRequired) leave(error.detail)
         else tell("state", wordsOf(error))
       })
@@ -177,8 +211,13 @@ class Play {
   }
 
   /** @param {number} at */
-  async press(at) {
-    this.garden = pressed(this.garden, at)
+  press(at) {
+    return this.replace(pressed(this.garden, at))
+  }
+
+  /** Go on with this garden, and save it. @param {Garden} garden */
+  async replace(garden) {
+    this.garden = garden
     this.draw()
     await this.sync.write(SLOT, saved(this.garden), {
       contentType: "application/json",
@@ -312,7 +351,9 @@ function newPlot(press) {
 function drawSide(side, found, none) {
   const garden = found ? loaded(found.data) : newGarden()
   const when = found?.modified ? new Date(found.modified) : null
-  tell(`${side}-when`, when ? `Saved ${when.toLocaleString([], { dateStyle: "medium", timeStyle: "medium" })}` : "")
+  const where = found?.device ? ` on ${found.device}` : ""
+  const time = when?.toLocaleString([], { dateStyle: "medium", timeStyle: "medium" })
+  tell(`${side}-when`, when ? `Saved ${time}${where}` : "")
   tell(`${side}-text`, found ? described(garden) : none)
   drawPlots(element(`${side}-plots`), garden)
   element(`${side}-plots`).setAttribute("aria-label", found ? described(garden) : none)
@@ -366,7 +407,16 @@ async function leave(why) {
   tell("start-problem", why)
 }
 
+/** The player was deleted: nothing of theirs stays in this browser. */
+async function forget() {
+  await leave("You and your gardens were deleted.")
+  for (const { name } of (await indexedDB.databases?.()) ?? []) {
+    if (name?.startsWith(`gamed/${APP}/`)) indexedDB.deleteDatabase(name)
+  }
+}
+
 element("server-form").addEventListener("submit", signIn)
+connectAccount(() => playing?.account)
 element("cancel").addEventListener("click", () => {
   signingIn?.abort()
   showStart()
@@ -410,7 +460,7 @@ const moved = offered !== null && offered !== localStorage.getItem("offered")
 const server = moved ? null : localStorage.getItem("server")
 element("server").value = server ?? offered ?? ""
 try {
-  const client = server ? await GamedClient.open(server, { app: APP }) : null
+  const client = server ? await GamedClient.open(server, { app: APP, deviceName: DEVICE }) : null
   if (client?.signedIn) await play(client)
   else showStart()
 } catch (error) {

@@ -1,9 +1,11 @@
 """The demo in a browser, as its page says to start it: a sign-in, saves, two tabs that went on, an asset."""
 
+import json
 import re
+import zipfile
 from collections.abc import Callable
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, Route
 
 from tests.cli.process import GAMED, ROOT, CommandTestCase, free_port
 from tests.e2e.chromium import Window
@@ -53,21 +55,25 @@ class DemoTests(CommandTestCase):
             start.click()
             above, below = start.bounding_box(), tab.get_by_role("button", name="Sign in with Discord").bounding_box()
             self.assertGreaterEqual(below["y"], above["y"] + above["height"] + 8)  # they do not touch
-            with tab.context.expect_page() as opened:
-                tab.get_by_role("button", name="Sign in with Discord").click()
-            browser = opened.value
-            browser.get_by_role("button", name="Continue with Discord").click()
-            browser.get_by_role("button", name="Continue as Anna").click()
-            code = browser.locator(".code").inner_text().strip()
-            tab.get_by_label("The six letters").fill("not it")
-            tab.get_by_role("button", name="Continue").click()
-            tab.get_by_text("The code has six letters").wait_for()
-            tab.get_by_label("The six letters").fill(code.lower())
-            tab.get_by_role("button", name="Continue").click()
+            self.through_browser(tab)
             tab.get_by_role("heading", name="Your plots").wait_for()
-            browser.close()
 
         self.window.step(through)
+
+    def through_browser(self, tab: Page) -> None:
+        """Choose Discord, sign in as Anna in the tab that opens, and type its code; a slip costs no attempt."""
+        with tab.context.expect_page() as opened:
+            tab.get_by_role("button", name="Sign in with Discord").click()
+        browser = opened.value
+        browser.get_by_role("button", name="Continue with Discord").click()
+        browser.get_by_role("button", name="Continue as Anna").click()
+        code = browser.locator(".code").inner_text().strip()
+        tab.get_by_label("The six letters").fill("not it")
+        tab.get_by_role("button", name="Continue").click()
+        tab.get_by_text("The code has six letters").wait_for()
+        tab.get_by_label("The six letters").fill(code.lower())
+        tab.get_by_role("button", name="Continue").click()
+        browser.close()
 
     def press(self, tab: Page, *plots: int) -> None:
         self.does(lambda: [tab.get_by_role("button", name=re.compile(rf"^Plot {plot}:")).click() for plot in plots])
@@ -158,6 +164,86 @@ class DemoTests(CommandTestCase):
 
     def inside(self, tab: Page, place: str) -> str:
         return str(self.does(lambda: tab.locator(place).inner_text()))
+
+    def test_account(self) -> None:
+        """The account has the devices, and earlier gardens with their devices, of which one can be taken again."""
+        tab = self.tab()
+        self.sign_in(tab)
+        self.says(tab, "Saved")
+        self.press(tab, 1)
+        self.says(tab, "Saved")
+        self.press(tab, 2, 2)
+        self.says(tab, "Saved")
+        self.open_account(tab)
+        device = self.does(lambda: tab.locator("#devices li").filter(has_text=": this one").inner_text())
+        self.assertRegex(str(device), r"^Browser on \S+: this one\nUsed .*\d:\d\d")
+        first = tab.locator("#versions li").filter(has_text="0 flowers, 1 growing, 0 picked")
+        self.assertRegex(str(self.does(first.inner_text)), r"\nSaved .*\d:\d\d.* on Browser on \S+\n")
+        self.fits(tab)
+        self.does(first.get_by_role("button", name="Take this one").click)
+        self.says(tab, "0 flowers, 1 growing, 0 picked")
+        self.says(tab, "Saved")
+        self.open_account(tab)
+        others = tab.get_by_role("button", name="Sign out all others")
+        if self.does(others.is_visible):
+            self.does(others.click)
+            self.does(lambda: others.wait_for(state="hidden"))
+        self.assertEqual(self.does(tab.locator("#devices li").count), 1)
+        self.assertEqual(self.errors, [])
+
+    def open_account(self, tab: Page) -> None:
+        self.does(lambda: tab.get_by_role("button", name="Account").click())
+        self.does(tab.locator("#versions li").first.wait_for)
+        self.does(tab.locator("#devices li").first.wait_for)
+
+    def test_export(self) -> None:
+        """The player takes along a zip with every version of the garden."""
+        tab = self.tab()
+        self.sign_in(tab)
+        self.press(tab, 1)
+        self.says(tab, "Saved")
+        self.open_account(tab)
+
+        def exported(first: Page) -> tuple[str, list[str]]:
+            with tab.expect_download() as download:
+                tab.get_by_role("button", name="Take my saves along").click()
+            with zipfile.ZipFile(download.value.path()) as archive:
+                return download.value.suggested_filename, archive.namelist()
+
+        name, members = self.window.step(exported)
+        self.assertEqual(name, "garden-127.0.0.1.zip")
+        self.assertIn("manifest.json", members)
+        self.assertTrue(any("garden" in member for member in members), members)
+
+    def test_delete(self) -> None:
+        """A player who wants to be deleted signs in once more where the server asks, and is gone from both sides."""
+        tab = self.tab()
+        self.sign_in(tab)
+        self.press(tab, 1, 1, 1)
+        self.says(tab, "Saved")
+        self.does(lambda: tab.route("**/auth/player", self.ask_for_sign_in, times=1))
+        self.open_account(tab)
+        self.does(lambda: tab.get_by_role("button", name="Delete me", exact=True).click())
+        self.does(lambda: tab.get_by_role("button", name="Delete me for good").click())
+        self.does(lambda: self.through_browser(tab))
+        self.says(tab, "You and your gardens were deleted.")
+        kept = self.does(lambda: tab.evaluate("async () => (await indexedDB.databases()).map(({name}) => name)"))
+        self.assertEqual([name for name in kept if "/tab-" in name], [])
+        self.sign_in(tab)
+        self.says(tab, "0 flowers, 0 growing, 0 picked")
+        self.assertEqual(self.errors, [])
+
+    def ask_for_sign_in(self, route: Route) -> None:
+        """Answer as the server does ten minutes after a sign-in."""
+        headers = {
+            "Access-Control-Allow-Origin": self.address.rstrip("/"),
+            "Content-Type": "application/problem+json",
+        }
+        problem = {"code": "reauthentication_required", "status": 403, "detail": "Sign in once more to confirm."}
+        if route.request.method == "DELETE":
+            route.fulfill(status=403, headers=headers, body=json.dumps(problem))
+        else:
+            route.continue_()
 
     def test_another_port(self) -> None:
         """After `gamed dev` starts on another port the page offers that server, not the one of the last sign-in."""
