@@ -10,6 +10,10 @@ const Sync = preload("gamed_sync.gd")
 const Assets = preload("gamed_assets.gd")
 const Result = GamedClient.Result
 
+const FEATURES = (
+	"saves sync assets loopback parallel shared_store clock timeout names ensure providers qr account commit return_uri"
+)
+
 var _socket = StreamPeerTCP.new()
 var _clients = {}
 
@@ -24,8 +28,7 @@ func _serve():
 	while _socket.get_status() == StreamPeerTCP.STATUS_CONNECTING:
 		yield(self, "idle_frame")
 	_socket.set_no_delay(true)
-	var features = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names"]
-	say({"event": "hello", "language": "GDScript (Godot 3)", "features": features})
+	say({"event": "hello", "language": "GDScript (Godot 3)", "features": FEATURES.split(" ")})
 	var line = PoolByteArray()
 	while _socket.get_status() == StreamPeerTCP.STATUS_CONNECTED:
 		var waiting = _socket.get_available_bytes()
@@ -54,12 +57,12 @@ func _perform(command):
 	if result is GDScriptFunctionState:
 		result = yield(result, "completed")
 	if result.error:
-		say({"id": command["id"], "error": _error(result.error)})
+		say({"id": command["id"], "error": error_of(result.error)})
 	else:
 		say({"id": command["id"], "ok": result.value})
 
 
-func _error(error):
+static func error_of(error):
 	var value = {"code": error.code, "kind": error.kind, "detail": error.detail, "status": error.status}
 	if error.retry_after != null:
 		value["retry_after"] = error.retry_after
@@ -69,6 +72,8 @@ func _error(error):
 		value["base"] = error.base()
 		value["current"] = error.current()
 		value["yours"] = error.yours()
+		if error.conflicts().size() > 0:
+			value["conflicts"] = error.conflicts()
 	return value
 
 
@@ -91,7 +96,7 @@ func _do(command):
 
 func _open(name, command):
 	var options = {"folder": command.get("folder"), "app": command.get("app")}
-	for each in ["pauses", "timeout_seconds", "clock_shift", "return_seconds"]:
+	for each in ["pauses", "timeout_seconds", "clock_shift", "return_seconds", "device_name"]:
 		options[each] = command.get(each)
 	var client = GamedClient.new(command["server"], options)
 	if client.flaw:
@@ -111,6 +116,7 @@ class Session:
 	var _client
 	var _sign_in = null
 	var _codes = []
+	var _problem = null
 	var _sync = null
 	var _shown = {}
 
@@ -135,16 +141,26 @@ class Session:
 
 	# -- the person --
 
-	func open_browser(url):
-		say("open", {"url": url})
+	func open_browser(_url):
 		return true
 
+	func browser_opened(url, _opened, qr_url):
+		say("open", {"url": url, "qr_url": qr_url})
+
 	func choose_provider(providers):
-		say("choose_provider", {"providers": providers})
-		return providers[-1]
+		var asked = {"providers": [], "labels": []}
+		for provider in providers:
+			asked["providers"].append(provider["name"])
+			asked["labels"].append(provider["label"])
+		say("choose_provider", asked)
+		return providers[-1]["name"]
+
+	func problem(error):
+		_problem = error
 
 	func finish_code(sign_in, attempts_left):
 		_codes.clear()
+		_sign_in = sign_in
 		say("finish_code", {"show_code": sign_in != null, "attempts_left": attempts_left})
 		while _codes.empty():
 			yield(_driver, "idle_frame")
@@ -161,18 +177,30 @@ class Session:
 	func do_policy(_command):
 		return yield(_client.policy(), "completed")
 
+	func do_providers(_command):
+		var found = yield(_client.providers(), "completed")
+		return Result.ok({"providers": found.value}) if found.error == null else found
+
 	func do_sign_in(command):
+		var result = yield(_client.sign_in(self, _options(command)), "completed")
+		return do_signed_in(command) if result.error == null else result
+
+	func do_ensure_signed_in(command):
+		_problem = null
+		var signed_in = yield(_client.ensure_signed_in(self, _options(command)), "completed")
+		var problem = _driver.error_of(_problem) if _problem else null
+		return Result.ok({"signed_in": signed_in, "problem": problem})
+
+	func do_returned(command):
+		_client.returned(command["url"])
+		return Result.ok({})
+
+	func _options(command):
 		var options = {}
-		for each in ["provider", "loopback"]:
+		for each in ["provider", "loopback", "return_uri"]:
 			if command.get(each) != null:
 				options[each] = command[each]
-		var begun = yield(_client.begin_sign_in(self, options), "completed")
-		if begun.error:
-			return begun
-		_sign_in = begun.value
-		var result = yield(_sign_in.run(), "completed")
-		_sign_in = null
-		return do_signed_in(command) if result.error == null else result
+		return options
 
 	func do_finish_code(command):
 		_codes.append(command.get("code"))
@@ -184,8 +212,7 @@ class Session:
 		return Result.ok({})
 
 	func do_cancel_sign_in(_command):
-		if _sign_in:
-			yield(_sign_in.cancel(), "completed")
+		yield(_client.cancel_sign_in(), "completed")
 		return Result.ok({})
 
 	func do_signed_in(_command):
@@ -205,6 +232,33 @@ class Session:
 
 	func do_whoami(_command):
 		return yield(_client.whoami(), "completed")
+
+	func do_sessions(_command):
+		var found = yield(_client.list_sessions(), "completed")
+		return Result.ok({"sessions": found.value}) if found.error == null else found
+
+	func do_end_session(command):
+		return _done(yield(_client.end_session(command["session_id"]), "completed"))
+
+	func do_identities(_command):
+		var found = yield(_client.list_identities(), "completed")
+		return Result.ok({"identities": found.value}) if found.error == null else found
+
+	func do_link(command):
+		return yield(_client.link(self, command.get("provider"), _options(command)), "completed")
+
+	func do_unlink(command):
+		return _done(yield(_client.unlink(command["provider"]), "completed"))
+
+	func do_delete_player(_command):
+		return _done(yield(_client.delete_player(), "completed"))
+
+	func do_erase_saves(_command):
+		return _done(yield(_client.erase_saves(), "completed"))
+
+	func do_export(command):
+		var size = yield(_client.export_saves(command["file"]), "completed")
+		return Result.ok({"size": size.value}) if size.error == null else size
 
 	# -- saves --
 
@@ -241,6 +295,16 @@ class Session:
 
 	func do_dismiss(command):
 		return _done(yield(_client.dismiss(command["slot"], command["number"]), "completed"))
+
+	func do_commit(command):
+		var writes = []
+		for write in command["writes"]:
+			var one = write.duplicate()
+			if one.get("data") != null:
+				one["data"] = Marshalls.base64_to_raw(one["data"])
+			writes.append(one)
+		var saved = yield(_client.commit(writes), "completed")
+		return Result.ok({"saves": saved.value}) if saved.error == null else saved
 
 	func _done(result):
 		return Result.ok({}) if result.error == null else result

@@ -25,13 +25,10 @@ func _ready():
 	var server = OS.get_environment("GAMED_SERVER")  # a game asks its player, and keeps the answer
 	client = GamedClient.new(server if server != "" else "http://127.0.0.1:8080", {"app": "example"})
 	client.connect("session_ended", self, "_on_session_ended")
-	while not client.signed_in():
-		var result = yield(client.sign_in(self), "completed")
-		_code.hide()
-		if result.error:
-			_words.text = result.error.detail
-			_button.text = "Try again"
-			yield(self, "answered")
+	var signed_in = yield(client.ensure_signed_in(self), "completed")
+	_code.hide()
+	if not signed_in:
+		return
 	saves = Sync.new(client)
 	if saves.flaw:
 		_words.text = saves.flaw.detail
@@ -52,7 +49,7 @@ func _exit_tree():
 # -- the person of a sign-in --
 
 
-func browser_opened(url, opened):
+func browser_opened(url, opened, _qr_url):
 	_words.text = "Continue in your browser." if opened else "Open this in a browser: " + url
 	_button.text = ""
 
@@ -69,6 +66,17 @@ func finish_code(sign_in, attempts_left):
 			sign_in.show_code()
 		elif GamedClient.finish_code(typed) != null:
 			return typed
+
+
+# True to try again.
+func problem(error):
+	_code.hide()
+	_words.text = error.detail
+	if client.signed_in():  # no network: the game goes on with the saves of this device
+		return false
+	_button.text = "Try again"
+	yield(self, "answered")
+	return true
 
 
 # -- the game --

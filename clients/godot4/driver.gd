@@ -10,6 +10,10 @@ const Sync = preload("gamed_sync.gd")
 const Assets = preload("gamed_assets.gd")
 const Result = GamedClient.Result
 
+const FEATURES = (
+	"saves sync assets loopback parallel shared_store clock timeout names ensure providers qr account commit return_uri"
+)
+
 var _socket = StreamPeerTCP.new()
 var _clients = {}
 
@@ -25,8 +29,7 @@ func _serve():
 		await process_frame
 		_socket.poll()
 	_socket.set_no_delay(true)
-	var features = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names"]
-	say({"event": "hello", "language": "GDScript (Godot 4)", "features": features})
+	say({"event": "hello", "language": "GDScript (Godot 4)", "features": FEATURES.split(" ")})
 	var line = PackedByteArray()
 	while _socket.get_status() == StreamPeerTCP.STATUS_CONNECTED:
 		_socket.poll()
@@ -53,12 +56,12 @@ func say(value):
 func _perform(command):
 	var result = await _do(command)
 	if result.error:
-		say({"id": command["id"], "error": _error(result.error)})
+		say({"id": command["id"], "error": error_of(result.error)})
 	else:
 		say({"id": command["id"], "ok": result.value})
 
 
-func _error(error):
+static func error_of(error):
 	var value = {"code": error.code, "kind": error.kind, "detail": error.detail, "status": error.status}
 	if error.retry_after != null:
 		value["retry_after"] = error.retry_after
@@ -68,6 +71,8 @@ func _error(error):
 		value["base"] = error.base()
 		value["current"] = error.current()
 		value["yours"] = error.yours()
+		if error.conflicts().size() > 0:
+			value["conflicts"] = error.conflicts()
 	return value
 
 
@@ -90,7 +95,7 @@ func _do(command):
 
 func _open(name, command):
 	var options = {"folder": command.get("folder"), "app": command.get("app")}
-	for each in ["pauses", "timeout_seconds", "clock_shift", "return_seconds"]:
+	for each in ["pauses", "timeout_seconds", "clock_shift", "return_seconds", "device_name"]:
 		options[each] = command.get(each)
 	var client = GamedClient.new(command["server"], options)
 	if client.flaw:
@@ -110,6 +115,7 @@ class Session:
 	var _client
 	var _sign_in = null
 	var _codes = []
+	var _problem = null
 	var _sync = null
 	var _shown = {}
 
@@ -134,16 +140,26 @@ class Session:
 
 	# -- the person --
 
-	func open_browser(url):
-		say("open", {"url": url})
+	func open_browser(_url):
 		return true
 
+	func browser_opened(url, _opened, qr_url):
+		say("open", {"url": url, "qr_url": qr_url})
+
 	func choose_provider(providers):
-		say("choose_provider", {"providers": providers})
-		return providers[-1]
+		var asked = {"providers": [], "labels": []}
+		for provider in providers:
+			asked["providers"].append(provider["name"])
+			asked["labels"].append(provider["label"])
+		say("choose_provider", asked)
+		return providers[-1]["name"]
+
+	func problem(error):
+		_problem = error
 
 	func finish_code(sign_in, attempts_left):
 		_codes.clear()
+		_sign_in = sign_in
 		say("finish_code", {"show_code": sign_in != null, "attempts_left": attempts_left})
 		while _codes.is_empty():
 			await _driver.process_frame
@@ -160,18 +176,30 @@ class Session:
 	func do_policy(_command):
 		return await _client.policy()
 
+	func do_providers(_command):
+		var found = await _client.providers()
+		return Result.ok({"providers": found.value}) if found.error == null else found
+
 	func do_sign_in(command):
+		var result = await _client.sign_in(self, _options(command))
+		return do_signed_in(command) if result.error == null else result
+
+	func do_ensure_signed_in(command):
+		_problem = null
+		var signed_in = await _client.ensure_signed_in(self, _options(command))
+		var problem = _driver.error_of(_problem) if _problem else null
+		return Result.ok({"signed_in": signed_in, "problem": problem})
+
+	func do_returned(command):
+		_client.returned(command["url"])
+		return Result.ok({})
+
+	func _options(command):
 		var options = {}
-		for each in ["provider", "loopback"]:
+		for each in ["provider", "loopback", "return_uri"]:
 			if command.get(each) != null:
 				options[each] = command[each]
-		var begun = await _client.begin_sign_in(self, options)
-		if begun.error:
-			return begun
-		_sign_in = begun.value
-		var result = await _sign_in.run()
-		_sign_in = null
-		return do_signed_in(command) if result.error == null else result
+		return options
 
 	func do_finish_code(command):
 		_codes.append(command.get("code"))
@@ -183,8 +211,7 @@ class Session:
 		return Result.ok({})
 
 	func do_cancel_sign_in(_command):
-		if _sign_in:
-			await _sign_in.cancel()
+		await _client.cancel_sign_in()
 		return Result.ok({})
 
 	func do_signed_in(_command):
@@ -204,6 +231,33 @@ class Session:
 
 	func do_whoami(_command):
 		return await _client.whoami()
+
+	func do_sessions(_command):
+		var found = await _client.list_sessions()
+		return Result.ok({"sessions": found.value}) if found.error == null else found
+
+	func do_end_session(command):
+		return _done(await _client.end_session(command["session_id"]))
+
+	func do_identities(_command):
+		var found = await _client.list_identities()
+		return Result.ok({"identities": found.value}) if found.error == null else found
+
+	func do_link(command):
+		return await _client.link(self, command.get("provider"), _options(command))
+
+	func do_unlink(command):
+		return _done(await _client.unlink(command["provider"]))
+
+	func do_delete_player(_command):
+		return _done(await _client.delete_player())
+
+	func do_erase_saves(_command):
+		return _done(await _client.erase_saves())
+
+	func do_export(command):
+		var size = await _client.export_saves(command["file"])
+		return Result.ok({"size": size.value}) if size.error == null else size
 
 	# -- saves --
 
@@ -240,6 +294,16 @@ class Session:
 
 	func do_dismiss(command):
 		return _done(await _client.dismiss(command["slot"], command["number"]))
+
+	func do_commit(command):
+		var writes = []
+		for write in command["writes"]:
+			var one = write.duplicate()
+			if one.get("data") != null:
+				one["data"] = Marshalls.base64_to_raw(one["data"])
+			writes.append(one)
+		var saved = await _client.commit(writes)
+		return Result.ok({"saves": saved.value}) if saved.error == null else saved
 
 	func _done(result):
 		return Result.ok({}) if result.error == null else result

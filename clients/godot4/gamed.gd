@@ -31,6 +31,7 @@ const EARLY_SHARE = 0.1  # the client refreshes a short-lived access token when 
 const RETURN_SECONDS = 5.0  # the browser's return is awaited this long before a code is offered
 const MAX_JSON_BYTES = 4194304
 const MAX_SAVE_BYTES = 268435456
+const MAX_EXPORT_BYTES = 1099511627776
 const FRAME_USEC = 4000  # of a frame may go into copying what has arrived
 const SLICE_BYTES = 65536
 
@@ -38,11 +39,14 @@ const SLICE_BYTES = 65536
 const FORGET = ["refresh_expired", "refresh_reused", "refresh_invalid", "session_revoked"]
 const RENEW = ["token_expired", "token_invalid"]
 
+const OPTIONS = "folder app app_version device_name timeout_seconds return_seconds pauses clock_shift"
+
 var origin = null  # Origin, or null where `flaw` says what is wrong with the address
 var flaw = null  # GamedError of every call
 var folder = "user://gamed"
 var app = "gamed"
 var app_version = VERSION
+var device_name = ""  # what this device calls itself at a sign-in, instead of its host name: players see it with saves
 var timeout_seconds = TIMEOUT_SECONDS
 var return_seconds = RETURN_SECONDS
 var pauses = 1.0  # factor for pauses between two tries: for tests
@@ -54,13 +58,15 @@ var _player = null
 var _tries = TRIES
 var _root = null  # weak, of the client that `only` was asked of
 var _closed = false
+var _ensuring = false
+var _running = null  # weak, the newest SignIn
 
 
 func _init(server, options = {}):
 	var entered = Origin.entered(server)
 	flaw = entered.error
 	origin = entered.value
-	for name in ["folder", "app", "app_version", "timeout_seconds", "return_seconds", "pauses", "clock_shift"]:
+	for name in OPTIONS.split(" "):
 		if options.get(name) != null:
 			set(name, options[name])
 	if flaw == null and not _is_app(app):
@@ -155,6 +161,17 @@ class GamedError:
 
 	func yours():
 		return SaveInfo.maybe(problem.get("yours"))
+
+	# Of a commit's Conflict: {"slot", "code", "base", "current", "yours"} for each slot that does not match.
+	func conflicts():
+		var found = []
+		for each in problem["conflicts"] if problem.get("conflicts") is Array else []:
+			if each is Dictionary and each.get("slot") is String:
+				var sides = {"slot": each["slot"], "code": Tools.text(each, "code")}
+				for side in ["base", "current", "yours"]:
+					sides[side] = SaveInfo.maybe(each.get(side))
+				found.append(sides)
+		return found
 
 	func _to_string():
 		return "%s (%s)" % [detail, code]
@@ -1079,10 +1096,14 @@ class ReturnListener:
 		if first.size() != 3 or first[0] != "GET" or hosts != ["127.0.0.1:%d" % port]:
 			return null
 		var halves = first[1].split("?")
-		if halves.size() != 2 or halves[0] != "/gamed/return" or halves[1].count("&") > 8:
+		return ticket_in(halves[1], login_id) if halves.size() == 2 and halves[0] == "/gamed/return" else null
+
+	# The ticket in `login_id=...&ticket=...`, if it is of this very login; else null.
+	static func ticket_in(query, login_id):
+		if query.count("&") > 8:
 			return null
 		var values = {}
-		for pair in halves[1].split("&"):
+		for pair in query.split("&"):
 			var name = pair.split("=")[0]
 			if values.has(name):
 				return null
@@ -1115,30 +1136,35 @@ class SignIn:
 	var _client
 	var _person
 	var _provider
-	var _loopback
-	var _adopt
+	var _options = {}
+	var _intent = "login"
 	var _proofs = []
 	var _listener = null
 	var _asked = false
 	var _secret = null
 	var _cancelled = false
+	var _over = false
 	var _deadline = 0
+	var _login_id = ""
 	var _login_url = ""
+	var _qr_url = null
 	var _poll_path = ""
 	var _max_wait = 25
 	var _code_only = false
 
-	func _init(client, person, provider, loopback, adopt):
+	# options: loopback, return_uri; intent: login, adopt, link.
+	func _init(client, person, provider, options, intent):
 		_client = client
 		_person = person
 		_provider = provider
-		_loopback = loopback
-		_adopt = adopt
+		_options = options
+		_intent = intent
 
-	# Result of the Credential, once it is on disk. Any failure cancels the login.
+	# Result of the Credential, once it is on disk; of a link {"provider"}. Any failure cancels the login.
 	func run():
 		var _me = self
 		var result = await _run()
+		_over = true
 		if _listener:
 			_listener.open = false
 			_listener = null
@@ -1155,9 +1181,22 @@ class SignIn:
 			var how = {"bearer": _secret, "timeout": 5, "tries": 1}
 			await _client._request("POST", "/auth/login/cancel", how)
 
-	# "Show me a code": the page that shows it.
+	# "Show me a code": the page that shows it. Nothing once the sign-in is over.
 	func show_code():
-		_show()
+		if not _over:
+			_show()
+
+	func returned(url):
+		var uri = _options.get("return_uri")
+		var begin = "" if uri == null else uri + ("&" if "?" in uri else "?")
+		var ticket = null
+		if begin != "" and url.length() <= 2048 and url.begins_with(begin):
+			ticket = ReturnListener.ticket_in(url.substr(begin.length(), url.length()), _login_id)
+		if ticket != null:
+			var proof = Proof.new("ticket", ticket)
+			proof.replied = true  # no browser waits for an answer
+			_proofs.append(proof)
+		return ticket != null
 
 	func _run():
 		var started = await _start()
@@ -1167,15 +1206,21 @@ class SignIn:
 		var complete = await _settle()
 		if complete.error:
 			return complete
+		if _intent == "link":
+			var linked = Tools.member(complete.value, "linked", "object")
+			linked = Tools.member(linked.value, "provider", "text") if linked.error == null else linked
+			return Result.ok({"provider": linked.value}) if linked.error == null else linked
 		return await _client.keep(complete.value)
 
 	func _start():
 		var body = {"client": _client._device()}
 		if _provider != null:
 			body["provider"] = _provider
-		if _adopt:
-			body["intent"] = "adopt"
-		if _loopback:
+		if _intent != "login":
+			body["intent"] = _intent
+		if _options.get("return_uri") != null:
+			body["return_uri"] = _options["return_uri"]
+		elif _options["loopback"]:
 			_listener = ReturnListener.new()
 			_listener.proofs = _proofs
 			_listener.done_url = _client.origin.text() + "/auth/login/done"
@@ -1183,7 +1228,11 @@ class SignIn:
 				body["loopback_port"] = _listener.port
 			else:
 				_listener = null
-		var answer = await _client._request("POST", "/auth/login", {"json": body})
+		var answer
+		if _intent == "link":
+			answer = await _client._game("POST", "/auth/login", {"json": body})
+		else:
+			answer = await _client._request("POST", "/auth/login", {"json": body})
 		return _started(answer.value.json()) if answer.error == null else answer
 
 	func _started(parsed):
@@ -1206,16 +1255,19 @@ class SignIn:
 			var trusted = _client.origin.require(url)
 			if trusted.error:
 				return trusted
+		_login_id = found["login_id"]
 		_login_url = found["login_url"]
+		var picture = value.get("qr_url")
+		_qr_url = picture if picture is String and _client.origin.require(picture).error == null else null
 		_poll_path = Origin.path_of(found["url"]).split("?")[0].split("#")[0]
 		_max_wait = int(min(found["max_wait"], 25))
 		_code_only = Tools.text(value, "return_proof") == "code"
 		if _listener:
-			_listener.login_id = found["login_id"]
+			_listener.login_id = _login_id
 		return Result.ok()
 
 	func _show():
-		_client._show(_person, _login_url)
+		_client._show(_person, _login_url, _qr_url)
 
 	# Collect until there is an outcome. A lost answer loses nothing: the same proof is sent again.
 	func _settle():
@@ -1308,28 +1360,27 @@ static func open_browser(url):
 	return OS.shell_open(url) == OK
 
 
-func _show(person, url):
+func _show(person, url, qr_url):
 	var opened = false
 	if person.has_method("open_browser"):
 		opened = person.open_browser(url)
 	else:
 		opened = open_browser(url)
 	if person.has_method("browser_opened"):
-		person.browser_opened(url, opened)
+		person.browser_opened(url, opened, qr_url)
 
 
 func _device():
 	var platform = OS.get_name().to_lower()  # windows, macos, linux, ...
-	var device_name = OS.get_environment("COMPUTERNAME")
-	var file = FileAccess.open("/proc/sys/kernel/hostname", FileAccess.READ) if platform == "linux" else null
+	var called = device_name if device_name != "" else OS.get_environment("COMPUTERNAME")
+	var asks = called == "" and platform == "linux"
+	var file = FileAccess.open("/proc/sys/kernel/hostname", FileAccess.READ) if asks else null
 	if file:
-		device_name = file.get_line()
+		called = file.get_line()
 		file.close()
-	if device_name == "":
-		device_name = OS.get_model_name()
-	return {
-		"name": app, "version": app_version, "platform": platform, "device_name": device_name.substr(0, 64)
-	}
+	if called == "":
+		called = OS.get_model_name()
+	return {"name": app, "version": app_version, "platform": platform, "device_name": called.substr(0, 64)}
 
 
 # --- Saves ------------------------------------------------------------------------------------------------------------
@@ -1457,15 +1508,85 @@ func policy():
 	return Result.ok({"mode": mode.value, "providers": providers})
 
 
+# Result of the buttons to show, each {"name", "label"}; none in `local` mode: there the game shows one of its own.
+func providers():
+	var answer = await _request("GET", "/auth/providers")
+	if answer.error:
+		if answer.error.status != 404:
+			return answer
+		var older = await policy()  # a server that has no labels yet
+		return Result.ok(_labelled(older.value["providers"])) if older.error == null else older
+	var value = answer.value.json()
+	var listed = Tools.member(value.value, "providers", "list") if value.error == null else value
+	if listed.error:
+		return listed
+	var found = []
+	for each in listed.value:
+		if each is Dictionary and each.get("name") is String and each.get("label") is String:
+			found.append({"name": each["name"], "label": each["label"]})
+	return Result.ok(found)
+
+
+static func _labelled(names):
+	var found = []
+	for name in names:
+		found.append({"name": name, "label": name.substr(0, 1).to_upper() + name.substr(1, name.length())})
+	return found
+
+
+# The one call of a quick start: true once there is a session, also without a network: the credential is kept, and a
+# Sync plays on. False: there is none, since the sign-in has failed or the owner has blocked the player. The server is
+# asked once whether the kept session still works; if it does not, the player signs in. The player sees every failure
+# through `person.problem(error)`, which may return true (a coroutine, too) to try again. At the end
+# `person.finished()` is called, if there is one. `options` and the other functions of `person` are those of `sign_in`.
+func ensure_signed_in(person, options = {}):
+	var _me = self
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	while _ensuring and not is_closed():
+		await (Engine.get_main_loop() as SceneTree).process_frame
+	_ensuring = true
+	var error = await _ensure(person, options)
+	while error and person.has_method("problem"):
+		var again = await person.problem(error)
+		if not (again is bool and again) or is_closed():
+			break
+		error = await _ensure(person, options)
+	_ensuring = false
+	if person.has_method("finished"):
+		person.finished()
+	return error == null or (error.kind != "PlayerBlocked" and signed_in())
+
+
+# GamedError, or null.
+func _ensure(person, options):
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	if flaw:
+		return flaw
+	if signed_in():
+		var bound = only(credential().player_id, 1)
+		var asked = await bound.whoami()
+		if asked.error == null or asked.error.kind == "PlayerChanged":  # another sign-in here, just now
+			return null
+		if asked.error.kind != "SignInRequired":
+			return asked.error
+		_held = null
+		if signed_in():
+			await _drop()
+	var result = await sign_in(person, options)
+	return result.error
+
+
 # Through the browser; ends once the credential is on disk. `person` is any object with some of
-#   choose_provider(providers) -> one of them            (a coroutine, if it likes)
-#   browser_opened(url, opened)                          the sign-in goes on there; show `url` if not opened
+#   choose_provider(providers) -> the name of one        each {"name", "label"} (a coroutine, if it likes)
+#   browser_opened(url, opened, qr_url)                  the sign-in goes on there; show `url` if not opened. qr_url:
+#                                                        the address of the link's picture (PNG) for a phone, or null
 #   finish_code(sign_in, attempts_left) -> the code the browser shows, or null to ask no more (a coroutine).
 #       sign_in.show_code() opens the page that shows it; null: the page shows it already. attempts_left is given
 #       after a wrong one. The browser may come back while this waits: then it is not needed.
 #   open_browser(url) -> whether it was                  instead of the system's own
-# options: provider, loopback (false: the browser is on another machine), adopt (keep an account that this server had
-# in `local` mode). A sign-in that was kept here before is ended at the server.
+# options: provider, loopback (false: the browser is on another machine), return_uri (an address of this app, instead
+# of loopback; hand what the app is opened with to `returned`), adopt (keep an account that this server had in `local`
+# mode). A sign-in that was kept here before is ended at the server.
 func sign_in(person, options = {}):
 	var begun = await begin_sign_in(person, options)
 	if begun.error:
@@ -1473,21 +1594,56 @@ func sign_in(person, options = {}):
 	return await begun.value.run()
 
 
-# The same in two steps, for a game with a Cancel button: the value is a SignIn, with `run()` and `cancel()`.
+# The same in two steps: the value is a SignIn, with `run()` and `cancel()`.
 func begin_sign_in(person, options = {}):
+	return await _begin(person, options, "adopt" if options.get("adopt", false) else "login")
+
+
+# Ends the sign-in that runs, for a Cancel button: it ends with login_cancelled.
+func cancel_sign_in():
+	var running = _running.get_ref() if _running else null
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	if running:
+		await running.cancel()
+
+
+# Hands the sign-in that runs the address with which the system opened the app, after `return_uri`. False: the address
+# has no effect, because it does not belong to that sign-in.
+func returned(url):
+	var running = _running.get_ref() if _running else null
+	return running.returned(url) if running else false
+
+
+# Links one more account to the player, through the browser as `sign_in`; the value is {"provider"}. An error of the
+# kind SignInRequired with the code reauthentication_required: the sign-in is too old, sign in once more before.
+func link(person, provider = null, options = {}):
+	var asked = options.duplicate()
+	asked["provider"] = provider
+	var begun = await _begin(person, asked, "link")
+	if begun.error:
+		return begun
+	return await begun.value.run()
+
+
+func _begin(person, options, intent):
 	var found = await policy()
 	if found.error:
 		return found
 	var provider = options.get("provider")
+	var names = found.value["providers"]
 	if found.value["mode"] == "oauth" and provider == null:
-		var providers = found.value["providers"]
-		provider = providers[0] if providers.size() == 1 else null
+		provider = names[0] if names.size() == 1 else null
 		if provider == null and person.has_method("choose_provider"):
-			provider = await person.choose_provider(providers)
+			var listed = await providers()
+			if listed.error:
+				return listed
+			provider = await person.choose_provider(listed.value)
 		if not provider is String:
 			return Result.wrong("login_cancelled", "No choice was made.")
-	var loopback = options.get("loopback", not OS.has_feature("web"))
-	return Result.ok(SignIn.new(self, person, provider, loopback, options.get("adopt", false)))
+	var how = {"return_uri": options.get("return_uri"), "loopback": options.get("loopback", not OS.has_feature("web"))}
+	var made = SignIn.new(self, person, provider, how, intent)
+	_running = weakref(made)
+	return Result.ok(made)
 
 
 # Forgets the credential here, whatever happens; the value is true if the server knows too.
@@ -1496,21 +1652,30 @@ func sign_out(scope = "this"):
 	await (Engine.get_main_loop() as SceneTree).process_frame
 	if flaw:
 		return Result.failed(flaw)
-	var claim = await _claimed()
-	var kept = _file.read()
-	if scope != "others":
-		_file.delete()
-		_held = null
-	claim.drop()
+	var kept = await _drop(scope != "others")
 	if kept == null:
 		return Result.ok(true)
 	var notified = await _send_logout(kept, scope)
 	return Result.ok(notified.error == null)
 
 
+# Returns the credential of the disk, or null; forgets it here, unless `forgets` is false.
+func _drop(forgets = true):
+	var claim = await _claimed()
+	var kept = _file.read()
+	if forgets:
+		_file.delete()
+		_held = null
+	claim.drop()
+	return kept
+
+
 func _send_logout(kept, scope = "this"):
 	var body = {"refresh_credential": kept.refresh_credential, "scope": scope}
 	return await _request("POST", "/auth/session/logout", {"json": body, "timeout": 5, "tries": 2})
+
+
+# --- The account ------------------------------------------------------------------------------------------------------
 
 
 # `GET /game/`: player, usage, limits, time.
@@ -1525,6 +1690,158 @@ func set_name(name):
 		return answer
 	var player = Tools.member(answer.value, "player", "object")
 	return player if player.error else Result.ok(player.value.get("name"))
+
+
+# Where the player is signed in: a list of Dictionaries with the members of the protocol (session_id, provider,
+# client, created_at, last_used_at, expires_at, current).
+func list_sessions():
+	return await _listed("/auth/sessions", "sessions")
+
+
+# Ends one of them. A session that has ended before is no failure when an answer was lost.
+func end_session(session_id):
+	var answer = await _game("DELETE", "/auth/sessions/" + Tools.quote(session_id))
+	if answer.error and not (answer.error.code == "session_not_found" and answer.error.answer_lost_before):
+		return answer
+	return Result.ok()
+
+
+# The accounts that sign in as this player: a list of Dictionaries (provider, can_sign_in, linked_at, last_used_at).
+func list_identities():
+	return await _listed("/auth/identities", "identities")
+
+
+# Unlinks one; not the last, an error with the code last_identity.
+func unlink(provider):
+	var answer = await _game("DELETE", "/auth/identities/" + Tools.quote(provider))
+	return answer if answer.error else Result.ok()
+
+
+# Deletes the player, with saves and sessions, and then the credential. An error with the code
+# reauthentication_required: the sign-in is too old, sign in once more before.
+func delete_player():
+	var answer = await _game("DELETE", "/auth/player")
+	if answer.error and not (answer.error.kind == "SignInRequired" and answer.error.answer_lost_before):
+		return answer  # else: the first try did it
+	await _drop()
+	return Result.ok()
+
+
+# Erases all saves of the player at the server, with their history.
+func erase_saves():
+	var found = await _game("GET", "/game/")
+	if found.error:
+		return found
+	var headers = {"If-Match": found.value.headers.get("etag", "")}
+	var answer = await _game("DELETE", "/game/", {"headers": headers})
+	if answer.error and answer.error.status == 412 and answer.error.answer_lost_before:
+		found = await list_saves()  # did the first try do it?
+		return Result.ok() if found.error == null and found.value.size() == 0 else answer
+	return answer if answer.error else Result.ok()
+
+
+# Writes all saves with their history into a zip file, whole or not at all; the value is its size.
+func export_saves(path):
+	var _me = self
+	var arriving = Arriving.new(path + ".new")
+	var attempt = 0
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	while true:
+		var before = arriving.size
+		var how = {"headers": arriving.headers(), "sink": arriving, "limit": MAX_EXPORT_BYTES, "tries": 1}
+		var answer = await _game("GET", "/game/export", how)
+		var error = arriving.close()
+		error = answer.error if error == null else error
+		if error == null:
+			error = arriving.wrong()
+		if error == null and Disk.rename(arriving.path, path):
+			return Result.ok(arriving.size)
+		error = arriving.full() if error == null else error
+		attempt = 0 if arriving.size > before else attempt
+		var seconds = pause_after(error, attempt)
+		if not error.passing or attempt + 1 == _tries or seconds > LONGEST_PAUSE_SECONDS or is_closed():
+			Disk.remove(arriving.path)
+			return Result.failed(error)
+		await _pause(seconds)
+		attempt += 1
+
+
+# An export as it arrives, in a file beside the final one; a later try continues it.
+class Arriving:
+	extends RefCounted
+
+	var path = ""
+	var size = 0
+	var _etag = ""
+	var _digest = ""
+	var _context = null
+	var _file = null
+
+	func _init(the_path):
+		path = the_path
+
+	func headers():
+		return {"Range": "bytes=%d-" % size, "If-Range": _etag} if size > 0 and _etag != "" else {}
+
+	# GamedError or null.
+	func begin(answer):
+		_etag = answer.headers.get("etag", "")
+		_digest = answer.headers.get("repr-digest", "")
+		if answer.status == 206:
+			if not answer.headers.get("content-range", "").begins_with("bytes %d-" % size):
+				return _damaged()
+			_file = FileAccess.open(path, FileAccess.READ_WRITE)
+			if _file == null:
+				return full()
+			_file.seek_end()
+			return null
+		size = 0
+		_context = HashingContext.new()
+		_context.start(HashingContext.HASH_SHA256)
+		_file = FileAccess.open(path, FileAccess.WRITE)
+		return full() if _file == null else null
+
+	# GamedError or null.
+	func take(bytes):
+		_file.store_buffer(bytes)
+		_context.update(bytes)
+		size += bytes.size()
+		return null
+
+	# GamedError or null.
+	func close():
+		if _file:
+			_file.close()
+		_file = null
+		return full() if size > 0 and Disk.size_of(path) < size else null
+
+	# GamedError, if the bytes are not those that the server hashed (`Repr-Digest`, RFC 9530); else null.
+	func wrong():
+		if _digest != "sha-256=:%s:" % Marshalls.raw_to_base64(_context.finish()):
+			size = 0
+			return _damaged()
+		Disk.flush(path)
+		return null
+
+	static func _damaged():
+		return GamedError.new("download_corrupt", "The export arrived damaged.")
+
+	static func full():
+		return GamedError.new("disk_full", "This device cannot write the file. Free some space, or choose another folder.")
+
+
+func _listed(path, name):
+	var answer = await _game_json("GET", path)
+	if answer.error:
+		return answer
+	var listed = Tools.member(answer.value, name, "list")
+	if listed.error:
+		return listed
+	var found = []
+	for each in listed.value:
+		if each is Dictionary:
+			found.append(each)
+	return Result.ok(found)
 
 
 # --- The saves --------------------------------------------------------------------------------------------------------
@@ -1549,16 +1866,24 @@ func changes(since = null, wait = 0):
 	var cursor = Tools.member(answer.value, "cursor", "text")
 	if listed.error or cursor.error:
 		return listed if listed.error else cursor
+	var saves = _changed(listed.value)
+	if saves.error:
+		return saves
+	var whole = since == null or (typeof(answer.value.get("reset")) == TYPE_BOOL and answer.value["reset"])
+	return Result.ok({"cursor": cursor.value, "saves": saves.value, "whole": whole})
+
+
+# Result of the entries of a list or of a commit: a SaveInfo each, or {"slot", "version", "deleted": true}.
+static func _changed(listed):
 	var saves = []
-	for entry in listed.value:
+	for entry in listed if listed is Array else []:
 		if not entry is Dictionary:
 			continue
 		var save = _deletion(entry) if entry.get("deleted") else SaveInfo.of(entry)
 		if save.error:
 			return save
 		saves.append(save.value)
-	var whole = since == null or (typeof(answer.value.get("reset")) == TYPE_BOOL and answer.value["reset"])
-	return Result.ok({"cursor": cursor.value, "saves": saves, "whole": whole})
+	return Result.ok(saves)
 
 
 static func _deletion(entry):
@@ -1654,6 +1979,70 @@ func restore(slot, number, base):
 	return _info_of(answer)
 
 
+# Changes several slots together: all, or none. Each of `writes` is a Dictionary: slot, base as in `put`, and data with
+# optional meta and content_type, or `"delete": true`. The value lists the saves as they are now. Errors: Conflict,
+# whose `conflicts()` has the sides of each slot.
+func commit(writes):
+	var entries = []
+	var bodies = {}
+	for write in writes:
+		var entry = _commit_entry(write, bodies)
+		if entry.error:
+			await (Engine.get_main_loop() as SceneTree).process_frame
+			return entry
+		entries.append(entry.value)
+	var staged = await _stage(bodies, bodies.keys(), true)
+	var how = {"json": {"writes": entries}}
+	var answer = staged
+	if staged.error == null:
+		answer = await _game("POST", "/game/commit", how)
+	if answer.error and answer.error.code == "blob_missing":  # they were kept for a day only
+		staged = await _stage(bodies, answer.error.problem.get("missing"), false)
+		if staged.error:
+			return staged
+		answer = await _game("POST", "/game/commit", how)
+	var value = answer.value.json() if answer.error == null else answer
+	return _changed(value.value.get("saves")) if value.error == null else value
+
+
+# Result of an entry of a commit; its bytes go into `bodies`, by their SHA-256.
+static func _commit_entry(write, bodies):
+	var path = path_of(write.get("slot"))
+	if path.error:
+		return path
+	var entry = {"slot": write["slot"]}
+	var named = condition(write.get("base"))
+	for header in named:
+		entry[header.to_lower().replace("-", "_")] = named[header]
+	if write.get("delete"):
+		entry["delete"] = true
+		return Result.ok(entry)
+	var bytes = write.get("data", "")
+	bytes = bytes.to_utf8_buffer() if bytes is String else bytes
+	entry["sha256"] = Tools.sha256(bytes)
+	bodies[entry["sha256"]] = bytes
+	for name in ["meta", "content_type"]:
+		if write.get(name) != null:
+			entry[name] = write[name]
+	return Result.ok(entry)
+
+
+# Sends the bytes of a commit, with `asks` only those that the server does not have yet.
+func _stage(bodies, wanted, asks):
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	for digest in wanted if wanted is Array else []:
+		if not bodies.has(digest):
+			continue
+		var path = "/game/blobs/" + digest
+		var answer = await _game("HEAD", path) if asks else Result.wrong("blob_missing", "")
+		if answer.error and (answer.error.status == 404 or not asks):
+			var headers = {"Content-Digest": Tools.digest_field(bodies[digest])}
+			answer = await _game("PUT", path, {"headers": headers, "body": bodies[digest]})
+		if answer.error:
+			return answer
+	return Result.ok()
+
+
 # Lets go of a conflict's copy, once the player has chosen. One that is gone already is no failure.
 func dismiss(slot, number):
 	var answer = await _slot("DELETE", slot, "/versions/%d" % number)
@@ -1679,7 +2068,7 @@ func _slot(method, slot, rest, how = {}):
 # The same sign-in for one player: PlayerChanged when another has signed in here since. `close` is the first one's.
 func only(player_id, tries = TRIES):
 	var options = {}
-	for name in ["folder", "app", "app_version", "timeout_seconds", "return_seconds", "pauses", "clock_shift"]:
+	for name in OPTIONS.split(" "):
 		options[name] = get(name)
 	var bound = get_script().new(origin.text() if origin else "", options)
 	bound._tries = tries
@@ -1700,6 +2089,7 @@ func _game_json(method, path, how = {}):
 # A request in the player's name; once more with a newer token if the first turns out stale.
 func _game(method, path, how = {}):
 	var stale = null
+	var lost = false
 	while true:
 		var used = Result.failed(flaw) if flaw else _usable(credential(), stale)
 		if used.error:
@@ -1708,12 +2098,15 @@ func _game(method, path, how = {}):
 		if used.value == null:
 			used = await _live(stale)
 		if used.error:
+			used.error.answer_lost_before = lost
 			return used
 		var asked = how.duplicate()
 		asked["bearer"] = used.value.access_token
 		var answer = await _request(method, path, asked)
 		if answer.error == null or not answer.error.is_a("SignInRequired"):
 			return answer
+		lost = lost or answer.error.answer_lost_before
+		answer.error.answer_lost_before = lost
 		var renewable = await _renewable(answer.error, used.value)
 		if not renewable or stale != null:
 			return answer
@@ -1740,7 +2133,8 @@ func _forget(code):
 	_file.delete()
 	_held = null
 	_root_client()._held = null
-	_root_client().emit_signal("session_ended", code)
+	if not _root_client()._ensuring:  # it signs in again by itself
+		_root_client().emit_signal("session_ended", code)
 
 
 # Result of a Credential whose access token should work and is not `stale`.

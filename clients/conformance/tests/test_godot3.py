@@ -27,8 +27,6 @@ def own_folders() -> list[str]:
 
 
 class Godot3(ConformanceCase):
-    lacks = frozenset(["ensure", "providers", "qr", "account", "commit", "return_uri"])
-
     @classmethod
     def driver(cls) -> Sequence[str]:
         project = str(CLIENTS / "godot3")
