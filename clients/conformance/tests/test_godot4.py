@@ -8,8 +8,6 @@ from clients.godot4.tests.engine import godot4
 
 
 class Godot4(ConformanceCase):
-    lacks = frozenset(["ensure", "providers", "qr", "account", "commit", "return_uri"])
-
     @classmethod
     def driver(cls) -> Sequence[str]:
         return [*own_folders(), godot4(), "--headless", "--path", str(CLIENTS / "godot4"), "-s", "driver.gd"]
