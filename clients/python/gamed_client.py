@@ -156,13 +156,6 @@ class LoginExpired(LoginFailed):
     """Nobody finished it in time."""
 
 
-class Cancelled(GamedError):
-    """This program cancelled the call; see `Cancellation`. A write may have reached the server all the same."""
-
-    def __init__(self) -> None:
-        super().__init__("cancelled", "Cancelled.")
-
-
 class InvalidProof(GamedError):
     """A wrong finish code; `attempts_left` says how many more may be tried."""
 
@@ -378,6 +371,10 @@ class Answer:
         if not isinstance(value, dict):
             raise NotGamed("not_gamed", "The server's answer is not a JSON object.", status=self.status)
         return value
+
+
+class Cancelled(Exception):
+    """This program has ended the call, see `Cancellation`; a write may have reached the server all the same."""
 
 
 class Cancellation:

@@ -34,6 +34,7 @@ from typing import Any
 
 from gamed_client import (
     Busy,
+    Cancelled,
     Conflict,
     Deleted,
     Deletion,
@@ -904,6 +905,8 @@ class Sync:
                 attempt = 0
             except (SignInRequired, PlayerBlocked):
                 self._bell.set()  # the pump will say it
+                return
+            except Cancelled:
                 return
             except GamedError as error:
                 over.wait(pause_after(error, attempt))

@@ -6,7 +6,8 @@ from pathlib import Path
 from types import ModuleType
 
 FOLDER = Path(__file__).parents[2] / "clients" / "python"
-CLIENT_PATH, ASSETS_PATH, SYNC_PATH = (FOLDER / f"gamed_{name}.py" for name in ("client", "assets", "sync"))
+NAMES = ("client", "assets", "sync", "aio")
+CLIENT_PATH, ASSETS_PATH, SYNC_PATH, AIO_PATH = (FOLDER / f"gamed_{name}.py" for name in NAMES)
 
 
 def load(path: Path) -> ModuleType:
@@ -21,3 +22,4 @@ def load(path: Path) -> ModuleType:
 gamed_client = load(CLIENT_PATH)
 gamed_assets = load(ASSETS_PATH)
 gamed_sync = load(SYNC_PATH)
+gamed_aio = load(AIO_PATH)

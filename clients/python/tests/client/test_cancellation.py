@@ -25,7 +25,7 @@ class Cancel(ClientCase):
         def run() -> None:
             try:
                 call()
-            except gc.GamedError as error:
+            except gc.Cancelled as error:
                 raised.append(error)
 
         thread = threading.Thread(target=run, daemon=True)
@@ -61,7 +61,7 @@ class Cancel(ClientCase):
     def test_later(self) -> None:
         """A call after the cancellation sends nothing; one of the client without it works."""
         self.cancellation.cancel()
-        self.raised(gc.Cancelled, "cancelled", self.client.put, "auto", b"1", base=None)
+        self.assertRaises(gc.Cancelled, self.client.put, "auto", b"1", base=None)
         self.assertEqual(self.fake.seen, [])
         self.assertIsNone(self.another().get("auto"))
 
@@ -70,7 +70,7 @@ class Cancel(ClientCase):
         self.clock += 10_000
         self.fake.after["POST", "/auth/session/refresh"].append(LOST)
         self.fake.watch = lambda request: self.cancellation.cancel()
-        self.raised(gc.Cancelled, "cancelled", self.client.whoami)
+        self.assertRaises(gc.Cancelled, self.client.whoami)
         self.fake.watch = lambda request: None
         self.assertEqual(self.another().whoami()["player"]["id"], "ply_1")
 

@@ -1,0 +1,351 @@
+"""The calls of gamed_client.py, gamed_sync.py and gamed_assets.py for asyncio.
+
+Copy it beside the three; standard library only, Python 3.9 or newer.
+
+    client = AsyncClient("https://play.example.org", app="mygame")
+    await client.ensure_signed_in(MyDialogs())        # an AsyncPerson: how the game asks and tells
+    save = await client.get("auto")                   # None: never saved
+    await client.put("auto", b"...", base=save)       # raises Conflict, and loses neither side
+
+    async with AsyncSync(client) as sync:             # to play offline, too
+        task = asyncio.create_task(sync.run())
+        await sync.ready()
+        await sync.write("auto", b"...")
+
+Names, arguments, results and errors are those of the synchronous classes, whose docstrings describe them; what is a
+property there, and may read the disk, is a call here. There is one implementation: each call runs it in a thread.
+
+A cancelled call has ended when its `await` does: its connection is closed, and it sends nothing any more. A write that
+was cancelled may have reached the server all the same; sending the same bytes again is one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import contextvars
+import functools
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from gamed_assets import Assets, Manifest, Progress, Release
+from gamed_client import Cancellation, Cancelled, Credential, GamedClient, GamedError, Person, __version__
+from gamed_sync import Status, Sync, SyncConflict
+
+if TYPE_CHECKING:
+    from typing import Concatenate, ParamSpec
+
+    P = ParamSpec("P")
+
+Core = TypeVar("Core")
+T = TypeVar("T")
+
+END_SECONDS = 1.0
+"""How long a cancelled call awaits the end of its thread. A thread that looks up a name, or connects, cannot be ended
+early; it ends by itself, and sends nothing."""
+
+
+# --- A synchronous call, awaited --------------------------------------------------------------------------------------
+
+
+async def in_thread(call: Callable[[], T], cancellation: Cancellation) -> T:
+    """Return the result of a call that runs in a thread of its own; cancel it there if this is cancelled."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    future.add_done_callback(lambda future: future.exception())  # a cancelled caller does not ask for it
+
+    def run() -> None:
+        try:
+            settle = functools.partial(future.set_result, call())
+        except BaseException as error:
+            settle = functools.partial(future.set_exception, error)
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(settle)
+
+    # not the loop's own threads: they are few, long polls would occupy them, and the end of the program awaits them
+    threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True).start()
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        cancellation.cancel()
+        await asyncio.wait([future], timeout=END_SECONDS)
+        raise
+
+
+class Threaded(Generic[Core]):
+    """An object whose calls run those of a synchronous one, its core, in threads."""
+
+    def _core(self, cancellation: Cancellation) -> Core:
+        """Return the core for one call, which `cancellation` ends."""
+        raise NotImplementedError
+
+    async def _call(self, work: Callable[[Core], T]) -> T:
+        cancellation = Cancellation()
+        return await in_thread(lambda: work(self._core(cancellation)), cancellation)
+
+
+def threaded(
+    method: Callable[Concatenate[Core, P], T],
+) -> Callable[Concatenate[Threaded[Core], P], Coroutine[Any, Any, T]]:
+    """Return a method of the core as a coroutine function, with its parameters and its docstring."""
+
+    @functools.wraps(method)
+    async def call(self: Threaded[Core], /, *args: P.args, **how: P.kwargs) -> T:
+        return await self._call(lambda core: method(core, *args, **how))
+
+    return call
+
+
+# --- The client -------------------------------------------------------------------------------------------------------
+
+
+class AsyncPerson:
+    """How a sign-in talks to the person in front of the screen, as `gamed_client.Person`: in the event loop."""
+
+    async def choose_provider(self, providers: Sequence[str]) -> str:
+        raise NotImplementedError
+
+    async def browser_opened(self, url: str, opened: bool) -> None:
+        raise NotImplementedError
+
+    async def finish_code(
+        self, show_code: Callable[[], Awaitable[None]] | None, attempts_left: int | None
+    ) -> str | None:
+        """Return the code, or None to stop asking; this is cancelled once the code is not needed any more."""
+        raise NotImplementedError
+
+    async def problem(self, error: GamedError) -> None:
+        raise NotImplementedError
+
+
+class _Asked(Person):
+    """A person for the sign-in's threads, who asks an AsyncPerson in the event loop."""
+
+    def __init__(self, person: AsyncPerson, loop: asyncio.AbstractEventLoop, cancellation: Cancellation) -> None:
+        self._person = person
+        self._loop = loop
+        self._cancellation = cancellation
+
+    def choose_provider(self, providers: Sequence[str]) -> str:
+        return self._ask(self._person.choose_provider(providers))
+
+    def browser_opened(self, url: str, opened: bool) -> None:
+        self._ask(self._person.browser_opened(url, opened))
+
+    def finish_code(self, show_code: Callable[[], None] | None, attempts_left: int | None) -> str | None:
+        shown = None
+        if show_code is not None:
+            shown = functools.partial(in_thread, show_code, self._cancellation)
+        try:
+            return self._ask(self._person.finish_code(shown, attempts_left))
+        except Cancelled:
+            return None  # in a thread of its own, when the sign-in is over
+
+    def problem(self, error: GamedError) -> None:
+        self._ask(self._person.problem(error))
+
+    def _ask(self, question: Coroutine[Any, Any, T]) -> T:
+        asked = asyncio.run_coroutine_threadsafe(question, self._loop)
+        try:
+            with self._cancellation.ends(asked.cancel):
+                return asked.result()
+        except concurrent.futures.CancelledError:
+            raise Cancelled from None
+        finally:
+            asked.cancel()
+
+
+def _asking(
+    method: Callable[Concatenate[GamedClient, Person, P], T],
+) -> Callable[Concatenate[AsyncClient, Person | AsyncPerson, P], Coroutine[Any, Any, T]]:
+    """Return a method that asks a person as a coroutine function; a plain Person is asked in the call's threads."""
+
+    @functools.wraps(method)
+    async def call(self: AsyncClient, person: Person | AsyncPerson, /, *args: P.args, **how: P.kwargs) -> T:
+        cancellation = Cancellation()
+        asked = person
+        if isinstance(asked, AsyncPerson):
+            asked = _Asked(asked, asyncio.get_running_loop(), cancellation)
+        core = self.core.cancellable(cancellation)
+        try:
+            return await in_thread(lambda: method(core, asked, *args, **how), cancellation)
+        finally:
+            cancellation.cancel()  # ends a question whose answer is not needed any more
+
+    return call
+
+
+class AsyncClient(Threaded[GamedClient]):
+    """One server, and the player who is signed in there; to end a sign-in early, cancel its task."""
+
+    def __init__(
+        self, server: str, *, app: str = "gamed", version: str = __version__, folder: Path | None = None
+    ) -> None:
+        """Create a client of `server` as the player entered it; `folder` replaces the platform's folder."""
+        self.core = GamedClient(server, app=app, version=version, folder=folder)
+
+    def _core(self, cancellation: Cancellation) -> GamedClient:
+        return self.core.cancellable(cancellation)
+
+    async def signed_in(self) -> bool:
+        """Return whether a player is signed in on this machine, without a request."""
+        return await self._call(lambda client: client.signed_in)
+
+    async def credential(self) -> Credential | None:
+        """Read the credential from disk."""
+        return await self._call(lambda client: client.credential)
+
+    ensure_signed_in = _asking(GamedClient.ensure_signed_in)
+    sign_in = _asking(GamedClient.sign_in)
+    sign_out = threaded(GamedClient.sign_out)
+    policy = threaded(GamedClient.policy)
+    whoami = threaded(GamedClient.whoami)
+    set_name = threaded(GamedClient.set_name)
+    list_saves = threaded(GamedClient.list_saves)
+    changes = threaded(GamedClient.changes)
+    get = threaded(GamedClient.get)
+    put = threaded(GamedClient.put)
+    delete = threaded(GamedClient.delete)
+    versions = threaded(GamedClient.versions)
+    version = threaded(GamedClient.version)
+    restore = threaded(GamedClient.restore)
+    dismiss = threaded(GamedClient.dismiss)
+
+
+# --- Offline play -----------------------------------------------------------------------------------------------------
+
+
+class AsyncConflict(Threaded[SyncConflict]):
+    """A conflict between this device and the server; `core` has its slot, its reason and what each side is."""
+
+    def __init__(self, core: SyncConflict) -> None:
+        self.core = core
+
+    def _core(self, cancellation: Cancellation) -> SyncConflict:
+        return self.core
+
+    mine = threaded(SyncConflict.mine)
+    theirs = threaded(SyncConflict.theirs)
+    base = threaded(SyncConflict.base)
+    keep_mine = threaded(SyncConflict.keep_mine)
+    keep_theirs = threaded(SyncConflict.keep_theirs)
+    merged = threaded(SyncConflict.merged)
+
+
+class AsyncSync(Threaded[Sync]):
+    """One player's saves on this device, and the way to the server; open within `async with`.
+
+    A cancelled `run` or `pump` begins no further request; one that is under way may end after the `await`.
+    """
+
+    def __init__(self, client: AsyncClient, folder: Path | None = None) -> None:
+        """Remember which saves to open; `folder` replaces the one beside the credential."""
+        self._client = client
+        self._folder = folder
+        self._cancellation = Cancellation()
+        self._opened: Sync | None = None
+
+    async def __aenter__(self) -> AsyncSync:
+        core = self._client.core.cancellable(self._cancellation)
+        self._opened = await in_thread(lambda: Sync(core, self._folder), self._cancellation)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._cancellation.cancel()
+        await self._call(Sync.close)
+
+    @property
+    def core(self) -> Sync:
+        if self._opened is None:
+            raise RuntimeError("AsyncSync is not open. Use it within `async with`.")
+        return self._opened
+
+    def _core(self, cancellation: Cancellation) -> Sync:
+        return self.core
+
+    async def run(self, changed: Callable[[Status], object] = lambda status: None) -> None:
+        """Call `pump` whenever there is work, until this is cancelled or closed; run it as a task.
+
+        `changed` is called in the event loop. Raises as `Sync.run` does.
+        """
+        loop, stop, cancellation = asyncio.get_running_loop(), threading.Event(), Cancellation()
+
+        def tell(status: Status) -> None:
+            loop.call_soon_threadsafe(changed, status)
+
+        with cancellation.ends(stop.set), self._cancellation.ends(stop.set), contextlib.suppress(Cancelled):
+            await in_thread(lambda: self.core.run(stop, tell), cancellation)
+
+    async def conflicts(self) -> list[AsyncConflict]:
+        """Return the conflicts that wait for the player's choice."""
+        return await self._call(lambda sync: [AsyncConflict(conflict) for conflict in sync.conflicts])
+
+    @property
+    def trouble(self) -> GamedError | None:
+        """Return why the last pump did not get through, or None when it did."""
+        return self.core.trouble
+
+    ready = threaded(Sync.ready)
+    read = threaded(Sync.read)
+    peek = threaded(Sync.peek)
+    write = threaded(Sync.write)
+    delete = threaded(Sync.delete)
+    slots = threaded(Sync.slots)
+    status = threaded(Sync.status)
+    dropped = threaded(Sync.dropped)
+    pump = threaded(Sync.pump)
+
+
+# --- Downloads --------------------------------------------------------------------------------------------------------
+
+
+class AsyncAssets(Threaded[Assets]):
+    """What this device has of a server's releases; open within `async with`."""
+
+    def __init__(self, client: AsyncClient, folder: Path | None = None) -> None:
+        """Remember which releases to open; `folder` replaces the one beside the credential."""
+        self._client = client
+        self._folder = folder
+        self._opened: Assets | None = None
+
+    async def __aenter__(self) -> AsyncAssets:
+        self._opened = await in_thread(lambda: Assets(self._client.core, self._folder), Cancellation())
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._call(Assets.close)
+
+    @property
+    def core(self) -> Assets:
+        if self._opened is None:
+            raise RuntimeError("AsyncAssets is not open. Use it within `async with`.")
+        return self._opened
+
+    def _core(self, cancellation: Cancellation) -> Assets:
+        return self.core
+
+    async def current(self) -> Release | None:
+        """Return the newest complete release at the first call, and the same one until `switch`."""
+        return await self._call(lambda assets: assets.current)
+
+    async def download(
+        self, channel: str = "stable", *, progress: Callable[[Progress], object] = lambda _: None, verify: bool = False
+    ) -> Manifest:
+        """Download a channel's release, as `Assets.download`; `progress` is called in the event loop."""
+        loop, cancellation = asyncio.get_running_loop(), Cancellation()
+
+        def tell(found: Progress) -> None:
+            cancellation.check()
+            loop.call_soon_threadsafe(progress, found)
+
+        def fetch() -> Manifest:
+            here = Assets(self._client.core.cancellable(cancellation), self.core.folder)
+            return here.download(channel, progress=tell, verify=verify)
+
+        return await in_thread(fetch, cancellation)
+
+    path = threaded(Assets.path)
+    switch = threaded(Assets.switch)
