@@ -29,18 +29,31 @@ sealed class Player : IPerson
         codes.Add(code);
     }
 
-    public Task<string> ChooseProviderAsync(IList<string> providers, CancellationToken cancel)
+    /// <summary>What the player was shown last.</summary>
+    internal GamedError Shown { get; private set; }
+
+    public Task<string> ChooseProviderAsync(IList<Provider> providers, CancellationToken cancel)
     {
         Program.Say(new Dictionary<string, object>
         {
-            { "event", "choose_provider" }, { "client", client }, { "providers", providers },
+            { "event", "choose_provider" }, { "client", client },
+            { "providers", providers.Select(provider => provider.Name) },
+            { "labels", providers.Select(provider => provider.Label) },
         });
-        return Task.FromResult(providers.Last());
+        return Task.FromResult(providers.Last().Name);
     }
 
-    /// <summary>The client got it when it was opened.</summary>
-    public void BrowserOpened(string url, bool opened)
+    public void BrowserOpened(SignInLink link)
     {
+        Program.Say(new Dictionary<string, object>
+        {
+            { "event", "open" }, { "client", client }, { "url", link.Url }, { "qr_url", link.QrUrl },
+        });
+    }
+
+    public void Problem(GamedError error)
+    {
+        Shown = error;
     }
 
     public Task<string> FinishCodeAsync(Action showCode, int? attemptsLeft, CancellationToken cancel)
@@ -73,6 +86,7 @@ sealed class Seat
         options.Sleep = PauseAsync;
         options.TimeoutSeconds = how.Number("timeout_seconds") ?? options.TimeoutSeconds;
         options.ReturnSeconds = how.Number("return_seconds") ?? options.ReturnSeconds;
+        options.DeviceName = how.Text("device_name") ?? options.DeviceName;
         Client = new GamedClient(how.Text("server"), options);
         Player = new Player(name);
     }
@@ -82,8 +96,6 @@ sealed class Seat
     internal GamedClient Client { get; private set; }
 
     internal Player Player { get; set; }
-
-    internal SignIn SignIn { get; set; }
 
     internal Sync Sync { get; set; }
 
@@ -104,12 +116,6 @@ sealed class Seat
             { "event", "pause" }, { "client", name }, { "seconds", time.TotalSeconds },
         });
         return Task.Delay(TimeSpan.FromSeconds(time.TotalSeconds * factor), cancel);
-    }
-
-    internal bool Open(string url)
-    {
-        Program.Say(new Dictionary<string, object> { { "event", "open" }, { "client", name }, { "url", url } });
-        return true;
     }
 
     internal Player Again()
@@ -171,11 +177,18 @@ static class Program
     static readonly string[] Features =
     {
         "saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names",
+        "ensure", "providers", "qr", "account", "commit", "return_uri",
+    };
+
+    static readonly string[] AccountCommands =
+    {
+        "sessions", "end_session", "identities", "link", "unlink", "delete_player", "erase_saves", "export",
     };
 
     static readonly string[] SavesCommands =
     {
         "list_saves", "changes", "get", "put", "delete", "versions", "version", "restore", "dismiss",
+        "commit",
     };
 
     static readonly string[] Choices = { "sync_side", "sync_keep_mine", "sync_keep_theirs", "sync_merged" };
@@ -251,6 +264,7 @@ static class Program
             shown["base"] = Shown(conflict.Base);
             shown["current"] = Shown(conflict.Current);
             shown["yours"] = Shown(conflict.Yours);
+            shown["conflicts"] = conflict.Slots.Select(Shown);
         }
         return shown;
     }
@@ -277,6 +291,8 @@ static class Program
             throw new Unsupported("no client " + name);
         if (SavesCommands.Contains(todo))
             return await SavesAsync(seat, todo, how);
+        if (AccountCommands.Contains(todo))
+            return await AccountAsync(seat, todo, how);
         if (todo == "download")
             return await DownloadAsync(seat, how);
         if (todo != null && todo.StartsWith("sync_"))
@@ -294,15 +310,22 @@ static class Program
             case "policy":
                 Policy policy = await seat.Client.PolicyAsync();
                 return new Dictionary<string, object> { { "mode", policy.Mode }, { "providers", policy.Providers } };
+            case "providers":
+                IList<Provider> providers = await seat.Client.ProvidersAsync();
+                return new Dictionary<string, object> { { "providers", providers.Select(Shown) } };
             case "sign_in":
-                var options = new SignInOptions
-                {
-                    Provider = how.Text("provider"), OpenBrowser = seat.Open,
-                    Loopback = (how["loopback"] as bool?) ?? true,
-                };
-                seat.SignIn = await seat.Client.BeginSignInAsync(seat.Again(), options);
-                await seat.SignIn.RunAsync();
+                await seat.Client.SignInAsync(seat.Again(), How(how));
                 return await SignedInAsync(seat);
+            case "ensure_signed_in":
+                Player player = seat.Again();
+                bool ensured = await seat.Client.EnsureSignedInAsync(player, How(how));
+                return new Dictionary<string, object>
+                {
+                    { "signed_in", ensured }, { "problem", player.Shown == null ? null : ErrorOf(player.Shown) },
+                };
+            case "returned":
+                seat.Client.Returned(how.Text("url"));
+                return Nothing;
             case "finish_code":
                 seat.Player.Type(how.Text("code"));
                 return Nothing;
@@ -311,8 +334,7 @@ static class Program
                     seat.Player.ShowCode();
                 return Nothing;
             case "cancel_sign_in":
-                if (seat.SignIn != null)
-                    await seat.SignIn.CancelAsync();
+                await seat.Client.CancelSignInAsync();
                 return Nothing;
             case "signed_in":
                 return await SignedInAsync(seat);
@@ -326,6 +348,48 @@ static class Program
                 };
             case "whoami":
                 return await seat.Client.WhoamiAsync();
+            default:
+                throw new Unsupported(todo);
+        }
+    }
+
+    static SignInOptions How(Args how)
+    {
+        return new SignInOptions
+        {
+            Provider = how.Text("provider"), OpenBrowser = url => true,
+            Loopback = (how["loopback"] as bool?) ?? true, ReturnUri = how.Text("return_uri"),
+        };
+    }
+
+    static async Task<object> AccountAsync(Seat seat, string todo, Args how)
+    {
+        GamedClient client = seat.Client;
+        switch (todo)
+        {
+            case "sessions":
+                IEnumerable<SessionInfo> sessions = await client.ListSessionsAsync();
+                return new Dictionary<string, object> { { "sessions", sessions.Select(info => info.ToJson()) } };
+            case "end_session":
+                await client.EndSessionAsync(how.Text("session_id"));
+                return Nothing;
+            case "identities":
+                IEnumerable<IdentityInfo> identities = await client.ListIdentitiesAsync();
+                return new Dictionary<string, object> { { "identities", identities.Select(info => info.ToJson()) } };
+            case "link":
+                string provider = await client.LinkAsync(seat.Again(), how.Text("provider"), How(how));
+                return new Dictionary<string, object> { { "provider", provider } };
+            case "unlink":
+                await client.UnlinkAsync(how.Text("provider"));
+                return Nothing;
+            case "delete_player":
+                await client.DeletePlayerAsync();
+                return Nothing;
+            case "erase_saves":
+                await client.EraseSavesAsync();
+                return Nothing;
+            case "export":
+                return new Dictionary<string, object> { { "size", await client.ExportAsync(how.Text("file")) } };
             default:
                 throw new Unsupported(todo);
         }
@@ -378,9 +442,21 @@ static class Program
             case "dismiss":
                 await client.DismissAsync(slot, number);
                 return Nothing;
+            case "commit":
+                IEnumerable<object> writes = (IEnumerable<object>)how["writes"];
+                IList<CommitResult> results = await client.CommitAsync(writes.Select(WriteOf));
+                return new Dictionary<string, object> { { "saves", results.Select(Shown) } };
             default:
                 throw new Unsupported(todo);
         }
+    }
+
+    static CommitWrite WriteOf(object write)
+    {
+        var how = new Args((IDictionary<string, object>)write);
+        if (how["delete"] as bool? == true)
+            return CommitWrite.Deletion(how.Text("slot"), how.Text("base"));
+        return new CommitWrite(how.Text("slot"), how.Data, how.Text("base"), how.ContentType, how.Meta);
     }
 
     [DllImport("libc")]
@@ -516,10 +592,31 @@ static class Program
 
     static object Shown(Deletion deletion)
     {
+        return Deleted(deletion.Slot, deletion.Version);
+    }
+
+    static object Shown(CommitResult result)
+    {
+        return result.Save == null ? Deleted(result.Slot, result.Version) : Shown(result.Save);
+    }
+
+    static object Deleted(string slot, long version)
+    {
+        return new Dictionary<string, object> { { "slot", slot }, { "version", version }, { "deleted", true } };
+    }
+
+    static object Shown(SlotConflict conflict)
+    {
         return new Dictionary<string, object>
         {
-            { "slot", deletion.Slot }, { "version", deletion.Version }, { "deleted", true },
+            { "slot", conflict.Slot }, { "code", conflict.Code }, { "base", Shown(conflict.Base) },
+            { "current", Shown(conflict.Current) }, { "yours", Shown(conflict.Yours) },
         };
+    }
+
+    static object Shown(Provider provider)
+    {
+        return new Dictionary<string, object> { { "name", provider.Name }, { "label", provider.Label } };
     }
 
     static object Shown(SaveVersion version)
@@ -527,7 +624,7 @@ static class Program
         return new Dictionary<string, object>
         {
             { "version", version.Version }, { "kind", version.Kind }, { "parent", version.Parent },
-            { "expires", version.Expires }, { "save", Shown(version.Save) },
+            { "expires", version.Expires }, { "save", Shown(version.Save) }, { "device", version.Device },
         };
     }
 

@@ -7,79 +7,32 @@ using System;
 using System.Collections.Generic;
 using System.Linq;
 using System.Text;
-using System.Threading;
 using System.Threading.Tasks;
 using Gamed;
-
-/// <summary>How the sign-in talks to the person at the console. A game shows buttons and a text field.</summary>
-sealed class ConsolePerson : IPerson
-{
-    public Task<string> ChooseProviderAsync(IList<string> providers, CancellationToken cancel)
-    {
-        Console.WriteLine("Sign in with: " + string.Join(", ", providers));
-        string typed = (Console.ReadLine() ?? "").Trim();
-        return Task.FromResult(providers.Contains(typed) ? typed : providers[0]);
-    }
-
-    public void BrowserOpened(string url, bool opened)
-    {
-        Console.WriteLine(opened ? "Sign in in your browser. If it did not open:" : "Open this in a browser:");
-        Console.WriteLine("  " + url);
-    }
-
-    public Task<string> FinishCodeAsync(Action showCode, int? attemptsLeft, CancellationToken cancel)
-    {
-        return Task.Run(() =>
-        {
-            if (attemptsLeft != null)
-                Console.WriteLine("That is not the code. You can try " + attemptsLeft + " more.");
-            else if (showCode != null)
-                showCode();
-            for (string code = null; ;)
-            {
-                Console.WriteLine("Type the code the browser shows (like BKT-RVW):");
-                string line = Console.ReadLine();
-                if (line == null || (code = SignIn.FinishCode(line)) != null)
-                    return code;
-            }
-        }, cancel);
-    }
-}
 
 static class Example
 {
     static int Main(string[] arguments)
     {
-        try
-        {
-            PlayAsync(arguments.Length > 0 ? arguments[0] : "http://127.0.0.1:8080").Wait();
-            return 0;
-        }
-        catch (AggregateException e)
-        {
-            Console.Error.WriteLine(e.InnerException.Message);
-            return 1;
-        }
+        return ConsolePerson.Run(person => PlayAsync(arguments.Length > 0 ? arguments[0] : "http://127.0.0.1:8080", person));
     }
 
-    static async Task PlayAsync(string server)
+    static async Task PlayAsync(string server, ConsolePerson person)
     {
         var client = new GamedClient(server, new GamedOptions { App = "gamed-example" });
-        if (!await client.SignedInAsync())
-        {
-            bool here = Environment.GetEnvironmentVariable("NO_BROWSER") == null;
-            var how = new SignInOptions { Loopback = here };
-            if (!here)
-                how.OpenBrowser = null;
-            await client.SignInAsync(new ConsolePerson(), how);
-        }
+        bool here = Environment.GetEnvironmentVariable("NO_BROWSER") == null;
+        var how = new SignInOptions { Loopback = here };
+        if (!here)
+            how.OpenBrowser = null;
+        if (!await client.EnsureSignedInAsync(person, how))
+            return;
         Console.WriteLine("Playing as " + (await client.CredentialAsync()).PlayerId);
-        Console.WriteLine("add N | load | sync | mine | theirs | files | leave | quit");
+        Console.WriteLine("add N | load | sync | mine | theirs | files | devices | export FILE | leave | quit");
         using (Sync sync = await Sync.OpenAsync(client))
         {
             string line = "sync";                                 // the first list, before the first read
             await TryAsync(client, sync, line);
-            while ((line = Console.ReadLine()) != null && line != "quit")
+            while ((line = await ConsolePerson.LineAsync()) != null && line != "quit")
                 await TryAsync(client, sync, line.Trim());
         }
     }
@@ -112,6 +65,11 @@ static class Example
             await (await sync.ConflictsAsync()).First().KeepTheirsAsync();
         else if (line == "files")
             await FilesAsync(client);
+        else if (line == "devices")
+            foreach (SessionInfo session in await client.ListSessionsAsync())
+                Console.WriteLine((session.Current ? "* " : "  ") + session.Device + ", " + session.LastUsedAt);
+        else if (line.StartsWith("export "))
+            Console.WriteLine(await client.ExportAsync(line.Substring(7)) + " bytes written");
         else if (line == "leave")
             Console.WriteLine(await client.SignOutAsync() ? "Signed out." : "Signed out; the server was not notified.");
         foreach (SyncConflict conflict in await sync.ConflictsAsync())

@@ -3,8 +3,8 @@
 // One file, nothing beyond mscorlib, System and System.Core; C# 6, .NET 4.6 or netstandard2.0: copy it into a game.
 //
 //     var client = new GamedClient("https://play.example.org", new GamedOptions { App = "mygame" });
-//     if (!await client.SignedInAsync())
-//         await client.SignInAsync(new MyDialogs());              // an IPerson: how the game asks and tells
+//     if (!await client.EnsureSignedInAsync(new MyDialogs()))     // an IPerson: how the game asks and shows; ConsolePerson
+//         return;                                                 // the player has seen why
 //     Save save = await client.GetAsync("auto");                  // null: never saved
 //     await client.PutAsync("auto", bytes, save);                 // throws Conflict, and loses neither side
 //
@@ -314,6 +314,47 @@ namespace Gamed
         {
             get { return SaveInfo.Maybe(Members.Maybe<object>(Problem, "yours")); }
         }
+
+        /// <summary>Of a refused commit: the sides of each slot that does not match. Empty for a single write.</summary>
+        public IList<SlotConflict> Slots
+        {
+            get
+            {
+                List<object> slots = Members.Maybe<List<object>>(Problem, "conflicts") ?? new List<object>();
+                return slots.OfType<IDictionary<string, object>>().Select(SlotConflict.Of).ToList().AsReadOnly();
+            }
+        }
+    }
+
+    /// <summary>One slot of a refused commit.</summary>
+    public sealed class SlotConflict
+    {
+        /// <summary>The slot's name.</summary>
+        public string Slot { get; private set; }
+
+        /// <summary>The code that the write would have got alone.</summary>
+        public string Code { get; private set; }
+
+        /// <summary>The save that the write was based on, or null.</summary>
+        public SaveInfo Base { get; private set; }
+
+        /// <summary>The current save of the slot, or null.</summary>
+        public SaveInfo Current { get; private set; }
+
+        /// <summary>The refused bytes, as the server keeps them, or null.</summary>
+        public SaveInfo Yours { get; private set; }
+
+        internal static SlotConflict Of(IDictionary<string, object> value)
+        {
+            return new SlotConflict
+            {
+                Slot = Members.Of<string>(value, "slot"),
+                Code = Members.Maybe<string>(value, "code") ?? "version_conflict",
+                Base = SaveInfo.Maybe(Members.Maybe<object>(value, "base")),
+                Current = SaveInfo.Maybe(Members.Maybe<object>(value, "current")),
+                Yours = SaveInfo.Maybe(Members.Maybe<object>(value, "yours")),
+            };
+        }
     }
 
     /// <summary>The player's own limits; see `limit` and `usage` of <see cref="GamedError.Problem"/>.</summary>
@@ -360,6 +401,12 @@ namespace Gamed
         internal static bool Forgets(GamedError error)
         {
             return In(error.Code, "refresh_expired refresh_reused refresh_invalid session_revoked");
+        }
+
+        /// <summary>Of a request with a credential: only another sign-in helps.</summary>
+        internal static bool NeedsSignIn(GamedError error)
+        {
+            return Forgets(error) || In(error.Code, "token_invalid signed_out");
         }
 
         internal static bool Renews(GamedError error)
@@ -453,6 +500,15 @@ namespace Gamed
             if (status >= 300 && status < 400)
                 return new NotGamed("This address leads elsewhere" + http, status);
             return new NotGamed("No gamed server answers at this address" + http, status);
+        }
+
+        /// <summary>Of an exception of this device's disk; null for any other.</summary>
+        internal static GamedError OfDisk(Exception error)
+        {
+            if (!(error is IOException || error is UnauthorizedAccessException || error is Win32Exception))
+                return null;
+            string detail = "This device cannot store anything. Make space on its disk, then try again.";
+            return new GamedError("local_disk", detail, 0, null, error);
         }
 
         /// <summary>How a sign-in ended.</summary>
@@ -1956,7 +2012,7 @@ namespace Gamed
         }
 
         /// <summary>An empty file beside `path` that only this user can read, from its beginning.</summary>
-        static string Temporary(string path)
+        internal static string Temporary(string path)
         {
             string folder = Path.GetDirectoryName(path);
             if (!HasLibc)
@@ -2087,21 +2143,180 @@ namespace Gamed
     // --- The sign-in -------------------------------------------------------------------------------------------------
 
     /// <summary>
-    /// How a sign-in talks to the person in front of the screen. A game brings its own. Called on threads of the pool:
-    /// an engine's objects may have to be touched on its main thread.
+    /// How a sign-in talks to the person in front of the screen: <see cref="ConsolePerson"/>, the GamedDialog of the
+    /// Unity package, or a game's own. Called on threads of the pool: an engine's objects may have to be touched on its
+    /// main thread.
     /// </summary>
     public interface IPerson
     {
-        /// <summary>One of the names: show one button for each.</summary>
-        Task<string> ChooseProviderAsync(IList<string> providers, CancellationToken cancel);
+        /// <summary>The Name of the chosen one, or null for none: the sign-in is cancelled. Show one button with the
+        /// Label for each; not called for a single one.</summary>
+        Task<string> ChooseProviderAsync(IList<Provider> providers, CancellationToken cancel);
 
-        /// <summary>The sign-in goes on in the browser; show `url` if it could not be opened.</summary>
-        void BrowserOpened(string url, bool opened);
+        /// <summary>The sign-in goes on in the browser; show a Cancel button, and the link if it could not be
+        /// opened.</summary>
+        void BrowserOpened(SignInLink link);
 
         /// <summary>The code the browser shows, or null to ask no more. `showCode` opens the page that shows it
         /// ("Show me a code"); null: the page shows it already. `attemptsLeft` is given after a wrong one. `cancel`
         /// says that it is not needed any more: the browser came back, or the sign-in is over.</summary>
         Task<string> FinishCodeAsync(Action showCode, int? attemptsLeft, CancellationToken cancel);
+
+        /// <summary>Show the Detail: why <see cref="GamedClient.EnsureSignedInAsync"/> has no session, or why it could
+        /// not ask the server.</summary>
+        void Problem(GamedError error);
+    }
+
+    /// <summary>One way to sign in at a server: a button.</summary>
+    public sealed class Provider
+    {
+        internal Provider(string name, string label)
+        {
+            Name = name;
+            Label = label;
+        }
+
+        /// <summary>For the program: `discord`.</summary>
+        public string Name { get; private set; }
+
+        /// <summary>For the button: `Discord`.</summary>
+        public string Label { get; private set; }
+
+        /// <summary>The label.</summary>
+        public override string ToString()
+        {
+            return Label;
+        }
+    }
+
+    /// <summary>Where a sign-in goes on.</summary>
+    public sealed class SignInLink
+    {
+        internal SignInLink(string url, string qrUrl, bool opened)
+        {
+            Url = url;
+            QrUrl = qrUrl;
+            Opened = opened;
+        }
+
+        /// <summary>Checked to be of the server that the player entered.</summary>
+        public string Url { get; private set; }
+
+        /// <summary>Address of a picture of the link, for a phone's camera; null: the server has none.</summary>
+        public string QrUrl { get; private set; }
+
+        /// <summary>The browser was opened; false: show the link.</summary>
+        public bool Opened { get; private set; }
+
+        /// <summary>Without the link's secret.</summary>
+        public override string ToString()
+        {
+            return Opened ? "opened" : "not opened";
+        }
+    }
+
+    /// <summary>A ready person for a game in a console: prints to stderr, reads lines of stdin.</summary>
+    public class ConsolePerson : IPerson
+    {
+        static readonly object Gate = new object();
+
+        /// <summary>The line that is being read: a question that is not needed any more leaves it to the next.</summary>
+        static Task<string> reading;
+
+        /// <summary>Run a game until it ends; return the exit code. A GamedError, or a failure of this device's disk,
+        /// is printed in a player's words.</summary>
+        public static int Run(Func<ConsolePerson, Task> game)
+        {
+            var person = new ConsolePerson();
+            try
+            {
+                game(person).GetAwaiter().GetResult();
+                return 0;
+            }
+            catch (Exception error)
+            {
+                GamedError problem = error as GamedError ?? Errors.OfDisk(error);
+                if (problem == null)
+                    throw;
+                person.Problem(problem);
+                return 1;
+            }
+        }
+
+        /// <summary>The next line of stdin, or null at its end.</summary>
+        public static async Task<string> LineAsync(CancellationToken cancel = default(CancellationToken))
+        {
+            Task<string> line;
+            lock (Gate)
+                line = reading = reading ?? Task.Run(() => Console.ReadLine());
+            var cancelled = new TaskCompletionSource<bool>();
+            using (cancel.Register(() => cancelled.TrySetResult(true)))
+                await Task.WhenAny(line, cancelled.Task).ConfigureAwait(false);
+            if (!line.IsCompleted)
+                throw new OperationCanceledException(cancel);
+            lock (Gate)
+                reading = reading == line ? null : reading;
+            return await line.ConfigureAwait(false);
+        }
+
+        /// <summary>Asks for a number.</summary>
+        public virtual async Task<string> ChooseProviderAsync(IList<Provider> providers, CancellationToken cancel)
+        {
+            for (int number = 0; number < providers.Count; number++)
+                Print("  " + (number + 1).ToString(CultureInfo.InvariantCulture) + "  Sign in with " +
+                    providers[number].Label);
+            for (; ; )
+            {
+                Print("Your choice:");
+                string line = await LineAsync(cancel).ConfigureAwait(false);
+                int chosen;
+                if (line == null)
+                    return null;
+                if (int.TryParse(line, NumberStyles.Integer, CultureInfo.InvariantCulture, out chosen)
+                    && chosen >= 1 && chosen <= providers.Count)
+                    return providers[chosen - 1].Name;
+            }
+        }
+
+        /// <summary>Prints the link.</summary>
+        public virtual void BrowserOpened(SignInLink link)
+        {
+            Print(link.Opened ? "Sign in in your browser. If it did not open, open this yourself:"
+                : "Open this in a browser:");
+            Print("  " + link.Url);
+        }
+
+        /// <summary>Opens the page with the code and asks for it.</summary>
+        public virtual async Task<string> FinishCodeAsync(Action showCode, int? attemptsLeft, CancellationToken cancel)
+        {
+            if (attemptsLeft != null)
+                Print("That is not the code. Attempts left: " +
+                    attemptsLeft.Value.ToString(CultureInfo.InvariantCulture));
+            else if (showCode != null)
+                Print("The browser has not come back. Press Enter for: Show me a code");
+            for (bool offered = showCode != null && attemptsLeft == null; ; offered = false)
+            {
+                if (!offered)
+                    Print("Type the code that the browser shows (such as BKT-RVW):");
+                string line = await LineAsync(cancel).ConfigureAwait(false);
+                string code = line == null ? null : SignIn.FinishCode(line);
+                if (line == null || code != null)
+                    return code;
+                if (offered)
+                    showCode();
+            }
+        }
+
+        /// <summary>Prints the text for the player.</summary>
+        public virtual void Problem(GamedError error)
+        {
+            Print(error.Detail);
+        }
+
+        static void Print(string line)
+        {
+            Console.Error.WriteLine(line);
+        }
     }
 
     /// <summary>How to sign in; all optional.</summary>
@@ -2123,6 +2338,11 @@ namespace Gamed
 
         /// <summary>Without it the finish code is typed.</summary>
         public bool Loopback { get; set; }
+
+        /// <summary>On a phone, in place of Loopback: the address with which the browser opens the app again, one of
+        /// the server's `app_links`, such as `com.example.game:/signin`. Hand each address with which the app is
+        /// opened to <see cref="GamedClient.Returned"/>.</summary>
+        public string ReturnUri { get; set; }
 
         /// <summary>The page first asks for the name and password of an account this server had in `local` mode; the
         /// player keeps that one.</summary>
@@ -2357,11 +2577,16 @@ namespace Gamed
                 || !request[2].StartsWith("HTTP/1.", StringComparison.Ordinal) || hosts.Length != 1 || hosts[0] != host)
                 return null;
             string[] target = request[1].Split(new[] { '?' }, 2);
-            if (target[0] != "/gamed/return" || target.Length != 2 || LoginId == "")
-                return null;
-            string[] pairs = target[1].Split('&');
+            return target[0] == "/gamed/return" && target.Length == 2 ? TicketOf(target[1], LoginId) : null;
+        }
+
+        /// <summary>The ticket of a query with exactly this login, else null.</summary>
+        internal static string TicketOf(string query, string loginId)
+        {
+            string[] pairs = query.Split('&');
             string ticket = Only(pairs, "ticket");
-            return Only(pairs, "login_id") == LoginId && ticket != null && Ticket.IsMatch(ticket) ? ticket : null;
+            bool ours = loginId != "" && Only(pairs, "login_id") == loginId;
+            return ours && ticket != null && Ticket.IsMatch(ticket) ? ticket : null;
         }
 
         static string Only(string[] pairs, string name)
@@ -2394,13 +2619,15 @@ namespace Gamed
         readonly Wire wire;
         readonly IPerson person;
         readonly SignInOptions options;
+        readonly Func<Call, CancellationToken, Task<Answer>> begin;
         readonly IDictionary<string, object> start;
         readonly Func<IDictionary<string, object>, CancellationToken, Task<Credential>> keep;
         readonly Proofs proofs = new Proofs();
         readonly CancellationTokenSource over = new CancellationTokenSource();
 
         Listener listener;
-        string loginUrl, pollPath;
+        string loginUrl, qrUrl, pollPath;
+        volatile string loginId = "";
         long maxWait;
         bool codeOnly, asked;
         volatile string secret;
@@ -2408,14 +2635,37 @@ namespace Gamed
         Stopwatch clock;
         double deadline;
 
+        /// <summary>`begin` sends the start, `keep` stores its outcome.</summary>
         internal SignIn(Wire wire, IPerson person, SignInOptions options, IDictionary<string, object> start,
+            Func<Call, CancellationToken, Task<Answer>> begin,
             Func<IDictionary<string, object>, CancellationToken, Task<Credential>> keep)
         {
             this.wire = wire;
             this.person = person;
             this.options = options;
             this.start = start;
+            this.begin = begin;
             this.keep = keep;
+        }
+
+        /// <summary>The linked provider as the server named it, once a link has succeeded; null for a sign-in.</summary>
+        public string Linked { get; private set; }
+
+        /// <summary>Finish with the address with which the app was opened; false: it belongs to another login, and has
+        /// no effect.</summary>
+        public bool Returned(string url)
+        {
+            string before = options.ReturnUri, ticket = null;
+            if (before != null && url != null && url.StartsWith(before, StringComparison.Ordinal))
+            {
+                string rest = url.Substring(before.Length);
+                string separator = before.Contains("?") ? "&" : "?";
+                if (rest.StartsWith(separator, StringComparison.Ordinal))
+                    ticket = Listener.TicketOf(rest.Substring(1), loginId);
+            }
+            if (ticket != null)
+                proofs.Add(new Proof("ticket", ticket));
+            return ticket != null;
         }
 
         /// <summary>Through the browser; ends once the credential is on disk. Any failure cancels the login. Throws
@@ -2436,6 +2686,8 @@ namespace Gamed
                 else
                     await CancelAsync().ConfigureAwait(false);
                 IDictionary<string, object> complete = await SettleAsync(cancel).ConfigureAwait(false);
+                if (IsLink)
+                    Linked = Members.Of<string>(Members.Of<Dictionary<string, object>>(complete, "linked"), "provider");
                 return await keep(complete, cancel).ConfigureAwait(false);
             }
             catch (Exception e)
@@ -2452,6 +2704,11 @@ namespace Gamed
                 await CancelAsync().ConfigureAwait(false);
             failure.Throw();
             throw failure.SourceException;
+        }
+
+        bool IsLink
+        {
+            get { return Members.Maybe<string>(start, "intent") == "link"; }
         }
 
         /// <summary>After this no credential of the login works; RunAsync throws LoginCancelled. Never
@@ -2473,13 +2730,14 @@ namespace Gamed
 
         async Task StartAsync(CancellationToken cancel)
         {
-            if (options.Loopback)
+            if (options.ReturnUri != null)
+                start["return_uri"] = options.ReturnUri;
+            else if (options.Loopback)
                 listener = Listener.Maybe(wire.Origin + "/auth/login/done", proofs);
             if (listener != null)
                 start["loopback_port"] = listener.Port;
-            Answer answer = await wire.CallAsync("POST", "/auth/login", new Call { Json = start }, cancel)
-                .ConfigureAwait(false);
-            Dictionary<string, object> started = answer.Json();
+            Dictionary<string, object> started = (await begin(new Call { Json = start }, cancel).ConfigureAwait(false))
+                .Json();
             secret = Members.Of<string>(started, "device_secret");
             if (!Regex.IsMatch(secret, @"\A[A-Za-z0-9_-]{1,512}\z"))
             {
@@ -2489,18 +2747,34 @@ namespace Gamed
             clock = Stopwatch.StartNew();
             deadline = Members.Of<long>(started, "expires_in") + 30;
             loginUrl = wire.Origin.Require(Members.Of<string>(started, "login_url"));
+            qrUrl = OwnOrNull(Members.Maybe<string>(started, "qr_url"));
             var poll = Members.Of<Dictionary<string, object>>(started, "poll");
             pollPath = wire.Origin.PathOf(Members.Of<string>(poll, "url"));
             maxWait = Math.Max(0, Math.Min(Members.Of<long>(poll, "max_wait"), 25));
             codeOnly = Members.Maybe<string>(started, "return_proof") == "code";
+            if (listener != null || options.ReturnUri != null)
+                loginId = Members.Of<string>(started, "login_id");
             if (listener != null)
-                listener.LoginId = Members.Of<string>(started, "login_id");
+                listener.LoginId = loginId;
+        }
+
+        /// <summary>`url`, or null if it is of another server: a sign-in goes on without its picture.</summary>
+        string OwnOrNull(string url)
+        {
+            try
+            {
+                return url == null ? null : wire.Origin.Require(url);
+            }
+            catch (UntrustedAddress)
+            {
+                return null;
+            }
         }
 
         void Show()
         {
             bool opened = options.OpenBrowser != null && options.OpenBrowser(loginUrl);
-            person.BrowserOpened(loginUrl, opened);
+            person.BrowserOpened(new SignInLink(loginUrl, qrUrl, opened));
         }
 
         /// <summary>Collect until there is an outcome. A lost answer loses nothing: the same proof is sent again.
@@ -2515,7 +2789,7 @@ namespace Gamed
                 string status = Members.Maybe<string>(answer, "status");
                 if (status == "complete")
                 {
-                    if (proof != null && proof.Kind == "ticket")  // the browser gets its page before the game may end
+                    if (listener != null && proof != null && proof.Kind == "ticket")  // its page, before the game may end
                         await Task.WhenAny(proof.Replied.Task, Task.Delay(1000, cancel)).ConfigureAwait(false);
                     return answer;
                 }
@@ -2769,6 +3043,9 @@ namespace Gamed
         /// <summary>Null for a delete.</summary>
         public SaveInfo Save { get; private set; }
 
+        /// <summary>What the device that wrote or deleted calls itself, or null.</summary>
+        public string Device { get; private set; }
+
         internal static SaveVersion Of(IDictionary<string, object> value)
         {
             return new SaveVersion
@@ -2778,6 +3055,7 @@ namespace Gamed
                 Parent = Members.Maybe<long?>(value, "parent"),
                 Expires = Members.Maybe<string>(value, "expires"),
                 Save = Members.Maybe<string>(value, "etag") == null ? null : SaveInfo.Of(value),
+                Device = Members.Maybe<string>(value, "device"),
             };
         }
     }
@@ -2866,6 +3144,93 @@ namespace Gamed
         }
     }
 
+    /// <summary>One write, or one delete, of a commit.</summary>
+    public sealed class CommitWrite
+    {
+        readonly Base on;
+        readonly string contentType;
+        readonly IDictionary<string, object> meta;
+
+        /// <summary>Writes `data` on top of `on`: null for a new slot. Leave `data` as it is until the commit has
+        /// ended.</summary>
+        public CommitWrite(string slot, byte[] data, Base on, string contentType = GamedClient.Bytes,
+            IDictionary<string, object> meta = null)
+        {
+            if (data == null)
+                throw new ArgumentNullException("data");
+            Slot = slot;
+            Data = data;
+            Sha256 = Saves.Hex(Saves.Hash(data));
+            this.on = on;
+            this.contentType = contentType;
+            this.meta = meta;
+        }
+
+        CommitWrite(string slot, Base on)
+        {
+            if (on == null)
+                throw new ArgumentNullException("on");
+            Slot = slot;
+            this.on = on;
+        }
+
+        /// <summary>Deletes the version that was read.</summary>
+        public static CommitWrite Deletion(string slot, Base on)
+        {
+            return new CommitWrite(slot, on);
+        }
+
+        /// <summary>The slot's name.</summary>
+        public string Slot { get; private set; }
+
+        /// <summary>Null for a delete.</summary>
+        public byte[] Data { get; private set; }
+
+        internal string Sha256 { get; private set; }
+
+        internal Dictionary<string, object> ToJson()
+        {
+            Saves.PathOf(Slot);
+            var entry = new Dictionary<string, object>
+            {
+                { "slot", Slot }, { on == null ? "if_none_match" : "if_match", on == null ? "*" : on.ToString() },
+            };
+            if (Data == null)
+            {
+                entry["delete"] = true;
+                return entry;
+            }
+            entry["sha256"] = Sha256;
+            entry["content_type"] = contentType;
+            if (meta != null)
+                entry["meta"] = Saves.Plain(meta);
+            return entry;
+        }
+    }
+
+    /// <summary>What became of one entry of a commit.</summary>
+    public sealed class CommitResult
+    {
+        /// <summary>The slot's name.</summary>
+        public string Slot { get; private set; }
+
+        /// <summary>The slot's version; a delete is one, too.</summary>
+        public long Version { get; private set; }
+
+        /// <summary>Null if the slot was deleted.</summary>
+        public SaveInfo Save { get; private set; }
+
+        internal static CommitResult Of(IDictionary<string, object> value)
+        {
+            return new CommitResult
+            {
+                Slot = Members.Of<string>(value, "slot"),
+                Version = Members.Of<long>(value, "version"),
+                Save = Members.Maybe<string>(value, "etag") == null ? null : SaveInfo.Of(value),
+            };
+        }
+    }
+
     /// <summary>Names of slots, and digests.</summary>
     static class Saves
     {
@@ -2914,7 +3279,12 @@ namespace Gamed
         /// <summary>The bytes are those the server hashed, or DownloadCorrupt.</summary>
         internal static void CheckDigest(Answer answer)
         {
-            Match named = Digest.Match(answer.Header("Repr-Digest"));
+            CheckDigest(answer.Header("Repr-Digest"), Hash(answer.Body));
+        }
+
+        internal static void CheckDigest(string field, byte[] hash)
+        {
+            Match named = Digest.Match(field);
             if (!named.Success)
                 throw new NotGamed("The server's answer lacks 'Repr-Digest'.");
             byte[] expected;
@@ -2924,10 +3294,10 @@ namespace Gamed
             }
             catch (FormatException e)
             {
-                throw new NotGamed("The server's 'Repr-Digest' is malformed.", answer.Status, e);
+                throw new NotGamed("The server's 'Repr-Digest' is malformed.", 0, e);
             }
-            if (!expected.SequenceEqual(Hash(answer.Body)))
-                throw new DownloadCorrupt("download_corrupt", "The save arrived damaged.");
+            if (!expected.SequenceEqual(hash))
+                throw new DownloadCorrupt("download_corrupt", "The bytes arrived damaged. Try again.");
         }
 
         /// <summary>A plain copy, or Refused: what comes of it must be known before it is on its way.</summary>
@@ -2944,6 +3314,127 @@ namespace Gamed
         }
     }
 
+    /// <summary>One download of all saves: to a file beside the target, then into its place.</summary>
+    sealed class Export
+    {
+        const int MaxErrorBytes = 1 << 16;
+
+        readonly GamedClient client;
+        readonly string path;
+        string etag = "", digest = "";
+        long size = -1;
+
+        internal Export(GamedClient client, string path)
+        {
+            this.client = client;
+            this.path = Path.GetFullPath(path);
+        }
+
+        internal async Task<long> RunAsync(CancellationToken cancel)
+        {
+            string temporary = Disk.Temporary(path);
+            try
+            {
+                using (var file = new FileStream(temporary, FileMode.Open, FileAccess.ReadWrite, FileShare.None))
+                {
+                    await FetchAsync(file, cancel).ConfigureAwait(false);
+                    Disk.Sync(file);
+                }
+                Disk.Move(temporary, path);
+                return size;
+            }
+            catch
+            {
+                Disk.Delete(temporary);
+                throw;
+            }
+        }
+
+        /// <summary>A try that received bytes does not count.</summary>
+        async Task FetchAsync(FileStream file, CancellationToken cancel)
+        {
+            for (int attempt = 0; ; attempt++)
+            {
+                long before = file.Length;
+                GamedError error;
+                try
+                {
+                    await client.InNameAsync(used => StreamAsync(file, used.AccessToken, cancel), cancel)
+                        .ConfigureAwait(false);
+                    Check(file);
+                    return;
+                }
+                catch (GamedError e)
+                {
+                    error = e;
+                }
+                if (error is DownloadCorrupt)
+                    file.SetLength(0);
+                else if (file.Length > before)
+                    attempt = 0;
+                double pause = Wire.PauseAfter(error, attempt);
+                if (!error.Passing || attempt + 1 >= client.Wire.Tries || pause > Wire.LongestPauseSeconds)
+                    ExceptionDispatchInfo.Capture(error).Throw();
+                await client.Wire.Options.Sleep(TimeSpan.FromSeconds(pause), cancel).ConfigureAwait(false);
+            }
+        }
+
+        async Task<bool> StreamAsync(FileStream file, string token, CancellationToken cancel)
+        {
+            var how = new Call { Bearer = token };
+            long start = file.Length;
+            if (start > 0 && start < size)
+            {
+                how.Headers["Range"] = string.Format(CultureInfo.InvariantCulture, "bytes={0}-{1}", start, size - 1);
+                how.Headers["If-Range"] = etag;
+            }
+            var refused = new MemoryStream();
+            Func<Answer, Func<byte[], int, Task>> sink = head =>
+            {
+                if (head.Status != 200 && head.Status != 206)
+                    return (data, count) =>
+                    {
+                        refused.Write(data, 0, (int)Math.Min(count, MaxErrorBytes - refused.Length));
+                        return Wire.Done;
+                    };
+                Begin(file, head, start);
+                return (data, count) => file.WriteAsync(data, 0, count);
+            };
+            GamedRequest request = client.Wire.RequestOf("GET", "/game/export", how);
+            Answer answer = await client.Wire.StreamAsync(request, sink, cancel).ConfigureAwait(false);
+            answer.Body = refused.ToArray();
+            if (answer.Status != 200 && answer.Status != 206)
+                throw Errors.Of(answer);
+            return true;
+        }
+
+        /// <summary>Of the rest, or of the whole after all.</summary>
+        void Begin(FileStream file, Answer head, long start)
+        {
+            string range = string.Format(CultureInfo.InvariantCulture, "bytes {0}-{1}/{2}", start, size - 1, size);
+            if (head.Status == 206 && head.Header("Content-Range") == range && head.Header("ETag") == etag)
+            {
+                file.Seek(0, SeekOrigin.End);
+                return;
+            }
+            if (head.Status == 206)
+                throw new NotGamed("The server sends another part of the file than was asked for.");
+            file.SetLength(0);
+            etag = head.Header("ETag");
+            digest = head.Header("Repr-Digest");
+            if (!long.TryParse(head.Header("Content-Length"), NumberStyles.None, CultureInfo.InvariantCulture, out size))
+                size = -1;
+        }
+
+        void Check(FileStream file)
+        {
+            file.Seek(0, SeekOrigin.Begin);
+            using (var sha256 = new SHA256Managed())
+                Saves.CheckDigest(digest, sha256.ComputeHash(file));
+            size = file.Length;
+        }
+    }
+
     // --- The client --------------------------------------------------------------------------------------------------
 
     /// <summary>How a client works; all optional.</summary>
@@ -2954,6 +3445,7 @@ namespace Gamed
         {
             App = "gamed";
             Version = GamedClient.ClientVersion;
+            DeviceName = Environment.MachineName;
             Send = PlatformHttp.SendAsync;
             Sleep = Task.Delay;
             Now = () => (DateTime.UtcNow - new DateTime(1970, 1, 1, 0, 0, 0, DateTimeKind.Utc)).TotalSeconds;
@@ -2967,6 +3459,10 @@ namespace Gamed
 
         /// <summary>The game's.</summary>
         public string Version { get; set; }
+
+        /// <summary>What this device calls itself at a sign-in: the player reads it beside their saves and in the list
+        /// of their devices. The machine's name by default; at most 64 characters count.</summary>
+        public string DeviceName { get; set; }
 
         /// <summary>Instead of the platform's own place. In Unity on phones: Application.persistentDataPath.</summary>
         public string Folder { get; set; }
@@ -3003,11 +3499,14 @@ namespace Gamed
 
         internal const string Bytes = "application/octet-stream";
 
+        static readonly Regex Segments = new Regex(@"\A[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}\z");
+
         readonly GamedOptions options;
         readonly ICredentialStore store;
         readonly Wire wire;
         readonly string player;
         volatile Credential held;
+        volatile SignIn running;
 
         /// <summary>`server` as the player entered it. Throws <see cref="UntrustedAddress"/>; asks no server.</summary>
         public GamedClient(string server, GamedOptions options = null)
@@ -3112,6 +3611,93 @@ namespace Gamed
             }, cancel);
         }
 
+        /// <summary>`GET /auth/providers`: one button for each. None in `local` mode: show one button for the server
+        /// itself. An older server has no labels, so they are made of the names.</summary>
+        public Task<IList<Provider>> ProvidersAsync(CancellationToken cancel = default(CancellationToken))
+        {
+            return Task.Run(() => ListedAsync(cancel), cancel);
+        }
+
+        async Task<IList<Provider>> ListedAsync(CancellationToken cancel)
+        {
+            try
+            {
+                Answer answer = await wire.CallAsync("GET", "/auth/providers", new Call(), cancel)
+                    .ConfigureAwait(false);
+                return Members.Objects(answer.Json(), "providers").Select(entry => new Provider(
+                    Members.Of<string>(entry, "name"), Members.Of<string>(entry, "label"))).ToList().AsReadOnly();
+            }
+            catch (GamedError error)
+            {
+                if (error.Status != 404)
+                    throw;
+            }
+            Policy policy = await PolicyAsync(cancel).ConfigureAwait(false);
+            return policy.Providers.Where(name => name != "").Select(name => new Provider(
+                name, name.Substring(0, 1).ToUpperInvariant() + name.Substring(1))).ToList().AsReadOnly();
+        }
+
+        /// <summary>
+        /// The one call that a game needs at its start: true once there is a session, also without a network; false if
+        /// the sign-in has failed. Asks the server once whether the kept session still works, and signs in if it does
+        /// not, or if there is none. The player sees every failure through IPerson.Problem; no GamedError is thrown.
+        /// Without an answer the kept session counts, so that a Sync can play on. Throws OperationCanceledException.
+        /// </summary>
+        public Task<bool> EnsureSignedInAsync(IPerson person, SignInOptions how = null,
+            CancellationToken cancel = default(CancellationToken))
+        {
+            return Task.Run(() => EnsuredAsync(person, how, cancel), cancel);
+        }
+
+        async Task<bool> EnsuredAsync(IPerson person, SignInOptions how, CancellationToken cancel)
+        {
+            GamedError problem;
+            bool kept = false;
+            try
+            {
+                Credential known = await CredentialAsync(cancel).ConfigureAwait(false);
+                kept = known != null;
+                if (!kept || !await WorksAsync(known, cancel).ConfigureAwait(false))
+                {
+                    kept = false;
+                    await SignInAsync(person, how, cancel).ConfigureAwait(false);
+                }
+                return true;
+            }
+            catch (GamedError error)
+            {
+                problem = error;
+            }
+            catch (Exception error)
+            {
+                problem = Errors.OfDisk(error);
+                if (problem == null)
+                    throw;
+            }
+            person.Problem(problem);
+            return kept && !(problem is PlayerBlocked);
+        }
+
+        /// <summary>Asks the server once; false if only a sign-in helps. Throws GamedError without an
+        /// answer.</summary>
+        async Task<bool> WorksAsync(Credential known, CancellationToken cancel)
+        {
+            try
+            {
+                await Only(known.PlayerId, 1).WhoamiAsync(cancel).ConfigureAwait(false);
+            }
+            catch (PlayerChanged)
+            {
+            }
+            catch (SignInRequired error)
+            {
+                if (!Errors.NeedsSignIn(error))
+                    throw;
+                return false;
+            }
+            return true;
+        }
+
         /// <summary>Through the browser; ends once the credential is on disk. A sign-in that was kept here before is
         /// ended at the server. Throws LoginFailed and its kin, GamedError, OperationCanceledException.</summary>
         public async Task<Credential> SignInAsync(IPerson person, SignInOptions how = null,
@@ -3121,7 +3707,7 @@ namespace Gamed
             return await begun.RunAsync(cancel).ConfigureAwait(false);
         }
 
-        /// <summary>The same in two steps, for a game with a Cancel button: RunAsync, CancelAsync.</summary>
+        /// <summary>The same in two steps: RunAsync, CancelAsync.</summary>
         public Task<SignIn> BeginSignInAsync(IPerson person, SignInOptions how = null,
             CancellationToken cancel = default(CancellationToken))
         {
@@ -3134,24 +3720,52 @@ namespace Gamed
             string provider = how.Provider;
             if (policy.Mode == "oauth" && provider == null)
                 provider = policy.Providers.Count == 1 ? policy.Providers[0]
-                    : await person.ChooseProviderAsync(policy.Providers, cancel).ConfigureAwait(false);
-            string device = Environment.MachineName;
-            var start = new Dictionary<string, object>
+                    : await ChosenAsync(person, cancel).ConfigureAwait(false);
+            return running = new SignIn(wire, person, how, Start(provider, how.Adopt ? "adopt" : null),
+                (call, token) => wire.CallAsync("POST", "/auth/login", call, token), KeepAsync);
+        }
+
+        async Task<string> ChosenAsync(IPerson person, CancellationToken cancel)
+        {
+            IList<Provider> providers = await ListedAsync(cancel).ConfigureAwait(false);
+            string chosen = await person.ChooseProviderAsync(providers, cancel).ConfigureAwait(false);
+            if (chosen == null)
+                throw new LoginCancelled("login_cancelled", "The sign-in was cancelled.");
+            return chosen;
+        }
+
+        /// <summary>The body of `POST /auth/login`.</summary>
+        Dictionary<string, object> Start(string provider, string intent)
+        {
+            var device = new Dictionary<string, object>
             {
-                {
-                    "client", new Dictionary<string, object>
-                    {
-                        { "name", options.App }, { "version", options.Version },
-                        { "platform", Disk.IsWindows ? "windows" : Disk.IsMac ? "macos" : "linux" },
-                        { "device_name", device.Substring(0, Math.Min(64, device.Length)) },
-                    }
-                },
+                { "name", options.App }, { "version", options.Version },
+                { "platform", Disk.IsWindows ? "windows" : Disk.IsMac ? "macos" : "linux" },
             };
+            string name = (options.DeviceName ?? "").Trim();
+            if (name != "")
+                device["device_name"] = name.Substring(0, Math.Min(64, name.Length));
+            var start = new Dictionary<string, object> { { "client", device } };
             if (provider != null)
                 start["provider"] = provider;
-            if (how.Adopt)
-                start["intent"] = "adopt";
-            return new SignIn(wire, person, how, start, KeepAsync);
+            if (intent != null)
+                start["intent"] = intent;
+            return start;
+        }
+
+        /// <summary>Hand the address with which the app was opened to the sign-in that runs; false: it does not belong
+        /// to it.</summary>
+        public bool Returned(string url)
+        {
+            SignIn begun = running;
+            return begun != null && begun.Returned(url);
+        }
+
+        /// <summary>Cancel the sign-in that runs, for a Cancel button: it ends with LoginCancelled.</summary>
+        public Task CancelSignInAsync()
+        {
+            SignIn begun = running;
+            return begun == null ? Wire.Done : begun.CancelAsync();
         }
 
         /// <summary>
@@ -3214,6 +3828,119 @@ namespace Gamed
                 .ConfigureAwait(false);
             var player = Members.Of<Dictionary<string, object>>(answer.Json(), "player");
             return Members.Maybe<string>(player, "name");
+        }
+
+        // -- the account --
+
+        /// <summary>The devices on which the player is signed in, last used first.</summary>
+        public Task<IList<SessionInfo>> ListSessionsAsync(CancellationToken cancel = default(CancellationToken))
+        {
+            return Then(GameAsync("GET", "/auth/sessions", new Call(), cancel), answer => (IList<SessionInfo>)
+                Members.Objects(answer.Json(), "sessions").Select(SessionInfo.Of).ToList().AsReadOnly());
+        }
+
+        /// <summary>Sign one device out; it learns it with its next request. Throws NotFound.</summary>
+        public async Task EndSessionAsync(string sessionId, CancellationToken cancel = default(CancellationToken))
+        {
+            if (!Segments.IsMatch(sessionId ?? ""))
+                throw new NotFound("session_not_found", "That device is not signed in any more.");
+            await GameAsync("DELETE", "/auth/sessions/" + sessionId, new Call(), cancel).ConfigureAwait(false);
+        }
+
+        /// <summary>The accounts that sign in as this player, oldest first.</summary>
+        public Task<IList<IdentityInfo>> ListIdentitiesAsync(CancellationToken cancel = default(CancellationToken))
+        {
+            return Then(GameAsync("GET", "/auth/identities", new Call(), cancel), answer => (IList<IdentityInfo>)
+                Members.Objects(answer.Json(), "identities").Select(IdentityInfo.Of).ToList().AsReadOnly());
+        }
+
+        /// <summary>Link another account through the browser, so that both sign in as this player; the provider as
+        /// the server named it. Throws SignInRequired with `reauthentication_required` if the sign-in is older than ten
+        /// minutes, LoginFailed and its kin.</summary>
+        public async Task<string> LinkAsync(IPerson person, string provider, SignInOptions how = null,
+            CancellationToken cancel = default(CancellationToken))
+        {
+            SignIn begun = BeginLink(person, provider, how);
+            await begun.RunAsync(cancel).ConfigureAwait(false);
+            return begun.Linked;
+        }
+
+        /// <summary>The same in two steps: RunAsync, CancelAsync.</summary>
+        public SignIn BeginLink(IPerson person, string provider, SignInOptions how = null)
+        {
+            if (provider == null)
+                throw new ArgumentNullException("provider");
+            return running = new SignIn(wire, person, how ?? new SignInOptions(), Start(provider, "link"),
+                (call, token) => GameAsync("POST", "/auth/login", call, token),
+                (complete, token) => CredentialAsync(token));
+        }
+
+        /// <summary>Unlink an account; a Refused with `last_identity` if it is the only one.</summary>
+        public async Task UnlinkAsync(string provider, CancellationToken cancel = default(CancellationToken))
+        {
+            if (!Segments.IsMatch(provider ?? ""))
+                throw new Refused("provider_unknown", "This server does not have that way to sign in.");
+            await GameAsync("DELETE", "/auth/identities/" + provider, new Call(), cancel).ConfigureAwait(false);
+        }
+
+        /// <summary>Erase the player with saves, sessions and linked accounts, and forget the credential. Throws
+        /// SignInRequired with `reauthentication_required` if the sign-in is older than ten minutes.</summary>
+        public Task DeletePlayerAsync(CancellationToken cancel = default(CancellationToken))
+        {
+            return Task.Run(() => DeletedAsync(cancel), cancel);
+        }
+
+        async Task DeletedAsync(CancellationToken cancel)
+        {
+            string deleted = null;
+            bool lost = false;
+            try
+            {
+                await InNameAsync(async used =>
+                {
+                    deleted = used.PlayerId;
+                    var how = new Call { Bearer = used.AccessToken };
+                    try
+                    {
+                        return await wire.CallAsync("DELETE", "/auth/player", how, cancel).ConfigureAwait(false);
+                    }
+                    catch (GamedError error)
+                    {
+                        lost = lost || error.AnswerLostBefore;
+                        throw;
+                    }
+                }, cancel).ConfigureAwait(false);
+            }
+            catch (SignInRequired error)
+            {
+                if (!lost || !Errors.NeedsSignIn(error))  // else: the first try did it
+                    throw;
+            }
+            using (await store.LockAsync(CancellationToken.None).ConfigureAwait(false))
+            {
+                Credential kept = Kept();
+                if (kept != null && kept.PlayerId == deleted)
+                    Forget();
+            }
+        }
+
+        /// <summary>Erase all saves of the player with their history, on every device that plays online. Throws
+        /// Conflict if a device saved meanwhile: nothing was erased then.</summary>
+        public async Task EraseSavesAsync(CancellationToken cancel = default(CancellationToken))
+        {
+            Answer summary = await GameAsync("GET", "/game/", new Call(), cancel).ConfigureAwait(false);
+            string etag = summary.Header("ETag");
+            if (etag == "")
+                throw new NotGamed("The server's answer lacks 'ETag'.");
+            await GameAsync("DELETE", "/game/", new Call { Headers = Base.Condition(etag) }, cancel)
+                .ConfigureAwait(false);
+        }
+
+        /// <summary>Write all that the server keeps of the player's saves into a zip file, whole or not at all; its
+        /// size in bytes. A download that broke off continues. Throws IOException of this device's disk.</summary>
+        public Task<long> ExportAsync(string path, CancellationToken cancel = default(CancellationToken))
+        {
+            return Task.Run(() => new Export(this, path).RunAsync(cancel), cancel);
         }
 
         // -- saves --
@@ -3296,6 +4023,70 @@ namespace Gamed
                 if (!gone || !error.AnswerLostBefore)  // else: the first try did it
                     throw;
             }
+        }
+
+        /// <summary>Write and delete several slots at once: all of it, or nothing. Sends the bytes that the server does
+        /// not have yet. One result for each write, in their order. Throws Conflict, whose Slots have the sides of each
+        /// slot that does not match. Sending the same twice is one commit.</summary>
+        public Task<IList<CommitResult>> CommitAsync(IEnumerable<CommitWrite> writes,
+            CancellationToken cancel = default(CancellationToken))
+        {
+            CommitWrite[] all = writes.ToArray();
+            return Task.Run(() => CommittedAsync(all, cancel), cancel);
+        }
+
+        async Task<IList<CommitResult>> CommittedAsync(CommitWrite[] writes, CancellationToken cancel)
+        {
+            List<object> entries = writes.Select(write => (object)write.ToJson()).ToList();
+            var blobs = new Dictionary<string, byte[]>();
+            foreach (CommitWrite write in writes)
+                if (write.Data != null)
+                    blobs[write.Sha256] = write.Data;
+            foreach (KeyValuePair<string, byte[]> blob in blobs)
+                if (!await HasBlobAsync(blob.Key, cancel).ConfigureAwait(false))
+                    await StageAsync(blob.Key, blob.Value, cancel).ConfigureAwait(false);
+            var body = new Dictionary<string, object> { { "writes", entries } };
+            for (bool again = true; ; again = false)
+            {
+                List<object> missing;
+                try
+                {
+                    Answer answer = await GameAsync("POST", "/game/commit", new Call { Json = body }, cancel)
+                        .ConfigureAwait(false);
+                    return Members.Objects(answer.Json(), "saves").Select(CommitResult.Of).ToList().AsReadOnly();
+                }
+                catch (Refused error)
+                {
+                    missing = Members.Maybe<List<object>>(error.Problem, "missing");
+                    if (error.Code != "blob_missing" || missing == null || !again)
+                        throw;
+                }
+                foreach (string sha256 in missing.OfType<string>().Where(blobs.ContainsKey))
+                    await StageAsync(sha256, blobs[sha256], cancel).ConfigureAwait(false);
+            }
+        }
+
+        async Task<bool> HasBlobAsync(string sha256, CancellationToken cancel)
+        {
+            try
+            {
+                await GameAsync("HEAD", "/game/blobs/" + sha256, new Call(), cancel).ConfigureAwait(false);
+                return true;
+            }
+            catch (GamedError error)
+            {
+                if (error.Status != 404)
+                    throw;
+                return false;
+            }
+        }
+
+        Task StageAsync(string sha256, byte[] data, CancellationToken cancel)
+        {
+            var how = new Call { Body = data };
+            how.Headers["Content-Type"] = Bytes;
+            how.Headers["Content-Digest"] = Saves.DigestField(data);
+            return GameAsync("PUT", "/game/blobs/" + sha256, how, cancel);
         }
 
         // -- history --
@@ -3475,6 +4266,99 @@ namespace Gamed
             if (before != null && before.SessionId != fresh.SessionId)
                 await TellLogoutAsync(before, "this", CancellationToken.None).ConfigureAwait(false);
             return fresh;
+        }
+    }
+
+    /// <summary>One device on which the player is signed in. Instants are RFC 3339, by the server's clock.</summary>
+    public sealed class SessionInfo
+    {
+        IDictionary<string, object> members;
+
+        SessionInfo()
+        {
+        }
+
+        /// <summary>`ses_...`, for <see cref="GamedClient.EndSessionAsync"/>.</summary>
+        public string SessionId { get; private set; }
+
+        /// <summary>This device's own.</summary>
+        public bool Current { get; private set; }
+
+        /// <summary>The time of the sign-in.</summary>
+        public string CreatedAt { get; private set; }
+
+        /// <summary>The time of the last sign-in or refresh.</summary>
+        public string LastUsedAt { get; private set; }
+
+        /// <summary>When it ends without another refresh.</summary>
+        public string ExpiresAt { get; private set; }
+
+        /// <summary>A name of the policy, or `local`.</summary>
+        public string Provider { get; private set; }
+
+        /// <summary>What the device calls itself, else the game's name, or null.</summary>
+        public string Device { get; private set; }
+
+        internal static SessionInfo Of(IDictionary<string, object> value)
+        {
+            var client = Members.Maybe<Dictionary<string, object>>(value, "client");
+            return new SessionInfo
+            {
+                members = value,
+                SessionId = Members.Of<string>(value, "session_id"),
+                Current = Members.Of<bool>(value, "current"),
+                CreatedAt = Members.Maybe<string>(value, "created_at") ?? "",
+                LastUsedAt = Members.Maybe<string>(value, "last_used_at") ?? "",
+                ExpiresAt = Members.Maybe<string>(value, "expires_at") ?? "",
+                Provider = Members.Maybe<string>(value, "provider") ?? "",
+                Device = Members.Maybe<string>(client, "device_name") ?? Members.Maybe<string>(client, "name"),
+            };
+        }
+
+        /// <summary>As the server sent it.</summary>
+        public IDictionary<string, object> ToJson()
+        {
+            return members;
+        }
+    }
+
+    /// <summary>One account that signs in as the player. Instants are RFC 3339, by the server's clock.</summary>
+    public sealed class IdentityInfo
+    {
+        IDictionary<string, object> members;
+
+        IdentityInfo()
+        {
+        }
+
+        /// <summary>A name of the policy, or `local`.</summary>
+        public string Provider { get; private set; }
+
+        /// <summary>The time of the first sign-in, or of the link.</summary>
+        public string LinkedAt { get; private set; }
+
+        /// <summary>The time of the last sign-in.</summary>
+        public string LastUsedAt { get; private set; }
+
+        /// <summary>The server still has this provider.</summary>
+        public bool CanSignIn { get; private set; }
+
+        internal static IdentityInfo Of(IDictionary<string, object> value)
+        {
+            return new IdentityInfo
+            {
+                members = value,
+                Provider = Members.Of<string>(value, "provider"),
+                LinkedAt = Members.Maybe<string>(value, "linked_at") ?? "",
+                LastUsedAt = Members.Maybe<string>(value, "last_used_at") ?? "",
+                CanSignIn = Members.Maybe<bool?>(value, "can_sign_in") ?? true,
+            };
+        }
+
+        /// <summary>As the server sent it.</summary>
+        public IDictionary<string, object> ToJson()
+        {
+            return members;
         }
     }
 

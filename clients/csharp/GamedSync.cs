@@ -1493,9 +1493,10 @@ namespace Gamed
             }
             catch (Exception error)
             {
-                if (!(error is IOException || error is UnauthorizedAccessException))
+                GamedError problem = Errors.OfDisk(error);
+                if (problem == null)
                     throw;
-                NoteEnd(new LocalDamaged("local_disk", "This device cannot keep saves: " + error.Message, error));
+                NoteEnd(problem);
             }
             return trouble;
         }

@@ -240,14 +240,19 @@ static class Checks
 
     sealed class Nobody : IPerson
     {
-        public Task<string> ChooseProviderAsync(IList<string> providers, CancellationToken cancel)
+        public Task<string> ChooseProviderAsync(IList<Provider> providers, CancellationToken cancel)
         {
             throw new InvalidOperationException();
         }
 
-        public void BrowserOpened(string url, bool opened)
+        public void BrowserOpened(SignInLink link)
         {
             throw new InvalidOperationException("it was shown");
+        }
+
+        public void Problem(GamedError error)
+        {
+            throw new InvalidOperationException(error.Detail);
         }
 
         public Task<string> FinishCodeAsync(Action showCode, int? attemptsLeft, CancellationToken cancel)
