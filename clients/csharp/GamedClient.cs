@@ -393,6 +393,14 @@ namespace Gamed
         }
     }
 
+    /// <summary>This device cannot store something, or a file of it does not hold what was written to it.</summary>
+    public class LocalDamaged : GamedError
+    {
+        internal LocalDamaged(string code, string detail, Exception inner = null) : base(code, detail, 0, null, inner)
+        {
+        }
+    }
+
     /// <summary>From answers to typed errors.</summary>
     static class Errors
     {
@@ -508,7 +516,7 @@ namespace Gamed
             if (!(error is IOException || error is UnauthorizedAccessException || error is Win32Exception))
                 return null;
             string detail = "This device cannot store anything. Make space on its disk, then try again.";
-            return new GamedError("local_disk", detail, 0, null, error);
+            return new LocalDamaged("local_disk", detail, error);
         }
 
         /// <summary>How a sign-in ended.</summary>

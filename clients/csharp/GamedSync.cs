@@ -3,7 +3,7 @@
 // Copy it beside GamedClient.cs; C# 6, nothing beyond mscorlib, System and System.Core.
 //
 //     Sync sync = await Sync.OpenAsync(client);            // needs no network, and for the first saves no sign-in
-//     Task running = sync.RunAsync(OnChange, stop.Token);  // in the background, as long as the game runs
+//     sync.Start(OnChange);                                // in the background, until the Sync is closed
 //     await sync.ReadyAsync();                             // until the server has answered, at most 5 seconds
 //     Save save = await sync.ReadAsync("auto");            // null: never saved; NotKnown: this device was never online
 //     await sync.WriteAsync("auto", bytes);                // on this device's disk when it ends
@@ -34,14 +34,6 @@ namespace Gamed
     {
         internal NotKnown()
             : base("not_known", "This device has not reached the server yet, so it does not know this save.")
-        {
-        }
-    }
-
-    /// <summary>A file of this device does not hold what was written to it.</summary>
-    public class LocalDamaged : GamedError
-    {
-        internal LocalDamaged(string code, string detail, Exception inner = null) : base(code, detail, 0, null, inner)
         {
         }
     }
@@ -863,6 +855,8 @@ namespace Gamed
         readonly SemaphoreSlim pumping = new SemaphoreSlim(1);
         readonly Bell bell = new Bell();
 
+        readonly CancellationTokenSource closing = new CancellationTokenSource();
+
         /// <summary>Rung when a pump has ended, or this Sync.</summary>
         readonly Bell ended = new Bell();
 
@@ -948,6 +942,7 @@ namespace Gamed
         /// <summary>The same without waiting here.</summary>
         public Task CloseAsync()
         {
+            closing.Cancel();
             return InTurn(() =>
             {
                 lock (gate)
@@ -1443,9 +1438,18 @@ namespace Gamed
         /// threads of the pool, with what a game should look at again. Throws what waiting does not help against:
         /// SignInRequired, PlayerBlocked, InUse once this Sync is closed. All else is tried again, and in Trouble
         /// meanwhile.</summary>
-        public Task RunAsync(Action<SyncStatus> changed, CancellationToken stop)
+        public Task RunAsync(Action<SyncStatus> changed = null,
+            CancellationToken stop = default(CancellationToken))
         {
             return Task.Run(() => RunHereAsync(changed ?? (status => { }), stop));
+        }
+
+        /// <summary>The same in the background, until this Sync is closed; why it ended earlier is in
+        /// Trouble.</summary>
+        public void Start(Action<SyncStatus> changed = null)
+        {
+            RunAsync(changed, closing.Token).ContinueWith(ended => ended.Exception,
+                TaskContinuationOptions.OnlyOnFaulted).Forget();
         }
 
         async Task RunHereAsync(Action<SyncStatus> changed, CancellationToken stop)

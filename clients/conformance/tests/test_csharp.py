@@ -7,8 +7,6 @@ from clients.csharp.tests.building import CSHARP, built, tool
 
 
 class CSharp(ConformanceCase):
-    lacks = frozenset(["ensure", "providers", "qr", "account", "commit", "return_uri"])
-
     @classmethod
     def driver(cls) -> Sequence[str]:
         return [tool("mono"), str(built("Driver", CSHARP / "Driver.cs"))]

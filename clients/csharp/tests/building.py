@@ -3,7 +3,7 @@
 import subprocess
 import tempfile
 from atexit import register
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from shutil import rmtree, which
@@ -12,6 +12,7 @@ CSHARP = Path(__file__).parents[1]
 CHECKS = Path(__file__).parent / "specimens" / "Checks.cs"
 ENGINES = CHECKS.with_name("Engines.cs")
 CLIENT = tuple(CSHARP / name for name in ("GamedClient.cs", "GamedSync.cs", "GamedAssets.cs"))
+UNITY = tuple(sorted((CSHARP / "unity").glob("*.cs")))
 COMPILER = ("mcs", "-langversion:6", "-warn:4", "-warnaserror", "-noconfig", "-r:System.dll", "-r:System.Core.dll")
 SECONDS = 240
 
@@ -33,15 +34,32 @@ def folder() -> Path:
 
 
 @cache
-def built(name: str, *sources: Path, alone: bool = False, explained: bool = False) -> Path:
+def built(
+    name: str, *sources: Path, alone: bool = False, explained: bool = False, beside: tuple[Path, ...] = ()
+) -> Path:
     """An .exe of the client and these files; an AssertionError with what the compiler said.
 
-    `alone`: a library, of these files and the client's first. `explained`: no public member lacks a comment.
+    `alone`: a library, of these files and the client's first. `explained`: no public member lacks a comment. `beside`:
+    further libraries.
     """
     target = folder() / (f"{name}.dll" if alone else f"{name}.exe")
-    compiler = [tool(COMPILER[0]), *COMPILER[1:], *(["-target:library"] if alone else [])]
-    compiler += [f"-doc:{target}.xml"] if explained else []
-    done = bounded([*compiler, f"-out:{target}", *map(str, ((CLIENT[:1] if alone else CLIENT) + sources))])
+    options = ["-target:library"] if alone else []
+    options += [f"-doc:{target}.xml"] if explained else []
+    return compiled(target, *(CLIENT[:1] if alone else CLIENT), *sources, options=[*options, *references(beside)])
+
+
+@cache
+def library(source: Path) -> Path:
+    """A library of one file without the client."""
+    return compiled(folder() / f"{source.stem}.dll", source, options=["-target:library"])
+
+
+def references(libraries: Iterable[Path]) -> list[str]:
+    return [f"-r:{each}" for each in libraries]
+
+
+def compiled(target: Path, *sources: Path, options: Sequence[str]) -> Path:
+    done = bounded([tool(COMPILER[0]), *COMPILER[1:], *options, f"-out:{target}", *map(str, sources)])
     if done.returncode:
         raise AssertionError(done.stdout + done.stderr)
     return target

@@ -1,20 +1,29 @@
-"""What clients/csharp/README.md shows is true: its samples compile, and its test runs against a real server."""
+"""The READMEs of the C# client are true: their samples compile, the tiny game and the test run against a server."""
 
+import json
+import os
 import re
 import shlex
+import subprocess
 import sys
+from http.client import HTTPConnection
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from clients.csharp.tests.building import CHECKS, CLIENT, CSHARP, ENGINES, bounded, built, folder, tool
+from clients.conformance.tests.helpers import lender
+from clients.csharp.tests.building import CHECKS, CSHARP, ENGINES, SECONDS, UNITY, bounded, built, folder, tool
+from clients.csharp.tests.test_unity import BROWSER, UNITY_STUB
+
+TINY_LINES = 15
+ROOT = CSHARP.parents[1]
 
 
-def shown() -> list[Path]:
-    """Each sample as a file."""
+def shown(page: str = "README.md") -> list[Path]:
+    """Write each sample of a page to a file."""
     files = []
-    for text in re.findall(r"^```csharp\n(.*?)^```$", (CSHARP / "README.md").read_text("utf-8"), re.M | re.S):
-        files.append(folder() / f"sample{len(files)}.cs")
+    for text in re.findall(r"^```csharp\n(.*?)^```$", (CSHARP / page).read_text("utf-8"), re.M | re.S):
+        files.append(folder() / f"{page.replace('/', '-')}{len(files)}.cs")
         files[-1].write_text(text, "utf-8")
     return files
 
@@ -22,9 +31,10 @@ def shown() -> list[Path]:
 class Page(SynchronousTestCase):
     def test_samples(self) -> None:
         """Against stand-ins for the engines."""
-        *samples, _ = shown()
-        self.assertEqual(len(samples), 4)
-        self.assertTrue(built("Shown", *CLIENT[1:], ENGINES, *samples, alone=True).exists())
+        game, *samples, _ = shown()
+        unity = shown("unity/README.md")
+        self.assertEqual((len(samples), len(unity)), (2, 2))
+        self.assertTrue(built("Shown", game, *samples, *unity, *UNITY, UNITY_STUB, ENGINES).exists())
 
     def test_a_games_own_tests(self) -> None:
         """Two devices, a conflict, a download, as `gamed dev --script` runs them; and two that run on by themselves."""
@@ -33,3 +43,83 @@ class Page(SynchronousTestCase):
         done = bounded([sys.executable, "-m", "gamed", "dev", "--script", shlex.join(["sh", "-c", steps])])
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("all is well", done.stdout)
+
+
+class TinyGame(SynchronousTestCase):
+    """The first sample of the README, built and run by the commands below it, with a program as the browser."""
+
+    def setUp(self) -> None:
+        self.place = Path(self.mktemp()).absolute()
+        (self.place / "bin").mkdir(parents=True)
+        opener = self.place / "bin" / "xdg-open"
+        opener.write_text(f'#!/bin/sh\ncd {ROOT} && {shlex.join(BROWSER)} "$1" tiny >&2\n')
+        opener.chmod(0o755)
+        for name in ("GamedClient.cs", "GamedSync.cs"):
+            (self.place / name).symlink_to(CSHARP / name)
+        page = (CSHARP / "README.md").read_text("utf-8")
+        self.game, commands = re.findall(r"^```csharp\n(.*?)^```\n```\n(.*?)^```$", page, re.M | re.S)[0]
+        (self.place / "Game.cs").write_text(self.game)
+        build, self.run_line = commands.splitlines()
+        done = subprocess.run(
+            shlex.split(build), cwd=self.place, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.service = lender().service
+
+    def play(self, device: str, ended: int = 0) -> "subprocess.CompletedProcess[str]":
+        """Start the game on a device."""
+        command = self.run_line.replace("http://127.0.0.1:8080", self.service.base)
+        state = str(self.place / device)
+        path = f"{self.place / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            shlex.split(command),
+            cwd=self.place,
+            env={**os.environ, "XDG_STATE_HOME": state, "PATH": path},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        self.assertEqual(done.returncode, ended, done.stdout + done.stderr)
+        self.assertNotIn("   at ", done.stdout + done.stderr)
+        return done
+
+    def credential(self, device: str) -> dict[str, str]:
+        [path] = (self.place / device / "mygame").glob("*.json")
+        return json.loads(path.read_text())
+
+    def revoke(self, token: str) -> None:
+        """End all sessions of the player."""
+        connection = HTTPConnection("127.0.0.1", self.service.port, timeout=SECONDS)
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        connection.request("POST", "/auth/session/logout", json.dumps({"scope": "all"}), headers)
+        self.assertEqual(connection.getresponse().status, 204)
+        connection.close()
+
+    def test_lines(self) -> None:
+        """A game that is signed in, has loaded and saved, is short."""
+        self.assertLessEqual(len(self.game.splitlines()), TINY_LINES)
+
+    def test_two_devices_and_a_revoke(self) -> None:
+        """The first device's save is on a fresh second one; after a revoke the game signs in again and goes on."""
+        first = self.play("desk")
+        self.assertEqual(first.stdout, "Level 1\n")
+        self.assertIn("Sign in in your browser.", first.stderr)
+        self.assertEqual(self.play("sofa").stdout, "Level 2\n")
+        again = self.play("desk")
+        self.assertEqual((again.stdout, again.stderr), ("Level 3\n", ""))
+        before = self.credential("desk")
+        self.revoke(before["access_token"])
+        revoked = self.play("desk")
+        self.assertEqual(revoked.stdout, "Level 4\n")
+        self.assertIn("Sign in in your browser.", revoked.stderr)
+        self.assertNotEqual(self.credential("desk")["session_id"], before["session_id"])
+        self.assertEqual(self.play("sofa").stdout, "Level 5\n")
+
+    def test_no_server(self) -> None:
+        """An address that leads nowhere is explained in a player's words, without a traceback."""
+        self.run_line = self.run_line.replace("8080", "9")
+        self.assertRegex(self.play("desk").stderr, r"^http://127\.0\.0\.1:9 does not answer\. [^\n]*\n$")
+        self.run_line = self.run_line.replace("http://127.0.0.1:9", "http://play.example.org")
+        self.assertIn("needs https://", self.play("desk", ended=1).stderr)

@@ -1,0 +1,46 @@
+"""The Unity component signs in, saves and loads on a stand-in of the engine: no engine can be installed here."""
+
+import sys
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from clients.conformance.tests.helpers import lender
+from clients.csharp.tests.building import CHECKS, CLIENT, UNITY, built, library, ran
+
+UNITY_STUB, SCENE = CHECKS.with_name("UnityEngine.cs"), CHECKS.with_name("Scene.cs")
+BROWSER = (sys.executable, "-m", "clients.csharp.tests.browser")
+CLOSED_PORT = "http://127.0.0.1:9"
+
+
+class Unity(SynchronousTestCase):
+    def scene(self, name: str, server: str | None = None) -> str:
+        """Run a scene against the real server; return what it prints."""
+        program = built("Scene", *UNITY, UNITY_STUB, SCENE)
+        folder = str(Path(self.mktemp()).absolute())
+        done = ran(program, name, server or lender().service.base, folder, *BROWSER)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def test_two_devices(self) -> None:
+        """Awaited on one device, as a coroutine on another: each loads what the other saved."""
+        self.scene("Signs")
+
+    def test_code(self) -> None:
+        """On a phone without a return address the player types the code into the dialog."""
+        self.scene("Types")
+
+    def test_cancel(self) -> None:
+        """The dialog's Cancel ends the sign-in, and no problem is shown."""
+        self.scene("Cancels")
+
+    def test_problem(self) -> None:
+        """A server that does not answer and an unsafe address are explained in the dialog."""
+        unreachable, untrusted = self.scene("Fails", CLOSED_PORT).splitlines()
+        self.assertRegex(unreachable, r"^unreachable: .* does not answer\. Check the address and the network\.$")
+        self.assertRegex(untrusted, r"^untrusted_address: .* needs https://")
+
+    def test_library(self) -> None:
+        """It compiles without a warning, also with each optional file; every public member has a comment."""
+        made = built("Gamed", *CLIENT[1:], *UNITY, alone=True, explained=True, beside=(library(UNITY_STUB),))
+        self.assertTrue(made.exists())

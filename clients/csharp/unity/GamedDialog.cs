@@ -1,0 +1,153 @@
+// A ready dialog for the sign-in, drawn by Unity's IMGUI: it needs no canvas, prefab, font or input system.
+//
+// GamedBehaviour adds one to its object if its Person is not set. For another look or language write an IPerson.
+
+using System;
+using System.Collections.Generic;
+using System.Globalization;
+using System.Threading;
+using System.Threading.Tasks;
+using UnityEngine;
+
+namespace Gamed
+{
+    /// <summary>The dialog in the middle of the screen; hidden while no sign-in needs the player.</summary>
+    [AddComponentMenu("Gamed/Gamed Dialog")]
+    public class GamedDialog : MonoBehaviour, IPerson
+    {
+        const int Width = 360;
+
+        IList<Provider> providers;
+        SignInLink link;
+        Action showCode;
+        int? attemptsLeft;
+        GamedError problem;
+        string typed = "";
+        bool wrong;
+        TaskCompletionSource<string> choice, code;
+
+        /// <summary>What the Cancel button does.</summary>
+        internal Action Cancelling { get; set; }
+
+        /// <summary>Whether the player sees it.</summary>
+        public bool IsShown
+        {
+            get { return choice != null || link != null || problem != null; }
+        }
+
+        /// <summary>Shows one button for each.</summary>
+        public Task<string> ChooseProviderAsync(IList<Provider> providers, CancellationToken cancel)
+        {
+            problem = null;
+            this.providers = providers;
+            choice = new TaskCompletionSource<string>();
+            return choice.Task;
+        }
+
+        /// <summary>Shows "Continue in your browser".</summary>
+        public void BrowserOpened(SignInLink link)
+        {
+            problem = null;
+            this.link = link;
+        }
+
+        /// <summary>Shows a text field for the code.</summary>
+        public Task<string> FinishCodeAsync(Action showCode, int? attemptsLeft, CancellationToken cancel)
+        {
+            this.showCode = showCode;
+            this.attemptsLeft = attemptsLeft;
+            typed = "";
+            wrong = false;
+            var asked = code = new TaskCompletionSource<string>();
+            cancel.Register(() => asked.TrySetCanceled());
+            return asked.Task;
+        }
+
+        /// <summary>Shows the text until the player presses Continue; nothing after a Cancel.</summary>
+        public void Problem(GamedError error)
+        {
+            Finish();
+            problem = error is LoginCancelled ? null : error;
+        }
+
+        /// <summary>The sign-in is over: only a problem stays.</summary>
+        internal void Finish()
+        {
+            choice = code = null;
+            link = null;
+        }
+
+        void OnGUI()
+        {
+            if (!IsShown)
+                return;
+            float scale = Mathf.Max(1, Mathf.Min(Screen.height / 480f, Screen.width / (Width + 40f)));
+            GUI.matrix = Matrix4x4.Scale(new Vector3(scale, scale, 1));
+            float left = (Screen.width / scale - Width) / 2, top = Screen.height / scale * 0.2f;
+            GUILayout.BeginArea(new Rect(left, top, Width, Screen.height / scale * 0.6f), GUI.skin.box);
+            if (problem != null)
+                DrawProblem();
+            else if (choice != null)
+                DrawChoice();
+            else
+                DrawBrowser();
+            GUILayout.EndArea();
+        }
+
+        void DrawProblem()
+        {
+            GUILayout.Label(problem.Detail);
+            if (GUILayout.Button("Continue"))
+                problem = null;
+        }
+
+        void DrawChoice()
+        {
+            GUILayout.Label("Sign in");
+            foreach (Provider provider in providers)
+                if (GUILayout.Button("Sign in with " + provider.Label))
+                    Choose(provider.Name);
+            if (GUILayout.Button("Cancel"))
+                Choose(null);
+        }
+
+        void Choose(string name)
+        {
+            TaskCompletionSource<string> chosen = choice;
+            choice = null;
+            if (chosen != null)
+                chosen.TrySetResult(name);
+        }
+
+        void DrawBrowser()
+        {
+            GUILayout.Label("Sign in in your browser.");
+            if (GUILayout.Button("Copy the link"))
+                GUIUtility.systemCopyBuffer = link.Url;
+            if (code != null)
+                DrawCode();
+            if (GUILayout.Button("Cancel") && Cancelling != null)
+                Cancelling();
+        }
+
+        void DrawCode()
+        {
+            if (attemptsLeft != null)
+                GUILayout.Label("That is not the code. Attempts left: " +
+                    attemptsLeft.Value.ToString(CultureInfo.InvariantCulture));
+            if (showCode != null && GUILayout.Button("Show me a code"))
+                showCode();
+            GUILayout.Label(wrong ? "A code has six letters, such as BKT-RVW." : "Type the code that the browser shows:");
+            typed = GUILayout.TextField(typed, 16);
+            if (!GUILayout.Button("Continue"))
+                return;
+            string letters = SignIn.FinishCode(typed);
+            wrong = letters == null;
+            TaskCompletionSource<string> asked = code;
+            if (wrong)
+                return;
+            code = null;
+            asked.TrySetResult(letters);
+        }
+    }
+}
