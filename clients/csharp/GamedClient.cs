@@ -1132,7 +1132,7 @@ namespace Gamed
                 {
                     if (request.Body != null)
                         await WriteAsync(http, request.Body, step, timeout).ConfigureAwait(false);
-                    return Of(http, await AnswerAsync(http).ConfigureAwait(false));
+                    return Of(http, await AnswerAsync(http, step.Token).ConfigureAwait(false));
                 }
                 catch (Exception e)
                 {
@@ -1184,7 +1184,7 @@ namespace Gamed
 
         static async Task WriteAsync(HttpWebRequest http, byte[] body, CancellationTokenSource step, TimeSpan timeout)
         {
-            Stream stream = await http.GetRequestStreamAsync().ConfigureAwait(false);
+            Stream stream = await BeforeAsync(http.GetRequestStreamAsync(), step.Token).ConfigureAwait(false);
             try
             {
                 for (int at = 0; at < body.Length; at += Chunk)
@@ -1203,11 +1203,11 @@ namespace Gamed
             }
         }
 
-        static async Task<HttpWebResponse> AnswerAsync(HttpWebRequest http)
+        static async Task<HttpWebResponse> AnswerAsync(HttpWebRequest http, CancellationToken end)
         {
             try
             {
-                return (HttpWebResponse)await http.GetResponseAsync().ConfigureAwait(false);
+                return (HttpWebResponse)await BeforeAsync(http.GetResponseAsync(), end).ConfigureAwait(false);
             }
             catch (WebException e)
             {
@@ -1215,6 +1215,29 @@ namespace Gamed
                     return (HttpWebResponse)e.Response;
                 throw;
             }
+        }
+
+        /// <summary>The result, unless `end` comes first: a platform may lose an Abort that comes while it connects.
+        /// A late result is discarded.</summary>
+        static async Task<T> BeforeAsync<T>(Task<T> work, CancellationToken end) where T : IDisposable
+        {
+            var ended = new TaskCompletionSource<bool>();
+            using (end.Register(() => ended.TrySetResult(true)))
+                if (await Task.WhenAny(work, ended.Task).ConfigureAwait(false) == work)
+                    return await work.ConfigureAwait(false);
+            Discard(work);
+            throw new OperationCanceledException(end);
+        }
+
+        static void Discard<T>(Task<T> work) where T : IDisposable
+        {
+            work.ContinueWith(late =>
+            {
+                if (late.Status == TaskStatus.RanToCompletion)
+                    late.Result.Dispose();
+                else if (late.Exception != null)
+                    late.Exception.Handle(e => true);
+            }, TaskScheduler.Default);
         }
 
         static GamedResponse Of(HttpWebRequest http, HttpWebResponse answer)

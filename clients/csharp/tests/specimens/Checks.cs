@@ -408,7 +408,10 @@ static class Checks
 
     public static void Silence(string folder)
     {
-        GamedClient mute = To(FarEnd(stream => { }), folder, 0.5);
+        TcpListener silent = FarEnd(stream => { });
+        for (int i = 1; i <= 100; i++)  // some end while they connect
+            Expect(((IAsyncResult)To(silent, folder, i * 0.0005).PolicyAsync()).AsyncWaitHandle.WaitOne(60000), "ended");
+        GamedClient mute = To(silent, folder, 0.5);
         Expect(Thrown<Unreachable>(() => mute.PolicyAsync().Wait(), "no answer").Code == "unreachable", "mute");
         GamedClient slow = To(FarEnd(stream => Say(stream, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{\"a\"")), folder, 0.5);
         Thrown<Unreachable>(() => slow.PolicyAsync().Wait(), "half an answer");
