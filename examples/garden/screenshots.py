@@ -18,7 +18,7 @@ from playwright.sync_api import Page, sync_playwright
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium-headless-shell")
 SERVER_NAME = "Rose Street 7"
 PLANTED = (1, 2, 2, 3, 3, 3, 8, 9, 9, 9, 10, 10, 15, 16, 16, 16)
 MINE, THEIRS = (4, 4, 5, 22, 22, 22), (14, 14, 14, 19, 20, 20, 20)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from playwright.sync_api import Browser, Error, Page, sync_playwright
 
-PROGRAM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+PROGRAM = os.environ.get("CHROMIUM", "/usr/bin/chromium-headless-shell")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run", "--disable-quic"]
 PATIENCE_MS = 60_000
 STEP_SECONDS = 300
