@@ -114,6 +114,7 @@ def login_policy(config: Config) -> LoginPolicy:
         config.login.return_proof,
         config.login.registration,
         config.limits,
+        config.login.app_links,
     )
 
 

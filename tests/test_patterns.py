@@ -71,6 +71,15 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.config.secrets:_HEX": [("", "a", "g")],
     "gamed.config.secrets:_NAME": [("", "a", "-")],
     "gamed.config.secrets:_PLAIN_NAME": [("A", "A", "_"), ("A", "_A", "_"), ("A", "_", "a"), ("A", "0", "-")],
+    "gamed.config.validators:_APP_SCHEME": [
+        ("a", "a", "!"), ("a", ".a", "!"), ("a.", "a", "!"), ("", "a.", ":"), ("a", "a", ".:"),
+    ],
+    "gamed.login.return_rules:_CHARACTERS": [("", "a", "\n"), ("", "%41", "%"), ("", "%", "")],
+    "gamed.login.return_rules:_HOST": [("", "a", "!")],
+    "gamed.login.return_rules:_URI": [
+        ("a", "a", ""), ("a:", "/", "#\n"), ("a://", "a", "\n"), ("a:/", "?", "#\n"), ("a:?", "#", "\n"),
+        ("a:", "a", ""), ("a:#", "a", "\n"),
+    ],
     "gamed.config.validators:_FIELD": [("a", ".", " ")],
     "gamed.config.validators:_SCOPE": [("", "a", " ")],
     "gamed.config.validators:_SIZE": [("", "0", "MiB"), ("0", " ", "MiB")],

@@ -21,7 +21,7 @@ from gamed.config.model import (
 )
 from gamed.config.providers import NEVER_HERE, parse_providers, secret_names
 from gamed.config.secrets import ReadFile, SecretSources, master_key, variable_name, weak
-from gamed.config.validators import choice, count, duration, network, origin, plain_text, public_url
+from gamed.config.validators import app_link, choice, count, duration, network, origin, plain_text, public_url
 from gamed.crypto import Secret
 
 FILE_NAME = "authentication.json"
@@ -77,15 +77,16 @@ def load(
         mode = top.required("mode", choice(Mode), 'missing; expected "oauth" or "local"')
         if mode is Mode.OAUTH and "public_url" not in top:
             top.problem("public_url", 'missing; oauth mode needs it, as "https://play.example.org"')
+        own = top.value("public_url", public_url, None)
         key, key_origin = _master_key(top, mode, sources)
         config = Config(
             mode=mode or Mode.LOCAL,
-            public_url=top.value("public_url", public_url, None),
+            public_url=own,
             master_key=key,
             master_key_origin=key_origin,
             providers=_providers(top, mode, sources if providers else None),
             session=_session(top.section("session")),
-            login=_login(top.section("login")),
+            login=_login(top.section("login"), own),
             limits=_limits(top.section("limits")),
             server_name=top.value("server_name", plain_text(64), None),
             look=parse_look(top.section("look"), read_mark or read_file, file),
@@ -153,13 +154,16 @@ def _lifetime(section: ObjectReader, name: str, bounds: tuple[int, int], default
     return seconds
 
 
-def _login(section: ObjectReader) -> LoginSettings:
-    section.reject_unknown(("return_proof", "registration"))
+def _login(section: ObjectReader, own: str | None) -> LoginSettings:
+    """Return the settings of logins; `own` is `public_url`."""
+    section.reject_unknown(("return_proof", "registration", "app_links"))
     defaults = LoginSettings()
     proof = section.value("return_proof", choice(ReturnProofSetting), defaults.return_proof)
     if proof is ReturnProofSetting.OFF:
         section.warning("return_proof", "is off: an attacker who sends a player a sign-in link is signed in as them")
-    return LoginSettings(proof, section.value("registration", choice(Registration), defaults.registration))
+    app_links = section.items("app_links", app_link(own), defaults.app_links)
+    registration = section.value("registration", choice(Registration), defaults.registration)
+    return LoginSettings(proof, registration, app_links)
 
 
 def _limits(section: ObjectReader) -> AuthLimits:

@@ -74,6 +74,8 @@ class LoginSettings(Struct, frozen=True):
 
     return_proof: ReturnProofSetting = ReturnProofSetting.REQUIRED
     registration: Registration = Registration.OPEN
+    app_links: tuple[str, ...] = ()
+    """The apps to which a sign-in may return: `com.example.game:` or `https://app.example.org`."""
 
 
 class AuthLimits(Struct, frozen=True):

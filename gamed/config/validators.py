@@ -3,7 +3,7 @@
 `public_url` and `origin` accept a scheme, a host and an optional port, and nothing else.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address, ip_network
 from re import ASCII, Pattern, compile
@@ -238,6 +238,44 @@ def origin(value: object) -> str:
     if not isinstance(value, str) or value in ("*", "null"):
         raise InvalidValue('expected an origin such as "https://game.example.org"; "*" and "null" are not allowed')
     return str(parse_public_url(value))
+
+
+_APP_SCHEME = compile(r"[a-z][a-z0-9+-]{0,62}(?:\.[a-z0-9+-]{1,63}){1,8}:", ASCII)
+APP_LINK = 'expected an origin such as "https://app.example.org", or a scheme with a colon, such as "com.example.game:"'
+
+
+def app_link(own: str | None) -> Callable[[object], str]:
+    """Return a validator of one of `app_links`: an https origin, or the scheme of an app (RFC 8252 7.1).
+
+    `own` is the origin of this server, on which no app can be.
+    """
+
+    def validate(value: object) -> str:
+        text = value if isinstance(value, str) else ""
+        if text[:8].lower() == "https://":
+            text = str(parse_public_url(text))
+        elif not _APP_SCHEME.fullmatch(text):
+            raise InvalidValue(*_app_link_errors(text))
+        if text == own:
+            raise InvalidValue("is this server's own address; expected the address of an app's own site")
+        return text
+
+    return validate
+
+
+def _app_link_errors(text: str) -> Iterator[str]:
+    scheme, colon, rest = text.partition(":")
+    if scheme.lower() == "http":
+        yield "must begin with https://"
+    elif _APP_SCHEME.fullmatch(f"{scheme.lower()}:"):
+        if scheme != scheme.lower():
+            yield "expected a scheme in small letters"
+        if not colon:
+            yield 'expected a colon after a scheme, or "https://" in front of an origin'
+        if rest:
+            yield 'expected only the scheme and its colon, or "https://" in front of an origin'
+    else:
+        yield f"{APP_LINK}; a scheme has two parts or more, the reverse of a domain name"
 
 
 def _split_scheme(text: str) -> tuple[str, str]:

@@ -117,7 +117,7 @@ class BrowserLoginService(Component, frozen=True):
         return (await self.advance(key, step)).after
 
     async def mark_redirected(self, key: LoginLookup) -> Transition:
-        """Record the redirect to the loopback port; it happens once, and a browser that comes back sees the code."""
+        """Record the redirect to the game; it happens once, and a browser that comes back sees the code."""
         now_ms = self._context.now_ms()
         return await self.advance(key, lambda login: login.at_time(now_ms).redirected())
 
@@ -182,7 +182,7 @@ class InProgress(Struct, frozen=True):
 
 @redacts("ticket")
 class ReturnToGame(Struct, frozen=True):
-    """A redirect to the loopback port of the game, made once."""
+    """A redirect to the loopback port of the game or to its app, made once."""
 
     login: LoginTransaction
     ticket: str

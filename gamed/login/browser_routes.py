@@ -41,6 +41,7 @@ from gamed.login.pages.forms import DeviceInfo, FormFeedback
 from gamed.login.pages.layout import MARK_PATH, PAGE_HEADERS, ServerName, bidi_isolated, page_headers, paragraph
 from gamed.login.pages.results import SERVER_ERROR, error_response
 from gamed.login.problems import LOGIN_ERRORS
+from gamed.login.return_rules import return_address
 from gamed.login.transaction import LoginTransaction
 from gamed.players.errors import DisplayNameInvalid
 from gamed.players.problems import PLAYER_ERRORS
@@ -356,12 +357,7 @@ class ResultRoutes(Component, frozen=True):
                     request, f"{self._pages.base_url()}/auth/account/done?{urlencode({'login_id': login_id})}"
                 )
             case ReturnToGame(login, ticket):
-                game = f"http://127.0.0.1:{login.loopback_port}/gamed/return?"
-                game += urlencode({"login_id": login.login_id, "ticket": ticket})
-                request.setHeader("Refresh", f"{RETURN_SECONDS}; url={game}")
-                return self._pages.page(
-                    request, 200, results.return_page(server, game, self._pages.result_url(login.login_id))
-                )
+                return self._return_page(request, login, ticket)
             case ShowFinishCode(login, code, token):
                 request.setHeader("Refresh", str(REFRESH_SECONDS))
                 device = self._pages.device(login, token, self._pages.guard.cookie_or_new(request))
@@ -379,6 +375,17 @@ class ResultRoutes(Component, frozen=True):
                 return self._pages.page(request, 200, write(server))
             case Ended(outcome, code):
                 return self._pages.page(request, 200, results.ended_page(outcome, server, code))
+
+    def _return_page(self, request: Request, login: LoginTransaction, ticket: str) -> bytes:
+        """Return the page whose button leads to the game, with a redirect by itself unless a phone needs the tap.
+
+        Safari and Chrome open an https address in the app only after a tap; a redirect would load it as a page.
+        """
+        game = return_address(login, ticket)
+        if not game.startswith("https:"):
+            request.setHeader("Refresh", f"{RETURN_SECONDS}; url={game}")
+        write = results.return_page if login.return_uri is None else results.app_page
+        return self._pages.page(request, 200, write(self._pages.server, game, self._pages.result_url(login.login_id)))
 
     def _newcomer_page(self, request: Request, newcomer: Newcomer, *, signed_in: bool) -> bytes:
         """Return the page of a new player: without reloads once it has the form, which a reload would empty."""

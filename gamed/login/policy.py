@@ -29,6 +29,8 @@ class LoginPolicy(Struct, frozen=True):
     return_proof: ReturnProofSetting = ReturnProofSetting.REQUIRED
     registration: Registration = Registration.OPEN
     limits: AuthLimits = NO_LIMITS
+    app_links: tuple[str, ...] = ()
+    """The schemes and origins to which a login may return."""
 
 
 class LoginContext(Component, frozen=True):

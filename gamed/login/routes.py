@@ -32,6 +32,7 @@ from gamed.login.errors import DeviceSecretInvalid
 from gamed.login.keys import PresentedProof, presented_secret_index
 from gamed.login.policy import LoginContext
 from gamed.login.problems import LOGIN_ERRORS
+from gamed.login.return_rules import MAX_URI
 from gamed.login.start import StartedLogin, StartRequest, StartService
 from gamed.login.transaction import LoginIntent
 from gamed.players.problems import PLAYER_ERRORS
@@ -61,6 +62,7 @@ class StartBody(Struct):
     intent: Literal["login", "link", "adopt"] = "login"
     client: ClientBody | None = None
     loopback_port: Annotated[int, Meta(ge=1024, le=65535)] | None = None
+    return_uri: Annotated[str, Meta(max_length=MAX_URI)] | None = None
 
 
 class CollectBody(Struct):
@@ -102,9 +104,8 @@ class LoginRoutes(Component, frozen=True):
             await self._tasks.run(self._starts.count_rejected(address))
             raise
         client = asdict(body.client or ClientBody())
-        start = StartRequest(
-            body.provider, LoginIntent(body.intent), client, body.loopback_port, address, bearer(request.head)
-        )
+        intent, token = LoginIntent(body.intent), bearer(request.head)
+        start = StartRequest(body.provider, intent, client, body.loopback_port, address, token, body.return_uri)
         started = await self._tasks.run(self._starts.start(start))
         return write_json(request, 201, self._started_members(started))
 

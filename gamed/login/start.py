@@ -16,6 +16,7 @@ from gamed.login.errors import (
 )
 from gamed.login.keys import LOCAL, login_token, new_login_id, secret_index, token_index
 from gamed.login.policy import LoginContext, LoginQuota, ProviderAccess, address_indexes
+from gamed.login.return_rules import ReturnUriInvalid, check_return_uri
 from gamed.login.store import SqliteLoginStore
 from gamed.login.transaction import ClientInfo, ClientInfoTooLong, LoginIntent, LoginTransaction, ProofMethod
 from gamed.long_poll import LongPollRegistry
@@ -37,7 +38,7 @@ class Authenticator(Protocol):
 class StartRequest(Struct, frozen=True):
     """A game's request to start a login; `client` holds the members of `client` as they were sent.
 
-    `token` is the access token of the request; only a link needs one.
+    `token` is the access token of the request; only a link needs one. A game with a `return_uri` has no port.
     """
 
     provider: str | None
@@ -46,6 +47,14 @@ class StartRequest(Struct, frozen=True):
     loopback_port: int | None
     address: str
     token: str | None = None
+    return_uri: str | None = None
+
+    @property
+    def return_proof(self) -> ProofMethod:
+        """Return the proofs that this game can send."""
+        if self.return_uri is not None:
+            return ProofMethod.APP_OR_CODE
+        return ProofMethod.CODE if self.loopback_port is None else ProofMethod.LOOPBACK_OR_CODE
 
 
 class StartedLogin(Struct, frozen=True):
@@ -81,7 +90,6 @@ class StartService(Component, frozen=True):
         login_id, now_ms = new_login_id(context.random), context.now_ms()
         token = login_token(context.keys.indexer, login_id)
         address, wide = address_indexes(context.keys.indexer, start.address)
-        return_proof = ProofMethod.CODE if start.loopback_port is None else ProofMethod.LOOPBACK_OR_CODE
         login = LoginTransaction(
             login_id=login_id,
             secret_index=secret_index(context.keys.indexer, secret),
@@ -89,8 +97,9 @@ class StartService(Component, frozen=True):
             intent=start.intent,
             provider=provider,
             client=client,
-            return_proof=ProofMethod.NONE if policy.return_proof is ReturnProofSetting.OFF else return_proof,
+            return_proof=ProofMethod.NONE if policy.return_proof is ReturnProofSetting.OFF else start.return_proof,
             loopback_port=start.loopback_port,
+            return_uri=start.return_uri,
             address_index=address,
             wide_index=wide,
             created_ms=now_ms,
@@ -115,6 +124,7 @@ class StartService(Component, frozen=True):
             client = ClientInfo.of(start.client)
         except ClientInfoTooLong as e:
             raise InvalidStart(f"/client/{e.member}", str(e)) from None
+        self._check_return(start)
         session_id = await self._check_intent(start)
         try:
             if provider != LOCAL:
@@ -122,6 +132,17 @@ class StartService(Component, frozen=True):
         except ProviderUnavailable as e:
             raise LoginProviderUnavailable(e.retry_after) from None  # its cause is for the operator
         return provider, client, session_id
+
+    def _check_return(self, start: StartRequest) -> None:
+        """Check the address of an app; raise InvalidStart."""
+        if start.return_uri is None:
+            return
+        if start.loopback_port is not None:
+            raise InvalidStart("/return_uri", "send return_uri or loopback_port, not both")
+        try:
+            check_return_uri(start.return_uri, self._context.policy.app_links)
+        except ReturnUriInvalid as e:
+            raise InvalidStart("/return_uri", str(e)) from None
 
     def _provider(self, start: StartRequest) -> str:
         if self._context.policy.mode is Mode.LOCAL:

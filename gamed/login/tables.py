@@ -85,7 +85,7 @@ def _attempt(row: tuple[Any, ...]) -> AuthorizationAttempt:
 CLEANUP_ROWS = 200
 _LOGIN_COLUMNS = (
     "login_id, approval_code, secret_index, token_index, intent, provider, client, return_proof, loopback_port,"
-    " address_index,"
+    " return_uri, address_index,"
     " created_ms, expires_ms, stage_ms, stage, outcome, requesting_session_id, invite_id, browser_index,"
     " returned_to_game, sealed_identity, sealed_proof, wrong_codes, session_id, sealed_result, wide_index"
 )
@@ -146,7 +146,8 @@ def _update_login(connection: Connection, before: LoginTransaction, after: Login
         SET stage = :stage, stage_ms = :stage_ms, outcome = :outcome, browser_index = :browser_index,
             returned_to_game = :returned_to_game, sealed_identity = :sealed_identity, sealed_proof = :sealed_proof,
             wrong_codes = :wrong_codes, session_id = :session_id, approval_code = :approval_code,
-            sealed_result = :sealed_result, expires_or_purge_at_ms = :expires_or_purge_at_ms, client = :client
+            sealed_result = :sealed_result, expires_or_purge_at_ms = :expires_or_purge_at_ms, client = :client,
+            return_uri = :return_uri
         WHERE login_id = :login_id
     """
     connection.execute(query, _login_row(after))

@@ -74,6 +74,7 @@ class ProofMethod(Enum):
 
     NONE = "none"
     LOOPBACK_OR_CODE = "loopback_or_code"
+    APP_OR_CODE = "app_or_code"
     CODE = "code"
 
 
@@ -204,7 +205,7 @@ class LoginTransaction(Struct, frozen=True):
     browser_index: Index | None = None
     """The browser to which the login belongs since its callback."""
     returned_to_game: bool = False
-    """That browser was redirected to the loopback port once."""
+    """That browser was redirected to the loopback port or the app once."""
     sealed_identity: bytes | None = None
     sealed_proof: bytes | None = None
     wrong_codes: int = 0
@@ -212,6 +213,8 @@ class LoginTransaction(Struct, frozen=True):
     approval_code: str | None = None
     """The code of the player whom the owner has to approve first, if that is the outcome."""
     sealed_result: bytes | None = None
+    return_uri: str | None = None
+    """The address of the app to which the browser returns; a login with one has no port."""
     wide_index: Index | None = None
     """The /48 of the client, which has a limit of its own; `address_index` is the network that counts as one client."""
 
@@ -226,12 +229,9 @@ class LoginTransaction(Struct, frozen=True):
 
     @property
     def returnable(self) -> bool:
-        """Return whether the login's browser is still to be redirected to the loopback port."""
-        return (
-            self.stage is LoginStage.READY
-            and self.return_proof is ProofMethod.LOOPBACK_OR_CODE
-            and not self.returned_to_game
-        )
+        """Return whether the login's browser is still to be redirected to the loopback port or the app."""
+        by_browser = self.return_proof in (ProofMethod.LOOPBACK_OR_CODE, ProofMethod.APP_OR_CODE)
+        return self.stage is LoginStage.READY and by_browser and not self.returned_to_game
 
     @property
     def links(self) -> bool:
@@ -305,7 +305,7 @@ class LoginTransaction(Struct, frozen=True):
         return replace(self.apply(LoginEvent.CANCEL, now_ms), outcome=LoginFailure.LOGIN_INTERRUPTED)
 
     def redirected(self) -> Self:
-        """Return the login after its browser was redirected to the loopback port; unchanged unless `returnable`."""
+        """Return the login after its browser was redirected to the game; unchanged unless `returnable`."""
         return replace(self, returned_to_game=True) if self.returnable else self
 
     @property
@@ -316,15 +316,15 @@ class LoginTransaction(Struct, frozen=True):
         return LoginEvent.INTERRUPT if self.stage is LoginStage.EXCHANGING and in_time else LoginEvent.EXPIRE
 
     def _enter(self, event: LoginEvent, now_ms: int) -> Self:
-        """Return the login in the stage that follows; a final stage erases what was sealed and the client's text."""
+        """Return the login in the stage that follows; a final stage erases sealed values and texts of the client."""
         stage = NEXT[self.stage, event]
         if stage is self.stage:
             return self
         moved = replace(self, stage=stage, stage_ms=now_ms)
         if stage not in FINAL:
             return moved
-        erased = replace(moved, client=ClientInfo(), sealed_identity=None, sealed_proof=None, sealed_result=None)
-        return replace(erased, outcome=OUTCOME.get(event))
+        erased = replace(moved, client=ClientInfo(), return_uri=None, sealed_identity=None, sealed_proof=None)
+        return replace(erased, sealed_result=None, outcome=OUTCOME.get(event))
 
 
 class Transition(Struct, frozen=True):

@@ -172,10 +172,11 @@ def mark_all_used(connection: Connection, uses: Iterable[tuple[str, int]], now_m
 
 _CLOSE = """
     UPDATE login
-    SET stage = 'collected', stage_ms = :now_ms, sealed_result = NULL, sealed_proof = NULL, sealed_identity = NULL
+    SET stage = 'collected', stage_ms = :now_ms, sealed_result = NULL, sealed_proof = NULL, sealed_identity = NULL,
+        return_uri = NULL
     WHERE stage = 'delivered' AND session_id
 """
-"""Marks the login that made a session as collected, and erases its sealed values."""
+"""Marks the login that made a session as collected, and erases its sealed values and the address of the app."""
 
 
 def close_login(connection: Connection, session_id: str, now_ms: int) -> None:

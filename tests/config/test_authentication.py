@@ -345,8 +345,74 @@ class OtherMemberTests(SynchronousTestCase):
                 ["server_name: expected text on one line, without hidden characters"],
             )
 
+    def test_app_links(self) -> None:
+        """Apps are https origins in canonical form, or schemes of two parts or more; the empty list is the default."""
+        links = ["com.example.game:", "https://App.example.org:443", "https://b\u00fccher.example:8443", "org.x-1+2.3:"]
+        expected = (links[0], "https://app.example.org", "https://xn--bcher-kva.example:8443", links[3])
+        self.assertEqual(load_config(changed(LOCAL, login__app_links=links)).config.login.app_links, expected)
+        self.assertEqual(load_config(LOCAL).config.login.app_links, ())
+
+    def test_wrong_app_links(self) -> None:
+        """Each other text is one complaint that says what was expected, and shows nothing of the text."""
+        parts = "a scheme has two parts or more"
+        whole = "expected only the scheme and its colon"
+        for value, expected in (
+            ("com.example.game", "expected a colon after a scheme"),
+            ("app.example.org", 'or "https://" in front of an origin'),
+            ("com.example.game:/signin", whole),
+            ("com.example.game://", whole),
+            ("app.example.org:8443", whole),
+            ("Com.Example.Game:", "expected a scheme in small letters"),
+            ("http://app.example.org", "must begin with https://"),
+            ("HTTP://localhost", "must begin with https://"),
+            ("https://app.example.org/", "without a path, not even a slash"),
+            ("https://app.example.org/x?y", "without a query"),
+            ("https://anna@app.example.org", "without a user or password"),
+            ("https://*.example.org", "expected a host of letters, digits and hyphens"),
+            ("https://", "the host is missing"),
+            ("game:", parts),
+            ("mygame://signin", parts),
+            ("https:", parts),
+            ("javascript:", parts),
+            ("data:", parts),
+            ("file:", parts),
+            ("intent:", parts),
+            ("*", parts),
+            ("", parts),
+            (".example.game:", parts),
+            ("com..game:", parts),
+            ("com.example.:", parts),
+            ("1com.example:", parts),
+            ("com.exam_ple.game:", parts),
+            ("com.ex\u00e4mple.game:", parts),
+            ("com.example.game:\n", whole),
+            (" com.example.game:", parts),
+            (f"com.{'a' * 64}:", parts),
+            (f"com{'.a' * 9}:", parts),
+            (7, parts),
+            (None, parts),
+        ):
+            [complaint] = errors(changed(LOCAL, login__app_links=[value]))
+            self.assertTrue(complaint.startswith("login.app_links[0]: "), complaint)
+            self.assertIn(expected, complaint, value)
+            self.assertNotIn("signin", complaint)
+
+    def test_app_links_as_a_whole(self) -> None:
+        """The list is a list without repetitions, and has nothing of this server's own address."""
+        own = "login.app_links[1]: is this server's own address; expected the address of an app's own site"
+        links = ["com.example.game:", "https://PLAY.example.org:443"]
+        self.assertEqual(errors(changed(OAUTH, login__app_links=links)), [own])
+        twice = ["https://x.example", "com.example.game:", "https://X.example:443"]
+        self.assertEqual(errors(changed(LOCAL, login__app_links=twice)), ["login.app_links[2]: given twice"])
+        one = changed(LOCAL, login__app_links="com.example.game:")
+        self.assertEqual(errors(one), ["login.app_links: expected a list in [ ]"])
+        [unknown] = errors(changed(LOCAL, login__app_link=[]))
+        self.assertEqual(unknown, "login.app_link: no such member here; did you mean app_links?")
+        [elsewhere] = errors(changed(LOCAL, app_links=[]))
+        self.assertTrue(elsewhere.startswith("app_links: no such member here"), elsewhere)
+
     def test_login(self) -> None:
-        """`login` has two members, and disabling the return proof is a warning."""
+        """The members of `login` are checked, and disabling the return proof is a warning."""
         self.assertEqual(
             errors(changed(LOCAL, login__return_proof=False, login__registration="invite")),
             [

@@ -129,7 +129,8 @@ class LoginServer:
     ) -> StartedLogin:
         """Start at `provider`, by default the first, from `address`; `more` are members of the client."""
         provider, address = more.pop("provider", next(iter(self.providers), None)), more.pop("address", ADDRESS)
-        return done(self.starts.start(StartRequest(provider, intent, more, port, address, token)))
+        uri = more.pop("return_uri", None)
+        return done(self.starts.start(StartRequest(provider, intent, more, port, address, token, uri)))
 
     def open_link(
         self, started: StartedLogin, browser: Index = BROWSER, site: str | None = None, address: str = ADDRESS

@@ -17,6 +17,7 @@ from gamed.players.page_routes import home_page
 
 TOKEN, FORM, CODE, NUMBER = "A" * 22, "F" * 43, "BKT-RVW", "482917"
 RETURN = "http://127.0.0.1:51004/gamed/return?login_id=lgn_1&ticket=" + "t" * 43
+APP = "com.example.game:/signin?login_id=lgn_1&ticket=" + "t" * 43
 DONE = "https://game.example/auth/login/done?login_id=lgn_1"
 ID = "4461851faeea5437a5c78e27"
 LABEL = "Discord"
@@ -116,6 +117,7 @@ def at_providers() -> Iterator[Shown]:
 def afterwards() -> Iterator[Shown]:
     for name, server in SERVERS.items():
         yield Shown(f"return at {name}", results.return_page(server, RETURN, DONE))
+        yield Shown(f"app at {name}", results.app_page(server, APP, DONE))
         yield Shown(f"back at {name}", results.back_page(server))
         yield Shown(f"home at {name}", home_page(server, f"https://{server.host}"))
     for name in CLIENTS:

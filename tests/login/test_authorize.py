@@ -37,12 +37,17 @@ HERE, ELSEWHERE = Index(b"a" * 32), Index(b"z" * 32)
 class SkippedPage(SynchronousTestCase):
     @covers("threats/2")
     def test_every_combination(self) -> None:
-        """The page is skipped only with a port, to sign in, from the starter's address, without a referring site."""
+        """The page is skipped only with a port, to sign in, from the starter's address, without a referring site.
+
+        An app never skips it.
+        """
         sites = (None, "none", "same-origin", "same-site", "cross-site", "none,none", "")
         for port, intent, address, site in product((51004, None), LoginIntent, (HERE, ELSEWHERE), sites):
             login = a_login(loopback_port=port, intent=intent)
             skipped = port == 51004 and intent is LoginIntent.LOGIN and address == HERE and site in (None, "none")
             self.assertEqual(may_skip_consent_page(login, address, site), skipped, (port, intent, site))
+            app = replace(login, loopback_port=None, return_uri="com.example.game:/signin")
+            self.assertFalse(may_skip_consent_page(app, address, site))
 
 
 class OpenedLinks(LoginCase):

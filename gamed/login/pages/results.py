@@ -15,10 +15,19 @@ def return_page(server: ServerName, game: str, code_url: str) -> bytes:
 
     Only the player can know that the game is on another machine, where the loopback redirect cannot work.
     """
+    return _way_back(server, texts.RETURN_TITLE, texts.RETURN_LEAD, game, code_url)
+
+
+def app_page(server: ServerName, app: str, code_url: str) -> bytes:
+    """Return the page with the button that opens the app; the finish code is for an app that does not open."""
+    return _way_back(server, texts.APP_TITLE, texts.APP_LEAD, app, code_url)
+
+
+def _way_back(server: ServerName, title: str, lead: str, game: str, code_url: str) -> bytes:
     button = tags.a(texts.RETURN, href=game, class_="button")
     code = tags.a(texts.RETURN_CODE, href=code_url, class_="button quiet")
     foot = tags.div(paragraph(texts.RETURN_ELSEWHERE), code, class_="foot")
-    return page(texts.RETURN_TITLE, paragraph(texts.RETURN_LEAD), button, foot, server=server)
+    return page(title, paragraph(lead), button, foot, server=server)
 
 
 def code_page(server: ServerName, device: DeviceInfo, code: str, *more: Content) -> bytes:

@@ -70,6 +70,8 @@ RETURN_LEAD = (
     " If it shows an error instead, come back to this page."
 )
 RETURN = "Back to the game"
+APP_TITLE = "One last step"
+APP_LEAD = "Use the button to go back to the game. If your browser asks whether to open it, agree."
 RETURN_ELSEWHERE = "Is the game on another device?"
 RETURN_CODE = "Show me a code"
 CODE_TITLE = "One last step"

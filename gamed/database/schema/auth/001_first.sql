@@ -136,14 +136,15 @@ CREATE TABLE login (                    -- one login transaction (SPEC 2.3, PROT
     intent                 TEXT NOT NULL CHECK (intent IN ('login', 'link', 'adopt', 'account')),
     provider               TEXT NOT NULL,
     client                 TEXT NOT NULL,   -- JSON: what the client sent about itself
-    return_proof           TEXT NOT NULL CHECK (return_proof IN ('none', 'loopback_or_code', 'code')),
+    return_proof           TEXT NOT NULL CHECK (return_proof IN ('none', 'loopback_or_code', 'app_or_code', 'code')),
     loopback_port          INTEGER,
+    return_uri             TEXT,            -- where the browser returns to an app, until the login ends
     address_index          BLOB NOT NULL,   -- the address prefix of the client that started it: /32, or /64
     wide_index             BLOB,            -- IPv6: the /48 around it
     requesting_session_id  TEXT,            -- link: the session that requested it
     invite_id              TEXT,            -- the invite that admits the newcomer who signs in
     browser_index          BLOB,            -- the browser whose attempt won
-    returned_to_game       INTEGER NOT NULL DEFAULT 0 CHECK (returned_to_game IN (0, 1)), -- at the loopback port
+    returned_to_game       INTEGER NOT NULL DEFAULT 0 CHECK (returned_to_game IN (0, 1)), -- once
     sealed_identity        BLOB,            -- the identity that signed in, until collected; row: login_id
     sealed_proof           BLOB,            -- ticket and finish code; row: login_id
     wrong_codes            INTEGER NOT NULL DEFAULT 0,
