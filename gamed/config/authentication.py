@@ -38,7 +38,10 @@ MEMBERS = (
     "login",
     "limits",
 )
-HINTS = {"master_key": NEVER_HERE.format(what="key", member="master_key_env")}
+HINTS = {
+    "master_key": NEVER_HERE.format(what="key", member="master_key_env"),
+    "app_links": "it belongs into login",
+}
 MINUTE, HOUR, DAY = 60, 3600, 86400
 ACCESS = (1, DAY)
 REFRESH = (10, 8760 * HOUR)

@@ -408,8 +408,8 @@ class OtherMemberTests(SynchronousTestCase):
         self.assertEqual(errors(one), ["login.app_links: expected a list in [ ]"])
         [unknown] = errors(changed(LOCAL, login__app_link=[]))
         self.assertEqual(unknown, "login.app_link: no such member here; did you mean app_links?")
-        [elsewhere] = errors(changed(LOCAL, app_links=[]))
-        self.assertTrue(elsewhere.startswith("app_links: no such member here"), elsewhere)
+        misplaced = errors(changed(LOCAL, app_links=[]))
+        self.assertEqual(misplaced, ["app_links: no such member here; it belongs into login"])
 
     def test_login(self) -> None:
         """The members of `login` are checked, and disabling the return proof is a warning."""

@@ -140,7 +140,7 @@ class RuleTests(SynchronousTestCase):
         for uri in ALLOWED:
             check_return_uri(uri, APP_LINKS)
 
-    @covers("threats/2")
+    @covers("threats/66")
     def test_not_listed(self) -> None:
         """An address outside the list is rejected: other schemes, http, the server's own pages, similar hosts."""
         for uri in FOREIGN:
@@ -169,7 +169,7 @@ class StartTests(BrowserCase):
             self.assertEqual((game.answer.status, game.login["return_proof"]), (201, "app_or_code"))
             self.assertNotIn(uri, game.answer.body.decode())
 
-    @covers("threats/2")
+    @covers("threats/66")
     def test_refused(self) -> None:
         """Each hostile address is 400 with the member's pointer; the answer repeats nothing of it, no login starts."""
         self.serve(app_links=APP_LINKS)
@@ -198,7 +198,6 @@ class PageTests(BrowserCase):
         where = browser.sign_in(game.url).headers["location"]
         return game, browser, browser.get(where), where
 
-    @covers("threats/1")
     def test_scheme(self) -> None:
         """Button and Refresh lead to the app with login_id and ticket, which the game collects with."""
         game, browser, page, where = self.returned(URI)
@@ -233,7 +232,6 @@ class PageTests(BrowserCase):
         self.assertEqual(browser.get(game.url).headers["location"], where)
         self.assertEqual(game.collect(finish_code=code(shown)).json["status"], "complete")
 
-    @covers("threats/3")
     def test_another_browser(self) -> None:
         """Only the browser that signed in gets the address; any other gets 409, and takes nothing from it."""
         self.serve(app_links=APP_LINKS)
@@ -252,7 +250,7 @@ class PageTests(BrowserCase):
 
 
 class FlowTests(LoginCase):
-    @covers("threats/2")
+    @covers("threats/66")
     def test_page_first(self) -> None:
         """A login of an app shows the page that names the device, even to a browser at the starter's address."""
         server = self.oauth_server(fake := FakeProvider(), app_links=APP_LINKS)
@@ -261,7 +259,7 @@ class FlowTests(LoginCase):
             self.assertIsInstance(server.open_link(started, site=site), SignInPrompt)
         self.assertEqual(fake.requests, [])
 
-    @covers("threats/1")
+    @covers("threats/66")
     def test_own_ticket(self) -> None:
         """The ticket of one login is wrong for another, and costs no try."""
         server = self.local_server(app_links=APP_LINKS)
