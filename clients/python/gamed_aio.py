@@ -32,7 +32,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gamed_assets import Assets, Manifest, Progress, Release
-from gamed_client import Cancellation, Cancelled, Credential, GamedClient, GamedError, Person, __version__
+from gamed_client import (
+    Cancellation,
+    Cancelled,
+    Credential,
+    GamedClient,
+    GamedError,
+    LoginProvider,
+    Person,
+    __version__,
+)
 from gamed_sync import Status, Sync, SyncConflict
 
 if TYPE_CHECKING:
@@ -105,10 +114,10 @@ def threaded(
 class AsyncPerson:
     """How a sign-in talks to the person in front of the screen, as `gamed_client.Person`: in the event loop."""
 
-    async def choose_provider(self, providers: Sequence[str]) -> str:
+    async def choose_provider(self, providers: Sequence[LoginProvider]) -> str:
         raise NotImplementedError
 
-    async def browser_opened(self, url: str, opened: bool) -> None:
+    async def browser_opened(self, url: str, opened: bool, qr_url: str | None) -> None:
         raise NotImplementedError
 
     async def finish_code(
@@ -129,11 +138,11 @@ class _Asked(Person):
         self._loop = loop
         self._cancellation = cancellation
 
-    def choose_provider(self, providers: Sequence[str]) -> str:
+    def choose_provider(self, providers: Sequence[LoginProvider]) -> str:
         return self._ask(self._person.choose_provider(providers))
 
-    def browser_opened(self, url: str, opened: bool) -> None:
-        self._ask(self._person.browser_opened(url, opened))
+    def browser_opened(self, url: str, opened: bool, qr_url: str | None) -> None:
+        self._ask(self._person.browser_opened(url, opened, qr_url))
 
     def finish_code(self, show_code: Callable[[], None] | None, attempts_left: int | None) -> str | None:
         shown = None
@@ -182,13 +191,23 @@ class AsyncClient(Threaded[GamedClient]):
     """One server, and the player who is signed in there; to end a sign-in early, cancel its task."""
 
     def __init__(
-        self, server: str, *, app: str = "gamed", version: str = __version__, folder: Path | None = None
+        self,
+        server: str,
+        *,
+        app: str = "gamed",
+        version: str = __version__,
+        device_name: str | None = None,
+        folder: Path | None = None,
     ) -> None:
-        """Create a client of `server` as the player entered it; `folder` replaces the platform's folder."""
-        self.core = GamedClient(server, app=app, version=version, folder=folder)
+        """Create a client of `server` as the player entered it; the rest is as for `GamedClient`."""
+        self.core = GamedClient(server, app=app, version=version, device_name=device_name, folder=folder)
 
     def _core(self, cancellation: Cancellation) -> GamedClient:
         return self.core.cancellable(cancellation)
+
+    def returned(self, url: str) -> bool:
+        """Pass on the address that the app was opened with, as `GamedClient.returned`."""
+        return self.core.returned(url)
 
     async def signed_in(self) -> bool:
         """Return whether a player is signed in on this machine, without a request."""
@@ -201,9 +220,19 @@ class AsyncClient(Threaded[GamedClient]):
     ensure_signed_in = _asking(GamedClient.ensure_signed_in)
     sign_in = _asking(GamedClient.sign_in)
     sign_out = threaded(GamedClient.sign_out)
+    link = _asking(GamedClient.link)
     policy = threaded(GamedClient.policy)
+    providers = threaded(GamedClient.providers)
     whoami = threaded(GamedClient.whoami)
     set_name = threaded(GamedClient.set_name)
+    list_sessions = threaded(GamedClient.list_sessions)
+    end_session = threaded(GamedClient.end_session)
+    list_identities = threaded(GamedClient.list_identities)
+    unlink = threaded(GamedClient.unlink)
+    delete_player = threaded(GamedClient.delete_player)
+    export = threaded(GamedClient.export)
+    erase_saves = threaded(GamedClient.erase_saves)
+    commit = threaded(GamedClient.commit)
     list_saves = threaded(GamedClient.list_saves)
     changes = threaded(GamedClient.changes)
     get = threaded(GamedClient.get)

@@ -5,10 +5,9 @@ One file, standard library only, Python 3.9 or newer: copy it into a game, or ru
 it can also show a sign-in's link as a QR code.
 
     client = GamedClient("https://play.example.org", app="mygame")
-    if not client.signed_in:
-        client.sign_in(MyDialogs())                   # a Person: how the game asks and tells
-    save = client.get("auto")                         # None: never saved
-    client.put("auto", b"...", base=save)             # raises Conflict, and loses neither side
+    if client.ensure_signed_in(MyDialogs()):          # a Person: how the game asks the player; or Terminal()
+        save = client.get("auto")                     # None: never saved
+        client.put("auto", b"...", base=save)         # raises Conflict, and loses neither side
 
     python gamed_client.py --server https://play.example.org login
 
@@ -46,7 +45,7 @@ import webbrowser
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import IO, Any, NamedTuple, TypeVar, cast
 from urllib.parse import parse_qs, quote, urlsplit
 
 if sys.platform == "win32":
@@ -66,6 +65,14 @@ EARLY_SHARE = 0.1
 RETURN_SECONDS = 5.0
 """How long the browser's return is awaited before a code is offered, and how long that return awaits its answer."""
 MAX_JSON_BYTES = 4 << 20
+MAX_RETURN_CHARACTERS = 4096
+"""The browser's return has at most this many characters after the app's own address."""
+EXPORT_SECONDS = 120.0
+"""How long the server may take to make an export before it sends the first byte."""
+LONGEST_EXPORT_PAUSE_SECONDS = 60.0
+"""The server answers `busy` with 30 seconds while an export whose connection broke still runs."""
+ASK_FIRST_BYTES = 64 << 10
+"""Before the client stages more than this for a commit, it asks whether the server has the bytes."""
 MAX_SAVE_BYTES = 256 << 20
 
 T = TypeVar("T")
@@ -196,6 +203,13 @@ class Conflict(GamedError):
     def yours(self) -> SaveInfo | None:
         return SaveInfo.maybe(self.problem.get("yours"))
 
+    @property
+    def slots(self) -> list[SlotConflict]:
+        """Return the sides of each slot that a `commit` could not change; the other errors have none."""
+        listed = self.problem.get("conflicts")
+        found = listed if isinstance(listed, list) else []
+        return [SlotConflict.of(entry) for entry in found if isinstance(entry, dict)]
+
 
 class QuotaExceeded(GamedError):
     """The player's own limits; see `problem["limit"]` and `problem["usage"]`."""
@@ -237,6 +251,8 @@ LOGIN_BY_CODE = {code: error for error, codes in LOGIN_ERRORS.items() for code i
 FORGET = frozenset({"refresh_expired", "refresh_reused", "refresh_invalid", "session_revoked"})
 """The only answers after which a refresh credential is forgotten (PROTOCOL 1, Rules for clients)."""
 RENEW = frozenset({"token_expired", "token_invalid"})
+ENDED = frozenset({"session_not_found", "session_revoked", "token_invalid", "refresh_invalid", "signed_out"})
+"""A session that this client has just ended gets one of these."""
 
 
 def error_of(answer: Answer) -> GamedError:
@@ -669,15 +685,25 @@ def sync_folder(folder: Path) -> None:
 # --- The sign-in ------------------------------------------------------------------------------------------------------
 
 
-class Person:
-    """How a sign-in talks to the person in front of the screen. A game passes its own."""
+class LoginProvider(NamedTuple):
+    """A provider of the server: its name in requests, and the text of its button."""
 
-    def choose_provider(self, providers: Sequence[str]) -> str:
-        """Return one of the names; show a button for each."""
+    name: str
+    label: str
+
+
+class Person:
+    """How a sign-in talks to the person in front of the screen. A game passes its own, or a Terminal."""
+
+    def choose_provider(self, providers: Sequence[LoginProvider]) -> str:
+        """Return the name of one of them; show a button with the label of each."""
         raise NotImplementedError
 
-    def browser_opened(self, url: str, opened: bool) -> None:
-        """Show that the sign-in continues in the browser, and `url` if the browser was not opened."""
+    def browser_opened(self, url: str, opened: bool, qr_url: str | None) -> None:
+        """Show that the sign-in continues in the browser, and `url` if the browser was not opened.
+
+        `qr_url` is the address of a picture of the link, for the player's phone.
+        """
         raise NotImplementedError
 
     def finish_code(self, show_code: Callable[[], None] | None, attempts_left: int | None) -> str | None:
@@ -703,6 +729,15 @@ class Proof:
     replied: threading.Event = field(default_factory=threading.Event)
 
 
+def ticket_of(query: str, login_id: str | None) -> str | None:
+    """Return the ticket that the browser brought back, or None if the query is not of this login."""
+    values = parse_qs(query, max_num_fields=8) if query.count("&") < 8 else {}
+    ticket = "".join(values.get("ticket", []))
+    if values.get("login_id") != [login_id] or not re.fullmatch(r"[A-Za-z0-9_-]{1,256}", ticket):
+        return None
+    return ticket
+
+
 class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
     """The loopback end of the return: 127.0.0.1, a random port, one path, one login."""
 
@@ -712,7 +747,7 @@ class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
     def __init__(self, done_url: str, proofs: queue.Queue[Proof | None]) -> None:
         super().__init__(("127.0.0.1", 0), _Return)
-        self.login_id = ""
+        self.login_id: str | None = None
         self.done_url = done_url
         self.proofs = proofs
         threading.Thread(target=self.serve_forever, args=(0.1,), daemon=True).start()
@@ -738,18 +773,17 @@ class _Return(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
-        values = parse_qs(query, max_num_fields=8) if query.count("&") < 8 else {}
-        login_id, ticket = values.get("login_id"), "".join(values.get("ticket", []))
-        host = self.headers.get("Host", "")
+        login_id, host = self.server.login_id, self.headers.get("Host", "")
+        ticket = ticket_of(query, login_id)
         if path != "/gamed/return" or host != f"127.0.0.1:{self.server.server_port}":
             self._answer(404)
-        elif login_id != [self.server.login_id] or not re.fullmatch(r"[A-Za-z0-9_-]{1,256}", ticket):
+        elif login_id is None or ticket is None:
             self._answer(404)  # of another login, or nobody's: it has no effect here
         else:
             proof = Proof("ticket", ticket)
             self.server.proofs.put(proof)
             proof.answered.wait(RETURN_SECONDS)
-            self._answer(303, Location=f"{self.server.done_url}?login_id={quote(self.server.login_id, safe='')}")
+            self._answer(303, Location=f"{self.server.done_url}?login_id={quote(login_id, safe='')}")
             proof.replied.set()
 
     def _answer(self, status: int, **fields: str) -> None:
@@ -768,26 +802,29 @@ class SignIn:
 
     def __init__(
         self,
-        wire: Wire,
+        client: GamedClient,
         person: Person,
         *,
         provider: str | None,
-        client: Mapping[str, str],
+        intent: str = "login",
         open_browser: Callable[[str], object] | None,
         loopback: bool,
-        adopt: bool = False,
+        return_uri: str | None = None,
     ) -> None:
-        self._wire = wire
+        self._client = client
+        self._wire = client.wire
         self._person = person
         self._provider = provider
-        self._client = client
+        self._intent = intent
         self._open_browser = open_browser
-        self._loopback = loopback
-        self._adopt = adopt
+        self._loopback = loopback and return_uri is None
+        self._return_uri = return_uri
         self._listener: Listener | None = None
+        self._login_id: str | None = None
         self._proofs: queue.Queue[Proof | None] = queue.Queue()
         self._asked = False
         self._secret: str | None = None
+        self._cancelled = False
 
     def run(self, keep: Callable[[Mapping[str, Any]], T]) -> T:
         """Pass the credentials to `keep` and return its result; any failure cancels the login."""
@@ -807,38 +844,78 @@ class SignIn:
 
     def cancel(self) -> None:
         """Cancel the login: none of its credentials works any more, and `run` raises LoginCancelled."""
+        self._cancelled = True
+        self._proofs.put(None)
         if self._secret:
             wire = replace(self._wire, cancellation=Cancellation())
             with contextlib.suppress(GamedError):
                 wire.call("POST", "/auth/login/cancel", bearer=self._secret, timeout=5, tries=1)
 
+    def returned(self, url: str) -> bool:
+        """Continue with the address that the app was opened with; return False if it is not of this sign-in."""
+        start = f"{self._return_uri}{'&' if '?' in (self._return_uri or '') else '?'}"
+        if self._return_uri is None or not url.startswith(start) or len(url) > len(start) + MAX_RETURN_CHARACTERS:
+            return False
+        ticket = ticket_of(url[len(start) :], self._login_id)
+        if ticket is not None:
+            self._proofs.put(Proof("ticket", ticket))
+        return ticket is not None
+
     def _start(self) -> None:
-        body: dict[str, Any] = {"client": dict(self._client)}
-        if self._provider:
-            body["provider"] = self._provider
-        if self._adopt:
-            body["intent"] = "adopt"
+        body: dict[str, Any] = {"client": self._client.device}
+        provider = self._provider if self._intent == "link" else self._chosen_provider()
+        if provider:
+            body["provider"] = provider
+        if self._intent != "login":
+            body["intent"] = self._intent
         if self._loopback:
             self._listener = Listener(f"{self._wire.origin}/auth/login/done", self._proofs)
             body["loopback_port"] = self._listener.server_port
-        started = self._wire.call("POST", "/auth/login", json_body=body).json()
+        if self._return_uri is not None:
+            body["return_uri"] = self._return_uri
+        self._check_cancelled()
+        started = self._client._start_login(body, as_player=self._intent == "link")
         self._secret = member(started, "device_secret", str)
         self._deadline = time.monotonic() + member(started, "expires_in", int) + 30
         self._login_url = self._wire.origin.require(member(started, "login_url", str))
+        self._qr_url = self._own(started.get("qr_url"))
         poll = member(started, "poll", dict)
         self._poll_path = urlsplit(self._wire.origin.require(member(poll, "url", str))).path
         self._max_wait = min(member(poll, "max_wait", int), 25)
         self._code_only = started.get("return_proof") == "code"
+        if self._listener or self._return_uri is not None:
+            self._login_id = member(started, "login_id", str)
         if self._listener:
-            self._listener.login_id = member(started, "login_id", str)
+            self._listener.login_id = self._login_id
+        if self._cancelled:
+            self.cancel()  # now that the server can be told which login
+        self._check_cancelled()
+
+    def _chosen_provider(self) -> str | None:
+        """Return the provider to sign in with; None for a server in `local` mode. Ask only if there are several."""
+        listed = self._client.providers()
+        if self._provider or not listed:
+            return self._provider
+        return listed[0].name if len(listed) == 1 else self._person.choose_provider(listed)
+
+    def _own(self, url: object) -> str | None:
+        """Return the address of the link's picture if it is at this server; a foreign one is not shown."""
+        with contextlib.suppress(UntrustedAddress):
+            return self._wire.origin.require(url) if isinstance(url, str) else None
+        return None
+
+    def _check_cancelled(self) -> None:
+        if self._cancelled:
+            raise LoginCancelled("login_cancelled", "The sign-in was cancelled.")
 
     def _show(self) -> None:
         opened = bool(self._open_browser and self._open_browser(self._login_url))
-        self._person.browser_opened(self._login_url, opened)
+        self._person.browser_opened(self._login_url, opened, self._qr_url)
 
     def _settle(self) -> Mapping[str, Any]:
         """Collect until there is an outcome. A lost answer loses nothing: the same proof is sent again."""
-        stage, proof = "waiting_for_browser", None
+        stage: str = "waiting_for_browser"
+        proof: Proof | None = None
         while True:
             try:
                 answer = self._collect(stage, proof)
@@ -865,6 +942,7 @@ class SignIn:
         how: dict[str, Any] = {"json_body": body, "bearer": self._secret, "timeout": wait + TIMEOUT_SECONDS, "tries": 1}
         attempt = 0
         while True:
+            self._check_cancelled()
             try:
                 return self._wire.call("POST", self._poll_path, **how).json()
             except GamedError as error:
@@ -1026,6 +1104,8 @@ class Version:
     """When it goes at the latest; None while only newer versions can push it out."""
     save: SaveInfo | None
     """None for a delete."""
+    device: str | None = None
+    """What the device that wrote or deleted it calls itself."""
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Version:
@@ -1036,7 +1116,46 @@ class Version:
             parent=parent if isinstance(parent, int) else None,
             expires=expires if isinstance(expires, str) else None,
             save=SaveInfo.maybe(value if value.get("etag") else None),
+            device=device if isinstance(device := value.get("device"), str) else None,
         )
+
+
+@dataclass(frozen=True)
+class SlotWrite:
+    """One change of a `commit`: new bytes on top of `base`, or without `data` the deletion of that base."""
+
+    slot: str
+    data: bytes | None = field(repr=False)
+    base: Save | SaveInfo | str | None
+    meta: Mapping[str, Any] | None = None
+    content_type: str = "application/octet-stream"
+
+    def to_json(self) -> dict[str, Any]:
+        path_of(self.slot)
+        entry = {"slot": self.slot, **{CONDITIONS[name]: value for name, value in condition(self.base).items()}}
+        if self.data is None:
+            return {**entry, "delete": True}
+        entry |= {"sha256": hashlib.sha256(self.data).hexdigest(), "content_type": self.content_type}
+        return entry if self.meta is None else {**entry, "meta": dict(self.meta)}
+
+
+CONDITIONS = {"If-Match": "if_match", "If-None-Match": "if_none_match"}
+
+
+@dataclass(frozen=True)
+class SlotConflict:
+    """One slot that a commit could not change; `code` is version_conflict, deleted or superseded."""
+
+    slot: str
+    code: str
+    base: SaveInfo | None
+    current: SaveInfo | None
+    yours: SaveInfo | None
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> SlotConflict:
+        sides = {name: SaveInfo.maybe(value.get(name)) for name in ("base", "current", "yours")}
+        return cls(member(value, "slot", str), member(value, "code", str), **sides)
 
 
 @dataclass(frozen=True)
@@ -1096,6 +1215,138 @@ def save_of(answer: Answer) -> Save:
     return Save(answer.headers.get("ETag", ""), answer.body, answer.headers.get("Content-Type", ""), meta)
 
 
+# --- The account ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DeviceSession:
+    """One sign-in of the player, on this device (`current`) or another; times as the server writes them."""
+
+    session_id: str
+    current: bool
+    created_at: str
+    last_used_at: str
+    expires_at: str
+    provider: str
+    client: Mapping[str, str]
+    """What the device called itself: `name`, `version`, `platform`, `device_name`, each only if it was sent."""
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> DeviceSession:
+        reported = value.get("client")
+        texts = {name: text for name, text in reported.items() if isinstance(text, str)} if reported else {}
+        return cls(
+            session_id=member(value, "session_id", str),
+            current=member(value, "current", bool),
+            created_at=str(value.get("created_at") or ""),
+            last_used_at=str(value.get("last_used_at") or ""),
+            expires_at=str(value.get("expires_at") or ""),
+            provider=str(value.get("provider") or ""),
+            client=texts,
+        )
+
+
+@dataclass(frozen=True)
+class LinkedIdentity:
+    """One account at a provider that signs in as the player; `can_sign_in`: the server still has that provider."""
+
+    provider: str
+    linked_at: str
+    last_used_at: str
+    can_sign_in: bool
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> LinkedIdentity:
+        return cls(
+            provider=member(value, "provider", str),
+            linked_at=str(value.get("linked_at") or ""),
+            last_used_at=str(value.get("last_used_at") or ""),
+            can_sign_in=value.get("can_sign_in") is True,
+        )
+
+
+class ExportFile:
+    """An export that arrives in a temporary file; after a broken connection it continues where it ended."""
+
+    def __init__(self, file: IO[bytes], wire: Wire) -> None:
+        self._file = file
+        self._wire = wire
+        self._tag: str | None = None
+        """The strong etag of the bytes that arrived so far; None: there are none."""
+
+    def fetch(self, token: str) -> int:
+        """Return the size once every byte has arrived and fits the server's digest; raise GamedError."""
+        lost = 0
+        while True:
+            before = self._file.tell()
+            try:
+                return self._stream(token)
+            except GamedError as error:
+                self._wire.cancellation.check()
+                lost = 1 if self._file.tell() > before else lost + 1
+                pause = pause_after(error, lost - 1)
+                if not error.passing or lost >= self._wire.tries or pause > LONGEST_EXPORT_PAUSE_SECONDS:
+                    raise
+            self._wire.pause(pause)
+
+    def _stream(self, token: str) -> int:
+        start = self._file.tell()
+        headers = {"Range": f"bytes={start}-", "If-Range": self._tag} if start and self._tag else {}
+        headers |= {"User-Agent": self._wire.agent, "Authorization": f"Bearer {token}", "Connection": "close"}
+        connection = self._wire.origin.connect(EXPORT_SECONDS)
+        try:
+            with speaking_to(self._wire.origin):
+                connection.connect()
+            with self._wire.cancellation.ends(lambda: hang_up(connection)):
+                return self._receive(connection, headers, start)
+        finally:
+            connection.close()
+
+    def _receive(self, connection: http.client.HTTPConnection, headers: Mapping[str, str], start: int) -> int:
+        with speaking_to(self._wire.origin):
+            connection.request("GET", "/game/export", headers=dict(headers))
+            response = connection.getresponse()
+            if response.status not in (200, 206):
+                body = read_whole(response, MAX_JSON_BYTES)
+                raise error_of(Answer(response.status, cast("Mapping[str, str]", response.headers), body))
+        self._begin(response, start)
+        while part := self._read(response):
+            self._file.write(part)  # errors of the disk are not errors of the network
+        if response.length:
+            raise Unreachable("unreachable", "The answer of the server broke off.")
+        return self._checked(response.headers.get("Repr-Digest", ""))
+
+    def _read(self, response: http.client.HTTPResponse) -> bytes:
+        with speaking_to(self._wire.origin):
+            return response.read(1 << 16)
+
+    def _begin(self, response: http.client.HTTPResponse, start: int) -> None:
+        """Keep what has arrived if the server continues it; begin again if it sends the whole file."""
+        if response.headers.get("Content-Type", "").partition(";")[0].strip() != "application/zip":
+            raise NotGamed("not_gamed", "The server's answer is not an export.")
+        if response.status == 206:
+            if not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+                raise NotGamed("not_gamed", "The server continues the export at another place.")
+        else:
+            self._file.seek(0)
+            self._file.truncate()
+            tag = response.headers.get("ETag", "")
+            self._tag = tag if _ETAG.fullmatch(tag) else None
+
+    def _checked(self, digest: str) -> int:
+        size = self._file.tell()
+        self._file.seek(0)
+        hashed = hashlib.sha256()
+        while part := self._file.read(1 << 20):
+            hashed.update(part)
+        if digest != f"sha-256=:{base64.b64encode(hashed.digest()).decode()}:":
+            self._file.seek(0)
+            self._file.truncate()
+            self._tag = None
+            raise DownloadCorrupt("download_corrupt", "The export arrived damaged.")
+        return size
+
+
 # --- The client -------------------------------------------------------------------------------------------------------
 
 
@@ -1108,20 +1359,30 @@ class GamedClient:
         *,
         app: str = "gamed",
         version: str = __version__,
+        device_name: str | None = None,
         folder: Path | None = None,
         sleep: Callable[[float], None] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Create a client of `server` as the player entered it; `folder` replaces the platform's folder."""
+        """Create a client of `server` as the player entered it; `folder` replaces the platform's folder.
+
+        `device_name` is what the player's other devices show of this one; the default is the machine's host name.
+        """
         self.origin = Origin.entered(server)
-        self._app = app
-        self._version = version
+        self.device = {
+            "name": app,
+            "version": version,
+            "platform": {"win32": "windows", "darwin": "macos"}.get(sys.platform, sys.platform),
+            "device_name": (socket.gethostname() if device_name is None else device_name)[:64],
+        }
+        """What a sign-in tells the server about this device."""
         self._wire = Wire(self.origin, f"{app.replace(' ', '-')}/{version} gamed-client/{__version__}", sleep)
         self._file = CredentialFile(folder or state_folder(app), self.origin)
         self._now = now
         self._held: Credential | None = None
         self._player: str | None = None
-        self._running: SignIn | None = None
+        self._running: list[SignIn] = []
+        """The newest sign-in; copies of this client share it."""
 
     @property
     def folder(self) -> Path:
@@ -1158,12 +1419,26 @@ class GamedClient:
 
     def policy(self) -> tuple[str, tuple[str, ...]]:
         """Return mode and providers; show a button for each provider, in `local` mode one for the server."""
-        answer = self._wire.call("GET", "/auth/config")
-        if not answer.headers.get("Gamed-Protocol", "").startswith("1."):
-            raise NotGamed("not_gamed", f"{self.origin} is not a gamed server of protocol 1.")
-        value = answer.json()
+        value = self._offered("/auth/config")
         providers = tuple(name for name in member(value, "providers", list) if isinstance(name, str))
         return member(value, "mode", str), providers
+
+    def providers(self) -> list[LoginProvider]:
+        """Return the buttons to show: none for a server in `local` mode, which has one button of the game's own."""
+        try:
+            listed = member(self._offered("/auth/providers"), "providers", list)
+        except Refused as error:
+            if error.code != "route_not_found":
+                raise
+            return [LoginProvider(name, name.capitalize()) for name in self.policy()[1]]  # an older server
+        found = [entry for entry in listed if isinstance(entry, dict)]
+        return [LoginProvider(member(entry, "name", str), member(entry, "label", str)) for entry in found]
+
+    def _offered(self, path: str) -> dict[str, Any]:
+        answer = self._wire.call("GET", path)
+        if not answer.headers.get("Gamed-Protocol", "").startswith("1."):
+            raise NotGamed("not_gamed", f"{self.origin} is not a gamed server of protocol 1.")
+        return answer.json()
 
     def sign_in(
         self,
@@ -1172,16 +1447,18 @@ class GamedClient:
         provider: str | None = None,
         open_browser: Callable[[str], object] | None = open_browser,
         loopback: bool = True,
+        return_uri: str | None = None,
         adopt: bool = False,
     ) -> Credential:
         """Sign in with the browser; return when the credential is on disk. Raise LoginFailed or a subclass.
 
-        Without `loopback` (a browser on another machine) the finish code is typed. With `adopt` the page first asks
-        for the name and password of an account this server had in `local` mode; the player keeps that one. A sign-in
-        that was kept here before is ended at the server.
+        Without `loopback` (a browser on another machine) the finish code is typed. With `return_uri`, on a phone, the
+        browser opens the app again: pass the address that it was opened with to `returned`. With `adopt` the page
+        first asks for the name and password of an account this server had in `local` mode; the player keeps that one.
+        A sign-in that was kept here before is ended at the server.
         """
-        how: dict[str, Any] = {"open_browser": open_browser, "loopback": loopback, "adopt": adopt}
-        return self.begin_sign_in(person, provider=provider, **how).run(self.keep)
+        where: dict[str, Any] = {"open_browser": open_browser, "loopback": loopback, "return_uri": return_uri}
+        return self.begin_sign_in(person, provider=provider, adopt=adopt, **where).run(self.keep)
 
     def ensure_signed_in(
         self,
@@ -1190,6 +1467,7 @@ class GamedClient:
         provider: str | None = None,
         open_browser: Callable[[str], object] | None = open_browser,
         loopback: bool = True,
+        return_uri: str | None = None,
     ) -> bool:
         """Return True once there is a session, also without a network; False if the sign-in has failed.
 
@@ -1207,7 +1485,8 @@ class GamedClient:
             person.problem(error)
             return True
         try:
-            self.sign_in(person, provider=provider, open_browser=open_browser, loopback=loopback)
+            where: dict[str, Any] = {"open_browser": open_browser, "loopback": loopback, "return_uri": return_uri}
+            self.sign_in(person, provider=provider, **where)
         except GamedError as error:
             person.problem(error)
             return False
@@ -1235,26 +1514,32 @@ class GamedClient:
         provider: str | None = None,
         open_browser: Callable[[str], object] | None = open_browser,
         loopback: bool = True,
+        return_uri: str | None = None,
         adopt: bool = False,
     ) -> SignIn:
-        """Start a sign-in for a game with a Cancel button: call `run(client.keep)` in a thread, and `cancel()`."""
-        mode, providers = self.policy()
-        if mode == "oauth" and provider is None:
-            provider = providers[0] if len(providers) == 1 else person.choose_provider(providers)
-        device = {
-            "name": self._app,
-            "version": self._version,
-            "platform": {"win32": "windows", "darwin": "macos"}.get(sys.platform, sys.platform),
-            "device_name": socket.gethostname()[:64],
-        }
-        how: dict[str, Any] = {"open_browser": open_browser, "loopback": loopback, "adopt": adopt}
-        self._running = SignIn(self._wire, person, provider=provider, client=device, **how)
-        return self._running
+        """Return a sign-in: call `run(client.keep)` in a thread, and `cancel()` or `returned(url)` from any other."""
+        intent = "adopt" if adopt else "login"
+        where: dict[str, Any] = {"open_browser": open_browser, "loopback": loopback, "return_uri": return_uri}
+        return self._newest(SignIn(self, person, provider=provider, intent=intent, **where))
+
+    def _newest(self, sign_in: SignIn) -> SignIn:
+        self._running[:] = [sign_in]
+        return sign_in
 
     def cancel_sign_in(self) -> None:
-        """Cancel the sign-in that runs, for a Cancel button: `sign_in` raises LoginCancelled."""
-        if self._running:
-            self._running.cancel()
+        """Cancel the sign-in or link that runs, for a Cancel button: it raises LoginCancelled."""
+        for sign_in in self._running:
+            sign_in.cancel()
+
+    def returned(self, url: str) -> bool:
+        """Pass on the address that the app was opened with; return False if no running sign-in waits for it."""
+        return any(sign_in.returned(url) for sign_in in self._running)
+
+    def _start_login(self, body: Mapping[str, Any], *, as_player: bool) -> Mapping[str, Any]:
+        """Start a login at the server; with `as_player` it is one of the signed-in player, to link an account."""
+        if as_player:
+            return self._game("POST", "/auth/login", json_body=body).json()
+        return self._wire.call("POST", "/auth/login", json_body=body).json()
 
     def sign_out(self, scope: str = "this") -> bool:
         """Forget the credential here, whatever happens; True if the server knows too.
@@ -1286,6 +1571,147 @@ class GamedClient:
         """Change the name that games show, None for none; return it as the server stored it."""
         changed = member(self._game("PATCH", "/auth/player", json_body={"name": name}).json(), "player", dict)
         return stored if isinstance(stored := changed.get("name"), str) else None
+
+    # -- the account --
+
+    def list_sessions(self) -> list[DeviceSession]:
+        """Return the player's sign-ins on all devices, the last used first."""
+        listed = member(self._game("GET", "/auth/sessions").json(), "sessions", list)
+        return [DeviceSession.of(entry) for entry in listed if isinstance(entry, dict)]
+
+    def end_session(self, session_id: str) -> None:
+        """Sign a device of the player out; if it is this one, the credential here is deleted as well."""
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", session_id):
+            raise NotFound("session_not_found", "There is no such session.")
+        held = self.credential
+        self._delete_once(f"/auth/sessions/{session_id}")
+        if held is not None and held.session_id == session_id:
+            self._forget(session_id)
+
+    def list_identities(self) -> list[LinkedIdentity]:
+        """Return the accounts at providers that sign in as this player, the oldest first."""
+        listed = member(self._game("GET", "/auth/identities").json(), "identities", list)
+        return [LinkedIdentity.of(entry) for entry in listed if isinstance(entry, dict)]
+
+    def link(
+        self,
+        person: Person,
+        provider: str,
+        *,
+        open_browser: Callable[[str], object] | None = open_browser,
+        loopback: bool = True,
+        return_uri: str | None = None,
+    ) -> str:
+        """Add an account at `provider` to the player, with the browser; return the provider.
+
+        Raise LoginFailed as `sign_in`, and SignInRequired with `reauthentication_required` if the sign-in is over 10
+        minutes old: sign in, then link.
+        """
+        where: dict[str, Any] = {"open_browser": open_browser, "loopback": loopback, "return_uri": return_uri}
+        sign_in = self._newest(SignIn(self, person, provider=provider, intent="link", **where))
+        return sign_in.run(lambda complete: member(member(complete, "linked", dict), "provider", str))
+
+    def unlink(self, provider: str) -> None:
+        """Remove the account at `provider` from the player; raise Refused `last_identity` if it is the last one."""
+        self._game("DELETE", f"/auth/identities/{quote(provider, safe='')}")
+
+    def delete_player(self) -> None:
+        """Erase the player with all saves and sessions at the server, for good, and delete the credential here.
+
+        Raise SignInRequired with `reauthentication_required` if the sign-in is over 10 minutes old.
+        """
+        held = self.credential
+        self._delete_once("/auth/player")
+        if held is not None:
+            self._forget(held.session_id)
+
+    def _delete_once(self, path: str) -> None:
+        """Delete what may end this session; the second try then finds it ended, which is a success."""
+        lost = False
+
+        def delete(token: str) -> None:
+            nonlocal lost
+            try:
+                self._wire.call("DELETE", path, bearer=token)
+            except GamedError as error:
+                lost = lost or error.answer_lost_before
+                raise
+
+        try:
+            self.with_token(delete)
+        except (NotFound, SignInRequired) as error:
+            if not (lost and error.code in ENDED):
+                raise
+
+    def _forget(self, session_id: str) -> None:
+        """Delete the credential of a session that has ended, but not one that replaced it meanwhile."""
+        with self._file.locked():
+            kept = self._file.read()
+            if kept is not None and kept.session_id == session_id:
+                self._file.delete()
+            self._held = None
+
+    # -- all saves at once --
+
+    def export(self, path: Path | str) -> int:
+        """Download all saves and their history as one zip file; return its size in bytes.
+
+        The file has its name only when it is whole; a file that has it already is replaced.
+        """
+        target = Path(path)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=".new")
+        try:
+            with os.fdopen(handle, "w+b") as file:
+                size = self.with_token(ExportFile(file, self._wire).fetch)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        return size
+
+    def erase_saves(self) -> None:
+        """Erase all saves of the player for good; raise Conflict if another device saved at the same time."""
+        etag = self._game("GET", "/game/").headers.get("ETag", "")
+        if not _ETAG.fullmatch(etag):
+            raise NotGamed("not_gamed", "The server's answer lacks 'ETag'.")
+        self._game("DELETE", "/game/", headers={"If-Match": etag})
+
+    def commit(self, writes: Sequence[SlotWrite]) -> list[SaveInfo | Deletion]:
+        """Change several slots together, all of them or none; return each as it is now, in the order of `writes`.
+
+        Raise Conflict, whose `slots` has the sides of each slot that does not match; no bytes are lost. A repeated
+        commit is one.
+        """
+        bodies = {hashlib.sha256(write.data).hexdigest(): write.data for write in writes if write.data is not None}
+        body = {"writes": [write.to_json() for write in writes]}
+        self._stage(bodies, ask=True)
+        try:
+            answer = self._game("POST", "/game/commit", json_body=body).json()
+        except GamedError as error:
+            if error.code != "blob_missing":
+                raise
+            self._stage(bodies, ask=False)  # they expired in between, or were damaged
+            answer = self._game("POST", "/game/commit", json_body=body).json()
+        return [_change_of(entry) for entry in member(answer, "saves", list) if isinstance(entry, dict)]
+
+    def _stage(self, bodies: Mapping[str, bytes], ask: bool) -> None:
+        """Upload the bytes of a commit; with `ask` not the large ones that the server already has."""
+        for digest, data in bodies.items():
+            path = f"/game/blobs/{digest}"
+            if not (ask and len(data) > ASK_FIRST_BYTES and self._staged(path)):
+                headers = {"Content-Type": "application/octet-stream", "Content-Digest": digest_field(data)}
+                self._game("PUT", path, headers=headers, body=data)
+
+    def _staged(self, path: str) -> bool:
+        """Return whether the server has the bytes; False also if it gives no answer, as a PUT gets a better error."""
+        try:
+            self._game("HEAD", path, tries=1)
+        except GamedError:
+            return False
+        return True
 
     # -- saves --
 
@@ -1483,19 +1909,21 @@ class Terminal(Person):
     def __init__(self, qr: bool = False) -> None:
         self._qr = qr
 
-    def choose_provider(self, providers: Sequence[str]) -> str:
-        for number, name in enumerate(providers, 1):
-            say(f"  {number}  Sign in with {name}")
+    def choose_provider(self, providers: Sequence[LoginProvider]) -> str:
+        for number, provider in enumerate(providers, 1):
+            say(f"  {number}  Sign in with {provider.label}")
         while True:
             line = read_line("Your choice: ")
             if line is None:
                 raise LoginCancelled("login_cancelled", "No choice was made; name one with --provider.")
-            if line in providers:
-                return line
-            if line.isdigit() and 1 <= int(line) <= len(providers):
-                return providers[int(line) - 1]
+            for number, provider in enumerate(providers, 1):
+                if line in (provider.name, provider.label, str(number)):
+                    return provider.name
 
-    def browser_opened(self, url: str, opened: bool) -> None:
+    def problem(self, error: GamedError) -> None:
+        say(error.detail)
+
+    def browser_opened(self, url: str, opened: bool, qr_url: str | None) -> None:
         say("Sign in in your browser. If it did not open, open this yourself:" if opened else "Open this in a browser:")
         say(f"  {url}")
         if self._qr or (sys.stderr.isatty() and not opened):
@@ -1587,7 +2015,9 @@ def parser() -> argparse.ArgumentParser:
     login.add_argument("--adopt", action="store_true", help="keep an account from before the server had providers")
     logout = commands.add_parser("logout", help="sign out")
     logout.add_argument("--scope", choices=["this", "others", "all"], default="this", help="which devices")
+    login.add_argument("--device-name", help="what your other devices show of this one (default: its host name)")
     commands.add_parser("whoami", help="the player and what they use")
+    add_account_commands(commands)
     saves = commands.add_parser("save", help="put, get, list saves").add_subparsers(
         dest="save", required=True, metavar="COMMAND"
     )
@@ -1624,13 +2054,31 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def add_account_commands(commands: Any) -> None:
+    account = commands.add_parser("account", help="your devices, linked accounts, name, all saves, and deleting you")
+    subs = account.add_subparsers(dest="account", required=True, metavar="COMMAND")
+    subs.add_parser("sessions", help="list the devices that are signed in")
+    subs.add_parser("end", help="sign a device out").add_argument("session_id", help="as `account sessions` shows it")
+    subs.add_parser("identities", help="list the accounts that sign in as you")
+    link = subs.add_parser("link", help="add an account of another provider, through the browser")
+    link.add_argument("provider")
+    link.add_argument("--no-browser", action="store_true", help="print the address; the code is typed in here")
+    subs.add_parser("unlink", help="remove an account").add_argument("provider")
+    name = subs.add_parser("name", help="change the name that games show")
+    name.add_argument("name", nargs="?", help="without it the name is deleted")
+    subs.add_parser("export", help="download all saves as a zip file").add_argument("file")
+    for command, words in (("erase", "erase all saves for good"), ("delete", "erase you and all saves for good")):
+        subs.add_parser(command, help=words).add_argument("--yes", action="store_true", required=True)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     top = parser()
     options = top.parse_args(arguments)
     if not options.server:
         top.error("--server is needed (or set GAMED_SERVER)")
     try:
-        client = GamedClient(options.server, app=options.app, folder=options.folder)
+        device_name = getattr(options, "device_name", None)
+        client = GamedClient(options.server, app=options.app, folder=options.folder, device_name=device_name)
         result, text = run(client, options)
     except ModuleNotFoundError as error:
         say(f"{error.name}.py is not beside this file.")
@@ -1680,7 +2128,44 @@ def run(client: GamedClient, options: argparse.Namespace) -> tuple[Mapping[str, 
         found = client.whoami()
         player, usage = member(found, "player", dict), member(found, "usage", dict)
         return found, f"{player.get('id')} at {client.origin}: {usage.get('slots')} slots, {usage.get('bytes')} bytes"
+    if options.command == "account":
+        return run_account(client, options)
     return run_save(client, options)
+
+
+def run_account(client: GamedClient, options: argparse.Namespace) -> tuple[Mapping[str, Any], str]:
+    if options.account == "sessions":
+        sessions = client.list_sessions()
+        lines = [
+            "\t".join([s.session_id, s.client.get("device_name", "-"), s.last_used_at, "this device" * s.current])
+            for s in sessions
+        ]
+        return {"sessions": [asdict(session) for session in sessions]}, "\n".join(lines)
+    if options.account == "identities":
+        identities = client.list_identities()
+        lines = [f"{identity.provider}\t{identity.last_used_at}" for identity in identities]
+        return {"identities": [asdict(identity) for identity in identities]}, "\n".join(lines)
+    if options.account == "link":
+        how: dict[str, Any] = {"open_browser": None, "loopback": False} if options.no_browser else {}
+        linked = client.link(Terminal(), options.provider, **how)
+        return {"provider": linked}, f"{linked} is linked."
+    if options.account == "name":
+        stored = client.set_name(options.name)
+        return {"name": stored}, f"Games show {stored}." if stored else "Your name is deleted."
+    if options.account == "export":
+        size = client.export(options.file)
+        return {"size": size}, f"{options.file} has {size} bytes."
+    if options.account == "end":
+        client.end_session(options.session_id)
+        return {"session_id": options.session_id}, "That device is signed out."
+    if options.account == "unlink":
+        client.unlink(options.provider)
+        return {"provider": options.provider}, f"{options.provider} is unlinked."
+    if options.account == "erase":
+        client.erase_saves()
+        return {}, "All saves are erased."
+    client.delete_player()
+    return {}, "You and all your saves are erased."
 
 
 def run_save(client: GamedClient, options: argparse.Namespace) -> tuple[Mapping[str, Any], str]:

@@ -23,7 +23,7 @@ class Player(gc.Person):
         self.codes = list(codes)
         self.attempts: list[int | None] = []
 
-    def browser_opened(self, url, opened):
+    def browser_opened(self, url, opened, qr_url):
         pass
 
     def finish_code(self, show_code, attempts_left):

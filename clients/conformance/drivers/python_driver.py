@@ -20,7 +20,8 @@ import gamed_assets as ga
 import gamed_client as gc
 import gamed_sync as gs
 
-FEATURES = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names", "ensure"]
+FEATURES = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names"]
+FEATURES += ["ensure", "providers", "qr", "account", "commit", "return_uri"]
 OUT = threading.Lock()
 
 
@@ -49,12 +50,13 @@ class Player(gc.Person):
         self.show_code: Callable[[], None] | None = None
         self.shown: gc.GamedError | None = None
 
-    def choose_provider(self, providers: Sequence[str]) -> str:
-        say({"event": "choose_provider", "client": self._client, "providers": list(providers)})
-        return providers[-1]
+    def choose_provider(self, providers: Sequence[gc.LoginProvider]) -> str:
+        names, labels = [each.name for each in providers], [each.label for each in providers]
+        say({"event": "choose_provider", "client": self._client, "providers": names, "labels": labels})
+        return providers[-1].name
 
-    def browser_opened(self, url: str, opened: bool) -> None:
-        pass  # the client got it when it was opened
+    def browser_opened(self, url: str, opened: bool, qr_url: str | None) -> None:
+        say({"event": "open", "client": self._client, "url": url, "qr_url": qr_url})
 
     def finish_code(self, show_code: Callable[[], None] | None, attempts_left: int | None) -> str | None:
         self.show_code = show_code
@@ -80,6 +82,7 @@ class Seat:
             how["server"],
             app=how.get("app") or "gamed",
             folder=Path(how["folder"]),
+            device_name=how.get("device_name"),
             sleep=self._pause,
             now=lambda: time.time() + self.shift,
         )
@@ -90,13 +93,14 @@ class Seat:
         self.sync: gs.Sync | None = None
         self.shown: dict[str, gs.SyncConflict] = {}
 
+    def new_player(self) -> Player:
+        """Return the player of one sign-in."""
+        self.player = Player(self.name)
+        return self.player
+
     def _pause(self, seconds: float) -> None:
         say({"event": "pause", "client": self.name, "seconds": seconds})
         time.sleep(seconds * self._factor)
-
-    def open_browser(self, url: str) -> bool:
-        say({"event": "open", "client": self.name, "url": url})
-        return True
 
 
 SEATS: dict[str, Seat] = {}
@@ -131,6 +135,16 @@ def labels(how: Mapping[str, Any]) -> dict[str, Any]:
     return {name: how[name] for name in ("content_type", "meta") if how.get(name) is not None}
 
 
+def where(how: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how the browser comes back. The suite is the browser."""
+    loopback = how.get("loopback", True) is not False
+    return {"open_browser": lambda url: True, "loopback": loopback, "return_uri": how.get("return_uri")}
+
+
+def slot_write(how: Mapping[str, Any]) -> gc.SlotWrite:
+    return gc.SlotWrite(how["slot"], None if how.get("delete") else body(how), how.get("base"), **labels(how))
+
+
 class Commands:
     """One method each, called as the command is; `seat` is the client's."""
 
@@ -142,19 +156,21 @@ class Commands:
         mode, providers = seat.client.policy()
         return {"mode": mode, "providers": providers}
 
+    def providers(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return {"providers": [{"name": name, "label": label} for name, label in seat.client.providers()]}
+
     def sign_in(self, seat: Seat, how: Mapping[str, Any]) -> Any:
-        loopback = how.get("loopback", True)
-        where: dict[str, Any] = {"open_browser": seat.open_browser, "loopback": loopback is not False}
-        seat.player = Player(seat.name)
-        seat.client.sign_in(seat.player, provider=how.get("provider"), **where)
+        seat.client.sign_in(seat.new_player(), provider=how.get("provider"), **where(how))
         return self.signed_in(seat, how)
 
     def ensure_signed_in(self, seat: Seat, how: Mapping[str, Any]) -> Any:
-        loopback = how.get("loopback", True)
-        where: dict[str, Any] = {"open_browser": seat.open_browser, "loopback": loopback is not False}
-        seat.player = Player(seat.name)
-        signed_in = seat.client.ensure_signed_in(seat.player, provider=how.get("provider"), **where)
-        return {"signed_in": signed_in, "problem": seat.player.shown and error_of(seat.player.shown)}
+        player = seat.new_player()
+        signed_in = seat.client.ensure_signed_in(player, provider=how.get("provider"), **where(how))
+        return {"signed_in": signed_in, "problem": player.shown and error_of(player.shown)}
+
+    def returned(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        seat.client.returned(how["url"])
+        return {}
 
     def finish_code(self, seat: Seat, how: Mapping[str, Any]) -> Any:
         seat.player.codes.put(how.get("code"))
@@ -184,7 +200,40 @@ class Commands:
     def whoami(self, seat: Seat, how: Mapping[str, Any]) -> Any:
         return seat.client.whoami()
 
+    # -- the account --
+
+    def sessions(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return {"sessions": [asdict(session) for session in seat.client.list_sessions()]}
+
+    def end_session(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        seat.client.end_session(how["session_id"])
+        return {}
+
+    def identities(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return {"identities": [asdict(identity) for identity in seat.client.list_identities()]}
+
+    def link(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return {"provider": seat.client.link(seat.new_player(), how["provider"], **where(how))}
+
+    def unlink(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        seat.client.unlink(how["provider"])
+        return {}
+
+    def delete_player(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        seat.client.delete_player()
+        return {}
+
+    def erase_saves(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        seat.client.erase_saves()
+        return {}
+
+    def export(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return {"size": seat.client.export(how["file"])}
+
     # -- saves --
+
+    def commit(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return {"saves": [entry(change) for change in seat.client.commit([slot_write(each) for each in how["writes"]])]}
 
     def list_saves(self, seat: Seat, how: Mapping[str, Any]) -> Any:
         return {"saves": [save_info(info) for info in seat.client.list_saves()]}
@@ -310,6 +359,7 @@ def error_of(error: gc.GamedError) -> dict[str, Any]:
         shown["attempts_left"] = error.attempts_left
     if isinstance(error, gc.Conflict):
         shown |= {name: save_info(getattr(error, name)) for name in ("base", "current", "yours")}
+        shown["conflicts"] = [asdict(slot) for slot in error.slots]
     return shown
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import unescape
 from typing import Any
@@ -19,13 +20,18 @@ class PageFailed(Exception):
     """The server's page is not the one that was expected."""
 
 
-def fetched(url: str, host: str | None = None, method: str = "GET") -> dict[str, Any]:
+def fetched(
+    url: str, host: str | None = None, method: str = "GET", form: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """No redirect followed: status, location, headers and text. `host` instead of the URL's own."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=LIMIT_SECONDS)
     try:
         path = url.partition(parts.netloc)[2] or "/"
-        connection.request(method, path, headers={"Host": parts.netloc if host is None else host})
+        fields = {"Host": parts.netloc if host is None else host}
+        if form is not None:
+            fields["Content-Type"] = "application/x-www-form-urlencoded"
+        connection.request(method, path, None if form is None else urlencode(form), fields)
         answer = connection.getresponse()
         text, headers = answer.read().decode("utf-8", "replace"), answer.getheaders()
         lower = {name.lower(): value for name, value in headers}
@@ -83,8 +89,21 @@ class Browser:
         raise PageFailed(f"no form {ends} on the page (HTTP {page['status']})")
 
     def sign_in(self, url: str, name: str, password: str, create: bool = False) -> dict[str, Any]:
+        """Fill in the form of a server in `local` mode."""
         page = self.open(f"{url}/create" if create else url)
         return self.submit(page, "/local", create, name=name, password=password)
+
+    def sign_in_at_provider(self, url: str, person: str) -> dict[str, Any]:
+        """Continue to the development provider as this person; "" is a person who does not agree there."""
+        page = self.open(url)
+        [proceed] = [unescape(action) for action, _ in page["forms"] if action.endswith("/continue")]
+        answer = self._ask("POST", proceed, page["forms"][proceed, False])
+        if answer[0] != 303:
+            raise PageFailed(f"no way to the provider (HTTP {answer[0]})")
+        asked = fetched(answer[1]["location"])
+        form = {"query": unescape(dict(HIDDEN.findall(asked["text"]))["query"]), "person": person}
+        back = fetched(answer[1]["location"], method="POST", form=form)["location"]
+        return self._seen(self._ask("GET", re.sub(r"^\w+://[^/]*", "", back)))
 
     def decline(self, url: str) -> dict[str, Any]:
         return self.submit(self.open(url), "/decline")

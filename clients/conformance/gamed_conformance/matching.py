@@ -96,10 +96,12 @@ def looked_up(path: str, memory: Mapping[str, Any]) -> Any:
 
 
 def encoded(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Scenarios write `text`, drivers get `data`."""
+    """Scenarios write `text`, drivers get `data`; so do the entries of `writes`."""
     if "text" in arguments:
         arguments = {**arguments, "data": base64.b64encode(arguments["text"].encode()).decode()}
         del arguments["text"]
+    if "writes" in arguments:
+        arguments = {**arguments, "writes": [encoded(entry) for entry in arguments["writes"]]}
     return arguments
 
 

@@ -9,15 +9,22 @@ from typing import Any
 from .driver import CommandFailed, Pending
 from .fake_server import FakeServer, Rule
 from .matching import Mismatch, decoded, encoded, expect, filled
-from .surroundings import SIGN_IN, Surroundings
+from .surroundings import Surroundings
 from .world import World, made_up
+
+OFFERS = {
+    "GET /auth/config": {"answer": {"json": {"mode": "local", "providers": []}}},
+    "GET /auth/providers": {"answer": {"status": 404, "problem": "route_not_found"}},
+}
+"""What a far end without the real server answers as long as no rule does: an older server in `local` mode."""
 
 
 class ScenarioRun(Surroundings):
     """Performs the steps; `close` ends what they began."""
 
-    def __init__(self, world: World, name: str, case: Mapping[str, Any], real: bool) -> None:
-        self.world, self._real = world, real
+    def __init__(self, world: World, name: str, case: Mapping[str, Any], real: bool | str) -> None:
+        self.world, self._real = world, bool(real)
+        self.mode = real if isinstance(real, str) else "local"
         folder = world.folder / "places" / f"{name}-{time.monotonic_ns()}"
         self.ends: dict[str, FakeServer] = {}
         self.memory: dict[str, Any] = {
@@ -32,7 +39,7 @@ class ScenarioRun(Surroundings):
         self.memory |= {"server": self.end("main").origin, "other": self.end("other").origin}
         self.memory |= {"port": self.end("main").port, "other_authority": self.memory["other"].partition("//")[2]}
         if real:
-            self.memory["direct"] = world.service.base
+            self.memory["direct"] = self.service.base
         self.memory |= filled(dict(case), self.memory)
         for driver in world.drivers:
             driver.events.clear()
@@ -40,12 +47,9 @@ class ScenarioRun(Surroundings):
 
     def end(self, name: str) -> FakeServer:
         if name not in self.ends:
-            self.ends[name] = FakeServer(self.world.service if self._real else None)
+            self.ends[name] = FakeServer(self.service if self._real else None)
             if not self._real:
-                policy = {"mode": "local", "providers": []}
-                self.ends[name].fate = lambda request: (
-                    {"answer": {"json": policy}} if request.line == SIGN_IN[0] else None
-                )
+                self.ends[name].fate = lambda request: OFFERS.get(request.line)
         return self.ends[name]
 
     def perform(self, step: Mapping[str, Any]) -> None:
@@ -135,7 +139,7 @@ class ScenarioRun(Surroundings):
         """A release of these files (path to text), current in `channel`; `also` are entries without a file."""
         channel, also, about = step.get("channel", "stable"), step.get("also", {}), step.get("manifest", {})
         if self._real:
-            self._keep(step, self.world.service.publish(files, channel))
+            self._keep(step, self.service.publish(files, channel))
         else:
             self._keep(step, self.end("main").releases.publish(channel, files, also, about))
 

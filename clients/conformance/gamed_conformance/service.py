@@ -1,4 +1,4 @@
-"""The real server: `gamed serve` as a process of its own, to be killed and started again on the same files."""
+"""The real server: `gamed serve` or `gamed dev` as a process, to be killed and started again on the same files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def command_of(text: Sequence[str] | None = None) -> list[str]:
 
 
 class Service:
-    """In `folder`; the same port after a restart."""
+    """A server in `local` mode, in `folder`; it has the same port after a restart."""
+
+    members: Mapping[str, Any] = CONFIG
 
     def __init__(self, folder: Path, command: Sequence[str] | None = None) -> None:
         self.folder, self._command = folder, command_of(command)
@@ -48,7 +50,7 @@ class Service:
             self.port = probe.getsockname()[1]
         folder.mkdir(parents=True)
         self._config = folder / "authentication.json"
-        self._config.write_text(json.dumps(CONFIG))
+        self._config.write_text(json.dumps(self.members))
         (folder / "game.json").write_text(json.dumps(GAME))
         self._environ = {**os.environ, "PYTHONPATH": str(ROOT)}
         self._process: subprocess.Popen[bytes] | None = None
@@ -63,10 +65,7 @@ class Service:
         self.died.clear()
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [
-                    *[*self._command, "serve", "--config", str(self._config), "--data", str(self.folder / "data")],
-                    *["--listen", f"tcp:{self.port}:interface=127.0.0.1"],
-                ],
+                self._arguments(),
                 cwd=self.folder,
                 env=self._environ,
                 stdin=subprocess.DEVNULL,
@@ -79,6 +78,10 @@ class Service:
                 log = (self.folder / "log").read_text("utf-8", "backslashreplace")
                 raise ServiceFailed("\n".join(log.splitlines()[-40:]))
             time.sleep(0.03)
+
+    def _arguments(self) -> list[str]:
+        places = ["--config", str(self._config), "--data", str(self.folder / "data")]
+        return [*self._command, "serve", *places, "--listen", f"tcp:{self.port}:interface=127.0.0.1"]
 
     def _healthy(self) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
@@ -144,3 +147,21 @@ class Service:
     @property
     def runs(self) -> bool:
         return self._process is not None
+
+
+class ServiceWithProviders(Service):
+    """A server in `oauth` mode, and beside it the development provider, which plays Discord and Google."""
+
+    members: Mapping[str, Any] = {
+        "master_key_env": "GAMED_DEV_MASTER_KEY",
+        "session": CONFIG["session"],
+        "limits": {name: 0 for name in CONFIG["limits"] if name != "passwords_per_minute"}
+        | {"callbacks_per_minute": 0},
+    }
+
+    def _arguments(self) -> list[str]:
+        if not hasattr(self, "_provider_port"):
+            with listening(PORTS) as probe:
+                self._provider_port = probe.getsockname()[1]
+        ports = ["--port", str(self.port), "--provider-port", str(self._provider_port)]
+        return [*self._command, "dev", "--folder", str(self.folder), *ports]

@@ -8,12 +8,14 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
+from zipfile import BadZipFile, ZipFile
 
 from .browser import Browser, fetched
 from .fake_server import FakeServer, Rule
 from .http_io import LIMIT_SECONDS, Answer
 from .matching import Mismatch, expect
-from .world import PASSWORD, World
+from .service import Service
+from .world import World, signed_in
 
 SIGN_IN = ("GET /auth/config", "POST /auth/login", "POST /auth/login/collect")
 
@@ -22,9 +24,16 @@ class Surroundings:
     """What a ScenarioRun has beside commands and rules."""
 
     world: World
+    mode: str
+    """The mode of the real server: `local` or `oauth`."""
     memory: dict[str, Any]
     connections: list[socket.socket]
     """Closed at the end."""
+
+    @property
+    def service(self) -> Service:
+        """The real server, running."""
+        return self.world.service(self.mode)
 
     def end(self, name: str) -> FakeServer:
         raise NotImplementedError
@@ -44,19 +53,18 @@ class Surroundings:
     def _service(self, what: str, step: dict[str, Any]) -> None:
         """`kill`, `start`, `restart`; `revive`: starts it once a rule has killed it; `backup`, `restore`."""
         if what in ("backup", "restore"):
-            service = self.world.service
-            service.backup() if what == "backup" else service.restore()
+            self.service.backup() if what == "backup" else self.service.restore()
             return
-        service = self.world.service if what == "restart" else self.world.known_service
+        service = self.service if what == "restart" else self.world.known_service(self.mode)
         if what == "revive" and service and not service.died.wait(LIMIT_SECONDS):
             raise Mismatch("no rule killed the server")
         if service and what in ("kill", "restart"):
             service.kill()
         if what != "kill":
-            _ = self.world.service
+            _ = self.service
 
     def _player(self, name: str, step: dict[str, Any]) -> None:
-        self.memory[name] = self.world.player()
+        self.memory[name] = self.world.player(self.mode)
 
     def _session(self, name: str, step: dict[str, Any]) -> None:
         """A sign-in of player `of`, without the client: what collect answers, to `enter` with or to `ask` as."""
@@ -96,7 +104,7 @@ class Surroundings:
         if "session" in step:
             headers["Authorization"] = f"Bearer {step['session']['access_token']}"
         body = step["text"].encode() if "text" in step else None
-        connection = HTTPConnection("127.0.0.1", self.world.service.port, timeout=60)
+        connection = HTTPConnection("127.0.0.1", self.service.port, timeout=60)
         try:
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
@@ -111,8 +119,8 @@ class Surroundings:
 
     def _browser(self, what: str, step: dict[str, Any]) -> None:
         """`sign_in` as `player`, `decline`, or `open`: remembered as `browser` with `code` and `return`."""
-        window = self.memory.setdefault("_window", Browser(self.world.service.port))
-        how = {"sign_in": lambda: window.sign_in(step["url"], step["player"]["name"], PASSWORD)}
+        window = self.memory.setdefault("_window", Browser(self.service.port))
+        how = {"sign_in": lambda: signed_in(window, step["url"], step["player"])}
         how |= {"decline": lambda: window.decline(step["url"]), "open": lambda: window.open(step["url"])}
         page = how[what]()
         self.memory["browser"] = {name: page[name] for name in ("status", "code", "return", "text")}
@@ -162,6 +170,17 @@ class Surroundings:
     def _files_with(self, text: str) -> list[Path]:
         places = Path(self.memory["folder"])
         return [path for path in places.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
+
+    def _zip(self, path: str, step: dict[str, Any]) -> None:
+        """The file is a whole zip of `size` bytes, and one of its members has the text `holds`."""
+        expect(step["size"], Path(path).stat().st_size, f"the size of {path}")
+        try:
+            with ZipFile(path) as archive:
+                members = [archive.read(name) for name in archive.namelist()]
+        except BadZipFile as e:
+            raise Mismatch(f"{path} is not a zip file: {e}") from None
+        if not any(step["holds"].encode() == member for member in members):
+            raise Mismatch(f"no member of {path} holds {step['holds'][:20]!r}")
 
     def _file(self, path: str, step: dict[str, Any]) -> None:
         """`text`: what it holds (null: there is none); `write`: it is put there."""

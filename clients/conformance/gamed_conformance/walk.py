@@ -49,7 +49,7 @@ class Walk:
 
     def at_server(self, path: str) -> Any:
         """Past the network: JSON, or text, or None for what is not there."""
-        connection = HTTPConnection("127.0.0.1", self.scenario_run.world.service.port, timeout=60)
+        connection = HTTPConnection("127.0.0.1", self.scenario_run.service.port, timeout=60)
         try:
             connection.request("GET", path, headers={"Authorization": f"Bearer {self.session['access_token']}"})
             answer = connection.getresponse()

@@ -14,17 +14,25 @@ from typing import Any
 
 from .browser import Browser
 from .driver import Driver
-from .service import Service
+from .service import Service, ServiceWithProviders
 
 PASSWORD = "correct horse battery"
 
 
-def posted(port: int, path: str, body: dict[str, Any], bearer: str | None = None) -> dict[str, Any]:
+PERSON = "chidi"
+"""A person of the development provider who has no account at the server before."""
+
+
+def requested(
+    port: int, method: str, path: str, body: dict[str, Any] | None, bearer: str | None = None
+) -> dict[str, Any]:
+    """Return the answer's JSON, or an empty object."""
     connection = HTTPConnection("127.0.0.1", port, timeout=60)
-    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {bearer}"} if bearer else {})}
+    headers = {"Content-Type": "application/json"} if body is not None else {}
     try:
-        connection.request("POST", path, json.dumps(body), headers)
-        value: dict[str, Any] = json.loads(connection.getresponse().read())
+        authorization = {"Authorization": f"Bearer {bearer}"} if bearer else {}
+        connection.request(method, path, None if body is None else json.dumps(body), {**headers, **authorization})
+        value: dict[str, Any] = json.loads(connection.getresponse().read() or "{}")
         return value
     finally:
         connection.close()
@@ -42,12 +50,13 @@ class World:
         self._gamed = gamed
         self.folder = Path(mkdtemp(prefix="gamed-conformance-"))
         self._drivers: dict[str, Driver] = {}
-        self._own: Service | None = None
+        self._own: dict[str, Service] = {}
+        """The servers by their mode."""
 
     def close(self) -> None:
         self.kill_all()
-        if self._own is not None:
-            self._own.kill()
+        for service in self._own.values():
+            service.kill()
         rmtree(self.folder, ignore_errors=True)
 
     def driver(self, number: str = "1") -> Driver:
@@ -67,26 +76,34 @@ class World:
     def drivers(self) -> list[Driver]:
         return list(self._drivers.values())
 
-    @property
-    def service(self) -> Service:
-        """Running, whatever the scenario before did."""
+    def service(self, mode: str) -> Service:
+        """Return the server of this mode, running, whatever the scenario before did."""
         if self._lender:
-            return self._lender.service
-        if self._own is None:
-            self._own = Service(self.folder / "service", self._gamed)
-        if not self._own.runs:
-            self._own.start()
-        return self._own
+            return self._lender.service(mode)
+        if mode not in self._own:
+            kind = Service if mode == "local" else ServiceWithProviders
+            self._own[mode] = kind(self.folder / f"service-{mode}", self._gamed)
+        if not self._own[mode].runs:
+            self._own[mode].start()
+        return self._own[mode]
 
-    @property
-    def known_service(self) -> Service | None:
-        """As it is, also killed; None where no scenario needed one yet."""
-        return self._lender.known_service if self._lender else self._own
+    def known_service(self, mode: str) -> Service | None:
+        """Return the server as it is, also killed; None where no scenario needed one yet."""
+        return self._lender.known_service(mode) if self._lender else self._own.get(mode)
 
-    def player(self) -> dict[str, Any]:
-        """A new account at the real server; its first session is kept for who asks for one."""
-        player = {"name": f"player-{secrets.token_hex(8)}"}
-        return {**player, "first": self._signed_in(player, create=True)}
+    def player(self, mode: str) -> dict[str, Any]:
+        """Make an account at the real server; its first session is kept for `session`.
+
+        In `oauth` mode it is Chidi's at the provider named discord, and new: an account of before is deleted.
+        """
+        if mode == "local":
+            player = {"mode": mode, "name": f"player-{secrets.token_hex(8)}"}
+            return {**player, "first": self._signed_in(player, create=True)}
+        for provider in ("discord", "google"):
+            old = self._signed_in({"mode": mode, "person": PERSON, "provider": provider})
+            requested(self.service(mode).port, "DELETE", "/auth/player", None, old["access_token"])
+        player = {"mode": mode, "person": PERSON, "provider": "discord"}
+        return {**player, "first": self._signed_in(player)}
 
     def session(self, player: dict[str, Any]) -> dict[str, Any]:
         """A sign-in of its own: what collect answers to the game."""
@@ -94,11 +111,19 @@ class World:
         return first or self._signed_in(player)
 
     def _signed_in(self, player: Mapping[str, str], create: bool = False) -> dict[str, Any]:
-        port = self.service.port
-        started = posted(port, "/auth/login", {"client": {"name": "conformance"}})
-        page = Browser(port).sign_in(started["login_url"], player["name"], PASSWORD, create)
+        port = self.service(player["mode"]).port
+        provider = {name: player[name] for name in ("provider",) if name in player}
+        started = requested(port, "POST", "/auth/login", {"client": {"name": "conformance"}, **provider})
+        page = signed_in(Browser(port), started["login_url"], player, create)
         body = {"wait": 5, "seen": "proof_required", "finish_code": page["code"]}
-        return posted(port, "/auth/login/collect", body, started["device_secret"])
+        return requested(port, "POST", "/auth/login/collect", body, started["device_secret"])
+
+
+def signed_in(window: Browser, url: str, player: Mapping[str, str], create: bool = False) -> dict[str, Any]:
+    """Return the page after this player signed in."""
+    if "person" in player:
+        return window.sign_in_at_provider(url, player["person"])
+    return window.sign_in(url, player["name"], PASSWORD, create)
 
 
 def made_up(player: str = "ply_made_up") -> dict[str, Any]:

@@ -7,8 +7,6 @@ from clients.conformance.tests.helpers import CLIENTS, ConformanceCase
 
 
 class Python(ConformanceCase):
-    lacks = frozenset(["providers", "qr", "account", "commit", "return_uri"])
-
     @classmethod
     def driver(cls) -> Sequence[str]:
         return [sys.executable, str(CLIENTS / "conformance" / "drivers" / "python_driver.py")]

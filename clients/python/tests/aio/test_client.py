@@ -48,7 +48,7 @@ class Dialogs(aio.AsyncPerson):
 
     async def choose_provider(self, providers):
         self.note("choose")
-        return next(iter(providers))
+        return providers[0].name
 
     async def browser_opened(self, url, opened, *more):
         self.note("opened")

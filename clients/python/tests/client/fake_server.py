@@ -331,9 +331,9 @@ class Player(gc.Person):
         self.offered = 0
 
     def choose_provider(self, providers):
-        return providers[-1]
+        return providers[-1].name
 
-    def browser_opened(self, url, opened):
+    def browser_opened(self, url, opened, qr_url):
         self.urls.append(url)
 
     def finish_code(self, show_code, attempts_left):

@@ -98,7 +98,7 @@ class CommandLine(ClientCase):
         for typed in ["7\n2\n", "google\n"]:
             done = self.run_client("login", "--no-browser", stdin=f"{typed}{CODE}\n".encode())
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertIn(b"1  Sign in with discord", done.stderr)
+            self.assertIn(b"1  Sign in with Discord", done.stderr)
             self.assertEqual(self.fake.started["provider"], "google")
             self.assertNotIn("intent", self.fake.started)
             self.fake.outcome = None
