@@ -888,7 +888,7 @@ class SignIn:
         if self._listener:
             self._listener.login_id = self._login_id
         if self._cancelled:
-            self.cancel()  # now that the server can be told which login
+            self.cancel()  # again: before, the server had no login to cancel
         self._check_cancelled()
 
     def _chosen_provider(self) -> str | None:

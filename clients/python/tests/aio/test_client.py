@@ -16,6 +16,7 @@ from tests.support.python_client import gamed_sync as gs
 WITHOUT = {
     gc.GamedClient: {
         *("begin_sign_in", "cancel_sign_in"),  # its task is cancelled
+        "returned",  # needs no wait
         *("folder", "keep", "only", "origin", "place", "wire", "with_token", "cancellable"),  # of `core`
     },
     gs.Sync: {"close", "player_id"},
@@ -25,7 +26,7 @@ WITHOUT = {
 }
 """Public names that have no awaited call: those of values, and those that asyncio has a way of its own for."""
 
-OWN = {"core", "trouble"}
+OWN = {"core", "trouble", "returned"}
 """Names of the awaited classes: `trouble` is an attribute of each Sync."""
 
 
