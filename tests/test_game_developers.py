@@ -26,7 +26,7 @@ static class Application {{ public const string version = "1"; public static voi
 static class Page {{
     static bool OpenOnMainThread(string url) {{ Application.OpenURL(url); return true; }}
     static async Task PlayAsync(string server, IPerson person, ConcurrentQueue<SyncStatus> changed,
-        CancellationTokenSource stopped, byte[] bytes) {{
+        byte[] bytes) {{
 {text}
     }}
 }}
