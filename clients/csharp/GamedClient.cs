@@ -3968,10 +3968,26 @@ namespace Gamed
         }
 
         /// <summary>Write all that the server keeps of the player's saves into a zip file, whole or not at all; its
-        /// size in bytes. A download that broke off continues. Throws IOException of this device's disk.</summary>
+        /// size in bytes. A download that broke off continues. Throws LocalDamaged if the file cannot be
+        /// written.</summary>
         public Task<long> ExportAsync(string path, CancellationToken cancel = default(CancellationToken))
         {
-            return Task.Run(() => new Export(this, path).RunAsync(cancel), cancel);
+            return Task.Run(() => ExportedAsync(path, cancel), cancel);
+        }
+
+        async Task<long> ExportedAsync(string path, CancellationToken cancel)
+        {
+            try
+            {
+                return await new Export(this, path).RunAsync(cancel).ConfigureAwait(false);
+            }
+            catch (Exception error)
+            {
+                if (Errors.OfDisk(error) == null)
+                    throw;
+                string detail = "The file cannot be written. Choose another folder, or make space on the disk.";
+                throw new LocalDamaged("local_disk", detail, error);
+            }
         }
 
         // -- saves --

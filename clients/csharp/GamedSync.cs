@@ -1309,7 +1309,7 @@ namespace Gamed
         void Open()
         {
             if (closed)
-                throw new InUse("closed", "This Sync was closed.");
+                throw new InUse("closed", "The saves of this device were closed.");
         }
 
         // -- the server's side --

@@ -1,10 +1,11 @@
 """What the C# client takes and refuses, by itself: JSON, names, addresses, secrets, the disk, a network that fails."""
 
 import fcntl
+import subprocess
 from pathlib import Path
 from stat import S_IMODE
 
-from clients.csharp.tests.building import CHECKS, CSHARP, built, ran
+from clients.csharp.tests.building import CHECKS, CSHARP, SECONDS, built, ran, tool
 from clients.python.tests.client.cases import ClientCase
 from tests.support.python_client import gamed_sync as gs
 
@@ -45,6 +46,34 @@ class Rules(ClientCase):
         """The player sees nothing, and the server is notified."""
         self.assertEqual(self.check("Cancelled", self.server, self.folder), "")
         self.assertEqual(len(self.fake.requests("/auth/login/cancel")), 1)
+
+    def test_console(self) -> None:
+        """The ready person for consoles asks again after a slip, and gives up at the end of its input."""
+        program = [tool("mono"), str(built("Checks", CHECKS))]
+        typed = "x\n7\n2\n\nbkt\nbkt-rvw\nBKTRVX\n"
+        done = subprocess.run(
+            [*program, "Asks"], input=typed, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+        self.assertEqual(done.stdout.split(), ["google", "shown", "BKTRVW", "BKTRVX", "none"])
+        self.assertIn("  1  Sign in with Discord\n  2  Sign in with Google\n", done.stderr)
+        self.assertIn("That is not the code. Attempts left: 4\n", done.stderr)
+        with subprocess.Popen(
+            [*program, "AsksNoMore"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as process:
+            assert process.stdin and process.stdout
+            self.assertEqual(process.stdout.readline(), b"cancelled\n")
+            process.stdin.write(b"add 3\n")
+            process.stdin.flush()
+            self.assertEqual(process.stdout.readline(), b"add 3\n")
+
+    def test_console_game(self) -> None:
+        """A game that ends with an error ends with a text for the player, without class, number or path."""
+        for how, said in (("disk", "This device cannot store anything."), ("gamed", "Nobody is signed in here.")):
+            done = ran(built("Checks", CHECKS), "Ends", how)
+            self.assertEqual(done.stdout, "1\n")
+            self.assertRegex(done.stderr, rf"^{said}[^\n]*\n$")
+            self.assertNotRegex(done.stderr, "28|/home|Exception")
+        self.assertEqual(ran(built("Checks", CHECKS), "Ends", "well").stdout, "0\n")
 
     def test_the_lock_is_that_of_the_python_client(self) -> None:
         """Two games of one folder, in two languages, refresh one at a time."""

@@ -1,12 +1,14 @@
 """The Unity component signs in, saves and loads on a stand-in of the engine: no engine can be installed here."""
 
+import json
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.conformance.tests.helpers import lender
-from clients.csharp.tests.building import CHECKS, CLIENT, UNITY, built, library, ran
+from clients.csharp.tests.building import CHECKS, CLIENT, CSHARP, UNITY, built, library, ran
 
 UNITY_STUB, SCENE = CHECKS.with_name("UnityEngine.cs"), CHECKS.with_name("Scene.cs")
 BROWSER = (sys.executable, "-m", "clients.csharp.tests.browser")
@@ -26,6 +28,10 @@ class Unity(SynchronousTestCase):
         """Awaited on one device, as a coroutine on another: each loads what the other saved."""
         self.scene("Signs")
 
+    def test_conflict(self) -> None:
+        """A save of another device is shown as a conflict on the main thread, and the player's choice is kept."""
+        self.scene("Disagrees")
+
     def test_code(self) -> None:
         """On a phone without a return address the player types the code into the dialog."""
         self.scene("Types")
@@ -39,6 +45,17 @@ class Unity(SynchronousTestCase):
         unreachable, untrusted = self.scene("Fails", CLOSED_PORT).splitlines()
         self.assertRegex(unreachable, r"^unreachable: .* does not answer\. Check the address and the network\.$")
         self.assertRegex(untrusted, r"^untrusted_address: .* needs https://")
+
+    def test_metadata(self) -> None:
+        """The packages need no other package, and one assembly has the component's name."""
+        package = json.loads((CSHARP / "unity" / "package.json").read_text("utf-8"))
+        self.assertEqual((package["name"], package.get("dependencies")), ("org.gamed.client", None))
+        assembly = json.loads((CSHARP / "unity" / "Gamed.asmdef").read_text("utf-8"))
+        self.assertEqual((assembly["name"], assembly["references"]), ("Gamed", []))
+        nuget = ElementTree.parse(CSHARP / "Gamed.Client.nuspec").getroot()[0]
+        members = {element.tag.partition("}")[2]: element for element in nuget}
+        self.assertEqual((members["id"].text, members["version"].text), ("Gamed.Client", "$version$"))
+        self.assertEqual([list(group) for group in members["dependencies"]], [[], []])
 
     def test_library(self) -> None:
         """It compiles without a warning, also with each optional file; every public member has a comment."""

@@ -272,6 +272,45 @@ static class Checks
         Expect(!client.SignedInAsync().Result, "nobody is signed in");
     }
 
+    /// <summary>Asks as a game in a console does; prints the answers.</summary>
+    public static void Asks()
+    {
+        var person = new ConsolePerson();
+        Provider[] providers = { new Provider("discord", "Discord"), new Provider("google", "Google") };
+        Console.WriteLine(person.ChooseProviderAsync(providers, CancellationToken.None).Result ?? "none");
+        Action show = () => Console.WriteLine("shown");
+        Console.WriteLine(person.FinishCodeAsync(show, null, CancellationToken.None).Result ?? "none");
+        Console.WriteLine(person.FinishCodeAsync(show, 4, CancellationToken.None).Result ?? "none");
+        Console.WriteLine(person.ChooseProviderAsync(providers, CancellationToken.None).Result ?? "none");
+    }
+
+    /// <summary>A question that is not needed any more does not take the next line.</summary>
+    public static void AsksNoMore()
+    {
+        using (var cancel = new CancellationTokenSource())
+        {
+            Task<string> code = new ConsolePerson().FinishCodeAsync(null, null, cancel.Token);
+            cancel.Cancel();
+            Thrown<OperationCanceledException>(() => code.Wait(), "a cancelled question");
+        }
+        Console.WriteLine("cancelled");
+        Console.WriteLine(ConsolePerson.LineAsync().Result);
+    }
+
+    /// <summary>The game fails as `how` says; returns what Main returns.</summary>
+    public static void Ends(string how)
+    {
+        int code = ConsolePerson.Run(async person =>
+        {
+            await Task.Yield();
+            if (how == "disk")
+                throw new IOException("/home/anna: error 28");
+            if (how == "gamed")
+                throw SignInRequired.Nobody();
+        });
+        Console.WriteLine(code);
+    }
+
     /// <summary>Prints whether another process holds it.</summary>
     public static void Locked(string path)
     {

@@ -13,7 +13,7 @@ using UnityEngine;
 
 static class Scene
 {
-    static string server, folder;
+    static string player, server, folder;
     static string[] browser;
     static GameObject scene;
     static GamedBehaviour gamed;
@@ -21,6 +21,7 @@ static class Scene
 
     static int Main(string[] arguments)
     {
+        player = arguments[0].ToLowerInvariant();
         server = arguments[1];
         folder = arguments[2];
         browser = arguments.Skip(3).ToArray();
@@ -61,12 +62,12 @@ static class Scene
         gamed.ConflictFound += conflict => Events.Add("conflict of " + conflict.Slot);
     }
 
-    /// <summary>The player's browser: signs in as Anna, and returns by itself where it can; the code, or the
+    /// <summary>The player's browser: signs in as this scene's player, and returns by itself where it can; the code, or the
     /// address.</summary>
     static string Browse()
     {
         Stage.Until(() => Stage.Opened.Count > 0, "the browser opens", scene);
-        var how = new ProcessStartInfo(browser[0], string.Join(" ", browser.Skip(1)) + " " + Stage.Opened[0] + " anna")
+        var how = new ProcessStartInfo(browser[0], string.Join(" ", browser.Skip(1)) + " " + Stage.Opened[0] + " " + player)
         {
             UseShellExecute = false, RedirectStandardOutput = true,
         };
@@ -128,6 +129,32 @@ static class Scene
         Wait(gamed.SignOutAsync().ContinueWith(done => true));
         Expect(gamed.Sync == null && gamed.Load("auto").Error is SignInRequired, "signed out");
         Stage.Destroy(scene);
+    }
+
+    /// <summary>Two devices go on from the same save: the second one is asked, and keeps its own.</summary>
+    public static void Disagrees()
+    {
+        Start("desk");
+        Task<bool> signIn = gamed.SignInAsync();
+        Browse();
+        Expect(Wait(signIn), "signed in");
+        GamedBehaviour desk = gamed;
+        Expect(Wait(desk.LoadAsync("auto")) == null, "never saved");
+        Start("sofa");
+        signIn = gamed.SignInAsync();
+        Browse();
+        Expect(Wait(signIn) && Wait(gamed.LoadAsync("auto")) == null, "nothing here either");
+        SyncConflict found = null;
+        gamed.ConflictFound += conflict => found = conflict;
+        Wait(desk.SaveAsync("auto", Bytes("desk")).ContinueWith(done => true));
+        Stage.Until(() => desk.Sync.StatusAsync("auto").Result.State == SyncStatus.InStep, "it arrives", scene);
+        Wait(gamed.SaveAsync("auto", Bytes("sofa")).ContinueWith(done => true));
+        Stage.Until(() => found != null, "the conflict", scene);
+        Expect(Encoding.UTF8.GetString(Wait(found.TheirsAsync()).Data) == "desk", "theirs");
+        Wait(found.KeepMineAsync().ContinueWith(done => true));
+        Stage.Until(() => gamed.Sync.StatusAsync("auto").Result.State == SyncStatus.InStep, "it arrives", scene);
+        Stage.Destroy(scene);
+        Stage.Destroy(desk.gameObject);
     }
 
     /// <summary>The code is typed: first one that cannot be a code.</summary>
