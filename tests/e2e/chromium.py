@@ -99,7 +99,7 @@ class Window:
         self._chromium = chromium()
         self.seen: list[tuple[str, str]] = []
         """Address and HTML of each page where it stopped."""
-        self.page: Page = self._chromium.do(lambda browser: browser.new_context().new_page())
+        self.page: Page = self._chromium.do(lambda browser: browser.new_context(ignore_https_errors=True).new_page())
         self.step(lambda page: page.context.set_default_timeout(PATIENCE_MS))
 
     def close(self) -> None:

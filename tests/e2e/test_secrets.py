@@ -30,7 +30,11 @@ def forms(secret: str) -> list[bytes]:
 class Secrets(ServiceCase):
     """After a full sign-in, a save and a refresh."""
 
-    config: ClassVar = {"mode": "local", "master_key_env": "GAMED_MASTER_KEY"}
+    config: ClassVar = {
+        "mode": "local",
+        "master_key_env": "GAMED_MASTER_KEY",
+        "login": {"app_links": ["com.example.game:"]},
+    }
     environ: ClassVar = {"GAMED_MASTER_KEY": KEY_TEXT}
 
     def setUp(self) -> None:
@@ -41,21 +45,23 @@ class Secrets(ServiceCase):
 
     def everything(self) -> dict[str, str]:
         """One login of each kind, to the end; every secret that was seen on the way."""
-        by_ticket, tickets = self.signed_in(loopback_port=free_port())
-        by_code, codes = self.signed_in()
-        return {"password": PASSWORD, "name": NAME, "master key": KEY_TEXT, **by_ticket, **tickets, **by_code, **codes}
+        by_ticket = self.signed_in("ticket", loopback_port=free_port())
+        by_app = self.signed_in("app", return_uri="com.example.game:/signin")
+        by_code = self.signed_in("code")
+        return {"password": PASSWORD, "name": NAME, "master key": KEY_TEXT, **by_ticket, **by_app, **by_code}
 
-    def signed_in(self, **members: object) -> tuple[dict[str, str], dict[str, str]]:
+    def signed_in(self, kind: str, **members: object) -> dict[str, str]:
         window, login = self.look, self.start(**members)
-        kind = "ticket" if members else "code"
         window.step(lambda page: page.context.route(BACK, lambda route: route.fulfill(status=204)))
         window.open(login["login_url"])
         if kind == "ticket":
             window.create_account(NAME, PASSWORD)
+        else:
+            window.sign_in(NAME, PASSWORD)
+        if members:
             [ticket] = set(re.findall(r"ticket=([A-Za-z0-9_-]+)", window.html))
             proof = {"ticket": ticket}
         else:
-            window.sign_in(NAME, PASSWORD)
             proof = {"finish_code": window.code()}
         self.moments.append(self.service.files())  # ready: the result waits
         pair = self.collect(login, **proof).json
@@ -78,7 +84,7 @@ class Secrets(ServiceCase):
             "next refresh credential": successor["refresh_credential"],
             "cookie": window.cookies["gl"],
         }
-        return {f"{name} ({kind})": value for name, value in named.items()}, proofs
+        return {**{f"{name} ({kind})": value for name, value in named.items()}, **proofs}
 
     def assertHidden(self, place: str, content: bytes) -> None:
         for name, secret in self.secrets.items():
@@ -89,7 +95,7 @@ class Secrets(ServiceCase):
     @covers("threats/47")
     def test_machine(self) -> None:
         """Not in any file (databases, their write-ahead logs, configuration), log, environment or command line."""
-        self.assertEqual(len(self.secrets), 3 + 2 * 7 + 3)  # the hunt knows what it looks for
+        self.assertEqual(len(self.secrets), 3 + 3 * 7 + 4)  # the hunt knows what it looks for
         self.assertTrue(all(len(secret) >= 6 for secret in self.secrets.values()))
         shown = self.service.environment()
         self.assertIn(b"gamed", shown)
@@ -110,6 +116,8 @@ class Secrets(ServiceCase):
                 shown = html
                 if name == "ticket" and "/gamed/return?" in html:
                     shown = re.sub(r"http://127\.0\.0\.1:\d+/gamed/return\?[^\"]*", "", html)
+                if name == "app":
+                    shown = re.sub(r"com\.example\.game:/signin\?[^\"]*", "", html)
                 if name in ("code", "code without dash") and 'class="code"' in html:
                     continue
                 if name.startswith("login token"):

@@ -1,0 +1,128 @@
+"""The browser opens the app that started a sign-in, as Chromium does it (PROTOCOL 3.4, RFC 8252 7)."""
+
+import ssl
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import IPv4Address
+from pathlib import Path
+from threading import Thread
+from typing import ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+from cryptography.x509 import IPAddress
+from playwright.sync_api import Page
+
+from tests.e2e.cases import NAME, PASSWORD, ServiceCase
+from tests.e2e.chromium import Window
+from tests.e2e.service import free_port
+from tests.support.certificates import certificate
+from tests.support.covers import covers
+
+SCHEME = "com.example.game:/signin?from=gamed"
+SITE_PORT = free_port()
+SITE = f"https://127.0.0.1:{SITE_PORT}"
+BUTTON = "Back to the game"
+
+
+class Site:
+    """An app's own site; `visits` are the requested paths with their Referer."""
+
+    def __init__(self, folder: Path) -> None:
+        visits: list[tuple[str, str | None]] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                if self.path.startswith("/x"):
+                    visits.append((self.path, self.headers["Referer"]))
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(b"<title>The app's site</title>")
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.visits = visits
+        self._server = ThreadingHTTPServer(("127.0.0.1", SITE_PORT), Handler)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate(folder, IPAddress(IPv4Address("127.0.0.1"))))
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class AppReturns(ServiceCase):
+    config: ClassVar = {"mode": "local", "login": {"app_links": ["com.example.game:", SITE]}}
+
+    def signed_in(self, uri: str) -> tuple[Window, dict, list[tuple[str, str]]]:
+        """Return a window on the page with the button, the login, and where the page wants to go from now on."""
+        window, login = self.window(), self.start(return_uri=uri)
+        asked: list[tuple[str, str]] = []
+
+        def listen(page: Page) -> None:
+            session = page.context.new_cdp_session(page)
+            session.send("Page.enable")
+            session.on("Page.frameRequestedNavigation", lambda event: asked.append((event["reason"], event["url"])))
+
+        window.open(login["login_url"])
+        window.create_account(NAME, PASSWORD)
+        window.wait_for("One last step")
+        window.step(listen)
+        return window, login, asked
+
+    def collected(self, login: dict, url: str) -> dict:
+        """Collect with the ticket of an address, as an app does that was opened with it."""
+        query = parse_qs(urlsplit(url).query)
+        self.assertEqual(query["login_id"], [login["login_id"]])
+        return self.collect(login, ticket=query["ticket"][0]).json
+
+    @covers("threats/66")
+    def test_page_first(self) -> None:
+        """The link shows the page with the device and "This was not me", on the starter's machine, too."""
+        window, login = self.window(), self.start(return_uri=SCHEME, client={"name": "MyGame"})
+        window.open(login["login_url"])
+        self.assertIn("MyGame", window.text)
+        self.assertIn("This was not me", window.text)
+
+    def test_scheme(self) -> None:
+        """A tap on the button navigates to the app's scheme, and the page stays; the ticket collects once."""
+        window, login, asked = self.signed_in(SCHEME)
+        where = window.url
+        window.press(BUTTON)
+        [(reason, url)] = [each for each in asked if each[0] == "anchorClick"]
+        self.assertTrue(url.startswith(f"{SCHEME}&login_id="), url)
+        self.assertEqual((reason, window.url), ("anchorClick", where))
+        self.assertEqual(self.collected(login, url)["status"], "complete")
+        window.step(lambda page: page.reload())
+        window.wait_for("You can go back to the game")
+        self.assertFalse(window.has_code())
+
+    def test_by_itself(self) -> None:
+        """After two seconds the page navigates to the scheme by itself, and stays if the browser opens no app."""
+        window, login, asked = self.signed_in(SCHEME)
+        while not asked:
+            window.step(lambda page: page.wait_for_timeout(100))
+        [(reason, url)] = asked
+        self.assertEqual(reason, "httpHeaderRefresh")
+        self.assertIn(BUTTON, window.text)
+        self.assertEqual(self.collected(login, url)["status"], "complete")
+
+    def test_https(self) -> None:
+        """An https address waits for the tap; then it arrives at the app's site, with the ticket and no Referer."""
+        site = Site(self.folder)
+        self.addCleanup(site.close)
+        window, login, asked = self.signed_in(f"{SITE}/x")
+        window.step(lambda page: page.wait_for_timeout(3000))
+        self.assertEqual((asked, site.visits), ([], []))
+        window.press(BUTTON)
+        window.step(lambda page: page.wait_for_url(f"{SITE}/x**"))
+        [(path, referer)] = site.visits
+        self.assertIsNone(referer)
+        self.assertEqual(self.collected(login, path)["status"], "complete")
+
+    def test_code(self) -> None:
+        """The page leads to the code for an app that does not open."""
+        window, login, _ = self.signed_in(SCHEME)
+        window.press("Show me a code")
+        self.assertEqual(self.collect(login, finish_code=window.code()).json["status"], "complete")
