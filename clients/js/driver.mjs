@@ -1,19 +1,23 @@
-/** The conformance suite's way to this client: commands on stdin, answers on stdout (clients/conformance/README.md). */
+/**
+ * The conformance suite's way to this client (clients/conformance/README.md): in Node.js commands on stdin and answers
+ * on stdout; in a browser the same lines by `gamedCommand` and `gamedSay` (tests/chromium_driver.py).
+ */
 
-import { rename, symlink } from "node:fs/promises"
-import { createInterface } from "node:readline"
-
-import { Conflict, GamedClient, GamedError, InvalidProof, SaveInfo } from "./gamed.mjs"
+import { Conflict, GamedClient, GamedError, IN_NODE, InvalidProof, SaveInfo, openDatabase, transact } from "./gamed.mjs"
 import { Assets } from "./gamed_assets.mjs"
 import { Sync } from "./gamed_sync.mjs"
 
 const FEATURES = [
-  ..."saves sync assets loopback parallel shared_store clock timeout names".split(" "),
+  ...(IN_NODE ? ["loopback"] : []),
+  ..."saves sync assets parallel shared_store clock timeout names".split(" "),
   ..."ensure providers qr account commit return_uri".split(" "),
 ]
 
+/** @type {(text: string) => void} */
+const write = IN_NODE ? (text) => process.stdout.write(`${text}\n`) : (text) => globalThis.gamedSay(text)
+
 /** @param {object} line */
-const say = (line) => process.stdout.write(`${JSON.stringify(line)}\n`)
+const say = (line) => write(JSON.stringify(line))
 
 class Unsupported extends Error {}
 
@@ -33,7 +37,7 @@ class Session {
     const pauses = command.pauses ?? 1
     session.client = await GamedClient.open(command.server, {
       folder: command.folder,
-      app: command.app ?? "conformance",
+      app: IN_NODE ? (command.app ?? "conformance") : appOf(command.folder, command.app),
       timeout: command.timeout_seconds ?? undefined,
       returnSeconds: command.return_seconds ?? undefined,
       deviceName: command.device_name ?? undefined,
@@ -130,7 +134,12 @@ const COMMANDS = {
   unlink: ({ client }, { provider }) => client.unlink(provider),
   delete_player: ({ client }) => client.deletePlayer(),
   erase_saves: ({ client }) => client.eraseSaves(),
-  export: async ({ client }, { file }) => ({ size: await client.export(file) }),
+  export: async ({ client }, { file }) => {
+    if (IN_NODE) return { size: await client.export(file) }
+    const blob = await client.export()
+    say({ write: file, files: { "": base64(await blob.arrayBuffer()) } })
+    return { size: blob.size }
+  },
   commit: async ({ client }, { writes }) => {
     const found = await client.commit(writes.map(writeOf))
     return { saves: found.map(infoJson) }
@@ -157,11 +166,21 @@ const COMMANDS = {
   dismiss: ({ client }, { slot, number }) => client.dismiss(slot, number),
 
   download: async ({ client }, { channel, target }) => {
-    const assets = await Assets.open(client, { folder: `${target}.store` })
+    const assets = await Assets.open(client, { folder: IN_NODE ? `${target}.store` : undefined })
     const { release, files } = await assets.download(channel)
-    await symlink(`${target}.store/releases/${release}`, `${target}.new`)
-    await rename(`${target}.new`, target)
-    return { release, files: [...files.keys()] }
+    const paths = [...files.keys()]
+    if (IN_NODE) {
+      const { rename, symlink } = await import("node:fs/promises")
+      await symlink(`${target}.store/releases/${release}`, `${target}.new`)
+      await rename(`${target}.new`, target)
+    } else {
+      await assets.switch()
+      /** @type {Record<string, string>} */
+      const contents = {}
+      for (const path of paths) contents[path] = base64(await assets.bytes(path))
+      say({ write: target, files: contents })
+    }
+    return { release, files: paths }
   },
 
   sync_open: async (session) => void (session.sync = await Sync.open(session.client)),
@@ -187,6 +206,22 @@ const COMMANDS = {
   sync_trouble: ({ sync }) => ({ code: sync.trouble ? sync.trouble.code : null }),
 }
 
+/** In a browser, with any client. @type {Record<string, (command: any) => any>} */
+const STORAGE = {
+  stored: async ({ folder, text }) => ({ stored: (await recordsWith(folder, text)).length }),
+  damage: async ({ folder, text, into }) => {
+    const found = await recordsWith(folder, text)
+    for (const { name, store, key, value } of found) {
+      const other = typeof value === "string" ? into : new TextEncoder().encode(into)
+      const damaged = value instanceof Blob ? new Blob([other]) : other
+      await inDatabase(name, (database) =>
+        transact(database, [store], "readwrite", (of) => of(store).put(damaged, key)),
+      )
+    }
+    return { stored: found.length }
+  },
+}
+
 /** @param {Session} session @param {string} slot */
 function shown(session, slot) {
   const conflict = session.shown.get(slot)
@@ -205,7 +240,7 @@ function conflictJson({ slot, reason, baseInfo, current, copy }) {
 /** @param {any} side */
 function sideJson(side) {
   if (side === null) return null
-  return { data: Buffer.from(side.data).toString("base64"), content_type: side.contentType, meta: side.meta }
+  return { data: base64(side.data), content_type: side.contentType, meta: side.meta }
 }
 
 /** @param {any} client */
@@ -224,7 +259,7 @@ function infoJson(info) {
 /** @param {any} save */
 function saveJson(save) {
   if (save === null) return null
-  const data = Buffer.from(save.data).toString("base64")
+  const data = base64(save.data)
   return { data, etag: save.etag, content_type: save.contentType, meta: save.meta }
 }
 
@@ -236,7 +271,54 @@ function writeOf({ slot, data, base, content_type, meta, ...rest }) {
 }
 
 /** @param {string} data @returns {Uint8Array} */
-const bytes = (data) => new Uint8Array(Buffer.from(data, "base64"))
+const bytes = (data) => Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0))
+
+/** @param {Uint8Array | ArrayBuffer} data */
+function base64(data) {
+  let text = ""
+  for (const byte of new Uint8Array(data)) text += String.fromCharCode(byte)
+  return btoa(text)
+}
+
+// --- In place of a folder, in a browser ------------------------------------------------------------------------------
+
+/** @param {string} folder */
+const marked = (folder) => folder.replace(/[^A-Za-z0-9]+/g, "-")
+
+/** A name for the game that no other folder has. @param {string} folder @param {string} [app] */
+const appOf = (folder, app = "") => `${app.slice(0, 16)} ${marked(folder).slice(-44)}`.trim()
+
+/**
+ * What the client keeps for `folder` and the folders below it that has this text.
+ * @param {string} folder @param {string} text
+ */
+async function recordsWith(folder, text) {
+  const found = []
+  const names = (await indexedDB.databases()).map(({ name }) => name ?? "")
+  for (const name of names.filter((one) => one.includes(marked(folder).slice(-24)))) {
+    await inDatabase(name, async (database) => {
+      for (const store of database.objectStoreNames) {
+        const keys = await transact(database, [store], "readonly", (of) => of(store).getAllKeys())
+        const values = await transact(database, [store], "readonly", (of) => of(store).getAll())
+        for (const [at, value] of values.entries()) {
+          const holds = typeof value === "string" ? value : await new Blob([value]).text()
+          if (holds.includes(text)) found.push({ name, store, key: keys[at], value })
+        }
+      }
+    })
+  }
+  return found
+}
+
+/** @template T @param {string} name @param {(database: IDBDatabase) => Promise<T>} work */
+async function inDatabase(name, work) {
+  const database = await openDatabase(name, [])
+  try {
+    return await work(database)
+  } finally {
+    database.close()
+  }
+}
 
 /** @param {any} sides */
 const sidesJson = ({ base, current, yours }) => ({
@@ -278,6 +360,7 @@ async function perform(command) {
     await session?.sync?.close()
     return {}
   }
+  if (!IN_NODE && Object.hasOwn(STORAGE, command.do)) return STORAGE[command.do](command)
   const session = sessions.get(command.client)
   if (!session) throw new Unsupported(`no client is called ${command.client}`)
   if (!Object.hasOwn(COMMANDS, command.do)) throw new Unsupported(`no command is called ${command.do}`)
@@ -295,7 +378,16 @@ async function answer(line) {
   }
 }
 
-say({ event: "hello", language: "JavaScript", features: FEATURES })
-const lines = createInterface({ input: process.stdin })
-lines.on("line", answer)
-lines.on("close", () => process.exit(0))
+if (!IN_NODE) globalThis.gamedCommand = (/** @type {string} */ line) => void answer(line)
+say({
+  event: "hello",
+  language: IN_NODE ? "JavaScript" : "JavaScript in a browser",
+  features: FEATURES,
+  own_storage: !IN_NODE,
+})
+if (IN_NODE) {
+  const { createInterface } = await import("node:readline")
+  const lines = createInterface({ input: process.stdin })
+  lines.on("line", answer)
+  lines.on("close", () => process.exit(0))
+}

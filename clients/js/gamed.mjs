@@ -1519,6 +1519,10 @@ async function checkDigest(answer) {
   const named = /sha-256=:([A-Za-z0-9+/]+=*):/.exec(answer.headers.get("Repr-Digest") ?? "")
   if (!named) throw new NotGamed("not_gamed", "The server's answer lacks 'Repr-Digest'.")
   if (named[1] !== base64(await sha256Of(answer.body))) {
+    // a browser may give the first part of an answer that broke off, without an error
+    if (answer.body.length < Number(answer.headers.get("Content-Length"))) {
+      throw new Unreachable("unreachable", "The answer of the server broke off.")
+    }
     throw new DownloadCorrupt("download_corrupt", "The save arrived damaged.")
   }
 }

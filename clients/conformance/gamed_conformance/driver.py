@@ -68,6 +68,8 @@ class Driver:
         self.events: list[dict[str, Any]] = []
         self.features: frozenset[str] = frozenset()
         self.language = ""
+        self.own_storage = False
+        """The client keeps nothing below its folder; the commands `stored` and `damage` replace reading it."""
         self._greeted = threading.Event()
         self._over = threading.Event()
         self._socket: socket.socket | None = None
@@ -119,6 +121,7 @@ class Driver:
             return
         if value.get("event") == "hello":
             self.features, self.language = frozenset(value.get("features") or ()), str(value.get("language", ""))
+            self.own_storage = value.get("own_storage") is True
             self._greeted.set()
         elif "event" in value:
             with self._changed:

@@ -25,6 +25,8 @@ from .releases import FakeReleases
 from .service import Service
 
 PORTS = range(20000, 32000)
+CUT_SECONDS = 0.2
+"""A pause before a cut answer ends: browsers drop what they have not handed over when a connection breaks."""
 SECRET = re.compile(rb"g(?:at|rc|ds)_[A-Za-z0-9_-]{8,}")
 
 
@@ -154,6 +156,8 @@ class FakeServer:
         self.given |= set(SECRET.findall(raw))
         self.secrets |= self.given
         connection.sendall(raw)
+        if "cut" in deed:
+            time.sleep(CUT_SECONDS)
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_WR)
 

@@ -153,23 +153,29 @@ class Surroundings:
 
     def _stored(self, text: str, step: dict[str, Any]) -> None:
         """Some file of the client's folder holds it."""
-        if not self._files_with(text):
+        if not self._places_with(text):
             raise Mismatch(f"no file below the client's folder holds {text[:12]}...")
 
     def _not_stored(self, text: str, step: dict[str, Any]) -> None:
-        if found := self._files_with(text):
-            raise Mismatch(f"{text[:12]}... is still in {[path.name for path in found]}")
+        if count := self._places_with(text):
+            raise Mismatch(f"{text[:12]}... is still in {count} files")
 
     def _damage(self, text: str, step: dict[str, Any]) -> None:
         """Each file below the client's folder that holds `text` holds `into` instead."""
-        if not (found := self._files_with(text)):
+        if not self._places_with(text, step["into"]):
             raise Mismatch(f"no file below the client's folder holds {text[:12]}...")
-        for path in found:
-            path.write_bytes(step["into"].encode())
 
-    def _files_with(self, text: str) -> list[Path]:
-        places = Path(self.memory["folder"])
-        return [path for path in places.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
+    def _places_with(self, text: str, into: str | None = None) -> int:
+        """Return how many files, or records of a client without files, hold `text`; write `into` in place of it."""
+        folder, driver = self.memory["folder"], self.world.driver()
+        if driver.own_storage:
+            arguments = {"client": "a", "folder": folder, "text": text}
+            asked = ("stored", arguments) if into is None else ("damage", arguments | {"into": into})
+            return int(driver.call(asked[0], **asked[1])["stored"])
+        paths = [path for path in Path(folder).rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
+        for path in paths if into is not None else ():
+            path.write_bytes(str(into).encode())
+        return len(paths)
 
     def _zip(self, path: str, step: dict[str, Any]) -> None:
         """The file is a whole zip of `size` bytes, and one of its members has the text `holds`."""

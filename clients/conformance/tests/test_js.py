@@ -1,5 +1,6 @@
-"""The JavaScript client, run by Node.js, keeps the rules (PROTOCOL 1: Rules for clients)."""
+"""The JavaScript client, in Node.js and in Chromium, keeps the rules (PROTOCOL 1: Rules for clients)."""
 
+import sys
 from collections.abc import Sequence
 
 from clients.conformance.tests.helpers import CLIENTS, ConformanceCase
@@ -10,3 +11,13 @@ class JavaScript(ConformanceCase):
     @classmethod
     def driver(cls) -> Sequence[str]:
         return [NODE, str(CLIENTS / "js" / "driver.mjs")]
+
+
+class JavaScriptInChromium(ConformanceCase):
+    """The same client in a page: it keeps what it stores in IndexedDB, and the player types the code."""
+
+    lacks = frozenset({"loopback"})
+
+    @classmethod
+    def driver(cls) -> Sequence[str]:
+        return [sys.executable, str(CLIENTS / "js" / "tests" / "chromium_driver.py")]

@@ -1,0 +1,258 @@
+"""The conformance suite's way to the JavaScript client in Chromium: each driver is a tab of one headless browser.
+
+    python clients/conformance/run.py --driver "python clients/js/tests/chromium_driver.py"
+
+The first driver of a suite starts a second process of this file, which has the browser: it outlives a killed driver, as
+a browser outlives a tab, and ends some seconds after the last one. The suite's far end knows nothing of CORS, so the
+browser does not check it; tests of the demo and of the package have a server that does.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Any, BinaryIO
+
+FILES = Path(__file__).resolve().parents[1]
+PROGRAM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+ARGUMENTS = (
+    "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --disable-web-security --no-first-run "
+    "--disable-background-networking --disable-background-timer-throttling --disable-renderer-backgrounding "
+    "--disable-features=LocalNetworkAccessChecks --remote-debugging-pipe"
+).split()
+PAGE = "http://game.localhost/"
+"""An origin that stays the same, for IndexedDB; no server has it: `Browser` answers its requests."""
+HTML = b'<!doctype html><title>Driver</title><script type="module" src="driver.mjs"></script>'
+START_SECONDS, GRACE_SECONDS, CALL_SECONDS = 60.0, 20.0, 60.0
+UNLOAD_SECONDS = 0.3
+"""How long Chromium may take to free the locks of a tab that was closed."""
+
+
+class Browser:
+    """A Chromium of its own, spoken to by the Chrome DevTools Protocol over a pipe."""
+
+    def __init__(self, profile: Path) -> None:
+        (their_in, self._out), (self._in, their_out) = os.pipe(), os.pipe()
+        for number in (their_in, their_out):
+            os.set_inheritable(number, True)
+        script = f'exec "$0" "$@" 3<&{their_in} 4>&{their_out}'
+        command = ["bash", "-c", script, PROGRAM, *ARGUMENTS, f"--user-data-dir={profile}", "about:blank"]
+        quiet = subprocess.DEVNULL
+        self._process = subprocess.Popen(
+            command, pass_fds=(their_in, their_out), stdin=quiet, stdout=quiet, stderr=quiet
+        )
+        os.close(their_in)
+        os.close(their_out)
+        self._lock = threading.Lock()
+        self._number = 0
+        self._answers: dict[int, Future[dict[str, Any]]] = {}
+        self._heard: dict[str, Callable[[str], None]] = {}
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def send(self, method: str, session: str | None = None, **params: Any) -> "Future[dict[str, Any]]":
+        with self._lock:
+            self._number += 1
+            future = self._answers[self._number] = Future()
+            message = {"id": self._number, "method": method, "params": params}
+            if session is not None:
+                message["sessionId"] = session
+            data = json.dumps(message).encode() + b"\0"
+            while data:
+                data = data[os.write(self._out, data) :]
+        return future
+
+    def call(self, method: str, session: str | None = None, **params: Any) -> dict[str, Any]:
+        return self.send(method, session, **params).result(CALL_SECONDS)
+
+    def tab(self, heard: Callable[[str], None]) -> tuple[str, str]:
+        """Open the driver's page in a tab; return its target and session. `heard` gets each line that it says."""
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._heard[session] = heard
+        self.call("Fetch.enable", session, patterns=[{"urlPattern": f"{PAGE}*"}])
+        self.call("Runtime.enable", session)
+        self.call("Runtime.addBinding", session, name="gamedSay")
+        self.send("Page.navigate", session, url=PAGE)
+        return target, session
+
+    def _read(self) -> None:
+        rest = b""
+        while block := os.read(self._in, 1 << 20):
+            *messages, rest = (rest + block).split(b"\0")
+            for message in messages:
+                self._dispatch(json.loads(message))
+
+    def _dispatch(self, message: dict[str, Any]) -> None:
+        if "id" in message:
+            answer = self._answers.pop(message["id"])
+            if "error" in message:
+                answer.set_exception(RuntimeError(message["error"]["message"]))
+            else:
+                answer.set_result(message["result"])
+        elif message["method"] == "Runtime.bindingCalled":
+            self._heard[message["sessionId"]](message["params"]["payload"])
+        elif message["method"] == "Fetch.requestPaused":
+            self._serve(message["sessionId"], message["params"])
+
+    def _serve(self, session: str, request: dict[str, Any]) -> None:
+        name = request["request"]["url"].removeprefix(PAGE)
+        file = FILES / name
+        found = name == "" or (file.parent == FILES and file.suffix == ".mjs" and file.is_file())
+        body = HTML if name == "" else file.read_bytes() if found else b""
+        kind = {"name": "Content-Type", "value": "text/html" if name == "" else "text/javascript"}
+        answer = {"responseCode": 200 if found else 404, "responseHeaders": [kind], "body": b64encode(body).decode()}
+        self.send("Fetch.fulfillRequest", session, requestId=request["requestId"], **answer)
+
+
+class Tabs:
+    """All drivers that are connected, each with its tab."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._open: dict[socket.socket, str] = {}
+        self._closing = threading.Lock()
+        self._changed = threading.Condition()
+
+    def serve(self, connection: socket.socket) -> None:
+        with self._changed:
+            self._open[connection] = ""
+        threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        def heard(line: str) -> None:
+            value = json.loads(line)
+            if "write" in value:
+                write_files(value["write"], value["files"])
+            else:
+                with contextlib.suppress(OSError):  # the driver was killed
+                    connection.sendall(line.encode() + b"\n")
+
+        with connection, connection.makefile("rb") as lines:
+            self._open[connection], session = self._browser.tab(heard)
+            for line in lines:
+                self._close_ended()
+                expression = f"gamedCommand({json.dumps(line.decode())})"
+                self._browser.send("Runtime.evaluate", session, expression=expression)
+            self._close_ended()
+
+    def _close_ended(self) -> None:
+        """Close the tabs of drivers that were killed, before any other driver does something."""
+        with self._closing:
+            for connection, target in list(self._open.items()):
+                if target and ended(connection):
+                    self._browser.call("Target.closeTarget", targetId=target)
+                    time.sleep(UNLOAD_SECONDS)
+                    with self._changed:
+                        del self._open[connection]
+                        self._changed.notify_all()
+
+    def await_end(self) -> None:
+        """Wait until there has been no driver for some seconds."""
+        with self._changed:
+            while True:
+                self._changed.wait_for(lambda: not self._open)
+                if not self._changed.wait_for(lambda: bool(self._open), GRACE_SECONDS):
+                    return
+
+
+def ended(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def write_files(target: str, files: dict[str, str]) -> None:
+    """Put what a page cannot write into a folder, or with the path "" into one file; whole or not at all."""
+    whole = Path(target)
+    if "" in files:
+        whole.write_bytes(b64decode(files[""]))
+        return
+    folder, link = Path(f"{target}.{time.monotonic_ns()}"), Path(f"{target}.new")
+    for path, data in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(b64decode(data))
+    link.symlink_to(folder)
+    link.rename(whole)
+
+
+def serve(name: str) -> None:
+    """Own the browser for the drivers of one suite."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind("\0" + name)
+    listener.listen()
+    profile = Path(mkdtemp(prefix="gamed-chromium-"))
+    browser = Browser(profile)
+    tabs = Tabs(browser)
+
+    def accept() -> None:
+        while True:
+            tabs.serve(listener.accept()[0])
+
+    try:
+        tabs.serve(listener.accept()[0])
+        threading.Thread(target=accept, daemon=True).start()
+        tabs.await_end()
+    finally:
+        browser.close()
+        rmtree(profile, ignore_errors=True)
+
+
+def forward(name: str) -> None:
+    """Be a driver: pass lines between standard input and output and a tab."""
+    connection = connected(name)
+
+    def copy(source: BinaryIO) -> None:
+        for line in source:
+            sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
+        os._exit(1)
+
+    threading.Thread(target=copy, args=(connection.makefile("rb"),), daemon=True).start()
+    for line in sys.stdin.buffer:
+        connection.sendall(line)
+    os._exit(0)
+
+
+def connected(name: str) -> socket.socket:
+    """Connect to the process with the browser, which is started if there is none."""
+    started: subprocess.Popen[bytes] | None = None
+    end = time.monotonic() + START_SECONDS
+    while True:
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect("\0" + name)
+        except ConnectionRefusedError:
+            connection.close()
+            if started is None or started.poll() is not None:
+                quiet = subprocess.DEVNULL
+                command = [sys.executable, __file__, name]
+                started = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.05)
+        else:
+            return connection
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        serve(sys.argv[1])
+    else:
+        forward(f"gamed-chromium-{os.getuid()}-{os.getppid()}")
