@@ -25,11 +25,19 @@ from typing import Any, BinaryIO
 
 FILES = Path(__file__).resolve().parents[1]
 PROGRAM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
-ARGUMENTS = (
-    "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --disable-web-security --no-first-run "
-    "--disable-background-networking --disable-background-timer-throttling --disable-renderer-backgrounding "
-    "--disable-features=LocalNetworkAccessChecks --remote-debugging-pipe"
-).split()
+ARGUMENTS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-web-security",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-background-timer-throttling",
+    "--disable-renderer-backgrounding",
+    "--disable-features=LocalNetworkAccessChecks",
+    "--remote-debugging-pipe",
+]
 PAGE = "http://game.localhost/"
 """An origin that stays the same, for IndexedDB; no server has it: `Browser` answers its requests."""
 HTML = b'<!doctype html><title>Driver</title><script type="module" src="driver.mjs"></script>'

@@ -1,0 +1,335 @@
+/** Types of gamed.mjs. Its comments have the behaviour. */
+
+export const VERSION: string
+/** Node.js, and no page around it. */
+export const IN_NODE: boolean
+
+export interface ErrorDetails {
+  status?: number
+  problem?: { [name: string]: unknown }
+  cause?: unknown
+}
+
+/** `code` is for the program, `detail` for the player. */
+export class GamedError extends Error {
+  constructor(code: string, detail: string, more?: ErrorDetails)
+  static kind: string
+  code: string
+  detail: string
+  /** HTTP status; 0 when the client itself decided. */
+  status: number
+  /** Every member of the answer (RFC 9457). */
+  problem: { [name: string]: any }
+  /** Seconds that the server asks to wait. */
+  retryAfter: number | null
+  answerLostBefore: boolean
+  /** The client has tried again already. */
+  get passing(): boolean
+}
+export class Unreachable extends GamedError {}
+export class Busy extends GamedError {}
+export class RateLimited extends GamedError {}
+export class DownloadCorrupt extends GamedError {}
+export class NotGamed extends GamedError {}
+export class UntrustedAddress extends GamedError {}
+export class Refused extends GamedError {}
+export class SignInRequired extends GamedError {}
+export class PlayerChanged extends SignInRequired {}
+export class PlayerBlocked extends GamedError {}
+export class LoginFailed extends GamedError {}
+export class LoginDeclined extends LoginFailed {}
+export class LoginCancelled extends LoginFailed {}
+export class LoginExpired extends LoginFailed {}
+export class InvalidProof extends GamedError {
+  get attemptsLeft(): number
+}
+export class NotFound extends GamedError {}
+export class Deleted extends NotFound {}
+export class NotModified extends GamedError {}
+export class BaseRequired extends GamedError {}
+export class Conflict extends GamedError {
+  get base(): SaveInfo | null
+  get current(): SaveInfo | null
+  get yours(): SaveInfo | null
+  /** Of a `commit`. */
+  get conflicts(): SlotConflict[]
+}
+export class QuotaExceeded extends GamedError {}
+export class StorageFull extends GamedError {}
+export class SaveCorrupt extends GamedError {}
+export class InUse extends GamedError {}
+
+/** Scheme, host and port of a server. */
+export class Origin {
+  constructor(scheme: string, host: string, port: number)
+  static entered(address: string): Origin
+  static of(url: string): Origin
+  readonly scheme: string
+  readonly host: string
+  readonly port: number
+  toString(): string
+  require(url: string): string
+}
+
+/** One sign-in of one player at one server. */
+export class Credential {
+  constructor(value: StoredCredential)
+  static read(text: string, origin: Origin): Credential | null
+  readonly origin: string
+  readonly playerId: string
+  readonly sessionId: string
+  readonly provider: string
+  readonly accessExpires: number
+  readonly accessLifetime: number | null
+  get refreshCredential(): string
+  get accessToken(): string
+  fresh(now: number): boolean
+  stored(): StoredCredential
+}
+
+export interface StoredCredential {
+  origin: string
+  player_id: string
+  session_id: string
+  provider: string
+  refresh_credential: string
+  access_token: string
+  access_expires: number
+  access_lifetime?: number | null
+}
+
+export interface Provider {
+  name: string
+  /** For the button. */
+  label: string
+}
+
+/** How a sign-in talks to the player; a game passes its own, or a `Dialog` of gamed_dialog.mjs. */
+export interface Person {
+  /** Returns the name of one of them. Not called if there is only one. */
+  chooseProvider(providers: readonly Provider[]): string | Promise<string>
+  browserOpened(url: string, opened: boolean, qrUrl: string | null): unknown
+  /** The code that the browser shows, or null to ask no more. */
+  finishCode(
+    showCode: (() => Promise<void>) | null,
+    attemptsLeft: number | null,
+    signal: AbortSignal,
+  ): string | null | Promise<string | null>
+  /** Shows `error.detail`; `ensureSignedIn` needs it. */
+  problem?(error: GamedError): unknown
+  /** The sign-in is over: close the dialog. */
+  ended?(): unknown
+  readonly signal?: AbortSignal
+}
+
+export interface SignInOptions {
+  provider?: string
+  openBrowser?: ((url: string, qrUrl: string | null) => unknown) | null
+  loopback?: boolean
+  adopt?: boolean
+  returnUri?: string
+  signal?: AbortSignal
+}
+
+/** A finished sign-in, with the members of the protocol. */
+export interface Complete {
+  status: "complete"
+  session_id: string
+  provider: string
+  access_token: string
+  refresh_credential: string
+  expires_in: number
+  player: { id: string; created: boolean; owner: boolean; name?: string | null }
+  [name: string]: unknown
+}
+
+/** One login, of `beginSignIn`. */
+export interface SignIn {
+  run<T>(keep: (complete: Complete) => Promise<T>): Promise<T>
+  cancel(): Promise<void>
+  returned(url: string): boolean
+}
+
+export interface Meta {
+  [name: string]: any
+}
+
+/** One version of one slot. */
+export class SaveInfo {
+  constructor(value: SaveInfoMembers)
+  static of(value: { [name: string]: any }): SaveInfo
+  static maybe(value: unknown): SaveInfo | null
+  readonly slot: string
+  readonly version: number
+  readonly etag: string
+  readonly size: number
+  readonly sha256: string
+  readonly contentType: string
+  readonly modified: string
+  readonly meta: Meta
+  /** Versions that wait for the player's choice. */
+  readonly conflicts: number[]
+  /** What the device that wrote it calls itself, or null. */
+  readonly device: string | null
+}
+
+export interface SaveInfoMembers {
+  slot: string
+  version: number
+  etag: string
+  size: number
+  sha256: string
+  contentType: string
+  modified: string
+  meta: Meta
+  conflicts: number[]
+  device: string | null
+}
+
+export interface Deletion {
+  slot: string
+  version: number
+  deleted: true
+}
+
+export interface Changes {
+  cursor: string
+  saves: (SaveInfo | Deletion)[]
+  whole: boolean
+}
+
+export interface Version {
+  version: number
+  kind: string
+  parent: number | null
+  expires: string | null
+  device: string | null
+  save: SaveInfo | null
+}
+
+export interface Save {
+  etag: string
+  data: Uint8Array
+  contentType: string
+  meta: Meta
+}
+
+export type Bytes = Uint8Array | ArrayBuffer | string
+/** What was read, its etag, "*" for whatever is there, null for an empty slot. */
+export type Base = { etag: string } | string | null
+
+export interface PutOptions {
+  base: Base
+  contentType?: string
+  meta?: Meta | null
+}
+
+export type Write =
+  | { slot: string; data: Bytes; base: Base; contentType?: string; meta?: Meta | null; delete?: false }
+  | { slot: string; delete: true; base: Base }
+
+export interface SlotConflict {
+  slot: string
+  code: string
+  base: SaveInfo | null
+  current: SaveInfo | null
+  yours: SaveInfo | null
+}
+
+/** A device that is signed in, with the members of the protocol. */
+export interface Session {
+  session_id: string
+  current: boolean
+  provider: string
+  created_at: string
+  last_used_at: string
+  expires_at: string
+  client: { name?: string; version?: string; platform?: string; device_name?: string } | null
+  [name: string]: unknown
+}
+
+/** An account that signs in as the player, with the members of the protocol. */
+export interface Identity {
+  provider: string
+  can_sign_in: boolean
+  linked_at: string
+  last_used_at: string | null
+  [name: string]: unknown
+}
+
+/** `GET /game/`, with the members of the protocol. */
+export interface Overview {
+  player: { id: string; owner: boolean; name?: string | null }
+  time: string
+  epoch: string
+  cursor: string
+  usage: { slots: number; bytes: number; history_bytes: number }
+  limits: { [name: string]: number }
+  [name: string]: unknown
+}
+
+export interface ClientOptions {
+  /** The game's name. */
+  app?: string
+  /** The game's version. */
+  version?: string
+  deviceName?: string
+  /** Node.js only. */
+  folder?: string
+  sleep?: (seconds: number) => Promise<void>
+  now?: () => number
+  timeout?: number
+  returnSeconds?: number
+}
+
+/** One server, and the player who is signed in there. */
+export class GamedClient {
+  private constructor()
+  static open(server: string, options?: ClientOptions): Promise<GamedClient>
+  readonly origin: Origin
+  readonly app: string
+  get folder(): string | null
+  get place(): string
+  get signedIn(): boolean
+  get credential(): Credential | null
+  look(): Promise<Credential | null>
+
+  policy(): Promise<{ mode: string; providers: string[] }>
+  providers(): Promise<Provider[]>
+  ensureSignedIn(person: Person, options?: SignInOptions): Promise<boolean>
+  signIn(person: Person, options?: SignInOptions): Promise<Credential>
+  beginSignIn(person: Person, options?: SignInOptions): Promise<SignIn>
+  returned(url: string): boolean
+  keep(complete: Complete): Promise<Credential>
+  signOut(scope?: "this" | "others" | "all"): Promise<boolean>
+  only(playerId: string, options?: { tries?: number }): GamedClient
+
+  whoami(): Promise<Overview>
+  setName(name: string | null): Promise<string | null>
+  listSessions(): Promise<Session[]>
+  endSession(sessionId: string): Promise<void>
+  listIdentities(): Promise<Identity[]>
+  link(person: Person, provider: string, options?: SignInOptions): Promise<string>
+  unlink(provider: string): Promise<void>
+  deletePlayer(): Promise<void>
+  eraseSaves(): Promise<void>
+  /** Into a file (Node.js only); its size. */
+  export(path: string): Promise<number>
+  export(): Promise<Blob>
+
+  listSaves(): Promise<SaveInfo[]>
+  changes(since?: string | null, options?: { wait?: number; signal?: AbortSignal }): Promise<Changes>
+  get(slot: string, options?: { unless?: Base }): Promise<Save | null>
+  put(slot: string, data: Bytes, options: PutOptions): Promise<SaveInfo>
+  delete(slot: string, options: { base: Base }): Promise<void>
+  commit(writes: readonly Write[]): Promise<(SaveInfo | Deletion)[]>
+  versions(slot: string): Promise<Version[]>
+  version(slot: string, number: number): Promise<Save>
+  restore(slot: string, number: number, options: { base: Base }): Promise<SaveInfo>
+  dismiss(slot: string, number: number): Promise<void>
+}
+
+/** The letters of a typed code, or null if it cannot be one. */
+export function finishCode(typed: string): string | null
+/** In the player's browser; returns whether it opened. */
+export function openBrowser(url: string): Promise<boolean>

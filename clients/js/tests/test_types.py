@@ -1,0 +1,91 @@
+"""The types of the JavaScript client: the strict compiler accepts them, and they are those of the modules."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed import __version__
+from tests.e2e.other_origin import installed
+from tests.support.nodejs import NODE, with_node
+
+FILES = Path(__file__).parents[1]
+SPECIMENS = Path(__file__).parent / "specimens"
+PATIENCE_SECONDS = 240
+STRICT = (
+    "--noEmit --strict --exactOptionalPropertyTypes --noUncheckedIndexedAccess --noPropertyAccessFromIndexSignature "
+    "--module nodenext --target es2022 --lib es2022,dom"
+)
+INTERNAL = {"Answer", "Wire", "SignIn"}
+"""Classes that a game meets only as what a method returns."""
+BETWEEN_FILES = set(
+    [
+        "errorOf",
+        "joined",
+        "pauseAfter",
+        "stateFolder",
+        "openDatabase",
+        "transact",
+        "unlessMissing",
+        "writeWhole",
+        "syncFolder",
+        "inTurn",
+        "tryLock",
+        "lockOf",
+        "pathOf",
+        "sha256Hex",
+        "typeField",
+        "bytesOf",
+    ]
+)
+"""Functions that the files of the client share; games do not call them."""
+HIDDEN = {"kind", "passing"}
+"""Members of errors that some classes override; their base class states them."""
+
+
+class TypesTests(SynchronousTestCase):
+    def test_strict(self) -> None:
+        """`tsc --strict` accepts a game that uses every part, and finds each mistake that is marked in it."""
+        compiler = installed() / "node_modules" / "typescript" / "bin" / "tsc"
+        command = [NODE, str(compiler), *STRICT.split(), str(SPECIMENS / "game.ts")]
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+            env=with_node(os.environ),
+        )
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+
+    def test_complete(self) -> None:
+        """Every function, class and member is stated, and nothing is stated that does not exist."""
+        modules = sorted(file.name for file in FILES.glob("gamed*.mjs"))
+        command = [NODE, str(SPECIMENS / "members.mjs"), str(installed()), str(FILES), *modules]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+        self.assertEqual(done.stderr, "")
+        for module, found in json.loads(done.stdout).items():
+            stated, real = found["stated"], found["real"]
+            self.assertEqual(set(real) - set(stated), (INTERNAL | BETWEEN_FILES) & set(real), module)
+            self.assertEqual(set(stated) - set(real), set(), module)
+            for name in stated:
+                for kind in ("own", "static"):
+                    members, existing = set(stated[name][kind]), set(real[name][kind]) - HIDDEN
+                    self.assertEqual(members - HIDDEN, existing, f"{module}: {name}")
+
+    def test_package(self) -> None:
+        """package.json names every module with its types, has the server's version, and needs nothing."""
+        package = json.loads((FILES / "package.json").read_text("utf-8"))
+        modules = {f"./{file.name}" for file in FILES.glob("gamed*.mjs")}
+        exported = {
+            entry["default"]: entry["types"] for entry in package["exports"].values() if isinstance(entry, dict)
+        }
+        self.assertEqual(set(exported), modules)
+        for module, types in exported.items():
+            self.assertEqual(types, module.replace(".mjs", ".d.mts"))
+            self.assertTrue((FILES / types).is_file(), types)
+            self.assertLessEqual({module[2:], types[2:]}, set(package["files"]))
+        self.assertEqual(package["version"], __version__.replace("rc", "-rc."))
+        self.assertEqual((package["type"], package.get("dependencies")), ("module", None))
