@@ -13,6 +13,7 @@ from urllib.parse import urlencode, urlsplit
 FORM = re.compile(r'<form method="post" action="([^"]+)">(.*?)</form>', re.DOTALL)
 HIDDEN = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)"')
 CODE = re.compile(r'class="code"[^>]*>\s*(?:<[^>]*>)*([A-Z]{3}-[A-Z]{3})')
+WAY_BACK = re.compile(r'href="([^"]*[?&](?:amp;)?ticket=[^"]*)"')
 LIMIT_SECONDS = 60.0
 
 
@@ -77,9 +78,9 @@ class Browser:
         while status == 303:
             status, headers, text = self._ask("GET", re.sub(r"^\w+://[^/]*", "", headers["location"]))
         forms = {(action, "create" in body): dict(HIDDEN.findall(body)) for action, body in FORM.findall(text)}
-        code, refresh = CODE.search(text), re.search(r"url=(.*)", headers.get("refresh", ""), re.IGNORECASE)
-        way_back = unescape(refresh[1]) if refresh and "/gamed/return?" in refresh[1] else None
-        return {"status": status, "forms": forms, "code": code and code[1], "return": way_back, "text": text}
+        code, way_back = CODE.search(text), WAY_BACK.search(text)
+        back = unescape(way_back[1]) if way_back else None
+        return {"status": status, "forms": forms, "code": code and code[1], "return": back, "text": text}
 
     def submit(self, page: dict[str, Any], ends: str, create: bool = False, **fields: str) -> dict[str, Any]:
         """The form whose action ends so."""

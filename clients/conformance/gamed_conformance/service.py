@@ -23,7 +23,7 @@ START_SECONDS = 60.0
 CONFIG: dict[str, Any] = {
     "mode": "local",
     "session": {"access_ttl": "12h", "refresh_ttl": "720h", "device_transaction_ttl": "10m"},
-    "login": {"registration": "open"},
+    "login": {"registration": "open", "app_links": ["com.example.conformance:", "https://app.example.org"]},
     "limits": {name: 0 for name in ("starts_per_minute", "entries_per_minute", "refreshes_per_minute")}
     | {"live_logins_per_address": 0, "passwords_per_minute": 0},
 }

@@ -218,7 +218,7 @@ class Cancelling(AioCase):
     def test_between_tries(self) -> None:
         """A call that waits for its next try is over at once, and sends nothing any more."""
         self.fake.scripted["PUT", "/game/saves/auto"].append(problem(503, "busy", retry_after=1))
-        self.fake.watch = lambda request: self.held.set()
+        self.fake.watch = lambda request: request.method == "PUT" and self.held.set()
 
         async def play() -> None:
             self.assertLess(await self.cancelled(self.async_client().put("auto", b"1", base=None)), aio.END_SECONDS)
