@@ -153,7 +153,7 @@ class LoginComponents:
             BrowserRoutes(browsers, authorize, local, self._labels, config.login.registration, newcomers, pages),
             QrRoutes(authorize, access.base_url, tasks),
             CallbackRoutes(CallbackService(context, browsers, store, access, self._waiters), pages),
-            ResultRoutes(ResultService(browsers, context.keys), newcomers, pages),
+            ResultRoutes(ResultService(context, store, browsers), self._labels, newcomers, pages),
             HomeRoutes(pages),
             LookRoutes(None if config.look is None else config.look.mark),
         )

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from gamed.audit import SecurityEvent
-from gamed.crypto import DecryptionFailed, Index, Keys, Purpose
+from gamed.crypto import DecryptionFailed, Index, Purpose
 from gamed.login.errors import (
     DeviceSecretInvalid,
     LoginCollected,
@@ -206,6 +206,9 @@ class Finished(Struct, frozen=True):
     signed_in: bool
     linked: bool = False
     final: bool = False
+    provider: str = ""
+    player: str | None = None
+    """The player's names, if an account of `provider` was linked or has adopted the player."""
 
 
 class Ended(Struct, frozen=True):
@@ -228,8 +231,9 @@ LoginResult = OnAccountPage | InProgress | ReturnToGame | ShowFinishCode | Finis
 class ResultService(Component, frozen=True):
     """The service for the result page of a login (PROTOCOL 3.4)."""
 
+    _context: LoginContext
+    _store: SqliteLoginStore
     _browsers: BrowserLoginService
-    _keys: Keys
 
     async def get(self, login_id: str, browser: Index | None) -> LoginResult:
         """Return the result; raise WrongBrowser for any browser but the login's own, in every stage."""
@@ -245,27 +249,34 @@ class ResultService(Component, frozen=True):
                 login = transition.after
                 if transition.before.returnable and login.returned_to_game:
                     return ReturnToGame(login, self._proof(login).ticket.reveal().decode())
-            return self._result(login)
+            return await self._result(login)
         except DecryptionFailed as e:
-            return self._result(await self._browsers.interrupt(key, e))
+            return await self._result(await self._browsers.interrupt(key, e))
 
-    def _result(self, login: LoginTransaction) -> LoginResult:
+    async def _result(self, login: LoginTransaction) -> LoginResult:
         match login.stage:
             case LoginStage.READY if login.return_proof is not ProofMethod.NONE:
                 code = self._proof(login).formatted_code()
-                return ShowFinishCode(login, code, login_token(self._keys.indexer, login.login_id))
+                return ShowFinishCode(login, code, login_token(self._context.keys.indexer, login.login_id))
             case LoginStage.READY:
                 return Finished(signed_in=False)
             case LoginStage.DELIVERED | LoginStage.COLLECTED:
-                return Finished(signed_in=True, linked=login.intent is LoginIntent.LINK, final=login.final)
+                linked, player = login.intent is LoginIntent.LINK, await self._named_player(login)
+                return Finished(True, linked, login.final, login.provider, player)
             case _ if login.outcome is None:
                 return InProgress()
             case _:
                 return Ended(login.outcome, login.approval_code)
 
+    async def _named_player(self, login: LoginTransaction) -> str | None:
+        """Return the names of the player whose ways to sign in have changed, while that session is valid."""
+        named = {LoginIntent.LINK: login.requesting_session_id, LoginIntent.ADOPT: login.session_id}
+        session_id = named.get(login.intent)
+        return session_id and await self._store.session_owner_name(session_id, self._context.now_ms())
+
     def _proof(self, login: LoginTransaction) -> ReturnProof:
         sealed = login.sealed_proof or b""
-        return ReturnProof.from_bytes(self._keys.sealer.unseal(Purpose.PROOF, login.login_id, sealed))
+        return ReturnProof.from_bytes(self._context.keys.sealer.unseal(Purpose.PROOF, login.login_id, sealed))
 
 
 class LoginLifecycle(Component, frozen=True):

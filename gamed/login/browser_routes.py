@@ -335,6 +335,7 @@ class ResultRoutes(Component, frozen=True):
     body_policies = DEFAULT_BODY_POLICIES
 
     _results: ResultService
+    _labels: Mapping[str, str]
     _newcomers: NewcomerService
     _pages: PageResponder
 
@@ -368,11 +369,10 @@ class ResultRoutes(Component, frozen=True):
                 return self._pages.page(request, 200, results.working_page(server))
             case Finished(signed_in) if newcomer is not None:
                 return self._newcomer_page(request, newcomer, signed_in=signed_in)
-            case Finished(signed_in, linked, final):
-                if not final:
+            case Finished():
+                if not result.final:
                     request.setHeader("Refresh", str(REFRESH_SECONDS))
-                write = results.linked_page if linked else results.back_page if signed_in else results.waiting_page
-                return self._pages.page(request, 200, write(server))
+                return self._pages.page(request, 200, self._finished_page(result))
             case Ended(outcome, code):
                 return self._pages.page(request, 200, results.ended_page(outcome, server, code))
 
@@ -386,6 +386,14 @@ class ResultRoutes(Component, frozen=True):
             request.setHeader("Refresh", f"{RETURN_SECONDS}; url={game}")
         write = results.return_page if login.return_uri is None else results.app_page
         return self._pages.page(request, 200, write(self._pages.server, game, self._pages.result_url(login.login_id)))
+
+    def _finished_page(self, result: Finished) -> bytes:
+        server = self._pages.server
+        if result.linked:
+            return results.linked_page(server, result.player)
+        if result.player is not None:
+            return results.adopted_page(server, self._labels[result.provider], result.player)
+        return results.back_page(server) if result.signed_in else results.waiting_page(server)
 
     def _newcomer_page(self, request: Request, newcomer: Newcomer, *, signed_in: bool) -> bytes:
         """Return the page of a new player: without reloads once it has the form, which a reload would empty."""

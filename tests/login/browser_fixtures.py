@@ -158,7 +158,7 @@ class BrowserCase(SynchronousTestCase):
             ),
             QrRoutes(server.authorize, lambda: self.base, detached),
             CallbackRoutes(server.callbacks, pages),
-            ResultRoutes(server.results, newcomers, pages),
+            ResultRoutes(server.results, labels, newcomers, pages),
             LookRoutes(None if self.look is None else self.look.mark),
             *self.more_routes(pages),
         ]

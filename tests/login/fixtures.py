@@ -93,7 +93,7 @@ class LoginServer:
         self.starts = StartService(self.context, self.store, self.access, self.sessions, self.waiters)
         self.lifecycle = LoginLifecycle(self.store, self.waiters, self.now_ms)
         self.browsers = BrowserLoginService(self.context, self.store, self.waiters)
-        self.results = ResultService(self.browsers, self.keys)
+        self.results = ResultService(self.context, self.store, self.browsers)
         hasher = AsyncPasswordHasher(reactor, InlineThreads())
         self.passwords = PasswordAuthenticator(self.context, self.store, hasher)
         self.local = LocalLoginService(self.context, self.browsers, self.passwords)

@@ -134,6 +134,9 @@ def afterwards() -> Iterator[Shown]:
     yield Shown("settled", results.settled_page(plain))
     for write in (results.working_page, results.waiting_page, results.linked_page, results.denied_page):
         yield Shown(write.__name__, write(SERVERS["plain"]))
+    for name in ("Anna", "\u2068\u202eAnna\u2069 (" + "W" * 32 + ")"):
+        yield Shown(f"linked to {name}", results.linked_page(SERVERS["plain"], name))
+        yield Shown(f"adopted {name}", results.adopted_page(SERVERS["plain"], "Discord", name))
     yield Shown("callback twice", results.second_callback_page(SERVERS["plain"], DONE))
 
 

@@ -265,6 +265,8 @@ class Adopt(ProviderCase):
         ticket = dict(parse_qsl(urlsplit(back.links[0]).query))["ticket"]
         complete = game.collect(ticket=ticket).json
         self.assertEqual(complete["player"], {"id": "ply_" + "A" * 22, "created": False, "owner": False, "name": None})
+        adopted = "Discord now signs you in as the player <bdi>Anna</bdi>. This page can be closed."
+        self.assertIn(adopted, browser.get(done_url(game.login)).html)
         self.assertEqual(self.game(provider="discord", intent="adopt").answer.status, 400)
 
 
@@ -282,7 +284,8 @@ class Link(ProviderCase):
         back = browser.get(browser.get(self.at_provider(browser.post(page.form("/continue")))).headers["location"])
         ticket = dict(parse_qsl(urlsplit(back.links[0]).query))["ticket"]
         self.assertEqual(game.collect(ticket=ticket).json, {"status": "complete", "linked": {"provider": "google"}})
-        self.assertIn(texts.LINKED_LEAD, browser.get(done_url(game.login)).text)
+        linked = f"The account is linked to the player <bdi>{complete['player']['id']}</bdi>. This page can be closed."
+        self.assertIn(linked, browser.get(done_url(game.login)).html)
         again = self.game(provider="google")
         player = again.collect(finish_code=code(self.signed_in(self.new_browser(), again.url))).json["player"]
         self.assertEqual((player["id"], player["created"]), (complete["player"]["id"], False))

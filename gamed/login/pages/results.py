@@ -6,7 +6,17 @@ from gamed.http.app import RenderedError
 from gamed.http.problems import Problem
 from gamed.login.pages import texts
 from gamed.login.pages.forms import DeviceInfo, device_box, display_name_form, not_me
-from gamed.login.pages.layout import PAGE_HEADERS, Content, ServerName, Sign, muted, page, paragraph, reference
+from gamed.login.pages.layout import (
+    PAGE_HEADERS,
+    Content,
+    ServerName,
+    Sign,
+    bidi_isolated,
+    muted,
+    page,
+    paragraph,
+    reference,
+)
 from gamed.outcomes import LoginFailure
 
 
@@ -62,8 +72,16 @@ def settled_page(server: ServerName) -> bytes:
     return page(texts.SETTLED_TITLE, paragraph(texts.SETTLED_LEAD), server=server)
 
 
-def linked_page(server: ServerName) -> bytes:
-    return page(texts.LINKED_TITLE, paragraph(texts.LINKED_LEAD), server=server, sign=Sign.DONE)
+def linked_page(server: ServerName, player: str | None = None) -> bytes:
+    """Return the page after a link; the player is named while the session that asked for it is valid."""
+    lead = paragraph(texts.LINKED_LEAD) if player is None else paragraph(texts.LINKED_TO, player=bidi_isolated(player))
+    return page(texts.LINKED_TITLE, lead, server=server, sign=Sign.DONE)
+
+
+def adopted_page(server: ServerName, provider: str, player: str) -> bytes:
+    """Return the page after a local account was adopted."""
+    lead = paragraph(texts.ADOPTED_LEAD, provider=provider, player=bidi_isolated(player))
+    return page(texts.BACK_TITLE, lead, server=server, sign=Sign.DONE)
 
 
 def second_callback_page(server: ServerName, url: str) -> bytes:
