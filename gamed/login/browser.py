@@ -1,6 +1,7 @@
 """A browser opens, declines and finishes a login; a login that does not finish is cancelled or expires (PROTOCOL 3)."""
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gamed.audit import SecurityEvent
 from gamed.crypto import DecryptionFailed, Index, Purpose
@@ -261,8 +262,10 @@ class ResultService(Component, frozen=True):
             case LoginStage.READY:
                 return Finished(signed_in=False)
             case LoginStage.DELIVERED | LoginStage.COLLECTED:
-                linked, player = login.intent is LoginIntent.LINK, await self._named_player(login)
-                return Finished(True, linked, login.final, login.provider, player)
+                linked = login.intent is LoginIntent.LINK
+                finished = Finished(signed_in=True, linked=linked, final=login.final)
+                player = await self._named_player(login)
+                return finished if player is None else replace(finished, provider=login.provider, player=player)
             case _ if login.outcome is None:
                 return InProgress()
             case _:

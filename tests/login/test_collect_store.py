@@ -202,7 +202,7 @@ class Linking(AdmissionCase):
         self.assertEqual(self.collected(server, started), Linked("google"))
         self.assertEqual(server.collect(started), Linked("google"))
         self.assertEqual(server.rows("SELECT session_id FROM session"), sessions_before)
-        self.assertEqual(server.result(started), Finished(signed_in=True, linked=True))
+        self.assertEqual(server.result(started), Finished(True, linked=True, provider="google", player=player_id))
         self.assertEqual(
             self.collected(server, server.signed_in("anna", provider="google")).result.player_id, player_id
         )
