@@ -72,8 +72,8 @@ static func error_of(error):
 		value["base"] = error.base()
 		value["current"] = error.current()
 		value["yours"] = error.yours()
-		if error.conflicts().size() > 0:
-			value["conflicts"] = error.conflicts()
+		if error.slots().size() > 0:
+			value["conflicts"] = error.slots()
 	return value
 
 
@@ -245,7 +245,8 @@ class Session:
 		return Result.ok({"identities": found.value}) if found.error == null else found
 
 	func do_link(command):
-		return yield(_client.link(self, command.get("provider"), _options(command)), "completed")
+		var provider = yield(_client.link(self, command.get("provider"), _options(command)), "completed")
+		return Result.ok({"provider": provider.value}) if provider.error == null else provider
 
 	func do_unlink(command):
 		return _done(yield(_client.unlink(command["provider"]), "completed"))

@@ -32,12 +32,15 @@ const RETURN_SECONDS = 5.0  # the browser's return is awaited this long before a
 const MAX_JSON_BYTES = 4194304
 const MAX_SAVE_BYTES = 268435456
 const MAX_EXPORT_BYTES = 1099511627776
+const ASK_FIRST_BYTES = 65536  # a commit asks first whether the server has larger bytes
 const FRAME_USEC = 4000  # of a frame may go into copying what has arrived
 const SLICE_BYTES = 65536
 
 # Only after these is a refresh credential forgotten (Rules for clients, 3).
 const FORGET = ["refresh_expired", "refresh_reused", "refresh_invalid", "session_revoked"]
 const RENEW = ["token_expired", "token_invalid"]
+# What the second try finds, if the first one has ended the session and its answer was lost.
+const ENDED = ["session_not_found", "session_revoked", "token_invalid", "refresh_invalid", "signed_out"]
 
 const OPTIONS = "folder app app_version device_name timeout_seconds return_seconds pauses clock_shift"
 
@@ -163,7 +166,7 @@ class GamedError:
 		return SaveInfo.maybe(problem.get("yours"))
 
 	# Of a commit's Conflict: {"slot", "code", "base", "current", "yours"} for each slot that does not match.
-	func conflicts():
+	func slots():
 		var found = []
 		for each in problem["conflicts"] if problem.get("conflicts") is Array else []:
 			if each is Dictionary and each.get("slot") is String:
@@ -508,12 +511,17 @@ class DigestCheck:
 	extends RefCounted
 
 	func checked(answer):
-		var named = answer.headers.get("repr-digest", "").split("sha-256=:")
-		if named.size() != 2:
+		var named = hash_in(answer)
+		if named == "":
 			return Tools.lacks("Repr-Digest")
-		if named[1].split(":")[0] != Marshalls.raw_to_base64(Tools.hash_of(answer.body)):
+		if named != Marshalls.raw_to_base64(Tools.hash_of(answer.body)):
 			return Result.wrong("download_corrupt", "The answer arrived damaged.")
 		return Result.ok(answer)
+
+	# In Base64; "" if the answer has none.
+	static func hash_in(answer):
+		var named = answer.headers.get("repr-digest", "").split("sha-256=:")
+		return named[1].split(":")[0] if named.size() == 2 else ""
 
 
 # A successful Answer, or a GamedError. Passing failures are tried again, so give only requests that may arrive twice.
@@ -1160,7 +1168,7 @@ class SignIn:
 		_options = options
 		_intent = intent
 
-	# Result of the Credential, once it is on disk; of a link {"provider"}. Any failure cancels the login.
+	# Result of the Credential, once it is on disk; of a link the provider. Any failure cancels the login.
 	func run():
 		var _me = self
 		var result = await _run()
@@ -1199,18 +1207,39 @@ class SignIn:
 		return ticket != null
 
 	func _run():
+		var chosen = await _choose()
+		if chosen.error:
+			return chosen
 		var started = await _start()
 		if started.error:
 			return started
+		if _cancelled:
+			await cancel()  # now that the server can be told which login
+			return _cancellation()
 		_show()
 		var complete = await _settle()
 		if complete.error:
 			return complete
 		if _intent == "link":
 			var linked = Tools.member(complete.value, "linked", "object")
-			linked = Tools.member(linked.value, "provider", "text") if linked.error == null else linked
-			return Result.ok({"provider": linked.value}) if linked.error == null else linked
+			return Tools.member(linked.value, "provider", "text") if linked.error == null else linked
 		return await _client.keep(complete.value)
+
+	# With several providers the player chooses; a server in `local` mode has none.
+	func _choose():
+		await (Engine.get_main_loop() as SceneTree).process_frame
+		if _intent == "link" and _provider != null:
+			return Result.ok()
+		var listed = await _client.providers()
+		if listed.error or _provider != null or listed.value.size() == 0:
+			return listed
+		_provider = listed.value[0]["name"] if listed.value.size() == 1 else null
+		if _provider == null and _person.has_method("choose_provider"):
+			_provider = await _person.choose_provider(listed.value)
+		return Result.ok() if _provider is String and not _cancelled else _cancellation()
+
+	static func _cancellation():
+		return Result.wrong("login_cancelled", "The sign-in was cancelled.")
 
 	func _start():
 		var body = {"client": _client._device()}
@@ -1317,7 +1346,7 @@ class SignIn:
 		while true:
 			if _cancelled:
 				await (Engine.get_main_loop() as SceneTree).process_frame
-				return Result.failed(GamedError.new("login_cancelled", "The sign-in was cancelled."))
+				return _cancellation()
 			var answer = await _client._request("POST", _poll_path, how)
 			if answer.error == null:
 				return answer.value.json()
@@ -1489,41 +1518,51 @@ func _root_client():
 
 # {"mode", "providers"}: one button for each provider; in `local` mode one for the server itself.
 func policy():
-	var answer = await _request("GET", "/auth/config")
+	var answer = await _offered("/auth/config")
+	if answer.error:
+		return answer
+	var mode = Tools.member(answer.value, "mode", "text")
+	var listed = Tools.member(answer.value, "providers", "list")
+	if mode.error or listed.error:
+		return mode if mode.error else listed
+	var names = []
+	for name in listed.value:
+		if name is String:
+			names.append(name)
+	return Result.ok({"mode": mode.value, "providers": names})
+
+
+# What anyone may ask of a gamed server: Result of the JSON.
+func _offered(path):
+	var answer = await _request("GET", path)
 	if answer.error:
 		return answer
 	if not answer.value.headers.get("gamed-protocol", "").begins_with("1."):
 		return Result.wrong("not_gamed", "%s is not a gamed server of protocol 1." % origin.text())
-	var value = answer.value.json()
-	if value.error:
-		return value
-	var mode = Tools.member(value.value, "mode", "text")
-	var listed = Tools.member(value.value, "providers", "list")
-	if mode.error or listed.error:
-		return mode if mode.error else listed
-	var providers = []
-	for name in listed.value:
-		if name is String:
-			providers.append(name)
-	return Result.ok({"mode": mode.value, "providers": providers})
+	return answer.value.json()
 
 
 # Result of the buttons to show, each {"name", "label"}; none in `local` mode: there the game shows one of its own.
 func providers():
-	var answer = await _request("GET", "/auth/providers")
+	var answer = await _offered("/auth/providers")
 	if answer.error:
-		if answer.error.status != 404:
+		if answer.error.code != "route_not_found":
 			return answer
 		var older = await policy()  # a server that has no labels yet
 		return Result.ok(_labelled(older.value["providers"])) if older.error == null else older
-	var value = answer.value.json()
-	var listed = Tools.member(value.value, "providers", "list") if value.error == null else value
+	var listed = Tools.member(answer.value, "providers", "list")
 	if listed.error:
 		return listed
 	var found = []
 	for each in listed.value:
-		if each is Dictionary and each.get("name") is String and each.get("label") is String:
-			found.append({"name": each["name"], "label": each["label"]})
+		if each is Dictionary:
+			var made = {}
+			for name in ["name", "label"]:
+				var text = Tools.member(each, name, "text")
+				if text.error:
+					return text
+				made[name] = text.value
+			found.append(made)
 	return Result.ok(found)
 
 
@@ -1537,8 +1576,8 @@ static func _labelled(names):
 # The one call of a quick start: true once there is a session, also without a network: the credential is kept, and a
 # Sync plays on. False: there is none, since the sign-in has failed or the owner has blocked the player. The server is
 # asked once whether the kept session still works; if it does not, the player signs in. The player sees every failure
-# through `person.problem(error)`, which may return true (a coroutine, too) to try again. At the end
-# `person.finished()` is called, if there is one. `options` and the other functions of `person` are those of `sign_in`.
+# through `person.problem(error)`, which may return true (a coroutine, too) to try again. `options` and the other
+# functions of `person` are those of `sign_in`.
 func ensure_signed_in(person, options = {}):
 	var _me = self
 	await (Engine.get_main_loop() as SceneTree).process_frame
@@ -1552,8 +1591,6 @@ func ensure_signed_in(person, options = {}):
 			break
 		error = await _ensure(person, options)
 	_ensuring = false
-	if person.has_method("finished"):
-		person.finished()
 	return error == null or (error.kind != "PlayerBlocked" and signed_in())
 
 
@@ -1563,15 +1600,14 @@ func _ensure(person, options):
 	if flaw:
 		return flaw
 	if signed_in():
-		var bound = only(credential().player_id, 1)
+		var held = credential()
+		var bound = only(held.player_id, 1)
 		var asked = await bound.whoami()
 		if asked.error == null or asked.error.kind == "PlayerChanged":  # another sign-in here, just now
 			return null
 		if asked.error.kind != "SignInRequired":
 			return asked.error
-		_held = null
-		if signed_in():
-			await _drop()
+		await _drop(held.session_id)
 	var result = await sign_in(person, options)
 	return result.error
 
@@ -1584,19 +1620,31 @@ func _ensure(person, options):
 #       sign_in.show_code() opens the page that shows it; null: the page shows it already. attempts_left is given
 #       after a wrong one. The browser may come back while this waits: then it is not needed.
 #   open_browser(url) -> whether it was                  instead of the system's own
+#   ended()                                              the sign-in is over, whatever came of it: close the dialog
 # options: provider, loopback (false: the browser is on another machine), return_uri (an address of this app, instead
 # of loopback; hand what the app is opened with to `returned`), adopt (keep an account that this server had in `local`
 # mode). A sign-in that was kept here before is ended at the server.
 func sign_in(person, options = {}):
-	var begun = await begin_sign_in(person, options)
-	if begun.error:
-		return begun
-	return await begun.value.run()
+	return await _sign_in(person, options, "adopt" if options.get("adopt", false) else "login")
 
 
-# The same in two steps: the value is a SignIn, with `run()` and `cancel()`.
+func _sign_in(person, options, intent):
+	var result = await _begin(person, options, intent).run()
+	if person.has_method("ended"):
+		person.ended()
+	return result
+
+
+# The same in two steps: returns at once a SignIn, with `run()` and `cancel()`.
 func begin_sign_in(person, options = {}):
-	return await _begin(person, options, "adopt" if options.get("adopt", false) else "login")
+	return _begin(person, options, "adopt" if options.get("adopt", false) else "login")
+
+
+func _begin(person, options, intent):
+	var how = {"return_uri": options.get("return_uri"), "loopback": options.get("loopback", not OS.has_feature("web"))}
+	var made = SignIn.new(self, person, options.get("provider"), how, intent)
+	_running = weakref(made)
+	return made
 
 
 # Ends the sign-in that runs, for a Cancel button: it ends with login_cancelled.
@@ -1614,36 +1662,12 @@ func returned(url):
 	return running.returned(url) if running else false
 
 
-# Links one more account to the player, through the browser as `sign_in`; the value is {"provider"}. An error of the
-# kind SignInRequired with the code reauthentication_required: the sign-in is too old, sign in once more before.
+# Links one more account to the player, through the browser as `sign_in`; the value is the name of its provider. An
+# error of the kind SignInRequired with the code reauthentication_required: sign in once more before.
 func link(person, provider = null, options = {}):
 	var asked = options.duplicate()
 	asked["provider"] = provider
-	var begun = await _begin(person, asked, "link")
-	if begun.error:
-		return begun
-	return await begun.value.run()
-
-
-func _begin(person, options, intent):
-	var found = await policy()
-	if found.error:
-		return found
-	var provider = options.get("provider")
-	var names = found.value["providers"]
-	if found.value["mode"] == "oauth" and provider == null:
-		provider = names[0] if names.size() == 1 else null
-		if provider == null and person.has_method("choose_provider"):
-			var listed = await providers()
-			if listed.error:
-				return listed
-			provider = await person.choose_provider(listed.value)
-		if not provider is String:
-			return Result.wrong("login_cancelled", "No choice was made.")
-	var how = {"return_uri": options.get("return_uri"), "loopback": options.get("loopback", not OS.has_feature("web"))}
-	var made = SignIn.new(self, person, provider, how, intent)
-	_running = weakref(made)
-	return Result.ok(made)
+	return await _sign_in(person, asked, "link")
 
 
 # Forgets the credential here, whatever happens; the value is true if the server knows too.
@@ -1652,22 +1676,26 @@ func sign_out(scope = "this"):
 	await (Engine.get_main_loop() as SceneTree).process_frame
 	if flaw:
 		return Result.failed(flaw)
-	var kept = await _drop(scope != "others")
+	var claim = await _claimed()
+	var kept = _file.read()
+	if scope != "others":
+		_file.delete()
+		_held = null
+	claim.drop()
 	if kept == null:
 		return Result.ok(true)
 	var notified = await _send_logout(kept, scope)
 	return Result.ok(notified.error == null)
 
 
-# Returns the credential of the disk, or null; forgets it here, unless `forgets` is false.
-func _drop(forgets = true):
+# Forgets the credential of a session that has ended, but not one that replaced it meanwhile.
+func _drop(session_id):
 	var claim = await _claimed()
 	var kept = _file.read()
-	if forgets:
+	if kept != null and kept.session_id == session_id:
 		_file.delete()
-		_held = null
+	_held = null
 	claim.drop()
-	return kept
 
 
 func _send_logout(kept, scope = "this"):
@@ -1698,12 +1726,16 @@ func list_sessions():
 	return await _listed("/auth/sessions", "sessions")
 
 
-# Ends one of them. A session that has ended before is no failure when an answer was lost.
+# Ends one of them; if it is the one of this device, the credential is forgotten as well.
 func end_session(session_id):
-	var answer = await _game("DELETE", "/auth/sessions/" + Tools.quote(session_id))
-	if answer.error and not (answer.error.code == "session_not_found" and answer.error.answer_lost_before):
-		return answer
-	return Result.ok()
+	if not Tools.only(session_id, Tools.BASE64URL, 64):
+		await (Engine.get_main_loop() as SceneTree).process_frame
+		return Result.wrong("session_not_found", "There is no such session.")
+	var held = credential()
+	var ended = await _delete_once("/auth/sessions/" + session_id)
+	if ended.error == null and held.session_id == session_id:
+		await _drop(session_id)
+	return ended
 
 
 # The accounts that sign in as this player: a list of Dictionaries (provider, can_sign_in, linked_at, last_used_at).
@@ -1720,10 +1752,18 @@ func unlink(provider):
 # Deletes the player, with saves and sessions, and then the credential. An error with the code
 # reauthentication_required: the sign-in is too old, sign in once more before.
 func delete_player():
-	var answer = await _game("DELETE", "/auth/player")
-	if answer.error and not (answer.error.kind == "SignInRequired" and answer.error.answer_lost_before):
-		return answer  # else: the first try did it
-	await _drop()
+	var held = credential()
+	var deleted = await _delete_once("/auth/player")
+	if deleted.error == null:
+		await _drop(held.session_id)
+	return deleted
+
+
+# Deletes what may end this session. When an answer was lost, the next try finds it ended, and that is no failure.
+func _delete_once(path):
+	var answer = await _game("DELETE", path)
+	if answer.error and not (answer.error.code in ENDED and answer.error.answer_lost_before):
+		return answer
 	return Result.ok()
 
 
@@ -1733,6 +1773,8 @@ func erase_saves():
 	if found.error:
 		return found
 	var headers = {"If-Match": found.value.headers.get("etag", "")}
+	if not SaveInfo._is_etag(headers["If-Match"]):
+		return Tools.lacks("ETag")
 	var answer = await _game("DELETE", "/game/", {"headers": headers})
 	if answer.error and answer.error.status == 412 and answer.error.answer_lost_before:
 		found = await list_saves()  # did the first try do it?
@@ -1786,7 +1828,9 @@ class Arriving:
 	# GamedError or null.
 	func begin(answer):
 		_etag = answer.headers.get("etag", "")
-		_digest = answer.headers.get("repr-digest", "")
+		_digest = DigestCheck.hash_in(answer)
+		if _digest == "":
+			return Tools.lacks("Repr-Digest").error
 		if answer.status == 206:
 			if not answer.headers.get("content-range", "").begins_with("bytes %d-" % size):
 				return _damaged()
@@ -1817,7 +1861,7 @@ class Arriving:
 
 	# GamedError, if the bytes are not those that the server hashed (`Repr-Digest`, RFC 9530); else null.
 	func wrong():
-		if _digest != "sha-256=:%s:" % Marshalls.raw_to_base64(_context.finish()):
+		if _digest != Marshalls.raw_to_base64(_context.finish()):
 			size = 0
 			return _damaged()
 		Disk.flush(path)
@@ -1876,7 +1920,7 @@ func changes(since = null, wait = 0):
 # Result of the entries of a list or of a commit: a SaveInfo each, or {"slot", "version", "deleted": true}.
 static func _changed(listed):
 	var saves = []
-	for entry in listed if listed is Array else []:
+	for entry in listed:
 		if not entry is Dictionary:
 			continue
 		var save = _deletion(entry) if entry.get("deleted") else SaveInfo.of(entry)
@@ -1928,7 +1972,7 @@ func delete(slot, base):
 
 
 # What the server keeps of a slot, newest first, also of a deleted one and what lost a conflict: a list of
-# {"version", "kind", "parent", "expires", "save"}; `save` is a SaveInfo, null for a delete.
+# {"version", "kind", "parent", "expires", "save", "device"}; `save` is a SaveInfo, null for a delete.
 func versions(slot):
 	var answer = await _slot("GET", slot, "/versions")
 	var value = answer.value.json() if answer.error == null else answer
@@ -1962,6 +2006,7 @@ static func _version_of(entry):
 		"parent": Tools.integer(entry.get("parent")),
 		"expires": entry.get("expires") if entry.get("expires") is String else null,
 		"save": save.value,
+		"device": entry["device"] if entry.get("device") is String else null,
 	})
 
 
@@ -1981,7 +2026,7 @@ func restore(slot, number, base):
 
 # Changes several slots together: all, or none. Each of `writes` is a Dictionary: slot, base as in `put`, and data with
 # optional meta and content_type, or `"delete": true`. The value lists the saves as they are now. Errors: Conflict,
-# whose `conflicts()` has the sides of each slot.
+# whose `slots()` has the sides of each one.
 func commit(writes):
 	var entries = []
 	var bodies = {}
@@ -1991,18 +2036,17 @@ func commit(writes):
 			await (Engine.get_main_loop() as SceneTree).process_frame
 			return entry
 		entries.append(entry.value)
-	var staged = await _stage(bodies, bodies.keys(), true)
 	var how = {"json": {"writes": entries}}
-	var answer = staged
-	if staged.error == null:
+	var answer = await _stage(bodies, true)
+	if answer.error == null:
 		answer = await _game("POST", "/game/commit", how)
-	if answer.error and answer.error.code == "blob_missing":  # they were kept for a day only
-		staged = await _stage(bodies, answer.error.problem.get("missing"), false)
-		if staged.error:
-			return staged
-		answer = await _game("POST", "/game/commit", how)
+	if answer.error and answer.error.code == "blob_missing":  # they expired meanwhile, or were damaged
+		answer = await _stage(bodies, false)
+		if answer.error == null:
+			answer = await _game("POST", "/game/commit", how)
 	var value = answer.value.json() if answer.error == null else answer
-	return _changed(value.value.get("saves")) if value.error == null else value
+	var listed = Tools.member(value.value, "saves", "list") if value.error == null else value
+	return _changed(listed.value) if listed.error == null else listed
 
 
 # Result of an entry of a commit; its bytes go into `bodies`, by their SHA-256.
@@ -2027,19 +2071,20 @@ static func _commit_entry(write, bodies):
 	return Result.ok(entry)
 
 
-# Sends the bytes of a commit, with `asks` only those that the server does not have yet.
-func _stage(bodies, wanted, asks):
+# Uploads the bytes of a commit; with `asks` not the large ones that the server already has.
+func _stage(bodies, asks):
 	await (Engine.get_main_loop() as SceneTree).process_frame
-	for digest in wanted if wanted is Array else []:
-		if not bodies.has(digest):
-			continue
+	for digest in bodies:
 		var path = "/game/blobs/" + digest
-		var answer = await _game("HEAD", path) if asks else Result.wrong("blob_missing", "")
-		if answer.error and (answer.error.status == 404 or not asks):
-			var headers = {"Content-Digest": Tools.digest_field(bodies[digest])}
-			answer = await _game("PUT", path, {"headers": headers, "body": bodies[digest]})
-		if answer.error:
-			return answer
+		var body = bodies[digest]
+		if asks and body.size() > ASK_FIRST_BYTES:
+			var there = await _game("HEAD", path, {"tries": 1})
+			if there.error == null:
+				continue
+		var headers = {"Content-Type": "application/octet-stream", "Content-Digest": Tools.digest_field(body)}
+		var staged = await _game("PUT", path, {"headers": headers, "body": body})
+		if staged.error:
+			return staged
 	return Result.ok()
 
 
