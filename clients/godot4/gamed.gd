@@ -1106,7 +1106,8 @@ class ReturnListener:
 		var halves = first[1].split("?")
 		return ticket_in(halves[1], login_id) if halves.size() == 2 and halves[0] == "/gamed/return" else null
 
-	# The ticket in `login_id=...&ticket=...`, if it is of this very login; else null.
+	# The ticket in `login_id=...&ticket=...`, if it is of this very login; else null. Neither has a character that an
+	# address would encode, and one that is encoded is refused.
 	static func ticket_in(query, login_id):
 		if query.count("&") > 8:
 			return null
@@ -1115,7 +1116,7 @@ class ReturnListener:
 			var name = pair.split("=")[0]
 			if values.has(name):
 				return null
-			values[name] = pair.substr(name.length() + 1, pair.length()).uri_decode()
+			values[name] = pair.substr(name.length() + 1, pair.length())
 		var ticket = values.get("ticket", "")
 		if values.get("login_id") != login_id or not Tools.only(ticket, Tools.BASE64URL, 256):
 			return null
@@ -1214,7 +1215,7 @@ class SignIn:
 		if started.error:
 			return started
 		if _cancelled:
-			await cancel()  # now that the server can be told which login
+			await cancel()  # now that the login has a name
 			return _cancellation()
 		_show()
 		var complete = await _settle()

@@ -9,7 +9,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 CLIENTS = Path(__file__).parents[2]
-FILES = ("gamed.gd", "gamed_sync.gd", "gamed_assets.gd", "driver.gd", "example.gd")
+FILES = ("gamed.gd", "gamed_dialog.gd", "gamed_sync.gd", "gamed_assets.gd", "driver.gd", "example.gd")
 OF_GODOT_4 = {"gamed.gd": {"Tools.parsed(text)", "Origin.authority()"}}
 """What is public there only: the engine's own JSON.parse, and a Host that this engine lets be written."""
 

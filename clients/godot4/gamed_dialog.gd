@@ -1,0 +1,179 @@
+# A ready dialog for gamed.gd: the sign-in of a game, until the game draws its own. Copy it beside gamed.gd.
+#
+#     const Dialog = preload("res://gamed_dialog.gd")
+#     var signed_in = await client.ensure_signed_in(Dialog.new(client))
+#
+# It shows a button for each provider, the link with its QR code, a field for the six letters, and every problem in
+# words, above all that the game draws. It adds itself to the root of the scene tree, and shows nothing otherwise.
+extends CanvasLayer
+
+signal answered(value)
+
+const GamedClient = preload("gamed.gd")
+const WIDTH = 360
+const PICTURE_SIZE = 176
+
+var _client
+var _url = ""
+var _asking = null  # the SignIn that waits for its code
+var _shade = ColorRect.new()
+var _body = VBoxContainer.new()
+var _words = Label.new()
+var _field = LineEdit.new()
+var _picture = TextureRect.new()
+var _buttons = VBoxContainer.new()
+
+
+func _init(client):
+	_client = client
+	layer = 100
+	_shade.color = Color(0, 0, 0, 0.6)
+	_shade.set_anchors_preset(Control.PRESET_FULL_RECT)
+	_shade.hide()
+	add_child(_shade)
+	var middle = CenterContainer.new()
+	middle.set_anchors_preset(Control.PRESET_FULL_RECT)
+	_shade.add_child(middle)
+	var panel = PanelContainer.new()
+	middle.add_child(panel)
+	_body.custom_minimum_size = Vector2(WIDTH, 0)
+	panel.add_child(_body)
+	for part in [_words, _field, _picture, _buttons]:
+		_body.add_child(part)
+	_words.autowrap_mode = TextServer.AUTOWRAP_WORD_SMART
+	_field.text_submitted.connect(_on_answered)
+	_picture.expand_mode = TextureRect.EXPAND_IGNORE_SIZE
+	_picture.texture_filter = CanvasItem.TEXTURE_FILTER_NEAREST
+	_picture.stretch_mode = TextureRect.STRETCH_KEEP_ASPECT_CENTERED
+	_picture.custom_minimum_size = Vector2(PICTURE_SIZE, PICTURE_SIZE)
+	Engine.get_main_loop().get_root().call_deferred("add_child", self)
+
+
+# --- What a sign-in calls ---------------------------------------------------------------------------------------------
+
+
+func choose_provider(providers):
+	_show("How do you want to sign in?")
+	for provider in providers:
+		_add_button("Sign in with " + provider["label"], "_on_answered", provider["name"])
+	_add_button("Cancel", "_on_answered", null)
+	return await answered
+
+
+func browser_opened(url, opened, qr_url):
+	_url = url
+	if _asking:  # it opened the page that shows the code
+		return
+	_show("The sign-in continues in your browser." if opened else "Open this address in your browser to sign in:")
+	_field.text = url
+	_field.editable = false
+	_field.show()
+	_add_button("Open the page again" if opened else "Open the page", "_on_open")
+	_add_button("Cancel", "_on_cancel")
+	if qr_url:
+		_load_picture(qr_url)
+
+
+func finish_code(sign_in, attempts_left):
+	_asking = sign_in
+	_show("Type the six letters that your browser shows.")
+	if attempts_left != null:
+		_words.text = "That is not the code. You can try %d more times." % attempts_left
+	_field.text = ""
+	_field.editable = true
+	_field.show()
+	_field.grab_focus()
+	_add_button("Continue", "_on_continue")
+	if sign_in:
+		_add_button("Show me a code", "_on_show_code")
+	_add_button("Cancel", "_on_cancel")
+	var typed = await answered
+	while typed != null and GamedClient.finish_code(typed) == null:
+		_words.text = "The code has six letters, like BKT-RVW."
+		typed = await answered
+	return typed
+
+
+# True to try again. A cancelled sign-in shows nothing.
+func problem(error):
+	if error.code == "login_cancelled":
+		return false
+	_show(error.detail)
+	_add_button("Try again", "_on_answered", true)
+	_add_button("Continue", "_on_answered", false)
+	var again = await answered
+	_shade.hide()
+	return again
+
+
+# The sign-in is over, whatever came of it.
+func ended():
+	_asking = null
+	_shade.hide()
+	emit_signal("answered", null)
+
+
+# --- What the player presses ------------------------------------------------------------------------------------------
+
+
+func _on_answered(value):
+	emit_signal("answered", value)
+
+
+func _on_continue():
+	emit_signal("answered", _field.text)
+
+
+func _on_open():
+	GamedClient.open_browser(_url)
+
+
+func _on_show_code():
+	_asking.show_code()
+
+
+func _on_cancel():
+	_client.cancel_sign_in()
+
+
+# --- The parts --------------------------------------------------------------------------------------------------------
+
+
+func _show(words):
+	_words.text = words
+	_field.hide()
+	_picture.hide()
+	for button in _buttons.get_children():
+		_buttons.remove_child(button)
+		button.queue_free()
+	_shade.show()
+
+
+func _add_button(text, method, value = null):
+	var button = Button.new()
+	button.text = text
+	button.pressed.connect(Callable(self, method).bindv([value] if method == "_on_answered" else []))
+	_buttons.add_child(button)
+	if _buttons.get_child_count() == 1 and not _field.editable:
+		button.grab_focus()  # for keys and gamepads
+
+
+# Of the link, for a phone: the server draws it.
+func _load_picture(url):
+	var request = HTTPRequest.new()
+	request.max_redirects = 0
+	request.timeout = 10
+	add_child(request)
+	request.request_completed.connect(_on_picture.bind(request))
+	if request.request(url) != OK:
+		request.queue_free()
+
+
+func _on_picture(_result, status, _headers, bytes, request):
+	request.queue_free()
+	var image = Image.new()
+	if status != 200 or image.load_png_from_buffer(bytes) != OK or _asking or not _shade.visible:
+		return
+	_picture.texture = ImageTexture.create_from_image(image)
+	_picture.show()
+	_words.text += "\nOr scan this with a phone, and sign in there:"
