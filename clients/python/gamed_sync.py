@@ -3,7 +3,7 @@
 Copy it beside gamed_client.py; standard library only, Python 3.9 or newer.
 
     sync = Sync(client)                               # needs no network, and for the first saves no sign-in
-    threading.Thread(target=sync.run, args=(stop,), daemon=True).start()
+    sync.start()                                      # in the background until `close`, or the end of a `with`
     sync.ready()                                      # waits until the server has answered, at most 5 seconds
     save = sync.read("auto")                          # None: never saved; NotKnown: this device was never online
     sync.write("auto", b"...", meta={"title": "Chapter 3"})       # on this device's disk when it returns
@@ -67,6 +67,8 @@ WAIT_SECONDS = 25
 AGAIN_SECONDS = 300.0
 """A write that the server refused is tried again after this long, unless it says otherwise: limits can be changed."""
 SLICE_SECONDS = 0.25
+EXIT_SECONDS = 5.0
+"""How long the end of a `with` waits at most until pending saves are sent."""
 STEPS = 4
 """How often one pump goes on with a slot that changes meanwhile."""
 
@@ -538,6 +540,9 @@ class Sync:
         self._ended = threading.Condition(self._lock)
         """Notified when a pump has ended, or this Sync."""
         self._bell = threading.Event()
+        self._stop = threading.Event()
+        """Ends the thread that `start` has begun."""
+        self._thread: threading.Thread | None = None
         self._closed = False
         self._pumped = False
         """A pump of this Sync has succeeded."""
@@ -557,9 +562,27 @@ class Sync:
         quiet = [status for status in self.slots() if status.state in (IN_STEP, WAITING)]
         self._reported = {status.slot: self._look_of(status) for status in quiet}
 
-    def close(self) -> None:
-        """Let another process have the folder. What is pending stays pending."""
+    def start(self, changed: Callable[[Status], object] = lambda status: None) -> None:
+        """Call `run` in a thread until `close`; an error that ends it earlier is in `trouble`."""
         with self._lock:
+            self._open()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run_until_closed, args=(changed,), daemon=True)
+                self._thread.start()
+
+    def _run_until_closed(self, changed: Callable[[Status], object]) -> None:
+        with contextlib.suppress(GamedError, Cancelled):
+            self.run(self._stop, changed)
+
+    def close(self, within: float = 0) -> None:
+        """Let another process have the folder. What is pending stays pending.
+
+        After `start`, wait at most `within` seconds until it is sent, or until the server cannot be reached.
+        """
+        with self._lock:
+            if self._thread is not None:
+                self._ended.wait_for(self._needs_no_longer, within)
+            self._stop.set()
             if not self._closed:
                 self._closed = True
                 self._store.close()
@@ -569,7 +592,12 @@ class Sync:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.close()
+        self.close(EXIT_SECONDS)
+
+    def _needs_no_longer(self) -> bool:
+        """Return whether a pump has nothing more to send, or cannot send it now."""
+        pending = any(record.dirty or record.sent for record in self._records.values() if not record.dispute)
+        return self._closed or self.trouble is not None or not pending or bool(self._problems)
 
     def ready(self, within: float = 5) -> bool:
         """Wait for the first pump, at most `within` seconds; return whether the first list has ever come here.

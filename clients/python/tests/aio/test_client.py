@@ -19,7 +19,7 @@ WITHOUT = {
         "returned",  # needs no wait
         *("folder", "keep", "only", "origin", "place", "wire", "with_token", "cancellable"),  # of `core`
     },
-    gs.Sync: {"close", "player_id"},
+    gs.Sync: {"close", "player_id", "start"},
     gs.SyncConflict: {"base_info", "copy", "current", "reason", "slot"},
     ga.Assets: {"close"},
     gc.Person: set(),

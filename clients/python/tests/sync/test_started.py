@@ -1,0 +1,88 @@
+"""`start` runs the sync in the background until `close`, or until the end of a `with`."""
+
+import threading
+import time
+
+from clients.python.tests.sync.cases import SyncCase
+from clients.python.tests.sync.proxy import problem
+from tests.support.python_client import gamed_client as gc
+from tests.support.python_client import gamed_sync as gs
+
+LIMIT_SECONDS = 60
+
+
+class Started(SyncCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.patch(gs, "EXIT_SECONDS", LIMIT_SECONDS)
+
+    def threads(self) -> int:
+        return sum(thread.name.endswith("(_run_until_closed)") for thread in threading.enumerate())
+
+    def ended(self) -> None:
+        """The threads of this test end soon."""
+        limit = time.monotonic() + LIMIT_SECONDS
+        while self.threads():
+            self.assertLess(time.monotonic(), limit)
+            time.sleep(0.02)
+
+    def test_sends_before_the_end(self) -> None:
+        """A game that ends right after it has saved leaves nothing behind."""
+        desk = self.device()
+        with desk.sync as sync:
+            sync.start()
+            self.assertTrue(sync.ready(LIMIT_SECONDS))
+            sync.write(self.slot, b"one")
+        self.assertEqual(self.current(self.slot), b"one")
+        self.ended()
+
+    def test_ends_offline(self) -> None:
+        """Without a network the end does not wait, and the save goes up at the next start."""
+        desk = self.device()
+        desk.sync.pump()
+        desk.proxy.offline = True
+        began = time.monotonic()
+        with desk.sync as sync:
+            sync.start()
+            sync.write(self.slot, b"one")
+        self.assertLess(time.monotonic() - began, LIMIT_SECONDS / 2)
+        self.assertIsNone(self.current(self.slot))
+        desk.proxy.offline = False
+        with desk.start() as sync:
+            sync.start()
+        self.assertEqual(self.current(self.slot), b"one")
+        self.ended()
+
+    def test_conflict_does_not_hold_up(self) -> None:
+        """What waits for the player's choice is not awaited."""
+        desk, sofa = self.two()
+        desk.sync.write(self.slot, b"desk")
+        desk.sync.pump()
+        sofa.sync.write(self.slot, b"sofa")
+        began = time.monotonic()
+        with sofa.sync as sync:
+            sync.start()
+        self.assertLess(time.monotonic() - began, LIMIT_SECONDS / 2)
+        self.assertEqual(sofa.start().status(self.slot).state, "conflict")
+        self.ended()
+
+    def test_signed_out(self) -> None:
+        """A session that ends meanwhile ends the thread without a traceback; `trouble` has the reason."""
+        said: list[object] = []
+        self.patch(threading, "excepthook", said.append)
+        desk = self.device()
+        desk.proxy.next("GET", problem(401, "session_revoked"))
+        desk.sync.start()
+        self.assertFalse(desk.sync.ready(LIMIT_SECONDS))
+        self.ended()
+        self.assertEqual((said, type(desk.sync.trouble)), ([], gc.SignInRequired))
+
+    def test_once(self) -> None:
+        """A second start begins no second thread; a closed Sync cannot be started."""
+        desk = self.device()
+        desk.sync.start()
+        desk.sync.start()
+        self.assertEqual(self.threads(), 1)
+        desk.sync.close()
+        self.ended()
+        self.raised(gs.InUse, "closed", desk.sync.start)
