@@ -54,7 +54,7 @@ class Started(SyncCase):
         self.ended()
 
     def test_conflict_does_not_hold_up(self) -> None:
-        """What waits for the player's choice is not awaited."""
+        """A save in conflict, which waits for the player's choice, does not delay the end."""
         desk, sofa = self.two()
         desk.sync.write(self.slot, b"desk")
         desk.sync.pump()
