@@ -32,7 +32,7 @@ sealed class Player : IPerson
     /// <summary>What the player was shown last.</summary>
     internal GamedError Shown { get; private set; }
 
-    public Task<string> ChooseProviderAsync(IList<Provider> providers, CancellationToken cancel)
+    public Task<string> ChooseProviderAsync(IList<LoginProvider> providers, CancellationToken cancel)
     {
         Program.Say(new Dictionary<string, object>
         {
@@ -43,11 +43,11 @@ sealed class Player : IPerson
         return Task.FromResult(providers.Last().Name);
     }
 
-    public void BrowserOpened(SignInLink link)
+    public void BrowserOpened(string url, bool opened, string qrUrl)
     {
         Program.Say(new Dictionary<string, object>
         {
-            { "event", "open" }, { "client", client }, { "url", link.Url }, { "qr_url", link.QrUrl },
+            { "event", "open" }, { "client", client }, { "url", url }, { "qr_url", qrUrl },
         });
     }
 
@@ -311,7 +311,7 @@ static class Program
                 Policy policy = await seat.Client.PolicyAsync();
                 return new Dictionary<string, object> { { "mode", policy.Mode }, { "providers", policy.Providers } };
             case "providers":
-                IList<Provider> providers = await seat.Client.ProvidersAsync();
+                IList<LoginProvider> providers = await seat.Client.ProvidersAsync();
                 return new Dictionary<string, object> { { "providers", providers.Select(Shown) } };
             case "sign_in":
                 await seat.Client.SignInAsync(seat.Again(), How(how));
@@ -368,13 +368,13 @@ static class Program
         switch (todo)
         {
             case "sessions":
-                IEnumerable<SessionInfo> sessions = await client.ListSessionsAsync();
+                IEnumerable<DeviceSession> sessions = await client.ListSessionsAsync();
                 return new Dictionary<string, object> { { "sessions", sessions.Select(info => info.ToJson()) } };
             case "end_session":
                 await client.EndSessionAsync(how.Text("session_id"));
                 return Nothing;
             case "identities":
-                IEnumerable<IdentityInfo> identities = await client.ListIdentitiesAsync();
+                IEnumerable<LinkedIdentity> identities = await client.ListIdentitiesAsync();
                 return new Dictionary<string, object> { { "identities", identities.Select(info => info.ToJson()) } };
             case "link":
                 string provider = await client.LinkAsync(seat.Again(), how.Text("provider"), How(how));
@@ -451,12 +451,12 @@ static class Program
         }
     }
 
-    static CommitWrite WriteOf(object write)
+    static SlotWrite WriteOf(object write)
     {
         var how = new Args((IDictionary<string, object>)write);
         if (how["delete"] as bool? == true)
-            return CommitWrite.Deletion(how.Text("slot"), how.Text("base"));
-        return new CommitWrite(how.Text("slot"), how.Data, how.Text("base"), how.ContentType, how.Meta);
+            return SlotWrite.Deletion(how.Text("slot"), how.Text("base"));
+        return new SlotWrite(how.Text("slot"), how.Data, how.Text("base"), how.ContentType, how.Meta);
     }
 
     [DllImport("libc")]
@@ -614,7 +614,7 @@ static class Program
         };
     }
 
-    static object Shown(Provider provider)
+    static object Shown(LoginProvider provider)
     {
         return new Dictionary<string, object> { { "name", provider.Name }, { "label", provider.Label } };
     }

@@ -14,7 +14,8 @@ static class Example
 {
     static int Main(string[] arguments)
     {
-        return ConsolePerson.Run(person => PlayAsync(arguments.Length > 0 ? arguments[0] : "http://127.0.0.1:8080", person));
+        string server = arguments.Length > 0 ? arguments[0] : "http://127.0.0.1:8080";
+        return ConsolePerson.Run(person => PlayAsync(server, person));
     }
 
     static async Task PlayAsync(string server, ConsolePerson person)
@@ -66,7 +67,7 @@ static class Example
         else if (line == "files")
             await FilesAsync(client);
         else if (line == "devices")
-            foreach (SessionInfo session in await client.ListSessionsAsync())
+            foreach (DeviceSession session in await client.ListSessionsAsync())
                 Console.WriteLine((session.Current ? "* " : "  ") + session.Device + ", " + session.LastUsedAt);
         else if (line.StartsWith("export "))
             Console.WriteLine(await client.ExportAsync(line.Substring(7)) + " bytes written");

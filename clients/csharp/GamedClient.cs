@@ -3,7 +3,7 @@
 // One file, nothing beyond mscorlib, System and System.Core; C# 6, .NET 4.6 or netstandard2.0: copy it into a game.
 //
 //     var client = new GamedClient("https://play.example.org", new GamedOptions { App = "mygame" });
-//     if (!await client.EnsureSignedInAsync(new MyDialogs()))     // an IPerson: how the game asks and shows; ConsolePerson
+//     if (!await client.EnsureSignedInAsync(new MyDialogs()))     // an IPerson: how the game asks and shows
 //         return;                                                 // the player has seen why
 //     Save save = await client.GetAsync("auto");                  // null: never saved
 //     await client.PutAsync("auto", bytes, save);                 // throws Conflict, and loses neither side
@@ -315,7 +315,8 @@ namespace Gamed
             get { return SaveInfo.Maybe(Members.Maybe<object>(Problem, "yours")); }
         }
 
-        /// <summary>Of a refused commit: the sides of each slot that does not match. Empty for a single write.</summary>
+        /// <summary>Of a refused commit: the sides of each slot that does not match. Empty for a single
+        /// write.</summary>
         public IList<SlotConflict> Slots
         {
             get
@@ -2182,11 +2183,11 @@ namespace Gamed
     {
         /// <summary>The Name of the chosen one, or null for none: the sign-in is cancelled. Show one button with the
         /// Label for each; not called for a single one.</summary>
-        Task<string> ChooseProviderAsync(IList<Provider> providers, CancellationToken cancel);
+        Task<string> ChooseProviderAsync(IList<LoginProvider> providers, CancellationToken cancel);
 
-        /// <summary>The sign-in goes on in the browser; show a Cancel button, and the link if it could not be
-        /// opened.</summary>
-        void BrowserOpened(SignInLink link);
+        /// <summary>The sign-in goes on in the browser; show a Cancel button, and `url` if the browser could not be
+        /// opened. `qrUrl`, or null: the address of a picture of the link, for the player's phone.</summary>
+        void BrowserOpened(string url, bool opened, string qrUrl);
 
         /// <summary>The code the browser shows, or null to ask no more. `showCode` opens the page that shows it
         /// ("Show me a code"); null: the page shows it already. `attemptsLeft` is given after a wrong one. `cancel`
@@ -2199,9 +2200,9 @@ namespace Gamed
     }
 
     /// <summary>One way to sign in at a server: a button.</summary>
-    public sealed class Provider
+    public sealed class LoginProvider
     {
-        internal Provider(string name, string label)
+        internal LoginProvider(string name, string label)
         {
             Name = name;
             Label = label;
@@ -2220,38 +2221,13 @@ namespace Gamed
         }
     }
 
-    /// <summary>Where a sign-in goes on.</summary>
-    public sealed class SignInLink
-    {
-        internal SignInLink(string url, string qrUrl, bool opened)
-        {
-            Url = url;
-            QrUrl = qrUrl;
-            Opened = opened;
-        }
-
-        /// <summary>Checked to be of the server that the player entered.</summary>
-        public string Url { get; private set; }
-
-        /// <summary>Address of a picture of the link, for a phone's camera; null: the server has none.</summary>
-        public string QrUrl { get; private set; }
-
-        /// <summary>The browser was opened; false: show the link.</summary>
-        public bool Opened { get; private set; }
-
-        /// <summary>Without the link's secret.</summary>
-        public override string ToString()
-        {
-            return Opened ? "opened" : "not opened";
-        }
-    }
-
     /// <summary>A ready person for a game in a console: prints to stderr, reads lines of stdin.</summary>
     public class ConsolePerson : IPerson
     {
         static readonly object Gate = new object();
 
-        /// <summary>The line that is being read: a question that is not needed any more leaves it to the next.</summary>
+        /// <summary>The line that is being read: a question that is not needed any more leaves it to the
+        /// next.</summary>
         static Task<string> reading;
 
         /// <summary>Run a game until it ends; return the exit code. A GamedError, or a failure of this device's disk,
@@ -2291,7 +2267,7 @@ namespace Gamed
         }
 
         /// <summary>Asks for a number.</summary>
-        public virtual async Task<string> ChooseProviderAsync(IList<Provider> providers, CancellationToken cancel)
+        public virtual async Task<string> ChooseProviderAsync(IList<LoginProvider> providers, CancellationToken cancel)
         {
             for (int number = 0; number < providers.Count; number++)
                 Print("  " + (number + 1).ToString(CultureInfo.InvariantCulture) + "  Sign in with " +
@@ -2310,11 +2286,11 @@ namespace Gamed
         }
 
         /// <summary>Prints the link.</summary>
-        public virtual void BrowserOpened(SignInLink link)
+        public virtual void BrowserOpened(string url, bool opened, string qrUrl)
         {
-            Print(link.Opened ? "Sign in in your browser. If it did not open, open this yourself:"
+            Print(opened ? "Sign in in your browser. If it did not open, open this yourself:"
                 : "Open this in a browser:");
-            Print("  " + link.Url);
+            Print("  " + url);
         }
 
         /// <summary>Opens the page with the code and asks for it.</summary>
@@ -2679,7 +2655,8 @@ namespace Gamed
             this.keep = keep;
         }
 
-        /// <summary>The linked provider as the server named it, once a link has succeeded; null for a sign-in.</summary>
+        /// <summary>The linked provider as the server named it, once a link has succeeded; null for a
+        /// sign-in.</summary>
         public string Linked { get; private set; }
 
         /// <summary>Finish with the address with which the app was opened; false: it belongs to another login, and has
@@ -2805,7 +2782,7 @@ namespace Gamed
         void Show()
         {
             bool opened = options.OpenBrowser != null && options.OpenBrowser(loginUrl);
-            person.BrowserOpened(new SignInLink(loginUrl, qrUrl, opened));
+            person.BrowserOpened(loginUrl, opened, qrUrl);
         }
 
         /// <summary>Collect until there is an outcome. A lost answer loses nothing: the same proof is sent again.
@@ -2820,7 +2797,8 @@ namespace Gamed
                 string status = Members.Maybe<string>(answer, "status");
                 if (status == "complete")
                 {
-                    if (listener != null && proof != null && proof.Kind == "ticket")  // its page, before the game may end
+                    bool byListener = listener != null && proof != null && proof.Kind == "ticket";
+                    if (byListener)  // the browser gets its page before the game may end
                         await Task.WhenAny(proof.Replied.Task, Task.Delay(1000, cancel)).ConfigureAwait(false);
                     return answer;
                 }
@@ -3176,7 +3154,7 @@ namespace Gamed
     }
 
     /// <summary>One write, or one delete, of a commit.</summary>
-    public sealed class CommitWrite
+    public sealed class SlotWrite
     {
         readonly Base on;
         readonly string contentType;
@@ -3184,7 +3162,7 @@ namespace Gamed
 
         /// <summary>Writes `data` on top of `on`: null for a new slot. Leave `data` as it is until the commit has
         /// ended.</summary>
-        public CommitWrite(string slot, byte[] data, Base on, string contentType = GamedClient.Bytes,
+        public SlotWrite(string slot, byte[] data, Base on, string contentType = GamedClient.Bytes,
             IDictionary<string, object> meta = null)
         {
             if (data == null)
@@ -3197,7 +3175,7 @@ namespace Gamed
             this.meta = meta;
         }
 
-        CommitWrite(string slot, Base on)
+        SlotWrite(string slot, Base on)
         {
             if (on == null)
                 throw new ArgumentNullException("on");
@@ -3206,9 +3184,9 @@ namespace Gamed
         }
 
         /// <summary>Deletes the version that was read.</summary>
-        public static CommitWrite Deletion(string slot, Base on)
+        public static SlotWrite Deletion(string slot, Base on)
         {
-            return new CommitWrite(slot, on);
+            return new SlotWrite(slot, on);
         }
 
         /// <summary>The slot's name.</summary>
@@ -3453,7 +3431,8 @@ namespace Gamed
             file.SetLength(0);
             etag = head.Header("ETag");
             digest = head.Header("Repr-Digest");
-            if (!long.TryParse(head.Header("Content-Length"), NumberStyles.None, CultureInfo.InvariantCulture, out size))
+            string length = head.Header("Content-Length");
+            if (!long.TryParse(length, NumberStyles.None, CultureInfo.InvariantCulture, out size))
                 size = -1;
         }
 
@@ -3529,6 +3508,9 @@ namespace Gamed
         public const string ClientVersion = "1.0.0";
 
         internal const string Bytes = "application/octet-stream";
+
+        /// <summary>A commit sends smaller bodies without a question first.</summary>
+        const int AskFirstBytes = 64 << 10;
 
         static readonly Regex Segments = new Regex(@"\A[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}\z");
 
@@ -3633,38 +3615,42 @@ namespace Gamed
         {
             return Task.Run(async () =>
             {
-                Answer answer = await wire.CallAsync("GET", "/auth/config", new Call(), cancel).ConfigureAwait(false);
-                if (!answer.Header("Gamed-Protocol").StartsWith("1.", StringComparison.Ordinal))
-                    throw new NotGamed(Origin + " is not a gamed server of protocol 1.");
-                Dictionary<string, object> value = answer.Json();
+                Dictionary<string, object> value = await OfferedAsync("/auth/config", cancel).ConfigureAwait(false);
                 return new Policy(Members.Of<string>(value, "mode"),
                     Members.Of<List<object>>(value, "providers").OfType<string>().ToList().AsReadOnly());
             }, cancel);
         }
 
+        async Task<Dictionary<string, object>> OfferedAsync(string path, CancellationToken cancel)
+        {
+            Answer answer = await wire.CallAsync("GET", path, new Call(), cancel).ConfigureAwait(false);
+            if (!answer.Header("Gamed-Protocol").StartsWith("1.", StringComparison.Ordinal))
+                throw new NotGamed(Origin + " is not a gamed server of protocol 1.");
+            return answer.Json();
+        }
+
         /// <summary>`GET /auth/providers`: one button for each. None in `local` mode: show one button for the server
         /// itself. An older server has no labels, so they are made of the names.</summary>
-        public Task<IList<Provider>> ProvidersAsync(CancellationToken cancel = default(CancellationToken))
+        public Task<IList<LoginProvider>> ProvidersAsync(CancellationToken cancel = default(CancellationToken))
         {
             return Task.Run(() => ListedAsync(cancel), cancel);
         }
 
-        async Task<IList<Provider>> ListedAsync(CancellationToken cancel)
+        async Task<IList<LoginProvider>> ListedAsync(CancellationToken cancel)
         {
             try
             {
-                Answer answer = await wire.CallAsync("GET", "/auth/providers", new Call(), cancel)
-                    .ConfigureAwait(false);
-                return Members.Objects(answer.Json(), "providers").Select(entry => new Provider(
+                Dictionary<string, object> value = await OfferedAsync("/auth/providers", cancel).ConfigureAwait(false);
+                return Members.Objects(value, "providers").Select(entry => new LoginProvider(
                     Members.Of<string>(entry, "name"), Members.Of<string>(entry, "label"))).ToList().AsReadOnly();
             }
-            catch (GamedError error)
+            catch (Refused error)
             {
-                if (error.Status != 404)
+                if (error.Code != "route_not_found")
                     throw;
             }
             Policy policy = await PolicyAsync(cancel).ConfigureAwait(false);
-            return policy.Providers.Where(name => name != "").Select(name => new Provider(
+            return policy.Providers.Where(name => name != "").Select(name => new LoginProvider(
                 name, name.Substring(0, 1).ToUpperInvariant() + name.Substring(1))).ToList().AsReadOnly();
         }
 
@@ -3747,18 +3733,18 @@ namespace Gamed
 
         async Task<SignIn> BeginAsync(IPerson person, SignInOptions how, CancellationToken cancel)
         {
-            Policy policy = await PolicyAsync(cancel).ConfigureAwait(false);
             string provider = how.Provider;
-            if (policy.Mode == "oauth" && provider == null)
-                provider = policy.Providers.Count == 1 ? policy.Providers[0]
-                    : await ChosenAsync(person, cancel).ConfigureAwait(false);
+            IList<LoginProvider> providers = await ListedAsync(cancel).ConfigureAwait(false);
+            if (provider == null && providers.Count == 1)
+                provider = providers[0].Name;
+            else if (provider == null && providers.Count > 1)
+                provider = await ChosenAsync(person, providers, cancel).ConfigureAwait(false);
             return running = new SignIn(wire, person, how, Start(provider, how.Adopt ? "adopt" : null),
                 (call, token) => wire.CallAsync("POST", "/auth/login", call, token), KeepAsync);
         }
 
-        async Task<string> ChosenAsync(IPerson person, CancellationToken cancel)
+        static async Task<string> ChosenAsync(IPerson person, IList<LoginProvider> providers, CancellationToken cancel)
         {
-            IList<Provider> providers = await ListedAsync(cancel).ConfigureAwait(false);
             string chosen = await person.ChooseProviderAsync(providers, cancel).ConfigureAwait(false);
             if (chosen == null)
                 throw new LoginCancelled("login_cancelled", "The sign-in was cancelled.");
@@ -3864,25 +3850,30 @@ namespace Gamed
         // -- the account --
 
         /// <summary>The devices on which the player is signed in, last used first.</summary>
-        public Task<IList<SessionInfo>> ListSessionsAsync(CancellationToken cancel = default(CancellationToken))
+        public Task<IList<DeviceSession>> ListSessionsAsync(CancellationToken cancel = default(CancellationToken))
         {
-            return Then(GameAsync("GET", "/auth/sessions", new Call(), cancel), answer => (IList<SessionInfo>)
-                Members.Objects(answer.Json(), "sessions").Select(SessionInfo.Of).ToList().AsReadOnly());
+            return Then(GameAsync("GET", "/auth/sessions", new Call(), cancel), answer => (IList<DeviceSession>)
+                Members.Objects(answer.Json(), "sessions").Select(DeviceSession.Of).ToList().AsReadOnly());
         }
 
-        /// <summary>Sign one device out; it learns it with its next request. Throws NotFound.</summary>
-        public async Task EndSessionAsync(string sessionId, CancellationToken cancel = default(CancellationToken))
+        /// <summary>Sign one device out; if it is this one, the credential here is forgotten as well. Throws
+        /// NotFound.</summary>
+        public Task EndSessionAsync(string sessionId, CancellationToken cancel = default(CancellationToken))
         {
             if (!Segments.IsMatch(sessionId ?? ""))
                 throw new NotFound("session_not_found", "That device is not signed in any more.");
-            await GameAsync("DELETE", "/auth/sessions/" + sessionId, new Call(), cancel).ConfigureAwait(false);
+            return Task.Run(async () =>
+            {
+                await DeleteOnceAsync("/auth/sessions/" + sessionId, cancel).ConfigureAwait(false);
+                await ForgetAsync(sessionId).ConfigureAwait(false);
+            }, cancel);
         }
 
         /// <summary>The accounts that sign in as this player, oldest first.</summary>
-        public Task<IList<IdentityInfo>> ListIdentitiesAsync(CancellationToken cancel = default(CancellationToken))
+        public Task<IList<LinkedIdentity>> ListIdentitiesAsync(CancellationToken cancel = default(CancellationToken))
         {
-            return Then(GameAsync("GET", "/auth/identities", new Call(), cancel), answer => (IList<IdentityInfo>)
-                Members.Objects(answer.Json(), "identities").Select(IdentityInfo.Of).ToList().AsReadOnly());
+            return Then(GameAsync("GET", "/auth/identities", new Call(), cancel), answer => (IList<LinkedIdentity>)
+                Members.Objects(answer.Json(), "identities").Select(LinkedIdentity.Of).ToList().AsReadOnly());
         }
 
         /// <summary>Link another account through the browser, so that both sign in as this player; the provider as
@@ -3918,22 +3909,28 @@ namespace Gamed
         /// SignInRequired with `reauthentication_required` if the sign-in is older than ten minutes.</summary>
         public Task DeletePlayerAsync(CancellationToken cancel = default(CancellationToken))
         {
-            return Task.Run(() => DeletedAsync(cancel), cancel);
+            return Task.Run(async () =>
+            {
+                await ForgetAsync(await DeleteOnceAsync("/auth/player", cancel).ConfigureAwait(false))
+                    .ConfigureAwait(false);
+            }, cancel);
         }
 
-        async Task DeletedAsync(CancellationToken cancel)
+        /// <summary>Deletes what may end this session; a repeat then finds it ended, which is a success. The session
+        /// that asked.</summary>
+        async Task<string> DeleteOnceAsync(string path, CancellationToken cancel)
         {
-            string deleted = null;
+            string session = null;
             bool lost = false;
             try
             {
                 await InNameAsync(async used =>
                 {
-                    deleted = used.PlayerId;
-                    var how = new Call { Bearer = used.AccessToken };
+                    session = used.SessionId;
                     try
                     {
-                        return await wire.CallAsync("DELETE", "/auth/player", how, cancel).ConfigureAwait(false);
+                        return await wire.CallAsync("DELETE", path, new Call { Bearer = used.AccessToken }, cancel)
+                            .ConfigureAwait(false);
                     }
                     catch (GamedError error)
                     {
@@ -3942,15 +3939,22 @@ namespace Gamed
                     }
                 }, cancel).ConfigureAwait(false);
             }
-            catch (SignInRequired error)
+            catch (GamedError error)
             {
-                if (!lost || !Errors.NeedsSignIn(error))  // else: the first try did it
+                if (!lost || !(Errors.NeedsSignIn(error) || error is NotFound))
                     throw;
             }
+            return session;
+        }
+
+        /// <summary>Forget the credential of a session that has ended, but not one that replaced it
+        /// meanwhile.</summary>
+        async Task ForgetAsync(string session)
+        {
             using (await store.LockAsync(CancellationToken.None).ConfigureAwait(false))
             {
                 Credential kept = Kept();
-                if (kept != null && kept.PlayerId == deleted)
+                if (kept != null && kept.SessionId == session)
                     Forget();
             }
         }
@@ -4075,27 +4079,27 @@ namespace Gamed
         /// <summary>Write and delete several slots at once: all of it, or nothing. Sends the bytes that the server does
         /// not have yet. One result for each write, in their order. Throws Conflict, whose Slots have the sides of each
         /// slot that does not match. Sending the same twice is one commit.</summary>
-        public Task<IList<CommitResult>> CommitAsync(IEnumerable<CommitWrite> writes,
+        public Task<IList<CommitResult>> CommitAsync(IEnumerable<SlotWrite> writes,
             CancellationToken cancel = default(CancellationToken))
         {
-            CommitWrite[] all = writes.ToArray();
+            SlotWrite[] all = writes.ToArray();
             return Task.Run(() => CommittedAsync(all, cancel), cancel);
         }
 
-        async Task<IList<CommitResult>> CommittedAsync(CommitWrite[] writes, CancellationToken cancel)
+        async Task<IList<CommitResult>> CommittedAsync(SlotWrite[] writes, CancellationToken cancel)
         {
             List<object> entries = writes.Select(write => (object)write.ToJson()).ToList();
             var blobs = new Dictionary<string, byte[]>();
-            foreach (CommitWrite write in writes)
+            foreach (SlotWrite write in writes)
                 if (write.Data != null)
                     blobs[write.Sha256] = write.Data;
             foreach (KeyValuePair<string, byte[]> blob in blobs)
-                if (!await HasBlobAsync(blob.Key, cancel).ConfigureAwait(false))
+                if (blob.Value.Length <= AskFirstBytes || !await HasBlobAsync(blob.Key, cancel).ConfigureAwait(false))
                     await StageAsync(blob.Key, blob.Value, cancel).ConfigureAwait(false);
             var body = new Dictionary<string, object> { { "writes", entries } };
             for (bool again = true; ; again = false)
             {
-                List<object> missing;
+                string[] missing;
                 try
                 {
                     Answer answer = await GameAsync("POST", "/game/commit", new Call { Json = body }, cancel)
@@ -4104,11 +4108,12 @@ namespace Gamed
                 }
                 catch (Refused error)
                 {
-                    missing = Members.Maybe<List<object>>(error.Problem, "missing");
-                    if (error.Code != "blob_missing" || missing == null || !again)
+                    if (error.Code != "blob_missing" || !again)
                         throw;
+                    missing = (Members.Maybe<List<object>>(error.Problem, "missing") ?? new List<object>())
+                        .OfType<string>().Where(blobs.ContainsKey).ToArray();
                 }
-                foreach (string sha256 in missing.OfType<string>().Where(blobs.ContainsKey))
+                foreach (string sha256 in missing.Length > 0 ? missing : blobs.Keys.ToArray())
                     await StageAsync(sha256, blobs[sha256], cancel).ConfigureAwait(false);
             }
         }
@@ -4117,14 +4122,12 @@ namespace Gamed
         {
             try
             {
-                await GameAsync("HEAD", "/game/blobs/" + sha256, new Call(), cancel).ConfigureAwait(false);
+                await GameAsync("HEAD", "/game/blobs/" + sha256, new Call { Tries = 1 }, cancel).ConfigureAwait(false);
                 return true;
             }
-            catch (GamedError error)
+            catch (GamedError)
             {
-                if (error.Status != 404)
-                    throw;
-                return false;
+                return false;  // if it is no 404, the PUT gets a better error
             }
         }
 
@@ -4317,11 +4320,11 @@ namespace Gamed
     }
 
     /// <summary>One device on which the player is signed in. Instants are RFC 3339, by the server's clock.</summary>
-    public sealed class SessionInfo
+    public sealed class DeviceSession
     {
         IDictionary<string, object> members;
 
-        SessionInfo()
+        DeviceSession()
         {
         }
 
@@ -4346,10 +4349,10 @@ namespace Gamed
         /// <summary>What the device calls itself, else the game's name, or null.</summary>
         public string Device { get; private set; }
 
-        internal static SessionInfo Of(IDictionary<string, object> value)
+        internal static DeviceSession Of(IDictionary<string, object> value)
         {
             var client = Members.Maybe<Dictionary<string, object>>(value, "client");
-            return new SessionInfo
+            return new DeviceSession
             {
                 members = value,
                 SessionId = Members.Of<string>(value, "session_id"),
@@ -4370,11 +4373,11 @@ namespace Gamed
     }
 
     /// <summary>One account that signs in as the player. Instants are RFC 3339, by the server's clock.</summary>
-    public sealed class IdentityInfo
+    public sealed class LinkedIdentity
     {
         IDictionary<string, object> members;
 
-        IdentityInfo()
+        LinkedIdentity()
         {
         }
 
@@ -4390,9 +4393,9 @@ namespace Gamed
         /// <summary>The server still has this provider.</summary>
         public bool CanSignIn { get; private set; }
 
-        internal static IdentityInfo Of(IDictionary<string, object> value)
+        internal static LinkedIdentity Of(IDictionary<string, object> value)
         {
-            return new IdentityInfo
+            return new LinkedIdentity
             {
                 members = value,
                 Provider = Members.Of<string>(value, "provider"),

@@ -64,7 +64,7 @@ class TinyGame(SynchronousTestCase):
             shlex.split(build), cwd=self.place, capture_output=True, text=True, timeout=SECONDS, check=False
         )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.service = lender().service
+        self.service = lender().service("local")
 
     def play(self, device: str, ended: int = 0) -> "subprocess.CompletedProcess[str]":
         """Start the game on a device."""

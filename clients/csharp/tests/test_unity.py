@@ -7,12 +7,23 @@ from xml.etree import ElementTree
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from clients.conformance.tests.helpers import lender
+from clients.conformance.tests.helpers import CLIENTS, lender
 from clients.csharp.tests.building import CHECKS, CLIENT, CSHARP, UNITY, built, library, ran
+
+sys.path.append(str(CLIENTS / "conformance"))  # last: that folder has a package `tests` of its own
+
+from gamed_conformance.service import CONFIG, Service
 
 UNITY_STUB, SCENE = CHECKS.with_name("UnityEngine.cs"), CHECKS.with_name("Scene.cs")
 BROWSER = (sys.executable, "-m", "clients.csharp.tests.browser")
 CLOSED_PORT = "http://127.0.0.1:9"
+APP_CONFIG = {**CONFIG, "login": {**CONFIG["login"], "app_links": ["com.example.game:"]}}
+
+
+class ServiceOfApp(Service):
+    """A server whose owner lists the app."""
+
+    members = APP_CONFIG
 
 
 class Unity(SynchronousTestCase):
@@ -20,7 +31,7 @@ class Unity(SynchronousTestCase):
         """Run a scene against the real server; return what it prints."""
         program = built("Scene", *UNITY, UNITY_STUB, SCENE)
         folder = str(Path(self.mktemp()).absolute())
-        done = ran(program, name, server or lender().service.base, folder, *BROWSER)
+        done = ran(program, name, server or lender().service("local").base, folder, *BROWSER)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout
 
@@ -35,6 +46,13 @@ class Unity(SynchronousTestCase):
     def test_code(self) -> None:
         """On a phone without a return address the player types the code into the dialog."""
         self.scene("Types")
+
+    def test_return(self) -> None:
+        """On a phone the system opens the app with the browser's address; another app's address has no effect."""
+        service = ServiceOfApp(Path(self.mktemp()).absolute())
+        service.start()
+        self.addCleanup(service.kill)
+        self.scene("Returns", service.base)
 
     def test_cancel(self) -> None:
         """The dialog's Cancel ends the sign-in, and no problem is shown."""

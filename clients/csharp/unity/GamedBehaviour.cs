@@ -15,6 +15,7 @@
 using System;
 using System.Collections.Generic;
 using System.Linq;
+using System.Text.RegularExpressions;
 using System.Threading;
 using System.Threading.Tasks;
 using UnityEngine;
@@ -72,7 +73,7 @@ namespace Gamed
         [Tooltip("The game's name: its sign-in and saves are kept under it. Empty: the product's name.")]
         [SerializeField] string app = "";
 
-        [Tooltip("On phones: the address with which the browser opens this app again, listed in the server's app_links.")]
+        [Tooltip("On phones: the address with which the browser opens this app again.")]
         [SerializeField] string returnUri = "";
 
         [Tooltip("Sign in at the start, without a script.")]
@@ -402,7 +403,7 @@ namespace Gamed
 
         static string NameOf(string text)
         {
-            string name = System.Text.RegularExpressions.Regex.Replace(text ?? "", "[^A-Za-z0-9._-]", "-").Trim('-', '.');
+            string name = Regex.Replace(text ?? "", "[^A-Za-z0-9._-]", "-").Trim('-', '.');
             return name == "" ? "game" : name.Substring(0, Math.Min(64, name.Length));
         }
 
@@ -430,14 +431,14 @@ namespace Gamed
                     dialog.Cancelling = () => gamed.CancelSignInAsync();
             }
 
-            public Task<string> ChooseProviderAsync(IList<Provider> providers, CancellationToken cancel)
+            public Task<string> ChooseProviderAsync(IList<LoginProvider> providers, CancellationToken cancel)
             {
                 return AskedAsync(() => person.ChooseProviderAsync(providers, cancel));
             }
 
-            public void BrowserOpened(SignInLink link)
+            public void BrowserOpened(string url, bool opened, string qrUrl)
             {
-                gamed.Run(() => person.BrowserOpened(link));
+                gamed.Run(() => person.BrowserOpened(url, opened, qrUrl));
             }
 
             public Task<string> FinishCodeAsync(Action showCode, int? attemptsLeft, CancellationToken cancel)

@@ -17,8 +17,8 @@ namespace Gamed
     {
         const int Width = 360;
 
-        IList<Provider> providers;
-        SignInLink link;
+        IList<LoginProvider> providers;
+        string link;
         Action showCode;
         int? attemptsLeft;
         GamedError problem;
@@ -36,7 +36,7 @@ namespace Gamed
         }
 
         /// <summary>Shows one button for each.</summary>
-        public Task<string> ChooseProviderAsync(IList<Provider> providers, CancellationToken cancel)
+        public Task<string> ChooseProviderAsync(IList<LoginProvider> providers, CancellationToken cancel)
         {
             problem = null;
             this.providers = providers;
@@ -45,10 +45,10 @@ namespace Gamed
         }
 
         /// <summary>Shows "Continue in your browser".</summary>
-        public void BrowserOpened(SignInLink link)
+        public void BrowserOpened(string url, bool opened, string qrUrl)
         {
             problem = null;
-            this.link = link;
+            link = url;
         }
 
         /// <summary>Shows a text field for the code.</summary>
@@ -104,7 +104,7 @@ namespace Gamed
         void DrawChoice()
         {
             GUILayout.Label("Sign in");
-            foreach (Provider provider in providers)
+            foreach (LoginProvider provider in providers)
                 if (GUILayout.Button("Sign in with " + provider.Label))
                     Choose(provider.Name);
             if (GUILayout.Button("Cancel"))
@@ -123,7 +123,7 @@ namespace Gamed
         {
             GUILayout.Label("Sign in in your browser.");
             if (GUILayout.Button("Copy the link"))
-                GUIUtility.systemCopyBuffer = link.Url;
+                GUIUtility.systemCopyBuffer = link;
             if (code != null)
                 DrawCode();
             if (GUILayout.Button("Cancel") && Cancelling != null)
@@ -137,7 +137,8 @@ namespace Gamed
                     attemptsLeft.Value.ToString(CultureInfo.InvariantCulture));
             if (showCode != null && GUILayout.Button("Show me a code"))
                 showCode();
-            GUILayout.Label(wrong ? "A code has six letters, such as BKT-RVW." : "Type the code that the browser shows:");
+            GUILayout.Label(wrong ? "A code has six letters, such as BKT-RVW."
+                : "Type the code that the browser shows:");
             typed = GUILayout.TextField(typed, 16);
             if (!GUILayout.Button("Continue"))
                 return;

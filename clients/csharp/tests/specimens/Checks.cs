@@ -240,12 +240,12 @@ static class Checks
 
     sealed class Nobody : IPerson
     {
-        public Task<string> ChooseProviderAsync(IList<Provider> providers, CancellationToken cancel)
+        public Task<string> ChooseProviderAsync(IList<LoginProvider> providers, CancellationToken cancel)
         {
             throw new InvalidOperationException();
         }
 
-        public void BrowserOpened(SignInLink link)
+        public void BrowserOpened(string url, bool opened, string qrUrl)
         {
             throw new InvalidOperationException("it was shown");
         }
@@ -276,7 +276,7 @@ static class Checks
     public static void Asks()
     {
         var person = new ConsolePerson();
-        Provider[] providers = { new Provider("discord", "Discord"), new Provider("google", "Google") };
+        LoginProvider[] providers = { new LoginProvider("discord", "Discord"), new LoginProvider("google", "Google") };
         Console.WriteLine(person.ChooseProviderAsync(providers, CancellationToken.None).Result ?? "none");
         Action show = () => Console.WriteLine("shown");
         Console.WriteLine(person.FinishCodeAsync(show, null, CancellationToken.None).Result ?? "none");
