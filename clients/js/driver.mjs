@@ -36,8 +36,8 @@ class Session {
     session.shift = command.clock_shift ?? 0
     const pauses = command.pauses ?? 1
     session.client = await GamedClient.open(command.server, {
-      folder: command.folder,
-      app: IN_NODE ? (command.app ?? "conformance") : appOf(command.folder, command.app),
+      folder: IN_NODE ? command.folder : `${command.app ?? ""}${marked(command.folder)}`,
+      app: command.app ?? "conformance",
       timeout: command.timeout_seconds ?? undefined,
       returnSeconds: command.return_seconds ?? undefined,
       deviceName: command.device_name ?? undefined,
@@ -285,9 +285,6 @@ function base64(data) {
 /** @param {string} folder */
 const marked = (folder) => folder.replace(/[^A-Za-z0-9]+/g, "-")
 
-/** A name for the game that no other folder has. @param {string} folder @param {string} [app] */
-const appOf = (folder, app = "") => `${app.slice(0, 16)} ${marked(folder).slice(-44)}`.trim()
-
 /**
  * What the client keeps for `folder` and the folders below it that has this text.
  * @param {string} folder @param {string} text
@@ -295,7 +292,7 @@ const appOf = (folder, app = "") => `${app.slice(0, 16)} ${marked(folder).slice(
 async function recordsWith(folder, text) {
   const found = []
   const names = (await indexedDB.databases()).map(({ name }) => name ?? "")
-  for (const name of names.filter((one) => one.includes(marked(folder).slice(-24)))) {
+  for (const name of names.filter((one) => one.includes(marked(folder)))) {
     await inDatabase(name, async (database) => {
       for (const store of database.objectStoreNames) {
         const keys = await transact(database, [store], "readonly", (of) => of(store).getAllKeys())
@@ -338,8 +335,8 @@ function errorJson(error) {
   if (error instanceof InvalidProof) Object.assign(more, { attempts_left: error.attemptsLeft })
   if (error instanceof Conflict) {
     Object.assign(more, sidesJson(error))
-    if (error.conflicts.length) {
-      const listed = error.conflicts.map((one) => ({ slot: one.slot, code: one.code, ...sidesJson(one) }))
+    if (error.slots.length) {
+      const listed = error.slots.map((one) => ({ slot: one.slot, code: one.code, ...sidesJson(one) }))
       Object.assign(more, { conflicts: listed })
     }
   }

@@ -52,7 +52,7 @@ export class Conflict extends GamedError {
   get current(): SaveInfo | null
   get yours(): SaveInfo | null
   /** Of a `commit`. */
-  get conflicts(): SlotConflict[]
+  get slots(): SlotConflict[]
 }
 export class QuotaExceeded extends GamedError {}
 export class StorageFull extends GamedError {}
@@ -274,7 +274,7 @@ export interface ClientOptions {
   /** The game's version. */
   version?: string
   deviceName?: string
-  /** Node.js only. */
+  /** In a browser a name. */
   folder?: string
   sleep?: (seconds: number) => Promise<void>
   now?: () => number

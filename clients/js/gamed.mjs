@@ -32,6 +32,8 @@ const RETURN_SECONDS = 5
 const UPLOAD_BYTES_PER_SECOND = 32 << 10
 const MAX_JSON_BYTES = 4 << 20
 const MAX_SAVE_BYTES = 256 << 20
+/** A commit asks the server first whether it has the bytes of a save that is larger than this. */
+const ASK_FIRST_BYTES = 64 << 10
 
 /** Node.js, and no page around it (Electron's windows have both, and are browsers). */
 export const IN_NODE = typeof process === "object" && !!process?.versions?.node && typeof document === "undefined"
@@ -197,7 +199,7 @@ export class Conflict extends GamedError {
   }
 
   /** The sides of each slot that a `commit` did not match; empty for a write of one slot. @returns {SlotConflict[]} */
-  get conflicts() {
+  get slots() {
     const listed = Array.isArray(this.problem.conflicts) ? this.problem.conflicts.filter(isObject) : []
     return listed.map(({ slot, code, base, current, yours }) => ({
       slot: String(slot),
@@ -714,6 +716,7 @@ export class Credential {
  * @typedef {object} Place where the credential of one origin is kept; changed only while `locked`
  * @property {string} name
  * @property {string | null} folder of files; null in a browser
+ * @property {string} database the beginning of the names of its databases; empty in Node.js
  * @property {() => Promise<string | null>} read
  * @property {(text: string) => Promise<void>} write kept for good when it returns: a pair used and then lost would end
  *   the session
@@ -733,6 +736,8 @@ export function stateFolder(app, platform, environ, home) {
 
 /** A file that only this user can read. @implements {Place} */
 class FilePlace {
+  database = ""
+
   /** @param {string} folder @param {string} name */
   constructor(folder, name) {
     this.folder = folder
@@ -772,12 +777,13 @@ class FilePlace {
 
 /** A record of IndexedDB: any script of this page's origin can read it. @implements {Place} */
 class DatabasePlace {
+  /** @type {string | null} */
   folder = null
 
-  /** @param {string} app @param {string} name */
-  constructor(app, name) {
+  /** @param {string} base @param {string} name */
+  constructor(base, name) {
     this.name = name
-    this.database = `gamed/${app}`
+    this.database = `gamed/${base}`
   }
 
   async read() {
@@ -1509,16 +1515,19 @@ async function entryOf(write, blobs) {
 }
 
 /** @param {Record<string, any>} value @returns {Provider} */
-function providerOf(value) {
-  const name = member(value, "name", "string")
-  return { name, label: typeof value.label === "string" ? value.label : name }
+const providerOf = (value) => ({ name: member(value, "name", "string"), label: member(value, "label", "string") })
+
+/** The SHA-256 that the server names, in Base64. @param {Answer} answer */
+function namedDigest(answer) {
+  const named = /sha-256=:([A-Za-z0-9+/]+=*):/.exec(answer.headers.get("Repr-Digest") ?? "")
+  if (!named) throw new NotGamed("not_gamed", "The server's answer lacks 'Repr-Digest'.")
+  return named[1]
 }
 
 /** The bytes are those the server hashed, or DownloadCorrupt. @param {Answer} answer */
 async function checkDigest(answer) {
-  const named = /sha-256=:([A-Za-z0-9+/]+=*):/.exec(answer.headers.get("Repr-Digest") ?? "")
-  if (!named) throw new NotGamed("not_gamed", "The server's answer lacks 'Repr-Digest'.")
-  if (named[1] !== base64(await sha256Of(answer.body))) {
+  const named = namedDigest(answer)
+  if (named !== base64(await sha256Of(answer.body))) {
     // a browser may give the first part of an answer that broke off, without an error
     if (answer.body.length < Number(answer.headers.get("Content-Length"))) {
       throw new Unreachable("unreachable", "The answer of the server broke off.")
@@ -1691,7 +1700,8 @@ class Export {
       await target.write(data)
     }
     await this.client._game("GET", "/game/export", { headers, sink, tries: 1, limit: Infinity })
-    if (this.#named && (await target.digest()) !== this.#named) {
+    if (!begun) throw new NotGamed("not_gamed", "The server's answer lacks the export.")
+    if ((await target.digest()) !== this.#named) {
       this.#etag = ""
       throw new DownloadCorrupt("download_corrupt", "The export arrived damaged.")
     }
@@ -1710,7 +1720,7 @@ class Export {
     }
     await this.target.restart()
     this.#etag = answer.headers.get("ETag") ?? ""
-    this.#named = /sha-256=:([A-Za-z0-9+/]+=*):/.exec(answer.headers.get("Repr-Digest") ?? "")?.[1] ?? ""
+    this.#named = namedDigest(answer)
   }
 }
 
@@ -1722,7 +1732,8 @@ class Export {
  * @property {string} [version] the game's
  * @property {string} [deviceName] what this device calls itself at a sign-in, up to 64 characters; in Node.js the
  *   machine's name by default
- * @property {string} [folder] instead of the platform's own place for credentials (Node.js only)
+ * @property {string} [folder] instead of the platform's own place for credentials; in a browser a name instead of `app`
+ *   for the databases: two players side by side
  * @property {(seconds: number) => Promise<void>} [sleep]
  * @property {() => number} [now] seconds since 1970
  * @property {number} [timeout] seconds in which nothing arrives
@@ -1753,7 +1764,7 @@ export class GamedClient {
     const name = `${origin.host.replace(/[^a-z0-9.-]/g, "_")}-${(await sha256Hex(String(origin))).slice(0, 12)}`
     const place = IN_NODE
       ? new FilePlace(options.folder ?? (await platformFolder(app)), name)
-      : new DatabasePlace(app, name)
+      : new DatabasePlace(options.folder ?? app, name)
     const client = new GamedClient(origin, app, place, options)
     await client.look()
     return client
@@ -1806,11 +1817,7 @@ export class GamedClient {
    * @returns {Promise<{ mode: string, providers: string[] }>}
    */
   async policy() {
-    const answer = await this._wire.call("GET", "/auth/config")
-    if (!(answer.headers.get("Gamed-Protocol") ?? "").startsWith("1.")) {
-      throw new NotGamed("not_gamed", `${this.origin} is not a gamed server of protocol 1.`)
-    }
-    const value = answer.json()
+    const value = await this.#offered("/auth/config")
     const providers = member(value, "providers", "array").filter(KINDS.string)
     return { mode: member(value, "mode", "string"), providers }
   }
@@ -1820,15 +1827,24 @@ export class GamedClient {
    * @returns {Promise<Provider[]>}
    */
   async providers() {
-    let answer
+    let value
     try {
-      answer = await this._wire.call("GET", "/auth/providers")
+      value = await this.#offered("/auth/providers")
     } catch (error) {
-      if (!(error instanceof GamedError) || error.status !== 404) throw error
+      if (!(error instanceof GamedError) || error.code !== "route_not_found") throw error
       const { providers } = await this.policy() // an older server has no labels
       return providers.map((name) => ({ name, label: name.slice(0, 1).toUpperCase() + name.slice(1) }))
     }
-    return member(answer.json(), "providers", "array").filter(isObject).map(providerOf)
+    return member(value, "providers", "array").filter(isObject).map(providerOf)
+  }
+
+  /** @param {string} path */
+  async #offered(path) {
+    const answer = await this._wire.call("GET", path)
+    if (!(answer.headers.get("Gamed-Protocol") ?? "").startsWith("1.")) {
+      throw new NotGamed("not_gamed", `${this.origin} is not a gamed server of protocol 1.`)
+    }
+    return answer.json()
   }
 
   /**
@@ -1892,10 +1908,10 @@ export class GamedClient {
    * @param {Person} person @param {SignInOptions} [options]
    */
   async beginSignIn(person, options = {}) {
-    const { mode, providers } = await this.policy()
+    const found = await this.providers()
     let { provider } = options
-    if (mode === "oauth" && !provider) {
-      provider = providers.length === 1 ? providers[0] : await person.chooseProvider(await this.providers())
+    if (found.length > 0 && !provider) {
+      provider = found.length === 1 ? found[0].name : await person.chooseProvider(found)
     }
     return this.#newSignIn(person, { ...options, provider })
   }
@@ -1983,9 +1999,29 @@ export class GamedClient {
     return member((await this._game("GET", "/auth/sessions")).json(), "sessions", "array").filter(isObject)
   }
 
-  /** End one of them: a device that was lost. One that has ended already is not a failure. @param {string} sessionId */
+  /**
+   * End one of them: a device that was lost. If it is this device's, the credential is forgotten, too.
+   * @param {string} sessionId
+   */
   async endSession(sessionId) {
-    await this.#gone(this._game("DELETE", `/auth/sessions/${encodeURIComponent(sessionId)}`))
+    if (!/^[A-Za-z0-9_-]{1,64}$/.test(sessionId)) {
+      throw new NotFound("session_not_found", "There is no such session.")
+    }
+    const held = this._held ?? (await this.look())
+    try {
+      await this._game("DELETE", `/auth/sessions/${sessionId}`)
+    } catch (error) {
+      if (!didBefore(error)) throw error
+    }
+    if (held?.sessionId === sessionId) await this.#forgetSession(sessionId)
+  }
+
+  /** @param {string} sessionId */
+  async #forgetSession(sessionId) {
+    await this._place.locked(async () => {
+      const kept = await this.look()
+      if (kept?.sessionId === sessionId) await this.#forget()
+    })
   }
 
   /**
@@ -2014,15 +2050,10 @@ export class GamedClient {
 
   /** Remove one of the accounts, but not the last. @param {string} provider */
   async unlink(provider) {
-    await this.#gone(this._game("DELETE", `/auth/identities/${encodeURIComponent(provider)}`))
-  }
-
-  /** A repeated request that was performed before, although its answer was lost. @param {Promise<Answer>} asked */
-  async #gone(asked) {
     try {
-      await asked
+      await this._game("DELETE", `/auth/identities/${encodeURIComponent(provider)}`)
     } catch (error) {
-      if (!(error instanceof GamedError) || error.status !== 404 || !error.answerLostBefore) throw error
+      if (!didBefore(error)) throw error
     }
   }
 
@@ -2031,18 +2062,19 @@ export class GamedClient {
    * `reauthentication_required` if the sign-in is over 10 minutes old: sign in, repeat.
    */
   async deletePlayer() {
+    const held = this._held ?? (await this.look())
     try {
       await this._game("DELETE", "/auth/player")
     } catch (error) {
-      const over = error instanceof SignInRequired && (FORGET.has(error.code) || OVER.has(error.code))
-      if (!over || !error.answerLostBefore) throw error // else: the first try did it
+      if (!didBefore(error)) throw error
     }
-    await this._place.locked(() => this.#forget())
+    if (held !== null) await this.#forgetSession(held.sessionId)
   }
 
   /** Delete all saves with their history. Throws Conflict if a device has saved at the same moment. */
   async eraseSaves() {
     const etag = (await this._game("GET", "/game/")).headers.get("ETag") ?? ""
+    if (!ETAG.test(etag)) throw new NotGamed("not_gamed", "The server's answer lacks 'ETag'.")
     await this._game("DELETE", "/game/", { headers: { "If-Match": etag } })
   }
 
@@ -2132,7 +2164,7 @@ export class GamedClient {
 
   /**
    * Change several slots, or none; what each holds then. Repeating it with the same bytes is one commit. Throws
-   * Conflict with the sides of each slot that holds something else (`conflicts`); no slot was changed then.
+   * Conflict with the sides of each slot that holds something else (`slots`); no slot was changed then.
    * @param {readonly Write[]} writes @returns {Promise<(SaveInfo | Deletion)[]>}
    */
   async commit(writes) {
@@ -2143,36 +2175,44 @@ export class GamedClient {
       pathOf(write.slot)
       entries.push(await entryOf(write, blobs))
     }
-    for (const sha256 of blobs.keys()) if (!(await this.#staged(sha256))) await this.#stage(sha256, blobs)
+    await this.#stage(blobs, true)
     const json = { writes: entries }
     let answer
     try {
       answer = await this._game("POST", "/game/commit", { json })
     } catch (error) {
       if (!(error instanceof GamedError) || error.code !== "blob_missing") throw error
-      for (const sha256 of [error.problem.missing].flat()) await this.#stage(sha256, blobs)
+      await this.#stage(blobs, false) // they expired in between, or were damaged
       answer = await this._game("POST", "/game/commit", { json })
     }
     return member(answer.json(), "saves", "array").filter(isObject).map(changeOf)
   }
 
-  /** Return whether the server has these bytes. @param {string} sha256 */
-  async #staged(sha256) {
+  /**
+   * Upload the bytes of a commit; with `ask` not the large ones that the server already has.
+   * @param {Map<string, Uint8Array>} blobs @param {boolean} ask
+   */
+  async #stage(blobs, ask) {
+    for (const [sha256, body] of blobs) {
+      const path = `/game/blobs/${sha256}`
+      if (ask && body.length > ASK_FIRST_BYTES && (await this.#staged(path))) continue
+      const headers = { "Content-Type": "application/octet-stream", "Content-Digest": await digestField(body) }
+      await this._game("PUT", path, { headers, body })
+    }
+  }
+
+  /**
+   * Return whether the server has the bytes; false also without an answer: a PUT gets a better error.
+   * @param {string} path
+   */
+  async #staged(path) {
     try {
-      await this._game("HEAD", `/game/blobs/${sha256}`)
+      await this._game("HEAD", path, { tries: 1 })
     } catch (error) {
-      if (!(error instanceof GamedError) || error.status !== 404) throw error
+      ifGamed(error)
       return false
     }
     return true
-  }
-
-  /** @param {string} sha256 @param {Map<string, Uint8Array>} blobs */
-  async #stage(sha256, blobs) {
-    const body = blobs.get(sha256)
-    if (!body) throw new NotGamed("not_gamed", "The server asks for bytes that are not of this commit.")
-    const headers = { "Content-Type": "application/octet-stream", "Content-Digest": await digestField(body) }
-    await this._game("PUT", `/game/blobs/${sha256}`, { headers, body })
   }
 
   // -- history --
@@ -2335,6 +2375,15 @@ export class GamedClient {
     if (before !== null && before.sessionId !== fresh.sessionId) await this.#tellLogout(before, "this")
     return fresh
   }
+}
+
+/**
+ * Return whether a repeated DELETE was performed by the try whose answer was lost.
+ * @param {unknown} error
+ */
+function didBefore(error) {
+  if (!(error instanceof GamedError) || !error.answerLostBefore) return false
+  return error.status === 404 || FORGET.has(error.code) || OVER.has(error.code)
 }
 
 const signedOut = () => new SignInRequired("signed_out", "Nobody is signed in here.")

@@ -662,7 +662,7 @@ export class Assets {
   static async open(client, { folder } = {}) {
     const store = IN_NODE
       ? await FolderStore.open(folder ?? `${client.folder}/assets-js/${client.place}`)
-      : await BlobStore.open(`gamed/${client.app}/${folder ?? "assets"}/${client.place}`)
+      : await BlobStore.open(`${client._place.database}/${folder ?? "assets"}/${client.place}`)
     const assets = new Assets(client, store)
     await assets.switch()
     return assets

@@ -610,7 +610,7 @@ function readRecord(text, slot, where) {
  * @param {GamedClient} client @param {string | undefined} folder
  */
 function placeOf(client, folder) {
-  const beside = IN_NODE ? (folder ?? `${client.folder}/sync`) : `gamed/${client.app}/${folder ?? "sync"}`
+  const beside = IN_NODE ? (folder ?? `${client.folder}/sync`) : `${client._place.database}/${folder ?? "sync"}`
   return `${beside}/${client.place}`
 }
 

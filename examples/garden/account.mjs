@@ -73,7 +73,8 @@ export class Account {
       if (error instanceof GamedError && error.code === "save_not_found") return []
       throw error
     })
-    element("versions").replaceChildren(...versions.map((version, at) => this.versionRow(version, at === 0)))
+    const rows = versions.map((version, at) => this.versionRow(version, at === 0))
+    element("versions").replaceChildren(...(rows.length ? rows : [row("No garden is saved yet", "")]))
   }
 
   /** @param {Version} version @param {boolean} newest */

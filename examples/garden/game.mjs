@@ -219,6 +219,7 @@ class Play {
   async replace(garden) {
     this.garden = garden
     this.draw()
+    tell("state", "Saving")
     await this.sync.write(SLOT, saved(this.garden), {
       contentType: "application/json",
       meta: { title: described(this.garden) },

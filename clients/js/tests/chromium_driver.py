@@ -24,9 +24,8 @@ from tempfile import mkdtemp
 from typing import Any, BinaryIO
 
 FILES = Path(__file__).resolve().parents[1]
-PROGRAM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+PROGRAM = os.environ.get("CHROMIUM", "/usr/bin/chromium-headless-shell")
 ARGUMENTS = [
-    "--headless=new",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-dev-shm-usage",
@@ -65,7 +64,12 @@ class Browser:
         self._number = 0
         self._answers: dict[int, Future[dict[str, Any]]] = {}
         self._heard: dict[str, Callable[[str], None]] = {}
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def runs(self) -> bool:
+        return self._reader.is_alive()
 
     def close(self) -> None:
         self._process.kill()
@@ -169,11 +173,11 @@ class Tabs:
                         self._changed.notify_all()
 
     def await_end(self) -> None:
-        """Wait until there has been no driver for some seconds."""
+        """Wait until there has been no driver for some seconds, or the browser has ended."""
         with self._changed:
-            while True:
-                self._changed.wait_for(lambda: not self._open)
-                if not self._changed.wait_for(lambda: bool(self._open), GRACE_SECONDS):
+            while self._browser.runs:
+                idle = self._changed.wait_for(lambda: not self._open, 1)
+                if idle and not self._changed.wait_for(lambda: bool(self._open), GRACE_SECONDS):
                     return
 
 
@@ -189,6 +193,7 @@ def ended(connection: socket.socket) -> bool:
 def write_files(target: str, files: dict[str, str]) -> None:
     """Put what a page cannot write into a folder, or with the path "" into one file; whole or not at all."""
     whole = Path(target)
+    whole.parent.mkdir(parents=True, exist_ok=True)
     if "" in files:
         whole.write_bytes(b64decode(files[""]))
         return

@@ -27,7 +27,7 @@ export async function play(server: string): Promise<void> {
     console.log(device)
   } catch (error) {
     if (!(error instanceof Conflict)) throw error
-    console.log(error.current?.etag, error.conflicts[0]?.slot)
+    console.log(error.current?.etag, error.slots[0]?.slot)
   }
   const written: (SaveInfo | Deletion)[] = await client.commit([
     { slot: "world", data: new Uint8Array([1]), base: save },
