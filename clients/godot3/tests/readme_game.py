@@ -47,14 +47,16 @@ class ReadmeGame:
         self.service = Service(self.folder / "world", CONFIG).start()
         self.addCleanup(self.service.close)
         gamed(self.service, "players", "add", "anna", "--password-stdin", stdin="correct horse\n")
-        game = self.printed_game()
-        self.assertIn(PRINTED_ADDRESS, game)
-        (self.folder / "main.gd").write_text(game.replace(PRINTED_ADDRESS, self.service.base), "utf-8")
         (self.folder / "main.tscn").write_text(self.scene, "utf-8")
         (self.folder / "project.godot").write_text(self.project, "utf-8")
+        copy(WATCH, self.folder / "watch.gd")
+        self.add_game(self.printed_game())
+
+    def add_game(self, game: str) -> None:
+        self.assertIn(PRINTED_ADDRESS, game)
+        (self.folder / "main.gd").write_text(game.replace(PRINTED_ADDRESS, self.service.base), "utf-8")
         for name in re.findall(r'preload\("res://(\w+\.gd)"\)', game):
             copy(CLIENTS / self.version / name, self.folder / name)
-        copy(WATCH, self.folder / "watch.gd")
 
     def play(self, device: list[str], level: int) -> list[str]:
         """Run the game until it prints the level and the server has it; return its output."""

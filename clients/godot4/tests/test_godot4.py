@@ -9,7 +9,15 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 CLIENTS = Path(__file__).parents[2]
-FILES = ("gamed.gd", "gamed_dialog.gd", "gamed_sync.gd", "gamed_assets.gd", "driver.gd", "example.gd")
+FILES = (
+    "gamed.gd",
+    "gamed_dialog.gd",
+    "gamed_sync.gd",
+    "gamed_autoload.gd",
+    "gamed_assets.gd",
+    "driver.gd",
+    "example.gd",
+)
 OF_GODOT_4 = {"gamed.gd": {"Tools.parsed(text)", "Origin.authority()"}}
 """What is public there only: the engine's own JSON.parse, and a Host that this engine lets be written."""
 
@@ -45,7 +53,7 @@ def declared(version: str, name: str) -> Iterator[str]:
 class Godot4(SynchronousTestCase):
     def test_parses(self) -> None:
         """Each file is GDScript of Godot 4."""
-        self.assertEqual(gdtoolkit("parser", *(f"godot4/{name}" for name in FILES)), "")
+        self.assertEqual(gdtoolkit("parser", *(f"godot4/{name}" for name in (*FILES, "plugin.gd"))), "")
 
     def test_lints(self) -> None:
         """Both clients keep to the names and lengths of clients/gdlintrc."""

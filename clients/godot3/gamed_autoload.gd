@@ -1,0 +1,123 @@
+# The autoload `Gamed` of the add-on: one client, and its saves, for the whole game.
+#
+#     func _ready():
+#         if yield(Gamed.start(), "completed"):
+#             var found = Gamed.saves.read("auto")
+#
+# The plugin registers it, and the project settings `gamed/server` and `gamed/app`. Without the plugin add this script
+# to the autoloads, with the name `Gamed`.
+extends Node
+
+signal changed(status)  # of `saves`, also when another player's have replaced them
+signal trouble_changed(trouble)
+
+const GamedClient = preload("gamed.gd")
+const Sync = preload("gamed_sync.gd")
+const Dialog = preload("gamed_dialog.gd")
+const SETTINGS = {"gamed/server": "http://127.0.0.1:8080", "gamed/app": ""}  # the defaults; "": the project's name
+const APP_CHARACTERS = GamedClient.Tools.ALPHANUMERIC + " ._-"
+
+var client = null  # of the server in the project settings
+var saves = null  # a Sync that runs, after `start`
+
+var _starting = false
+var _shown = null  # the dialog of `client`
+
+
+func _init():
+	use(_setting("gamed/server"))
+
+
+func _exit_tree():
+	_close()
+
+
+# Another server: its address as the player typed it, and the options of the client. GamedError if it is not an
+# address, or null. Then `start` signs in there.
+func use(server, options = {}):
+	_close()
+	var all = options.duplicate()
+	if not all.has("app"):
+		all["app"] = app_name()
+	client = GamedClient.new(server, all)
+	return client.flaw
+
+
+# Signs in if necessary, and opens the saves. True: a player is signed in and the saves can be used, without a network,
+# too. False: the player has seen the problem; `saves.flaw` is null if saves can be kept here all the same, until a
+# later `start` takes them along. Call it again after `client.session_ended`. `person` and `options` are those of
+# `sign_in`; null: a ready dialog.
+func start(person = null, options = {}):
+	yield(get_tree(), "idle_frame")
+	while _starting:
+		yield(get_tree(), "idle_frame")
+	_starting = true
+	person = person if person else _dialog()
+	var signed_in = yield(client.ensure_signed_in(person, options), "completed")
+	_open()
+	if saves.flaw == null:
+		yield(saves.ready(), "completed")
+	elif signed_in and person.has_method("problem"):
+		var shown = person.problem(saves.flaw)
+		if shown is GDScriptFunctionState:
+			yield(shown, "completed")
+	_starting = false
+	return signed_in and saves.flaw == null
+
+
+# What players see as the game: the setting, or the project's name without the characters that it cannot have.
+func app_name():
+	var entered = _setting("gamed/app")
+	if entered != "":
+		return entered
+	var made = ""
+	for letter in str(ProjectSettings.get_setting("application/config/name")):
+		made += letter if letter in APP_CHARACTERS else ""
+	made = made.lstrip(" ._-").substr(0, 64).strip_edges()
+	return made if made != "" else "game"
+
+
+func _setting(name):
+	return str(ProjectSettings.get_setting(name)) if ProjectSettings.has_setting(name) else SETTINGS[name]
+
+
+# What was saved before the first sign-in is taken along by the same Sync.
+func _open():
+	var kept = client.credential()
+	var player = kept.player_id if kept else ""
+	if saves == null or saves.flaw or not saves.player_id in ["", player]:
+		_close_saves()
+		saves = Sync.new(client)
+		saves.connect("changed", self, "_on_changed")
+		saves.connect("trouble_changed", self, "_on_trouble_changed")
+	if saves.flaw == null:
+		saves.run()  # an earlier one has ended with the session
+
+
+func _dialog():
+	if _shown == null:
+		_shown = Dialog.new(client)
+	return _shown
+
+
+func _on_changed(status):
+	emit_signal("changed", status)
+
+
+func _on_trouble_changed(trouble):
+	emit_signal("trouble_changed", trouble)
+
+
+func _close_saves():
+	if saves:
+		saves.close()
+		saves = null
+
+
+func _close():
+	_close_saves()
+	if _shown:
+		_shown.queue_free()
+		_shown = null
+	if client:
+		client.close()

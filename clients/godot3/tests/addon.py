@@ -1,0 +1,42 @@
+"""The game that a README prints for the add-on, and the folder addons/gamed."""
+
+import re
+from pathlib import Path
+from shutil import copy
+
+from clients.conformance.tests.helpers import CLIENTS
+from clients.godot3.tests.readme_game import ReadmeGame
+from gamed import __version__
+
+SECTION = re.compile(r"^## As an add-on$.*?^```gdscript\n(.*?)^```", re.DOTALL | re.MULTILINE)
+NOT_SHIPPED = {"driver.gd", "example.gd"}
+AUTOLOAD = 'Gamed="*res://addons/gamed/gamed_autoload.gd"\n'
+
+
+def add_addon(version: str, project: Path) -> None:
+    """Copy the files of the add-on into a project, where its zip has them."""
+    folder = project / "addons" / "gamed"
+    folder.mkdir(parents=True)
+    for path in (CLIENTS / version).iterdir():
+        if path.suffix in (".gd", ".cfg") and path.name not in NOT_SHIPPED:
+            copy(path, folder)
+
+
+class AddonGame(ReadmeGame):
+    """A mixin: the printed game finds the server in the project's settings, and everything else in the autoload."""
+
+    def printed_game(self) -> str:
+        """Return the game that the README prints for the add-on."""
+        [game] = SECTION.findall((CLIENTS / self.version / "README.md").read_text("utf-8"))
+        return game
+
+    def add_game(self, game: str) -> None:
+        (self.folder / "main.gd").write_text(game, "utf-8")
+        with (self.folder / "project.godot").open("a") as project:
+            project.write(f'{AUTOLOAD}[gamed]\nserver="{self.service.base}"\n')
+        add_addon(self.version, self.folder)
+
+    def test_version(self) -> None:
+        """The add-on has the version of the server."""
+        stated = (CLIENTS / self.version / "plugin.cfg").read_text("utf-8")
+        self.assertIn(f'\nversion="{__version__}"\n', stated)
