@@ -4,8 +4,8 @@
 #         if yield(Gamed.start(), "completed"):
 #             var found = Gamed.saves.read("auto")
 #
-# The plugin registers it, and the project settings `gamed/server` and `gamed/app`. Without the plugin add this script
-# to the autoloads, with the name `Gamed`.
+# The plugin registers it, and its settings in the project settings. Without the plugin add this script to the
+# autoloads, with the name `Gamed`.
 extends Node
 
 signal changed(status)  # of `saves`, also when another player's have replaced them
@@ -14,7 +14,10 @@ signal trouble_changed(trouble)
 const GamedClient = preload("gamed.gd")
 const Sync = preload("gamed_sync.gd")
 const Dialog = preload("gamed_dialog.gd")
-const SETTINGS = {"gamed/server": "http://127.0.0.1:8080", "gamed/app": ""}  # the defaults; "": the project's name
+const SETTINGS = {
+	"gamed/server": "http://127.0.0.1:8080",
+	"gamed/app": "",  # the project's name
+}
 const APP_CHARACTERS = GamedClient.Tools.ALPHANUMERIC + " ._-"
 
 var client = null  # of the server in the project settings

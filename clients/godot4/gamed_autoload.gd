@@ -4,8 +4,8 @@
 #         if await Gamed.start():
 #             var found = Gamed.saves.read("auto")
 #
-# The plugin registers it, and the project settings `gamed/server` and `gamed/app`. Without the plugin add this script
-# to the autoloads, with the name `Gamed`.
+# The plugin registers it, and its settings in the project settings. Without the plugin add this script to the
+# autoloads, with the name `Gamed`.
 extends Node
 
 signal changed(status)  # of `saves`, also when another player's have replaced them
@@ -14,7 +14,11 @@ signal trouble_changed(trouble)
 const GamedClient = preload("gamed.gd")
 const Sync = preload("gamed_sync.gd")
 const Dialog = preload("gamed_dialog.gd")
-const SETTINGS = {"gamed/server": "http://127.0.0.1:8080", "gamed/app": ""}  # the defaults; "": the project's name
+const SETTINGS = {
+	"gamed/server": "http://127.0.0.1:8080",
+	"gamed/app": "",  # the project's name
+	"gamed/return_uri": "",  # on Android: an address of this app, which the server's owner has listed
+}
 const APP_CHARACTERS = GamedClient.Tools.ALPHANUMERIC + " ._-"
 
 var client = null  # of the server in the project settings
@@ -30,6 +34,15 @@ func _init():
 
 func _exit_tree():
 	_close()
+
+
+# The address with which Android opened the game, from Godot 4.4 on.
+func _notification(what):
+	if what == NOTIFICATION_APPLICATION_RESUMED and Engine.has_singleton("AndroidRuntime"):
+		var intent = Engine.get_singleton("AndroidRuntime").getActivity().getIntent()
+		var url = intent.getDataString() if intent else null
+		if url is String:
+			client.returned(url)
 
 
 # Another server: its address as the player typed it, and the options of the client. GamedError if it is not an
@@ -53,7 +66,10 @@ func start(person = null, options = {}):
 		await get_tree().process_frame
 	_starting = true
 	person = person if person else _dialog()
-	var signed_in = await client.ensure_signed_in(person, options)
+	var all = options.duplicate()
+	if _setting("gamed/return_uri") != "" and Engine.has_singleton("AndroidRuntime") and not all.has("return_uri"):
+		all["return_uri"] = _setting("gamed/return_uri")
+	var signed_in = await client.ensure_signed_in(person, all)
 	_open()
 	if saves.flaw == null:
 		await saves.ready()

@@ -21,6 +21,7 @@ from gamed_conformance.browser import Browser, fetched  # isort: skip  (the help
 WATCH = Path(__file__).with_name("specimens") / "watch.gd"
 LIMIT_SECONDS = 90
 MOST_LINES = 15
+APP_LINK = "com.example.game:"
 PRINTED_ADDRESS = "http://127.0.0.1:8080"
 
 
@@ -44,7 +45,8 @@ class ReadmeGame:
         """Make a project of the printed game, whose address alone is replaced, and start a server with one player."""
         self.folder = Path(mkdtemp(prefix="gamed-godot-"))
         self.addCleanup(rmtree, self.folder, ignore_errors=True)
-        self.service = Service(self.folder / "world", CONFIG).start()
+        config = {**CONFIG, "login": {"app_links": [APP_LINK]}}
+        self.service = Service(self.folder / "world", config).start()
         self.addCleanup(self.service.close)
         gamed(self.service, "players", "add", "anna", "--password-stdin", stdin="correct horse\n")
         (self.folder / "main.tscn").write_text(self.scene, "utf-8")
@@ -82,8 +84,11 @@ class ReadmeGame:
         return lines
 
     def sign_in(self, url: str) -> None:
-        page = Browser(self.service.port).sign_in(url, "anna", "correct horse")
-        self.assertEqual(fetched(page["return"])["status"], 303)
+        self.open_address(Browser(self.service.port).sign_in(url, "anna", "correct horse")["return"])
+
+    def open_address(self, url: str) -> None:
+        """Do what the browser does at the end of a sign-in."""
+        self.assertEqual(fetched(url)["status"], 303)
 
     def token(self) -> str:
         return json.loads(gamed(self.service, "players", "token", "anna", "--json"))["access_token"]
