@@ -3,7 +3,7 @@
 import threading
 import time
 import zipfile
-from typing import Any
+from typing import Any, ClassVar
 
 from playwright.sync_api import Page
 
@@ -11,20 +11,22 @@ from gamed.players.pages import texts
 from tests.e2e.cases import NAME, PASSWORD, ServiceCase
 from tests.e2e.chromium import Window
 from tests.e2e.other_origin import installed
+from tests.e2e.providers import DISCORD, FAKE_GOOGLE, ProviderCase
 from tests.e2e.test_pages import AXE, CUT, NARROW, SCHEMES, SMALL, tabbed
+from tests.e2e.test_providers import at_development
 from tests.e2e.wire import Answer
+from tests.support.covers import covers
 
 NEW_PASSWORD = "a battery staple"
 WAIT_SECONDS = 20
 
 
-class AccountPageCase(ServiceCase):
-    """A player with a game that has saved twice, and a second browser on the page."""
+class PageWalk(ServiceCase):
+    """A game that has saved twice, and a second browser on the page; none of it before begin()."""
 
-    def setUp(self) -> None:
-        super().setUp()
-        self.client_ = self.created(self.window())
-        self.token = self.client_.credential.access_token
+    def begin(self, token: str) -> None:
+        """Save twice with the game's access token, and open the second browser."""
+        self.token = token
         first = self.save(b"\x01one", "If-None-Match", "*")
         self.save(b"\x02two", "If-Match", first.headers["etag"])
         self.browser = self.window()
@@ -35,11 +37,6 @@ class AccountPageCase(ServiceCase):
 
     def save(self, data: bytes, condition: str, value: str) -> Answer:
         return self.game("PUT", "/game/saves/auto", body=data, headers={condition: value})
-
-    def sign_in(self, password: str = PASSWORD) -> None:
-        self.browser.open(self.home)
-        self.browser.sign_in(NAME, password)
-        self.browser.wait_for(texts.SIGN_OUT)
 
     def click(self, name: str) -> None:
         """Press a button or follow a link of exactly this name."""
@@ -63,15 +60,8 @@ class AccountPageCase(ServiceCase):
 
         return self.browser.step(step)
 
-
-class WalkTests(AccountPageCase):
-    def test_walk(self) -> None:
-        """A player sees the device, restores a save, signs the game out, changes the password, exports and deletes."""
-        self.sign_in()
-        self.assertIn(f"You are signed in on {self.service.base.partition('//')[2]} as {NAME}.", self.browser.text)
-        self.assertNotIn(texts.DEVICES_NONE, self.browser.text)
-        self.assertIn("4 B, saved just now", self.browser.text)
-
+    def restore_first(self) -> None:
+        """Restore the first version of the save; the game gets it by its long poll within a second."""
         cursor = self.game("GET", "/game/saves").json["cursor"]
         got: list[tuple[Answer, float]] = []
 
@@ -91,11 +81,52 @@ class WalkTests(AccountPageCase):
         self.assertEqual([save["version"] for save in answer.json["saves"]], [3])
         self.assertLess(at - restored, 1)
         self.assertEqual(self.game("GET", "/game/saves/auto").body, b"\x01one")
-
         self.click(texts.BACK)
+
+    def sign_game_out(self) -> None:
         self.click(texts.DEVICE_SIGN_OUT)
         self.browser.wait_for(texts.NOTICES["signed-out"])
         self.assertEqual(self.game("GET", "/game/").status, 401)
+
+    def export(self) -> None:
+        name, data = self.download(texts.EXPORT)
+        file = self.folder / name
+        file.write_bytes(data)
+        self.assertEqual(zipfile.ZipFile(file).read("saves/auto/3"), b"\x01one")
+
+    def delete_everything(self) -> None:
+        def delete(page: Page) -> None:
+            page.get_by_label("Type the word").fill(texts.DELETE_WORD)
+            page.get_by_role("button", name=texts.DELETE).click()
+
+        self.browser.step(delete)
+        self.browser.wait_for(texts.DELETED_LEAD)
+
+
+class AccountPageCase(PageWalk):
+    """A player with a local account."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.client_ = self.created(self.window())
+        self.begin(self.client_.credential.access_token)
+
+    def sign_in(self, password: str = PASSWORD) -> None:
+        self.browser.open(self.home)
+        self.browser.sign_in(NAME, password)
+        self.browser.wait_for(texts.SIGN_OUT)
+
+
+class WalkTests(AccountPageCase):
+    def test_walk(self) -> None:
+        """A player sees the device, restores a save, signs the game out, changes the password, exports and deletes."""
+        self.sign_in()
+        self.assertIn(f"You are signed in on {self.service.base.partition('//')[2]} as {NAME}.", self.browser.text)
+        self.assertNotIn(texts.DEVICES_NONE, self.browser.text)
+        self.assertIn("4 B, saved just now", self.browser.text)
+
+        self.restore_first()
+        self.sign_game_out()
 
         def change(page: Page) -> None:
             page.get_by_label(texts.PASSWORD_OLD).fill(PASSWORD)
@@ -104,21 +135,13 @@ class WalkTests(AccountPageCase):
 
         self.browser.step(change)
         self.browser.wait_for(texts.NOTICES["password"])
-        name, data = self.download(texts.EXPORT)
-        file = self.folder / name
-        file.write_bytes(data)
-        self.assertEqual(zipfile.ZipFile(file).read("saves/auto/3"), b"\x01one")
-
-        def delete(page: Page) -> None:
-            page.get_by_label("Type the word").fill(texts.DELETE_WORD)
-            page.get_by_role("button", name=texts.DELETE).click()
-
-        self.browser.step(delete)
-        self.browser.wait_for(texts.DELETED_LEAD)
+        self.export()
+        self.delete_everything()
         self.browser.open(self.home)
         self.browser.sign_in(NAME, NEW_PASSWORD)
         self.assertNotIn(texts.SIGN_OUT, self.browser.text)
 
+    @covers("threats/67")
     def test_back_after_sign_out(self) -> None:
         """After signing out the Back button shows nothing of the player."""
         self.sign_in()
@@ -139,6 +162,67 @@ class WalkTests(AccountPageCase):
         [cookie] = [each for each in self.browser.step(lambda page: page.context.cookies()) if each["name"] == "ga"]
         self.assertEqual((cookie["httpOnly"], cookie["sameSite"], cookie["expires"]), (True, "Lax", -1))
         self.assertEqual([url for url, _ in self.browser.seen if cookie["value"] in url], [])
+
+
+class ProviderWalkTests(ProviderCase, PageWalk):
+    """A player who signs in at providers."""
+
+    stands: ClassVar = (DISCORD, FAKE_GOOGLE)
+
+    def setUp(self) -> None:
+        super().setUp()
+        window = self.window()
+        client = self.on_device("desk", DISCORD, window, at_development(window, "Anna"))
+        self.begin(client.credential.access_token)
+
+    def sign_in(self, label: str, person: str = "Anna") -> None:
+        """Go to the provider from the page, and continue there as a person."""
+        self.browser.open(self.home)
+        self.click(texts.SIGN_IN_AT.format(provider=label))
+        at_development(self.browser, person)()
+
+    def test_walk(self) -> None:
+        """A player signs in at the provider, restores, links another, signs in there, exports and deletes."""
+        self.sign_in("Discord")
+        self.browser.wait_for(texts.SIGN_OUT)
+        self.assertEqual(self.browser.url, self.home)  # neither code nor state nor login_id stays in the address
+        self.assertNotIn(texts.DEVICES_NONE, self.browser.text)
+        self.assertNotIn(texts.PASSWORD_TITLE, self.browser.text)
+        self.restore_first()
+        self.sign_game_out()
+
+        self.click(texts.LINK.format(provider="Google"))
+        at_development(self.browser, "Anna")()
+        self.browser.wait_for(texts.NOTICES["linked"])
+        self.click(texts.UNLINK.format(provider="Discord"))
+        self.browser.wait_for(texts.NOTICES["unlinked"])
+        self.click(texts.SIGN_OUT)
+        self.browser.wait_for("Sign in to see")
+        self.sign_in("Google")
+        self.browser.wait_for(texts.SIGN_OUT)
+        self.assertEqual(self.service.rows()["player"], 1)
+        self.export()
+        self.delete_everything()
+        self.assertEqual(self.service.rows()["player"], 0)
+
+    def test_nobody(self) -> None:
+        """An account that no player has makes no player, and the page says to begin in a game."""
+        self.sign_in("Discord", "Chidi")
+        self.browser.wait_for(texts.FAILED_NOBODY)
+        self.assertEqual(self.service.rows()["player"], 1)
+        self.assertNotIn("ga", self.browser.cookies)
+
+    def test_deny(self) -> None:
+        """A player who declines at the provider is not signed in, and can try again."""
+        self.browser.open(self.home)
+        self.click(texts.SIGN_IN_AT.format(provider="Discord"))
+        self.browser.press("Deny")
+        self.browser.wait_for(texts.FAILED_TITLE)
+        self.assertNotIn("ga", self.browser.cookies)
+        self.click(texts.TRY_AGAIN)
+        self.click(texts.SIGN_IN_AT.format(provider="Discord"))
+        at_development(self.browser, "Anna")()
+        self.browser.wait_for(texts.SIGN_OUT)
 
 
 class LookTests(AccountPageCase):

@@ -1,8 +1,13 @@
-"""An invite and a reset link of a running service, opened in a real browser."""
+"""An invite and a reset link of a running service, opened in a real browser, and posted by two at once."""
 
 import re
 import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from html import unescape
+from threading import Barrier
 from typing import Any, ClassVar
+from urllib.parse import urlencode
 
 from playwright.sync_api import Page
 
@@ -12,12 +17,16 @@ from tests.e2e.cases import PASSWORD, ServiceCase
 from tests.e2e.chromium import Window
 from tests.e2e.other_origin import installed
 from tests.e2e.test_pages import AXE, CUT, NARROW, SCHEMES, SMALL, tabbed
+from tests.e2e.wire import Answer
+from tests.support.covers import covers
 
 NEW_PASSWORD = "a battery staple"
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/auth/(?:invite|reset)/\S+")
 
 
-class LinkPageTests(ServiceCase):
+class LinkCase(ServiceCase):
+    """A test with links that the owner's commands print."""
+
     config: ClassVar[Any] = {"mode": "local", "login": {"registration": "approval"}}
 
     def link(self, *arguments: str, stdin: str = "") -> str:
@@ -31,6 +40,8 @@ class LinkPageTests(ServiceCase):
         found = LINK.search(done.stdout)
         return found[0] if found else ""
 
+
+class LinkPageTests(LinkCase):
     def assert_usable(self, window: Window, url: str) -> None:
         """Check the page of a link: narrow, in both schemes, with the keyboard and with axe-core."""
         axe = (installed() / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
@@ -97,3 +108,66 @@ class LinkPageTests(ServiceCase):
         self.assert_signs_in("Anna", NEW_PASSWORD)
         window.open(url)
         self.assertEqual(window.status, 410)
+
+
+class RaceTests(LinkCase):
+    """Two browsers that post the form of one link at the same moment."""
+
+    config: ClassVar[Any] = {**LinkCase.config, "limits": {"passwords_per_minute": 0}}
+
+    def post_at_once(self, url: str, forms: Sequence[dict[str, str]]) -> list[Answer]:
+        """Open the link in a browser for each form, then post all forms at once."""
+        path = url.removeprefix(self.service.base)
+        prepared = [self.opened(path, form) for form in forms]
+        barrier = Barrier(len(forms))
+
+        def post(prepared: tuple[bytes, dict[str, str]]) -> Answer:
+            body, headers = prepared
+            barrier.wait(60)
+            return self.ask("POST", path, body=body, headers=headers)
+
+        with ThreadPoolExecutor(len(forms)) as threads:
+            return list(threads.map(post, prepared))
+
+    def opened(self, path: str, form: dict[str, str]) -> tuple[bytes, dict[str, str]]:
+        """Open the link in a new browser; return the body and the header fields of its form."""
+        page = self.ask("GET", path)
+        field = re.search(r'name="form" value="([^"]+)"', page.body.decode())
+        assert field is not None, page.body
+        body = urlencode({"form": unescape(field[1]), **form}).encode()
+        cookie = page.headers["set-cookie"].partition(";")[0]
+        return body, {"Cookie": cookie, "Content-Type": "application/x-www-form-urlencoded"}
+
+    def events(self, name: str) -> int:
+        return self.service.text().count(f"[gamed.security#info] {name} ")
+
+    @covers("threats/67")
+    def test_invite(self) -> None:
+        """Of two newcomers who post one invite at the same time, one becomes a player; the other gets 410."""
+        for round_ in range(1, 4):
+            names = [f"Cleo{round_}", f"Dora{round_}"]
+            url = self.link("invite")
+            answers = self.post_at_once(url, [{"name": name, "password": PASSWORD} for name in names])
+            self.assertEqual(sorted(answer.status for answer in answers), [303, 410])
+            self.assertEqual([answer.body.count(texts.LINK_OVER.encode()) for answer in answers].count(1), 1)
+            rows = self.service.rows()
+            self.assertEqual([rows[table] for table in ("player", "local_account", "browser_session")], [round_] * 3)
+            self.assertEqual((self.events("invite_used"), self.events("sign_in")), (round_, round_))
+
+    @covers("threats/67")
+    def test_reset(self) -> None:
+        """Of two passwords that are posted to one reset link at the same time, one is set; the other gets 410."""
+        self.link("add", "Anna", "--password-stdin", stdin=f"{PASSWORD}\n")
+        for round_ in range(1, 4):
+            passwords = [f"battery staple {round_}", f"correct horse {round_}"]
+            url = self.link("reset-link", "Anna")
+            answers = self.post_at_once(url, [{"password": password} for password in passwords])
+            self.assertEqual(sorted(answer.status for answer in answers), [200, 410])
+            self.assertEqual(self.events("password_changed"), round_)
+            for password, answer in zip(passwords, answers, strict=True):
+                self.assertEqual(self.signs_in("Anna", password), answer.status == 200)
+
+    def signs_in(self, name: str, password: str) -> bool:
+        """Return whether a name and password sign in on the player's page."""
+        body, headers = self.opened("/auth/account", {"name": name, "password": password})
+        return self.ask("POST", "/auth/account/sign-in", body=body, headers=headers).status == 303

@@ -12,6 +12,7 @@ from gamed.sessions.credentials import BROWSER_IDLE_MS, BROWSER_TOTAL_MS
 from gamed.sessions.store import delete_old_sessions
 from tests.login.fixtures import ANNA, APPROVAL, OFF, PASSWORD
 from tests.players.page_fixtures import HOME, AccountCase
+from tests.support.covers import covers
 from tests.support.http import BASE_HOST
 
 
@@ -92,6 +93,7 @@ class SignInTests(AccountCase):
         for body in ({"intent": "account"}, {"intent": "account", "provider": "discord"}):
             self.assertEqual(self.site.post_json("/auth/login", body).code, "invalid_request")
 
+    @covers("threats/67")
     def test_other_browser(self) -> None:
         """Another browser cannot end the sign-in, nor one without cookies."""
         form = self.browser.get(HOME).form("/sign-in")
@@ -180,6 +182,7 @@ class CookieTests(AccountCase):
             for value in row:
                 self.assertNotIn(token, value if isinstance(value, bytes) else str(value).encode())
 
+    @covers("threats/67")
     def test_new_at_each_sign_in(self) -> None:
         """A new sign-in makes a new cookie and ends the session of the old one; a planted cookie is never adopted."""
         first = self.browser.token or ""
@@ -270,6 +273,7 @@ class CookieTests(AccountCase):
         self.assertEqual(self.server.write(transaction), 1)
         self.assertEqual(self.server.rows("SELECT * FROM browser_session"), [])
 
+    @covers("threats/67")
     def test_api_ignores_it(self) -> None:
         """No route of the game's API accepts the cookie, as a cookie or as a token."""
         token = self.browser.token
@@ -302,6 +306,7 @@ class ForgeryTests(AccountCase):
         self.game = self.play(device_name="Deck")  # type: ignore[assignment]
         self.home = self.browser.sign_in()
 
+    @covers("threats/67")
     def test_headers(self) -> None:
         """The page cannot be framed or stored, has no script, and sends no referrer."""
         for name, value in PAGE_HEADERS.items():
@@ -322,6 +327,7 @@ class ForgeryTests(AccountCase):
         self.assertEqual(self.browser.post(form).status, 403)
         self.assertEqual(len(self.site.request("GET", "/auth/sessions", self.game).json["sessions"]), 1)
 
+    @covers("threats/67")
     def test_form_of_an_older_session(self) -> None:
         """A form of the session before does not work in the next one."""
         form = self.home.form("/sign-out-others")
@@ -329,6 +335,7 @@ class ForgeryTests(AccountCase):
         self.browser.sign_in()
         self.assertEqual(self.browser.post(form).status, 403)
 
+    @covers("threats/67")
     def test_other_sites(self) -> None:
         """A form or a download that another site's page sends is refused; so is a page in a frame."""
         form = self.home.form("/sign-out-others")

@@ -17,6 +17,7 @@ from gamed.sessions.store import LINK_RETAINED_MS, delete_old_sessions
 from tests.login.browser_fixtures import Page
 from tests.login.fixtures import ANNA, APPROVAL, CLOSED, PASSWORD
 from tests.players.page_fixtures import HOME, AccountBrowser, AccountCase
+from tests.support.covers import covers
 from tests.support.http import Answer
 
 DAY = 24 * 3600
@@ -107,6 +108,7 @@ class InviteTests(LinkCase):
         old.cookies.update(annas)
         self.assertIn("/auth/account/sign-in", old.get(HOME).html)
 
+    @covers("threats/67")
     def test_looking_uses_nothing(self) -> None:
         """Any number of requests for the page leave the invite open, as those of a mail scanner do."""
         path = self.invite()
@@ -118,6 +120,7 @@ class InviteTests(LinkCase):
         self.assert_open()
         self.assertEqual(self.accept(path).heading, texts.TITLE)
 
+    @covers("threats/67")
     def test_used_once(self) -> None:
         """A used invite shows every browser that it is over, also after the form is posted again."""
         path = self.invite()
@@ -181,6 +184,7 @@ class InviteTests(LinkCase):
         self.assertEqual(self.browser.get(self.reset_link().replace("reset", "invite")).status, 404)
         self.assertEqual(self.players(), [])
 
+    @covers("threats/67")
     def test_foreign_form(self) -> None:
         """A form from another site, another browser or without its field changes nothing."""
         path = self.invite()
@@ -220,6 +224,7 @@ class InviteTests(LinkCase):
     def browser_of(self) -> AccountBrowser:
         return AccountBrowser(self.site)
 
+    @covers("threats/67")
     def test_at_rest(self) -> None:
         """The database has neither the token nor the name of an invite, and neither is in the log."""
         path = self.invite("Cleo")
@@ -372,6 +377,7 @@ class ResetTests(LinkCase):
         self.reset(self.reset_link())
         self.assertEqual(game.collect(finish_code=code).json["problem"]["code"], "session_revoked")
 
+    @covers("threats/67")
     def test_used_once(self) -> None:
         """A used link is over; so is an older one of the same account, and one from before another change."""
         first, second = self.reset_link(), self.reset_link()
