@@ -143,7 +143,7 @@ class RaceTests(LinkCase):
 
     @covers("threats/67")
     def test_invite(self) -> None:
-        """Of two newcomers who post one invite at the same time, one becomes a player; the other gets 410."""
+        """An invite that two newcomers post at the same time makes one of them a player; the other gets 410."""
         for round_ in range(1, 4):
             names = [f"Cleo{round_}", f"Dora{round_}"]
             url = self.link("invite")
@@ -156,7 +156,7 @@ class RaceTests(LinkCase):
 
     @covers("threats/67")
     def test_reset(self) -> None:
-        """Of two passwords that are posted to one reset link at the same time, one is set; the other gets 410."""
+        """A reset link to which two passwords are posted at the same time sets one of them; the other gets 410."""
         self.link("add", "Anna", "--password-stdin", stdin=f"{PASSWORD}\n")
         for round_ in range(1, 4):
             passwords = [f"battery staple {round_}", f"correct horse {round_}"]
