@@ -975,6 +975,13 @@ class SignIn:
             self._proofs.put(Proof("finish_code", code))
 
 
+def shown_error(error: GamedError | OSError) -> GamedError:
+    """Return the error as the player may see it: one of this device has a text of the system, without its number."""
+    if isinstance(error, GamedError):
+        return error
+    return GamedError("local_disk", f"The sign-in failed on this device: {error.strerror or 'unknown reason'}.")
+
+
 def login_error(problem: Mapping[str, Any]) -> LoginFailed:
     code = member(problem, "code", str)
     detail = str(problem.get("detail") or problem.get("title") or code)
@@ -1476,19 +1483,16 @@ class GamedClient:
         session counts, so that a Sync can play on.
         """
         try:
-            if self._usable():
-                return True
-        except PlayerBlocked as error:
-            person.problem(error)
-            return False
-        except GamedError as error:
-            person.problem(error)
-            return True
+            kept = self._usable()
+        except (GamedError, OSError) as error:
+            person.problem(shown_error(error))
+            return not isinstance(error, (PlayerBlocked, OSError))
+        where: dict[str, Any] = {"open_browser": open_browser, "loopback": loopback, "return_uri": return_uri}
         try:
-            where: dict[str, Any] = {"open_browser": open_browser, "loopback": loopback, "return_uri": return_uri}
-            self.sign_in(person, provider=provider, **where)
-        except GamedError as error:
-            person.problem(error)
+            if not kept:
+                self.sign_in(person, provider=provider, **where)
+        except (GamedError, OSError) as error:
+            person.problem(shown_error(error))
             return False
         return True
 

@@ -46,7 +46,7 @@ DEFECTS = {
     ),
     "takes_any_return": Defect(
         CLIENT,
-        "login_id != [self.server.login_id]",
+        'values.get("login_id") != [login_id]',
         "login_id is None",
         "sign_in_foreign_return",
         "lgn_of_someone_else",
@@ -105,6 +105,70 @@ DEFECTS = {
         "two_servers",
         "has the mode 644",
     ),
+    "asks_for_no_new_session": Defect(
+        CLIENT,
+        'if error.code in FORGET or error.code in ("token_invalid", "signed_out"):',
+        "if False:",
+        "ensure_expired",
+        "problem is {'code': 'refresh_expired'",
+    ),
+    "ends_what_is_only_away": Defect(
+        CLIENT,
+        "return not isinstance(error, (PlayerBlocked, OSError))",
+        "return False",
+        "ensure_offline",
+        "signed_in is False",
+    ),
+    "signs_in_beside_a_session": Defect(
+        CLIENT,
+        "            if not kept:\n",
+        "            if True:\n",
+        "ensure_kept",
+        "signed_in is False",
+    ),
+    "shows_any_picture": Defect(
+        CLIENT,
+        "return self._wire.origin.require(url) if isinstance(url, str) else None",
+        "return url",
+        "qr_url_foreign",
+        "evil.example",
+    ),
+    "opens_for_any_app": Defect(
+        CLIENT,
+        'values.get("login_id") != [login_id]',
+        "login_id is None",
+        "return_uri_foreign",
+        "a-ticket-of-someone-else",
+    ),
+    "believes_any_label": Defect(
+        CLIENT, 'if error.code != "route_not_found":', "if False:", "providers_old_server", "providers gave"
+    ),
+    "keeps_a_deleted_player": Defect(
+        CLIENT,
+        "            self._forget(held.session_id)\n",
+        "            pass\n",
+        "delete_player",
+        "signed_in is True",
+    ),
+    "takes_an_end_for_an_error": Defect(
+        CLIENT, "if not (lost and error.code in ENDED):", "if True:", "session_end_lost", "session_"
+    ),
+    "erases_whatever_is_there": Defect(
+        CLIENT, 'headers={"If-Match": etag})', 'headers={"If-Match": "*"})', "erase_saves", "if-match"
+    ),
+    "stages_no_second_time": Defect(
+        CLIENT, 'if error.code != "blob_missing":', "if True:", "commit_blob_missing", "blob_missing"
+    ),
+    "sends_what_is_there": Defect(
+        CLIENT, "len(data) > ASK_FIRST_BYTES and self._staged(path)", "False", "commit", "the number of PUT /game/blobs"
+    ),
+    "begins_the_export_anew": Defect(
+        CLIENT, "if start and self._tag else {}", "if False else {}", "export_interrupted", "range"
+    ),
+    "believes_any_export": Defect(
+        CLIENT, 'if digest != f"sha-256=:', 'if False and f"sha-256=:', "export_damaged", "export gave"
+    ),
+    "hides_the_device": Defect(CLIENT, '"device_name": (socket', '"device": (socket', "device_names", "device_name"),
     "stands_on_what_only_arrived": Defect(
         SYNC,
         "return self._look(slot, take=False)",

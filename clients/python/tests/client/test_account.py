@@ -1,0 +1,219 @@
+"""The player's account: sessions, all saves at once, a sign-in that need not happen, and their commands."""
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from clients.conformance.tests.helpers import lender
+from clients.python.tests.client.cases import ClientCase
+from clients.python.tests.client.fake_server import LOST, Player, Reply, of_json, problem
+from tests.support.python_client import CLIENT_PATH as PATH
+from tests.support.python_client import gamed_client as gc
+
+
+class Shown(Player):
+    """A player who remembers the problems that were shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.problems: list[gc.GamedError] = []
+
+    def problem(self, error):
+        self.problems.append(error)
+
+
+class Ensure(ClientCase):
+    def test_device_refuses(self) -> None:
+        """A device that cannot store the sign-in is a text for the player, without the name of an error."""
+        self.folder.write_bytes(b"a file where the folder should be")
+        person = Shown()
+        self.fake.move("x", self.fake.complete())
+        self.assertFalse(self.client.ensure_signed_in(person, open_browser=lambda url: True))
+        [shown] = person.problems
+        self.assertEqual(shown.code, "local_disk")
+        self.assertIn("failed on this device", shown.detail)
+        self.assertNotRegex(shown.detail, r"Error|Errno|\[")
+
+    def test_asks_once(self) -> None:
+        """A network that is away is asked once, not again and again: the player wants to play."""
+        self.signed_in()
+        self.fake.scripted["GET", "/game/"].extend([LOST] * 9)
+        self.assertTrue(self.client.ensure_signed_in(Shown()))
+        self.assertEqual((len(self.fake.requests("/game/")), self.pauses), (1, []))
+
+    def test_other_player(self) -> None:
+        """A player who signs in on this device meanwhile has a session, too."""
+        self.signed_in()
+        self.fake.watch = lambda request: request.path == "/game/" and self._another_player()
+        self.assertTrue(self.client.ensure_signed_in(Shown()))
+
+    def _another_player(self) -> None:
+        self.fake.watch = lambda request: None
+        self.fake.session, self.fake.player = "ses_2", "ply_2"
+        self.another().keep(self.fake.credentials())
+
+    def test_mistake_of_the_game(self) -> None:
+        """A defect of the game's dialogs is raised: it is nothing to show the player."""
+
+        class Broken(Shown):
+            def browser_opened(self, url, opened, qr_url):
+                raise ZeroDivisionError
+
+        self.assertRaises(ZeroDivisionError, self.client.ensure_signed_in, Broken(), open_browser=None)
+
+
+class Cancel(ClientCase):
+    def test_before_the_start(self) -> None:
+        """A sign-in that is cancelled while it asks for the providers starts no login."""
+        self.fake.watch = lambda request: request.path == "/auth/providers" and self.client.cancel_sign_in()
+        self.raised(gc.LoginCancelled, "login_cancelled", self.client.sign_in, self.player(), open_browser=None)
+        self.assertEqual(self.fake.requests("/auth/login"), [])
+
+    def test_during_the_start(self) -> None:
+        """A login whose answer comes after the player has cancelled is cancelled at the server."""
+        self.fake.watch = lambda request: request.path == "/auth/login" and self.client.cancel_sign_in()
+        self.raised(gc.LoginCancelled, "login_cancelled", self.client.sign_in, self.player(), open_browser=None)
+        self.assertEqual(len(self.fake.requests("/auth/login/cancel")), 1)
+
+    def test_server_away(self) -> None:
+        """The cancelled sign-in ends also while the server does not answer."""
+        self.fake.scripted["POST", "/auth/login/collect"].extend([LOST] * 50)
+        self.fake.watch = lambda request: request.path.endswith("/collect") and self.client.cancel_sign_in()
+        self.raised(gc.LoginCancelled, "login_cancelled", self.client.sign_in, self.player(), open_browser=None)
+
+    def test_nothing_runs(self) -> None:
+        """To cancel or to return without a sign-in has no effect."""
+        self.client.cancel_sign_in()
+        self.assertFalse(self.client.returned("com.example.game:/signin?login_id=lgn_1&ticket=x"))
+
+
+class Names(ClientCase):
+    def test_device_name(self) -> None:
+        """The device's name is the host's unless the game gives one; a long one is cut to what the server takes."""
+        for given, expected in [("Anna's sofa", "Anna's sofa"), ("x" * 100, "x" * 64), ("", "")]:
+            self.assertEqual(gc.GamedClient(self.server, device_name=given).device["device_name"], expected)
+        self.assertTrue(gc.GamedClient(self.server).device["device_name"])
+
+
+class Together(ClientCase):
+    """`commit` and `export`, in what the conformance suite does not look at."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.signed_in()
+
+    def test_head_is_not_needed(self) -> None:
+        """A server that does not answer whether it has large bytes gets them."""
+        data = b"x" * (gc.ASK_FIRST_BYTES + 1)
+        path = f"/game/blobs/{gc.SlotWrite('a', data, None).to_json()['sha256']}"
+        for refused in (LOST, Reply(401), problem(404, "blob_missing"), Reply(502)):
+            self.fake.scripted["HEAD", path].append(refused)
+            self.fake.scripted["PUT", path].append(of_json({"size": len(data)}, 201))
+            self.fake.scripted["POST", "/game/commit"].append(of_json({"cursor": "e.2", "saves": []}))
+            self.assertEqual(self.client.commit([gc.SlotWrite("a", data, None)]), [])
+        self.assertEqual(len([seen for seen in self.fake.requests(path) if seen.method == "PUT"]), 4)
+
+    def test_foreign_conflict(self) -> None:
+        """The sides of a conflict that are not those of the protocol are an error, and do not end the program."""
+        for conflicts, slots in ((None, 0), ("x", 0), ([7], 0), ([{"slot": "a", "code": "deleted"}], 1)):
+            self.fake.scripted["POST", "/game/commit"].append(problem(412, "deleted", conflicts=conflicts))
+            error = self.raised(gc.Conflict, "deleted", self.client.commit, [gc.SlotWrite("a", None, "*")])
+            self.assertEqual(len(error.slots), slots)
+        self.fake.scripted["POST", "/game/commit"].append(problem(412, "deleted", conflicts=[{}]))
+        error = self.raised(gc.Conflict, "deleted", self.client.commit, [gc.SlotWrite("a", None, "*")])
+        self.assertRaises(gc.NotGamed, lambda: error.slots)
+
+    def test_no_folder(self) -> None:
+        """An export into a folder that does not exist fails before a request."""
+        self.assertRaises(FileNotFoundError, self.client.export, self.folder / "nowhere" / "mine.zip")
+        self.assertEqual(self.fake.requests("/game/export"), [])
+
+    def test_disk_full(self) -> None:
+        """An error of the disk is that error, not one of the network, and leaves no part of a file."""
+        self.fake.scripted["GET", "/game/export"].append(Reply(200, b"PK" * 9, {"Content-Type": "application/zip"}))
+
+        class Full:
+            def __init__(self, file):
+                self.file = file
+
+            def __getattr__(self, name):
+                return getattr(self.file, name)
+
+            def write(self, data):
+                raise OSError(28, "No space left on device")
+
+        with open(self.folder / "x", "w+b") as file:
+            error = self.assertRaises(OSError, gc.ExportFile(Full(file), self.client.wire).fetch, self.fake.access)
+        self.assertEqual(error.errno, 28)
+
+    def test_another_place(self) -> None:
+        """The client rejects an export that a server continues at another place than it was asked for."""
+        whole = {"Content-Type": "application/zip", "ETag": '"a.1-00"'}
+        self.fake.scripted["GET", "/game/export"].append(Reply(200, b"PK" * 9, whole, torn=8))
+        part = {**whole, "Content-Range": "bytes 3-17/18"}
+        self.fake.scripted["GET", "/game/export"].append(Reply(206, b"K" * 15, part))
+        self.raised(gc.NotGamed, "not_gamed", self.client.export, self.folder / "mine.zip")
+        self.assertEqual(self.fake.requests("/game/export")[1].headers["Range"], "bytes=10-")
+        self.assertEqual(list(self.folder.glob("*zip*")) + list(self.folder.glob(".*new")), [])
+
+
+class Commands(SynchronousTestCase):
+    """`python gamed_client.py account ...` with a real server."""
+
+    def setUp(self) -> None:
+        self.world, self.server = lender(), lender().service("local").base
+        self.folder = Path(self.mktemp()).absolute()
+        self.folder.mkdir()
+        self.anna = self.world.player("local")
+        client = gc.GamedClient(self.server, folder=self.folder)
+        client.keep(self.world.session(self.anna))
+        client.put("auto", b"level 1", base=None)
+
+    def account(self, *arguments: str, code: int = 0) -> str:
+        command = [sys.executable, str(PATH), "--server", self.server, "--folder", str(self.folder)]
+        done = subprocess.run([*command, *arguments], check=False, capture_output=True, timeout=120, text=True)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+        return done.stdout or done.stderr
+
+    def test_sessions(self) -> None:
+        """The list marks this device; a device that is ended is gone from it."""
+        other = self.world.session(self.anna)["session_id"]
+        lines = self.account("account", "sessions").splitlines()
+        self.assertEqual([line.count("this device") for line in sorted(lines)].count(1), 1)
+        self.account("account", "end", other)
+        [left] = json.loads(self.account("--json", "account", "sessions"))["sessions"]
+        self.assertEqual((left["current"], left["client"]), (True, {"name": "conformance"}))
+        self.assertIn("session_not_found", self.account("account", "end", "ses_unknown", code=5))
+
+    def test_name(self) -> None:
+        """The name is changed, and deleted without one."""
+        self.assertEqual(self.account("account", "name", "Anna"), "Games show Anna.\n")
+        self.assertEqual(self.account("account", "name"), "Your name is deleted.\n")
+
+    def test_identities(self) -> None:
+        """The account of a server in local mode is the only one, and stays."""
+        [only] = json.loads(self.account("--json", "account", "identities"))["identities"]
+        self.assertIn("last_identity", self.account("account", "unlink", only["provider"], code=1))
+
+    def test_export(self) -> None:
+        """The file is a zip with the save."""
+        target = self.folder / "mine.zip"
+        made = json.loads(self.account("--json", "account", "export", str(target)))
+        self.assertEqual(made["size"], target.stat().st_size)
+        with zipfile.ZipFile(target) as archive:
+            self.assertIn(b"level 1", [archive.read(name) for name in archive.namelist()])
+
+    def test_erase(self) -> None:
+        """Nothing is erased without --yes; then the saves, then the player."""
+        self.account("account", "erase", code=2)
+        self.account("account", "delete", code=2)
+        self.assertIn("auto", self.account("save", "ls"))
+        self.account("account", "erase", "--yes")
+        self.assertNotIn("auto", self.account("save", "ls"))
+        self.account("account", "delete", "--yes")
+        self.assertIn("signed_out", self.account("whoami", code=3))
