@@ -831,6 +831,9 @@ namespace Gamed
     {
         const int WaitSeconds = 25;
 
+        /// <summary>How long Dispose waits at most until pending saves are sent.</summary>
+        const double ExitSeconds = 5;
+
         /// <summary>A write that the server refused is tried again after this long, unless it says otherwise: limits
         /// can be changed.</summary>
         const double AgainSeconds = 300;
@@ -856,6 +859,7 @@ namespace Gamed
         readonly Bell bell = new Bell();
 
         readonly CancellationTokenSource closing = new CancellationTokenSource();
+        int started;
 
         /// <summary>Rung when a pump has ended, or this Sync.</summary>
         readonly Bell ended = new Bell();
@@ -933,17 +937,22 @@ namespace Gamed
         }
 
         /// <summary>Let another process have the folder, once what was called before is done: waits for this device's
-        /// disk. What is pending stays pending.</summary>
+        /// disk, and after Start at most 5 seconds until pending saves are sent. What is still pending then stays
+        /// pending.</summary>
         public void Dispose()
         {
-            CloseAsync().Wait();
+            CloseAsync(ExitSeconds).Wait();
         }
 
-        /// <summary>The same without waiting here.</summary>
-        public Task CloseAsync()
+        /// <summary>The same without waiting here; after Start it takes at most `within` seconds until pending saves
+        /// are sent, or until the server cannot be reached.</summary>
+        public async Task CloseAsync(double within = 0)
         {
+            await InTurn(() => true).ConfigureAwait(false);
+            if (started > 0)
+                await UntilAsync(() => NeedsNoLonger, within, CancellationToken.None).ConfigureAwait(false);
             closing.Cancel();
-            return InTurn(() =>
+            await InTurn(() =>
             {
                 lock (gate)
                 {
@@ -953,7 +962,20 @@ namespace Gamed
                 }
                 ended.Ring();
                 return true;
-            });
+            }).ConfigureAwait(false);
+        }
+
+        /// <summary>Whether a pump has nothing more to send, or cannot send it now.</summary>
+        bool NeedsNoLonger
+        {
+            get
+            {
+                lock (gate)
+                {
+                    bool pending = records.Values.Any(r => (r.Dirty || r.Sent != null) && r.Dispute == null);
+                    return closed || trouble != null || !pending || problems.Count > 0;
+                }
+            }
         }
 
         /// <summary>Wait for the first pump, at most `within` seconds; return whether the first list has ever come
@@ -962,8 +984,15 @@ namespace Gamed
         /// server that does not answer.</summary>
         public async Task<bool> ReadyAsync(double within = 5, CancellationToken cancel = default(CancellationToken))
         {
+            await UntilAsync(() => NeedsNoWait, within, cancel).ConfigureAwait(false);
+            return cursor != null;
+        }
+
+        /// <summary>Returns after the pump that made it so, and after `within` seconds at most.</summary>
+        async Task UntilAsync(Func<bool> done, double within, CancellationToken cancel)
+        {
             double end = Now() + within;
-            for (Task rung = ended.Rung; !NeedsNoWait && Now() < end; rung = ended.Rung)
+            for (Task rung = ended.Rung; !done() && Now() < end; rung = ended.Rung)
                 using (CancellationTokenSource enough = CancellationTokenSource.CreateLinkedTokenSource(cancel))
                 {
                     double left = Math.Max(0, Math.Min(end - Now(), 86400));
@@ -972,7 +1001,6 @@ namespace Gamed
                     enough.Cancel();
                     cancel.ThrowIfCancellationRequested();
                 }
-            return cursor != null;
         }
 
         /// <summary>Whether waiting for a pump would not help ReadyAsync.</summary>
@@ -1448,8 +1476,11 @@ namespace Gamed
         /// Trouble.</summary>
         public void Start(Action<SyncStatus> changed = null)
         {
-            RunAsync(changed, closing.Token).ContinueWith(ended => ended.Exception,
-                TaskContinuationOptions.OnlyOnFaulted).Forget();
+            lock (gate)
+                Open();
+            if (Interlocked.Increment(ref started) == 1)
+                RunAsync(changed, closing.Token).ContinueWith(over => over.Exception,
+                    TaskContinuationOptions.OnlyOnFaulted).Forget();
         }
 
         async Task RunHereAsync(Action<SyncStatus> changed, CancellationToken stop)

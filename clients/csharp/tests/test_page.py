@@ -11,9 +11,13 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from clients.conformance.tests.helpers import lender
+from clients.conformance.tests.helpers import CLIENTS, lender
 from clients.csharp.tests.building import CHECKS, CSHARP, ENGINES, SECONDS, UNITY, bounded, built, folder, tool
 from clients.csharp.tests.test_unity import BROWSER, UNITY_STUB
+
+sys.path.append(str(CLIENTS / "conformance"))  # last: that folder has a package `tests` of its own
+
+from gamed_conformance.service import Service
 
 TINY_LINES = 15
 ROOT = CSHARP.parents[1]
@@ -39,7 +43,8 @@ class Page(SynchronousTestCase):
     def test_a_games_own_tests(self) -> None:
         """Two devices, a conflict, a download, as `gamed dev --script` runs them; and two that run on by themselves."""
         mono, online, checks = tool("mono"), built("Online", shown()[-1]), built("Checks", CHECKS)
-        steps = f"{mono} {online} && {mono} {checks} Running {Path(self.mktemp()).absolute()}"
+        places = [Path(self.mktemp()).absolute() for _ in range(2)]
+        steps = f"{mono} {online} && {mono} {checks} Started {places[0]} && {mono} {checks} Running {places[1]}"
         done = bounded([sys.executable, "-m", "gamed", "dev", "--script", shlex.join(["sh", "-c", steps])])
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("all is well", done.stdout)
@@ -116,6 +121,20 @@ class TinyGame(SynchronousTestCase):
         self.assertIn("Sign in in your browser.", revoked.stderr)
         self.assertNotEqual(self.credential("desk")["session_id"], before["session_id"])
         self.assertEqual(self.play("sofa").stdout, "Level 5\n")
+
+    def test_offline(self) -> None:
+        """A device that has been online plays on without the server, and sends what it saved later."""
+        self.service = Service(self.place / "service")
+        self.service.start()
+        self.addCleanup(self.service.kill)
+        self.assertEqual(self.play("desk").stdout, "Level 1\n")
+        self.service.kill()
+        alone = self.play("desk")
+        self.assertEqual(alone.stdout, "Level 2\n")
+        self.assertRegex(alone.stderr, r"^http://\S+ does not answer\. [^\n]*\n$")
+        self.service.start()
+        self.assertEqual(self.play("desk").stdout, "Level 3\n")
+        self.assertEqual(self.play("sofa").stdout, "Level 4\n")
 
     def test_no_server(self) -> None:
         """An address that leads nowhere is explained in a player's words, without a traceback."""

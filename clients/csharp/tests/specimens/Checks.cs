@@ -369,11 +369,23 @@ static class Checks
                     + BitConverter.ToString(sync.ReadAsync(status.Slot).Result.Data));
     }
 
+    static bool offline;
+
+    static Task<GamedResponse> SendAsync(GamedRequest request, CancellationToken cancel)
+    {
+        if (offline)
+            throw new IOException("offline");
+        return PlatformHttp.SendAsync(request, cancel);
+    }
+
     static Sync OfAnna(string folder)
     {
         byte[] text = File.ReadAllBytes(Environment.GetEnvironmentVariable("GAMED_PLAYERS"));
         var players = (IDictionary<string, object>)((IDictionary<string, object>)Json.Parse(text))["players"];
-        var client = new GamedClient(Environment.GetEnvironmentVariable("GAMED_URL"), new GamedOptions { Folder = folder });
+        var client = new GamedClient(Environment.GetEnvironmentVariable("GAMED_URL"), new GamedOptions
+        {
+            Folder = folder, Send = SendAsync,
+        });
         client.KeepAsync((IDictionary<string, object>)players["anna"]).Wait();
         return Sync.OpenAsync(client).Result;
     }
@@ -411,6 +423,44 @@ static class Checks
             signedOut.WriteAsync("shared", new byte[] { 2 }).Wait();
             Thrown<SignInRequired>(() => running.Wait(60000), "nobody is signed in any more");
         }
+    }
+
+    static string CurrentOf(GamedClient client, string slot)
+    {
+        Save save = client.GetAsync(slot).Result;
+        return save == null ? null : Encoding.UTF8.GetString(save.Data);
+    }
+
+    /// <summary>A game that ends right after it has saved: what it saved is sent before its end, if that is possible.
+    /// </summary>
+    public static void Started(string folder)
+    {
+        var desk = new GamedClient(Environment.GetEnvironmentVariable("GAMED_URL"), new GamedOptions
+        {
+            Folder = Path.Combine(folder, "desk"),
+        });
+        using (Sync sync = OfAnna(desk.Folder))
+        {
+            sync.Start();
+            sync.Start();
+            Expect(sync.ReadyAsync(60).Result, "the first list has come");
+            sync.WriteAsync("started", new byte[] { (byte)'1' });
+        }
+        Expect(CurrentOf(desk, "started") == "1", "sent before the end");
+        Stopwatch clock = Stopwatch.StartNew();
+        offline = true;
+        using (Sync sync = OfAnna(desk.Folder))
+        {
+            sync.Start();
+            sync.WriteAsync("started", new byte[] { (byte)'2' });
+        }
+        Expect(clock.Elapsed.TotalSeconds < 4 && CurrentOf(desk, "started") == "1", "the end does not wait in vain");
+        offline = false;
+        Sync last;
+        using (last = OfAnna(desk.Folder))
+            last.Start();
+        Expect(CurrentOf(desk, "started") == "2", "it goes up at the next start");
+        Expect(Thrown<InUse>(() => last.Start(), "a closed one").Code == "closed", "closed");
     }
 
     // -- a far end that misbehaves below HTTP --
