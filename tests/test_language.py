@@ -97,7 +97,7 @@ def text_files(root: Path) -> Iterator[Path]:
     for folder in FOLDERS:
         for file in sorted((root / folder).rglob("*")):
             parts = file.relative_to(root).parts
-            hidden = any(part.startswith((".", "_trial_temp", "__pycache__")) for part in parts[1:])
+            hidden = any(part.startswith((".", "_trial_temp", "__pycache__", "dist")) for part in parts[1:])
             if file.is_file() and not hidden and file.suffix not in SKIPPED_SUFFIXES:
                 yield file
 

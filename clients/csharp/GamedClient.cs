@@ -3505,7 +3505,7 @@ namespace Gamed
     public sealed class GamedClient
     {
         /// <summary>Of this file.</summary>
-        public const string ClientVersion = "1.0.0";
+        public const string ClientVersion = "1.0.0rc1";
 
         internal const string Bytes = "application/octet-stream";
 

@@ -21,7 +21,7 @@ extends RefCounted
 signal paused(seconds)  # before each pause between two tries
 signal session_ended(code)  # the credential was forgotten: show the sign-in again
 
-const VERSION = "1.0.0"
+const VERSION = "1.0.0rc1"
 const TIMEOUT_SECONDS = 15.0
 const TRIES = 4
 const LONGEST_PAUSE_SECONDS = 30.0

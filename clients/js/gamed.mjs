@@ -17,7 +17,7 @@
  * @module
  */
 
-export const VERSION = "1.0.0"
+export const VERSION = "1.0.0rc1"
 
 const TIMEOUT_SECONDS = 15
 const TRIES = 4

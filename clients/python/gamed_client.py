@@ -53,7 +53,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-__version__ = "1.0.0"
+__version__ = "1.0.0rc1"
 
 TIMEOUT_SECONDS = 15.0
 TRIES = 4
@@ -1011,7 +1011,7 @@ def qr_code(url: str, colour: bool = False) -> str | None:
     the ones drawn, for a dark background.
     """
     try:
-        import segno
+        import segno  # type: ignore[import-not-found,unused-ignore]  # only where the game installs it
     except ImportError:
         return None
     rows = [[bool(dark) for dark in row] for row in segno.make(url, micro=False).matrix_iter(border=4)]

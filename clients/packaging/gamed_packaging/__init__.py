@@ -1,0 +1,1 @@
+"""The packages of the clients: how `clients/build` makes and checks them, with the standard library only."""

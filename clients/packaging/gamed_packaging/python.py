@@ -1,0 +1,59 @@
+"""The package gamed-client for Python: a source archive and a wheel."""
+
+import csv
+import io
+import shutil
+import tempfile
+from base64 import urlsafe_b64encode
+from email.parser import BytesParser
+from hashlib import sha256
+from pathlib import Path
+
+from gamed_packaging.files import PackageError, contents, load, readme, require
+from gamed_packaging.versions import CLIENTS, version
+
+FOLDER = CLIENTS / "python"
+
+
+def make(out: Path) -> list[Path]:
+    """Write both packages into a folder, as the build backend beside the client makes them."""
+    sources = load(FOLDER / "build_backend.py").SOURCES
+    with tempfile.TemporaryDirectory() as staged:
+        for name in sources:
+            shutil.copy(FOLDER / name, staged)
+        (Path(staged) / "README.md").write_bytes(readme(FOLDER, frozenset(sources)))
+        backend = load(Path(staged) / "build_backend.py")
+        return [out / backend.build_sdist(str(out)), out / backend.build_wheel(str(out))]
+
+
+def check(package: Path) -> None:
+    """Raise PackageError if a package lacks a module, or states another version or a wrong hash."""
+    found = contents(package)
+    modules = load(FOLDER / "build_backend.py").MODULES
+    stem = f"gamed_client-{version()}"
+    if package.suffix == ".whl":
+        require(package, found, *(f"{name}/{file}" for name in modules for file in ("__init__.py", "py.typed")))
+        require(package, found, f"{stem}.dist-info/METADATA", f"{stem}.dist-info/WHEEL", "gamed_client/__main__.py")
+        _check_record(package, found, f"{stem}.dist-info/RECORD")
+        metadata = found[f"{stem}.dist-info/METADATA"]
+    else:
+        require(package, found, *(f"{stem}/{name}.py" for name in modules), f"{stem}/pyproject.toml")
+        metadata = found[f"{stem}/PKG-INFO"]
+    stated = BytesParser().parsebytes(metadata)
+    if (stated["Name"], stated["Version"]) != ("gamed-client", version()):
+        raise PackageError(f"{package.name} is {stated['Name']} {stated['Version']}.")
+    for name, data in found.items():
+        if name.endswith(".py"):
+            compile(data, name, "exec")
+
+
+def _check_record(package: Path, found: dict[str, bytes], record: str) -> None:
+    """Compare each file of a wheel with its line in RECORD."""
+    listed = {row[0]: row[1:] for row in csv.reader(io.StringIO(found[record].decode()))}
+    for name, data in found.items():
+        digest = urlsafe_b64encode(sha256(data).digest()).rstrip(b"=").decode()
+        expected = ["", ""] if name == record else [f"sha256={digest}", str(len(data))]
+        if listed.pop(name, None) != expected:
+            raise PackageError(f"{package.name}: RECORD is wrong about {name}.")
+    if listed:
+        raise PackageError(f"{package.name}: RECORD names missing files: {', '.join(listed)}.")

@@ -1,0 +1,88 @@
+"""The version of gamed is the version of every client and of every package."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+CLIENTS = ROOT / "clients"
+SOURCE = ROOT / "gamed" / "__init__.py"
+"""The one place where the version is decided."""
+
+_STATED = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)
+_VERSION = re.compile(r"(?P<release>\d+\.\d+\.\d+)(?:(?P<stage>a|b|rc)(?P<number>\d+))?(?:\.dev(?P<dev>\d+))?")
+_STAGES = {"a": "alpha", "b": "beta", "rc": "rc"}
+
+
+class VersionError(Exception):
+    """A version that no package can have, or a client that states another one."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of a client that states the version; the group of the pattern is the version itself."""
+
+    path: str
+    pattern: re.Pattern[str]
+    semver: bool = False
+
+    def read(self) -> str:
+        """Return the version that the client states."""
+        found = self.pattern.search(self._text())
+        if found is None:
+            raise VersionError(f"{self.path} does not state a version. Add the line that {__name__} expects.")
+        return found[1]
+
+    def write(self) -> None:
+        """Change the line to the version of gamed."""
+        text, found = self._text(), self.pattern.search(self._text())
+        if found is None:
+            raise VersionError(f"{self.path} does not state a version. Add the line that {__name__} expects.")
+        text = text[: found.start(1)] + self.expected() + text[found.end(1) :]
+        (ROOT / self.path).write_text(text, "utf-8", newline="\n")
+
+    def expected(self) -> str:
+        return semver(version()) if self.semver else version()
+
+    def _text(self) -> str:
+        return (ROOT / self.path).read_text("utf-8")
+
+
+PLACES = (
+    Place("clients/python/gamed_client.py", _STATED),
+    Place("clients/js/gamed.mjs", re.compile(r'^export const VERSION = "([^"]+)"$', re.MULTILINE)),
+    Place("clients/csharp/GamedClient.cs", re.compile(r'public const string ClientVersion = "([^"]+)";')),
+    Place("clients/godot3/gamed.gd", re.compile(r'^const VERSION = "([^"]+)"$', re.MULTILINE)),
+    Place("clients/godot4/gamed.gd", re.compile(r'^const VERSION = "([^"]+)"$', re.MULTILINE)),
+)
+
+
+def version() -> str:
+    """Return the version of gamed, as Python writes it (PEP 440)."""
+    found = _STATED.search(SOURCE.read_text("utf-8"))
+    if found is None:
+        raise VersionError(f"{SOURCE} does not state a version.")
+    return found[1]
+
+
+def semver(text: str) -> str:
+    """Return a version of PEP 440 as npm, NuGet and Unity want it (SemVer 2.0): `1.0.0rc1` is `1.0.0-rc.1`."""
+    found = _VERSION.fullmatch(text)
+    if found is None:
+        raise VersionError(
+            f"{text!r} is not a version that every package can have, such as 1.2.0, 1.2.0rc1 or 1.2.0.dev1."
+        )
+    parts = []
+    if found["stage"]:
+        parts += [_STAGES[found["stage"]], found["number"]]
+    if found["dev"]:
+        parts += ["dev", found["dev"]]
+    return found["release"] + ("-" + ".".join(parts) if parts else "")
+
+
+def check_places() -> None:
+    """Raise VersionError if a client states another version than gamed."""
+    semver(version())
+    others = [f"{place.path} states {found}" for place in PLACES if (found := place.read()) != place.expected()]
+    if others:
+        raise VersionError(f"gamed is {version()}, but {', '.join(others)}. Run clients/build --set-version.")
