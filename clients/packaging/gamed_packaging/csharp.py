@@ -4,14 +4,12 @@ import json
 from hashlib import md5
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
-from xml.sax.saxutils import escape
 
 from gamed_packaging.files import PackageError, contents, read, readme, require, write_tar_gz, write_zip
 from gamed_packaging.versions import CLIENTS, semver, version
 
 FOLDER = CLIENTS / "csharp"
 SOURCES = ("GamedClient.cs", "GamedSync.cs", "GamedAssets.cs")
-DESCRIPTION = "Client of a gamed server: sign in, keep saves, play offline, download assets."
 
 # --- NuGet ------------------------------------------------------------------------------------------------------------
 
@@ -32,33 +30,17 @@ RELATIONS = f"""<?xml version="1.0" encoding="utf-8"?>
   <Relationship Type="http://schemas.microsoft.com/packaging/2010/07/manifest" Target="/{NUGET}.nuspec" Id="R1" />
 </Relationships>
 """
-MANIFEST = """<?xml version="1.0" encoding="utf-8"?>
-<package xmlns="{schema}">
-  <metadata minClientVersion="4.3">
-    <id>{id}</id>
-    <version>{version}</version>
-    <authors>The gamed project</authors>
-    <description>{description}</description>
-    <readme>README.md</readme>
-    <tags>game saves sync sign-in</tags>
-    <developmentDependency>true</developmentDependency>
-    <contentFiles>
-      <files include="cs/any/Gamed/*.cs" buildAction="Compile" />
-    </contentFiles>
-  </metadata>
-</package>
-"""
 
 
 def make_nuget(out: Path) -> list[Path]:
     """Write the package for NuGet. A game compiles its files: one package for every version of .NET and the engines."""
     sources = read(FOLDER, *SOURCES)
-    stated = {"schema": NUSPEC, "id": NUGET, "version": semver(version()), "description": escape(DESCRIPTION)}
+    manifest = read(FOLDER, f"{NUGET}.nuspec")[f"{NUGET}.nuspec"]
     files = {
         "[Content_Types].xml": TYPES.encode(),
         "_rels/.rels": RELATIONS.encode(),
-        f"{NUGET}.nuspec": MANIFEST.format(**stated).encode(),
-        "README.md": readme(FOLDER, frozenset(sources)),
+        f"{NUGET}.nuspec": manifest.replace(b"$version$", semver(version()).encode()),
+        "README.md": readme(FOLDER),
         **{f"{COMPILED}/{name}": GENERATED + data for name, data in sources.items()},
     }
     path = out / f"{NUGET}.{semver(version())}.nupkg"
@@ -82,7 +64,7 @@ def check_nuget(package: Path) -> None:
 
 # --- Unity ------------------------------------------------------------------------------------------------------------
 
-UNITY = "com.gamed.client"
+UNITY = "org.gamed.client"
 IMPORTERS = {
     ".cs": "MonoImporter:\n  externalObjects: {}\n  serializedVersion: 2\n  defaultReferences: []\n"
     "  executionOrder: 0\n  icon: {instanceID: 0}\n",
@@ -98,18 +80,11 @@ def make_unity(out: Path) -> list[Path]:
     """Write the package for Unity, with the .meta files that an installed package cannot get any more."""
     component = FOLDER / "unity"
     names = sorted(path.name for path in component.iterdir() if path.suffix in (".cs", ".asmdef"))
-    manifest = {
-        "name": UNITY,
-        "version": semver(version()),
-        "displayName": "gamed client",
-        "description": DESCRIPTION,
-        "unity": "2019.3",
-        "keywords": ["saves", "sign-in", "sync"],
-        "author": {"name": "The gamed project"},
-    }
+    manifest = json.loads(read(component, "package.json")["package.json"])
+    manifest = {"name": manifest["name"], "version": semver(version()), **manifest}
     files = {
         "package.json": json.dumps(manifest, indent=2).encode() + b"\n",
-        "README.md": readme(component, frozenset()),
+        "README.md": readme(component),
         **{f"Runtime/{name}": data for name, data in (read(FOLDER, *SOURCES) | read(component, *names)).items()},
     }
     files |= {f"{name}.meta": _meta(name) for name in ("Runtime", *files)}

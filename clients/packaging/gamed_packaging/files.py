@@ -10,7 +10,7 @@ from types import ModuleType
 
 from gamed_packaging.versions import CLIENTS
 
-_OUTSIDE = re.compile(r"\[([^\]]*)\]\((?!https?://|#)([^)\s]+)\)")
+_RELATIVE = re.compile(r"\[([^\]]*)\]\((?!https?://|#)[^)\s]+\)")
 
 
 class PackageError(Exception):
@@ -43,13 +43,11 @@ def read(folder: Path, *names: str) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in names}
 
 
-def readme(folder: Path, within: frozenset[str]) -> bytes:
-    """Return the README of a client; links to files that the package lacks become their text."""
-
-    def link(found: re.Match[str]) -> str:
-        return found[0] if found[2].partition("#")[0] in within else found[1]
-
-    return _OUTSIDE.sub(link, (folder / "README.md").read_text("utf-8")).encode()
+def readme(folder: Path) -> bytes:
+    """Return the README of a client; links to files of the checkout become their text, but not in blocks of code."""
+    parts = (folder / "README.md").read_text("utf-8").split("```")
+    parts[::2] = [_RELATIVE.sub(r"\1", text) for text in parts[::2]]
+    return "```".join(parts).encode()
 
 
 def contents(archive: Path) -> dict[str, bytes]:

@@ -16,7 +16,7 @@ def make(generation: int, out: Path) -> list[Path]:
     folder = CLIENTS / f"godot{generation}"
     scripts = sorted(path.name for path in folder.glob("*.gd") if path.name not in NOT_SHIPPED)
     files = read(folder, "plugin.cfg", *scripts)
-    files["README.md"] = readme(folder, frozenset(files))
+    files["README.md"] = readme(folder)
     path = out / f"gamed-godot{generation}-{version()}.zip"
     write_zip(path, {ROOT + name: files[name] for name in sorted(files)})
     return [path]

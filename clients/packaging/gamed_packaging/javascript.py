@@ -16,7 +16,7 @@ def make(out: Path) -> list[Path]:
     """Write the package with the files that package.json lists."""
     files = read(FOLDER, "package.json")
     files |= read(FOLDER, *json.loads(files["package.json"])["files"])
-    files["README.md"] = readme(FOLDER, frozenset(files))
+    files["README.md"] = readme(FOLDER)
     path = out / f"gamed-client-{semver(version())}.tgz"
     write_tar_gz(path, {f"package/{name}": files[name] for name in sorted(files)})
     return [path]

@@ -21,7 +21,7 @@ def make(out: Path) -> list[Path]:
     with tempfile.TemporaryDirectory() as staged:
         for name in sources:
             shutil.copy(FOLDER / name, staged)
-        (Path(staged) / "README.md").write_bytes(readme(FOLDER, frozenset(sources)))
+        (Path(staged) / "README.md").write_bytes(readme(FOLDER))
         backend = load(Path(staged) / "build_backend.py")
         return [out / backend.build_sdist(str(out)), out / backend.build_wheel(str(out))]
 

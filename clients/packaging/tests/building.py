@@ -17,7 +17,7 @@ from clients.conformance.tests.helpers import CLIENTS, lender
 from gamed_conformance.browser import Browser, fetched  # isort: skip  (the helpers set its path)
 
 BUILD = CLIENTS / "build"
-LIMIT_SECONDS = 240
+LIMIT_SECONDS = 120
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/auth/login/[\w-]+$")
 """The address of a sign-in, with which a game ends a line."""
 PLAYERS = count(1)
@@ -71,21 +71,27 @@ def call(command: Sequence[str], within: Path, environ: Mapping[str, str] | None
     return done.stdout
 
 
-def played(command: Sequence[str], within: Path, environ: Mapping[str, str] | None = None) -> list[str]:
+def played(command: Sequence[str], within: Path) -> list[str]:
     """Run a game against the real server, and sign a new player in where it prints a link; return its lines."""
-    bare = {"PATH": "/usr/bin:/bin", "HOME": str(within), "GAMED_SERVER": lender().service.base, **(environ or {})}
+    service = lender().service("local")
+    bare = {"PATH": "/usr/bin:/bin", "HOME": str(within), "GAMED_SERVER": service.base}
     lines = []
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with subprocess.Popen(list(command), cwd=within, env=bare, text=True, **streams) as game:
         watch = Timer(LIMIT_SECONDS, game.kill)
         watch.start()
-        for line in game.stdout:
-            lines.append(line.rstrip("\n"))
-            if link := LINK.search(lines[-1]):
-                name = f"player{next(PLAYERS)}"
-                page = Browser(lender().service.port).sign_in(link[0], name, "correct horse", create=True)
-                fetched(page["return"])
-        watch.cancel()
+        try:
+            for line in game.stdout:
+                lines.append(line.rstrip("\n"))
+                if link := LINK.search(lines[-1]):
+                    name = f"player{next(PLAYERS)}"
+                    page = Browser(service.port).sign_in(link[0], name, "correct horse", create=True)
+                    fetched(page["return"])
+        except BaseException:
+            game.kill()
+            raise
+        finally:
+            watch.cancel()
     if game.returncode:
         raise AssertionError(f"{command} exited with {game.returncode}:\n" + "\n".join(lines))
     return lines

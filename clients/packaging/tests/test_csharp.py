@@ -31,7 +31,7 @@ class NuGet(SynchronousTestCase):
         home = Path(self.mktemp()).absolute()
         home.mkdir()
         for level in (1, 2):
-            printed = played([tool("mono"), str(program), lender().service.base], home)
+            printed = played([tool("mono"), str(program), lender().service("local").base], home)
             self.assertEqual(printed[-1], f"Level {level}", printed)
 
     def test_parts(self) -> None:
@@ -52,7 +52,7 @@ class Unity(SynchronousTestCase):
         scene = [CHECKS.with_name("UnityEngine.cs"), CHECKS.with_name("Scene.cs")]
         program = compiled(folder() / "Scene.exe", *(self.files / "Runtime").glob("*.cs"), *scene, options=[])
         browser = (sys.executable, "-m", "clients.csharp.tests.browser")
-        done = ran(program, "Signs", lender().service.base, str(Path(self.mktemp()).absolute()), *browser)
+        done = ran(program, "Signs", lender().service("local").base, str(Path(self.mktemp()).absolute()), *browser)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_manifest(self) -> None:
@@ -67,4 +67,4 @@ class Unity(SynchronousTestCase):
         assets = [path for path in self.files.rglob("*") if path.suffix != ".meta"]
         guids = {path.name: GUID.search(Path(f"{path}.meta").read_text("utf-8"))[1] for path in assets}
         self.assertEqual(len(set(guids.values())), len(assets))
-        self.assertEqual(guids["GamedBehaviour.cs"], "9c9eef906ae485cada50db0fe40d3664")
+        self.assertEqual(guids["GamedBehaviour.cs"], "20367f4955630ab0484f62acb08cf9b0")
