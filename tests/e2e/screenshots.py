@@ -32,6 +32,7 @@ DRAWN: Mapping[str, str] = {
     "adopt": "provider adopt",
     "name": "name not chosen",
     "return": "return at plain",
+    "app": "app at plain",
     "code": "code from plain",
     "waiting": "waiting_page",
     "done": "back at plain",

@@ -13,7 +13,9 @@ from playwright.sync_api import Page
 
 from tests.e2e.cases import NAME, PASSWORD, ServiceCase
 from tests.e2e.chromium import Window
+from tests.e2e.providers import DISCORD, ProviderCase
 from tests.e2e.service import free_port
+from tests.e2e.test_providers import at_development
 from tests.support.certificates import certificate
 from tests.support.covers import covers
 
@@ -52,12 +54,14 @@ class Site:
         self._server.server_close()
 
 
-class AppReturns(ServiceCase):
-    config: ClassVar = {"mode": "local", "login": {"app_links": ["com.example.game:", SITE]}}
+APP_LINKS = {"app_links": ["com.example.game:", SITE]}
 
-    def signed_in(self, uri: str) -> tuple[Window, dict, list[tuple[str, str]]]:
-        """Return a window on the page with the button, the login, and where the page wants to go from now on."""
-        window, login = self.window(), self.start(return_uri=uri)
+
+class AppCase(ServiceCase):
+    """A test with an app that is opened by the browser."""
+
+    def asked(self, window: Window) -> list[tuple[str, str]]:
+        """Return a list that gets the reason and the address of each navigation that the page wants from now on."""
         asked: list[tuple[str, str]] = []
 
         def listen(page: Page) -> None:
@@ -65,17 +69,46 @@ class AppReturns(ServiceCase):
             session.send("Page.enable")
             session.on("Page.frameRequestedNavigation", lambda event: asked.append((event["reason"], event["url"])))
 
-        window.open(login["login_url"])
-        window.create_account(NAME, PASSWORD)
         window.wait_for("One last step")
         window.step(listen)
-        return window, login, asked
+        return asked
 
     def collected(self, login: dict, url: str) -> dict:
         """Collect with the ticket of an address, as an app does that was opened with it."""
         query = parse_qs(urlsplit(url).query)
         self.assertEqual(query["login_id"], [login["login_id"]])
         return self.collect(login, ticket=query["ticket"][0]).json
+
+
+class ProviderTests(ProviderCase, AppCase):
+    stands: ClassVar = (DISCORD,)
+
+    def configuration(self) -> dict[str, object]:
+        return {**super().configuration(), "login": APP_LINKS}
+
+    def test_provider(self) -> None:
+        """The page comes before the provider, on the starter's machine, too; after it the button opens the app."""
+        window, login = self.window(), self.start(provider="discord", return_uri=SCHEME)
+        window.open(login["login_url"])
+        self.assertEqual(window.url, login["login_url"])
+        self.assertEqual(self.recorders["discord"].exchanges, [])
+        window.press("Continue with Discord")
+        at_development(window, "Anna")()
+        asked = self.asked(window)
+        window.press(BUTTON)
+        [url] = {url for _, url in asked}
+        self.assertEqual(self.collected(login, url)["provider"], "discord")
+
+
+class LocalTests(AppCase):
+    config: ClassVar = {"mode": "local", "login": APP_LINKS}
+
+    def signed_in(self, uri: str) -> tuple[Window, dict, list[tuple[str, str]]]:
+        """Return a window on the page with the button, the login, and where the page wants to go from now on."""
+        window, login = self.window(), self.start(return_uri=uri)
+        window.open(login["login_url"])
+        window.create_account(NAME, PASSWORD)
+        return window, login, self.asked(window)
 
     @covers("threats/66")
     def test_page_first(self) -> None:

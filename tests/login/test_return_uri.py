@@ -153,6 +153,21 @@ class RuleTests(SynchronousTestCase):
             with self.assertRaises(ReturnUriInvalid, msg=uri):
                 check_return_uri(uri, APP_LINKS)
 
+    def test_words(self) -> None:
+        """The text of an error says which rule the address breaks."""
+        for uri, expected in (
+            ("com.example.game:/sign in", "characters of ASCII"),
+            ("com.example.game:/signin#x", "without a fragment"),
+            (f"{SITE}/x#", "without a fragment"),
+            ("com.example.game://anna@signin", "without a user"),
+            ("https://anna:secret@app.example.org/x", "without a user"),
+            ("com.example.game:signin", 'such as "https://app.example.org/signin"'),
+            ("https://app_example/x", 'such as "https://app.example.org/signin"'),
+            ("com.example.game:/x?ticket=1", "without login_id and ticket"),
+        ):
+            error = self.assertRaises(ReturnUriInvalid, check_return_uri, uri, APP_LINKS)
+            self.assertIn(expected, str(error), uri)
+
     def test_nothing_is_listed(self) -> None:
         """Without a list no address is accepted."""
         for uri in (*ALLOWED, *FOREIGN, *MALFORMED):
