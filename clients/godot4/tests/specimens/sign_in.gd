@@ -1,0 +1,21 @@
+# Signs in with the dialog until it succeeds, then asks for a provider.
+extends Node
+
+const GamedClient = preload("res://gamed.gd")
+const Dialog = preload("res://gamed_dialog.gd")
+const PROVIDERS = [{"name": "discord", "label": "Discord"}, {"name": "school", "label": "My School"}]
+
+var said = ""
+
+
+func _ready():
+	var client = GamedClient.new(OS.get_environment("GAMED_SERVER"), {"pauses": 0.01, "return_seconds": 0.2})
+	var dialog = Dialog.new(client)
+	var options = {"loopback": OS.get_environment("LOOPBACK") != "no"}
+	var failed = 0
+	var signed_in = false
+	while not signed_in:
+		signed_in = await client.ensure_signed_in(dialog, options)
+		failed += 0 if signed_in else 1
+		said = "%s %d" % ["signed in" if signed_in else "not signed in", failed]
+	said = await dialog.choose_provider(PROVIDERS)
