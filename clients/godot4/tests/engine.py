@@ -7,6 +7,7 @@ run there with their own dynamic loader. Nothing else on the system changes, and
 import subprocess
 import sys
 from pathlib import Path
+from shlex import join
 from shutil import rmtree
 from tempfile import TemporaryDirectory
 
@@ -15,21 +16,6 @@ PROGRAM = FOLDER / "godot"
 KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 SUITES = ("forky", "sid")
 """The second one is used while the first one lacks the package."""
-
-NOT_NEEDED = """\
-Package: libgbm1
-Status: install ok installed
-Architecture: {architecture}
-Multi-Arch: same
-Version: 99
-Maintainer: none <none@invalid>
-Description: draws in windows, and needs LLVM
-
-"""
-START = """\
-#!/bin/sh
-exec '{loader}' --library-path '{libraries}:{libraries}/pulseaudio' '{folder}/usr/bin/godot' "$@"
-"""
 
 
 def godot4() -> str:
@@ -41,7 +27,7 @@ def godot4() -> str:
 
 
 def install() -> None:
-    """Download and unpack Godot 4 if it is not there: about 120 MB from the Debian archive."""
+    """Download and unpack Godot 4 if it is not there: 160 MB from the Debian archive, 520 MB on the disk."""
     if PROGRAM.exists():
         return
     rmtree(FOLDER, ignore_errors=True)
@@ -49,19 +35,27 @@ def install() -> None:
         for package in downloaded(Path(work)):
             subprocess.run(["dpkg-deb", "-x", package, FOLDER], check=True)
     [loader] = FOLDER.glob("usr/lib/*-linux-gnu*/ld-linux-*.so.*")
-    start = START.format(loader=loader, libraries=loader.parent, folder=FOLDER)
-    PROGRAM.write_text(start, "utf-8")
+    start = [loader, "--library-path", f"{loader.parent}:{loader.parent}/pulseaudio"]
+    engine = FOLDER / "usr" / "bin" / "godot"
+    check_libraries(subprocess.run([*start, "--list", engine], stdout=subprocess.PIPE, text=True, check=True).stdout)
+    PROGRAM.write_text(f'#!/bin/sh\nexec {join(map(str, [*start, engine]))} "$@"\n', "utf-8")
     PROGRAM.chmod(0o755)
+
+
+def check_libraries(listed: str) -> None:
+    """Raise FileNotFoundError if the loader finds a library on the system, where other versions are, or nowhere."""
+    found = (line.split() for line in listed.splitlines() if "=>" in line)
+    if others := [words[0] for words in found if not words[2].startswith(f"{FOLDER}/")]:
+        raise FileNotFoundError(f"Godot 4 needs {', '.join(others)}. Add the packages that have these libraries.")
 
 
 def downloaded(work: Path) -> list[Path]:
     """Return the packages that Godot needs, downloaded by apt-get with settings and state of its own."""
-    shown = subprocess.run(["dpkg", "--print-architecture"], stdout=subprocess.PIPE, text=True, check=True)
     for name in ("lists/partial", "cache/archives/partial"):
         (work / name).mkdir(parents=True)
     sources = [f"deb [signed-by={KEYS}] http://deb.debian.org/debian {suite} main\n" for suite in SUITES]
     (work / "sources.list").write_text("".join(sources), "utf-8")
-    (work / "status").write_text(NOT_NEEDED.format(architecture=shown.stdout.strip()), "utf-8")
+    (work / "status").touch()
     settings = {
         "Dir::State": work,
         "Dir::State::status": work / "status",

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from clients.godot4.tests.engine import FOLDER, check_libraries
+
 CLIENTS = Path(__file__).parents[2]
 FILES = (
     "gamed.gd",
@@ -75,3 +77,12 @@ class Godot4(SynchronousTestCase):
         for name in FILES:
             text = (CLIENTS / "godot4" / name).read_text("utf-8")
             self.assertEqual(re.findall(gone, text), [], name)
+
+
+class Engine(SynchronousTestCase):
+    def test_own_libraries(self) -> None:
+        """The installation ends if the engine would use a library of the system, or one that is missing."""
+        own = f"\tlinux-vdso.so.1 (0x1)\n\tlibc.so.6 => {FOLDER}/usr/lib/libc.so.6 (0x2)\n"
+        check_libraries(own)
+        for other in ("libm.so.6 => /lib/libm.so.6 (0x3)", "libm.so.6 => not found"):
+            self.assertRaisesRegex(FileNotFoundError, "needs libm.so.6", check_libraries, f"{own}\t{other}\n")
