@@ -1318,7 +1318,7 @@ function loginError(problem) {
   return new (LOGIN_BY_CODE.get(code) ?? LoginFailed)(code, detail, { problem })
 }
 
-/** Swallows what the protocol knows. @param {unknown} error */
+/** Swallows what the protocol knows. @param {unknown} error @returns {asserts error is GamedError} */
 function ifGamed(error) {
   if (!(error instanceof GamedError)) throw error
 }

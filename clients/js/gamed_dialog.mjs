@@ -7,7 +7,8 @@
  *     if (await client.ensureSignedIn(new Dialog())) startTheGame(client)
  *
  * It shows a button for each provider, the link with its QR code, a field for the six letters, and every problem in
- * words. Cancel, or the Escape key, ends the sign-in.
+ * words. Cancel, or the Escape key, ends the sign-in. A Content-Security-Policy of the page has to allow the server in
+ * `connect-src`, and for the QR code in `img-src`.
  *
  * @module
  */
@@ -29,14 +30,22 @@ const STYLE = `
   button:not(.main) { background: ButtonFace; color: ButtonText; }
   img { display: block; width: 11rem; height: 11rem; margin: 0 auto .75rem; background: #fff; }
 `
-/** The server draws the picture for phones; a browser that is not on this machine can open it, too. */
-const QR_HINT = "To sign in on a phone, scan this:"
-
 /**
  * @template {keyof HTMLElementTagNameMap} T @param {T} tag @param {Partial<HTMLElementTagNameMap[T]>} [members]
  * @returns {HTMLElementTagNameMap[T]}
  */
 const made = (tag, members = {}) => Object.assign(document.createElement(tag), members)
+
+/** The link for a phone; nothing if this page may not show it. @param {string} qrUrl */
+function pictureOf(qrUrl) {
+  const alt = "The link to sign in, as a QR code"
+  const picture = made("img", { alt, referrerPolicy: "no-referrer" })
+  const figure = made("div")
+  figure.append(made("p", { textContent: "To sign in with a phone, scan this:" }), picture)
+  picture.addEventListener("error", () => figure.remove())
+  picture.src = qrUrl
+  return figure
+}
 
 /**
  * A dialog of this page, for `ensureSignedIn`, `signIn` and `link`.
@@ -85,13 +94,7 @@ export class Dialog {
   browserOpened(url, opened, qrUrl) {
     const text = opened ? "The sign-in continues in another tab." : "The sign-in continues in a new tab."
     const link = made("a", { href: url, target: "_blank", rel: "noopener noreferrer", textContent: "Sign in" })
-    const picture = qrUrl
-      ? [
-          made("p", { textContent: QR_HINT }),
-          made("img", { src: qrUrl, alt: "The link to sign in, as a QR code", referrerPolicy: "no-referrer" }),
-        ]
-      : []
-    this.#show(made("p", { textContent: text }), link, ...picture)
+    this.#show(made("p", { textContent: text }), link, ...(qrUrl && !opened ? [pictureOf(qrUrl)] : []))
   }
 
   /**

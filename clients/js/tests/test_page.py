@@ -1,4 +1,4 @@
-"""The game of the README, as it is printed: on a first device, on a second one, and after its session was ended."""
+"""The game of the README, as it is printed: on a first device, on a second one, after a revoke; and its dialog."""
 
 import json
 import re
@@ -10,9 +10,12 @@ from playwright.sync_api import Page
 
 from tests.cli.process import GAMED, ROOT, CommandTestCase, free_port
 from tests.e2e.chromium import Window
+from tests.e2e.other_origin import installed
 
 FILES = ROOT / "clients" / "js"
 MOST_LINES = 15
+AXE = """async () => (await axe.run({ include: [["body > div"]] })).violations
+    .map((one) => one.id + ": " + one.nodes.map((node) => node.html).join(" "))"""
 
 
 def printed_page() -> str:
@@ -20,7 +23,7 @@ def printed_page() -> str:
     return re.search(r"^```html\n(.*?)^```", (FILES / "README.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)[1]
 
 
-class PageTests(CommandTestCase):
+class GamePageCase(CommandTestCase):
     def setUp(self) -> None:
         """Serve the game with `gamed dev`, whose port replaces the printed one."""
         super().setUp()
@@ -48,6 +51,11 @@ class PageTests(CommandTestCase):
         window.step(opened)
         return window
 
+    def says(self, device: Window, text: str) -> None:
+        device.step(lambda page: page.get_by_text(text, exact=True).wait_for())
+
+
+class PageTests(GamePageCase):
     def sign_in(self, device: Window) -> None:
         """Sign in as Anna through the dialog."""
 
@@ -67,9 +75,6 @@ class PageTests(CommandTestCase):
             browser.close()
 
         device.step(through)
-
-    def says(self, device: Window, text: str) -> None:
-        device.step(lambda page: page.get_by_text(text, exact=True).wait_for())
 
     def end_sessions(self) -> None:
         """End every session of Anna."""
@@ -100,3 +105,76 @@ class PageTests(CommandTestCase):
         script = printed_page().split('<script type="module">\n')[1].splitlines()
         until = next(number for number, line in enumerate(script, 1) if "sync.write(" in line)
         self.assertLessEqual(until, MOST_LINES)
+
+
+ENSURE = """async ([server, provider]) => {
+    const { GamedClient } = await import("/gamed.mjs")
+    const { Dialog } = await import("/gamed_dialog.mjs")
+    const client = await GamedClient.open(server, { app: "dialog" })
+    window.result = client.ensureSignedIn(new Dialog({ title: "Hello" }), { provider, openBrowser: null })
+}"""
+RESULT = "() => window.result"
+
+
+class DialogTests(GamePageCase):
+    def asked(self, server: str | None = None, provider: str | None = None) -> Window:
+        """Return a page without a game that calls `ensureSignedIn` with the dialog, and may not open a tab."""
+        window = Window()
+        self.addCleanup(window.close)
+        address = server or f"http://127.0.0.1:{self.port}"
+
+        def opened(page: Page) -> None:
+            page.on("pageerror", lambda error: self.problems.append(str(error)))
+            page.goto(f"{self.address}gamed-dev.json")
+            page.evaluate(ENSURE, [address, provider])
+
+        window.step(opened)
+        return window
+
+    def test_cancel(self) -> None:
+        """Cancel ends the sign-in, whether the player chooses a provider or is in the browser; no dialog stays."""
+        for provider in (None, "discord"):
+            window = self.asked(provider=provider)
+            window.step(lambda page: page.get_by_role("button", name="Cancel").click())
+            self.assertEqual(window.step(lambda page: page.evaluate(RESULT)), False)
+            self.assertEqual(window.step(lambda page: page.get_by_role("dialog").count()), 0)
+        self.assertEqual(self.problems, [])
+
+    def test_link(self) -> None:
+        """The dialog shows the link, and its picture for a phone."""
+        window = self.asked(provider="google")
+
+        def shown(page: Page) -> tuple[str, int]:
+            picture = page.get_by_role("img", name="QR code")
+            picture.wait_for()
+            link = page.get_by_role("link", name="Sign in").get_attribute("href") or ""
+            return link, picture.evaluate("async (image) => (await image.decode(), image.naturalWidth)")
+
+        link, width = window.step(shown)
+        self.assertTrue(link.startswith(f"http://127.0.0.1:{self.port}/auth/login/"), link)
+        self.assertGreater(width, 50)
+
+    def test_problem(self) -> None:
+        """A server that does not answer is reported in words; the dialog closes when the player has read it."""
+        window = self.asked(server=f"http://127.0.0.1:{free_port()}")
+        window.step(lambda page: page.get_by_role("alert").filter(has_text="does not answer").wait_for())
+        window.step(lambda page: page.get_by_role("button", name="Close").click())
+        self.assertEqual(window.step(lambda page: page.evaluate(RESULT)), False)
+        self.assertEqual(window.step(lambda page: page.get_by_role("dialog").count()), 0)
+        self.assertEqual(self.problems, [])
+
+    def test_accessible(self) -> None:
+        """axe-core finds nothing to improve in the dialog, in both schemes, and a narrow window is wide enough."""
+        axe = (installed() / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+
+        def found(page: Page) -> list[object]:
+            page.set_viewport_size({"width": 320, "height": 640})
+            page.get_by_role("button", name="Sign in with Google").wait_for()
+            results: list[object] = []
+            for scheme in ("dark", "light"):
+                page.emulate_media(color_scheme=scheme)
+                page.evaluate(axe)
+                results += [page.evaluate("document.documentElement.scrollWidth"), page.evaluate(AXE)]
+            return results
+
+        self.assertEqual(self.asked().step(found), [320, [], 320, []])
