@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 from cryptography.x509 import IPAddress
 from playwright.sync_api import Page
 
-from tests.e2e.cases import NAME, PASSWORD, ServiceCase
+from tests.e2e.cases import NAME, PASSWORD, Player, ServiceCase
 from tests.e2e.chromium import Window
 from tests.e2e.providers import DISCORD, ProviderCase
 from tests.e2e.service import free_port
@@ -153,6 +153,22 @@ class LocalTests(AppCase):
         [(path, referer)] = site.visits
         self.assertIsNone(referer)
         self.assertEqual(self.collected(login, path)["status"], "complete")
+
+    def test_client(self) -> None:
+        """The reference client signs in with the address that its app was opened with, and ignores a foreign one."""
+        client, window = self.client(), self.window()
+
+        def tap() -> None:
+            asked = self.asked(window)
+            window.press(BUTTON)
+            [url] = {url for _, url in asked}
+            self.assertFalse(client.returned(url.replace("login_id=lgn_", "login_id=lgn_x")))
+            self.assertFalse(client.returned(url.replace("com.example.game", "com.example.other")))
+            self.assertTrue(client.returned(url))
+
+        browser = self.opens(window, lambda: window.create_account(NAME, PASSWORD), tap)
+        client.sign_in(Player(), open_browser=browser, return_uri=SCHEME)
+        self.assertTrue(client.signed_in)
 
     def test_code(self) -> None:
         """The page leads to the code for an app that does not open."""
