@@ -1,25 +1,22 @@
-"""The game that a README prints for the add-on, and the folder addons/gamed."""
+"""The game that a README prints for the add-on, and the zip of the add-on."""
 
 import re
 from pathlib import Path
-from shutil import copy
+from shutil import unpack_archive
 
 from clients.conformance.tests.helpers import CLIENTS
 from clients.godot3.tests.readme_game import ReadmeGame
+from clients.packaging.tests.building import made
 from gamed import __version__
 
 SECTION = re.compile(r"^## As an add-on$.*?^```gdscript\n(.*?)^```", re.DOTALL | re.MULTILINE)
-NOT_SHIPPED = {"driver.gd", "example.gd"}
 AUTOLOAD = 'Gamed="*res://addons/gamed/gamed_autoload.gd"\n'
 
 
 def add_addon(version: str, project: Path) -> None:
-    """Copy the files of the add-on into a project, where its zip has them."""
-    folder = project / "addons" / "gamed"
-    folder.mkdir(parents=True)
-    for path in (CLIENTS / version).iterdir():
-        if path.suffix in (".gd", ".cfg") and path.name not in NOT_SHIPPED:
-            copy(path, folder)
+    """Unpack the zip of the add-on into a project, as its users do."""
+    [package] = made(version)
+    unpack_archive(package, project, "zip")
 
 
 class AddonGame(ReadmeGame):

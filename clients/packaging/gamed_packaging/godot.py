@@ -1,12 +1,14 @@
 """The add-ons for Godot 3 and 4, in the layout of the asset library: everything is below addons/gamed/."""
 
 import configparser
+import re
 from pathlib import Path
 
 from gamed_packaging.files import PackageError, contents, read, readme, require, write_zip
 from gamed_packaging.versions import CLIENTS, version
 
 ROOT = "addons/gamed/"
+_LOADED = re.compile(rb'^[^#\n]*\bpreload\("(?!res://)([^"]+)"\)', re.MULTILINE)
 NOT_SHIPPED = {"driver.gd", "example.gd"}
 """Scripts of the conformance suite, and of a game of its own."""
 
@@ -36,3 +38,6 @@ def check(package: Path) -> None:
     if stated["version"] != version():
         raise PackageError(f"{package.name}: plugin.cfg is of version {stated['version']}.")
     require(package, found, ROOT + stated["script"])
+    for name, data in found.items():
+        if name.endswith(".gd"):
+            require(package, found, *(ROOT + loaded.decode() for loaded in _LOADED.findall(data)))

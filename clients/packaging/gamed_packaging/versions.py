@@ -54,7 +54,9 @@ PLACES = (
     Place("clients/js/package.json", re.compile(r'^  "version": "([^"]+)"', re.MULTILINE), semver=True),
     Place("clients/csharp/GamedClient.cs", re.compile(r'public const string ClientVersion = "([^"]+)";')),
     Place("clients/godot3/gamed.gd", re.compile(r'^const VERSION = "([^"]+)"$', re.MULTILINE)),
+    Place("clients/godot3/plugin.cfg", re.compile(r'^version="([^"]+)"$', re.MULTILINE)),
     Place("clients/godot4/gamed.gd", re.compile(r'^const VERSION = "([^"]+)"$', re.MULTILINE)),
+    Place("clients/godot4/plugin.cfg", re.compile(r'^version="([^"]+)"$', re.MULTILINE)),
 )
 
 
@@ -62,7 +64,7 @@ def version() -> str:
     """Return the version of gamed, as Python writes it (PEP 440)."""
     found = _STATED.search(SOURCE.read_text("utf-8"))
     if found is None:
-        raise VersionError(f"{SOURCE} does not state a version.")
+        raise VersionError(f"{SOURCE} does not state a version. Add its line __version__.")
     return found[1]
 
 

@@ -10,7 +10,7 @@ import gamed
 from clients.conformance.tests.helpers import CLIENTS
 from clients.packaging.tests.building import build, call, folder, made, run
 
-KINDS = ("python", "npm", "nuget", "unity")
+KINDS = ("python", "npm", "nuget", "unity", "godot3", "godot4")
 
 
 class Command(SynchronousTestCase):
