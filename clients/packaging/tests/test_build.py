@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -44,6 +45,14 @@ class Command(SynchronousTestCase):
         self.assertEqual(call(["sha256sum", "--check", "SHA256SUMS"], again).count(": OK\n"), len(sums.splitlines()))
         self.assertEqual({line.split()[1] for line in sums.splitlines()}, set(first))
 
+    def test_page(self) -> None:
+        """The page has a row for each package, and for no other."""
+        rows = re.findall(r"(?m)^\| [\w ]+: `([^`]+)` \|", (CLIENTS / "PACKAGES.md").read_text("utf-8"))
+        names = [path.name for kind in KINDS for path in made(kind)]
+        self.assertEqual(
+            [[name for name in names if fnmatchcase(name, row)] for row in rows], [[name] for name in names]
+        )
+
     def test_nothing_is_left(self) -> None:
         """A build writes nothing into the checkout."""
         made("python")
@@ -82,6 +91,24 @@ class Versions(SynchronousTestCase):
         self.assertEqual(self.build(*KINDS)[0], 0)
         names = sorted(path.name for path in (self.checkout / "out").iterdir())
         self.assertEqual([name for name in names if not re.search(r"2\.1\.0(rc3|-rc\.3)|SHA256SUMS", name)], [])
+
+    def test_missing_files(self) -> None:
+        """A file that a package needs and the checkout lacks is named."""
+        for kind, file in (
+            ("python", "python/gamed_aio.py"),
+            ("npm", "js/gamed_sync.d.mts"),
+            ("nuget", "csharp/GamedSync.cs"),
+            ("unity", "csharp/unity/GamedBehaviour.cs"),
+            ("godot3", "godot3/plugin.gd"),
+            ("godot4", "godot4/gamed_dialog.gd"),
+        ):
+            path = self.checkout / "clients" / file
+            data = path.read_bytes()
+            path.unlink()
+            code, said = self.build(kind)
+            path.write_bytes(data)
+            self.assertEqual((code, said.count("\n")), (1, 1), said)
+            self.assertIn(Path(file).name, said)
 
     def test_version_of_no_package(self) -> None:
         """A version that npm and NuGet cannot have is refused."""
