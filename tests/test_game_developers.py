@@ -86,7 +86,7 @@ class PageTests(SynchronousTestCase):
         [lines] = blocks(PAGE, "gdscript")
         source = "".join(path.read_text("utf-8") for path in (ROOT / "clients/godot3").glob("gamed*.gd"))
         called = set(re.findall(r"(?:client|saves)\.(\w+)\(", lines))
-        self.assertEqual(called, {"signed_in", "sign_in", "run", "ready", "read", "write"})
+        self.assertEqual(called, {"ensure_signed_in", "run", "ready", "read", "write"})
         self.assertEqual({name for name in called if f"\nfunc {name}(" not in source}, set())
 
     def test_files(self) -> None:

@@ -112,7 +112,7 @@ class DialogCase:
         self.assertNotIn("res://", game.close())
 
     def test_code(self) -> None:
-        """A text that cannot be a code costs no attempt, a wrong code shows how many are left, the right one signs in."""
+        """A text that cannot be a code costs no attempt, a wrong code shows how many are left, the right code works."""
         self.serve()
         game = self.run_game(loopback="no")
         url = game.shows("http://")[2]
