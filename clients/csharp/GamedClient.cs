@@ -227,6 +227,11 @@ namespace Gamed
             : base(code, detail, 0, problem)
         {
         }
+
+        internal static LoginCancelled Here()
+        {
+            return new LoginCancelled("login_cancelled", "The sign-in was cancelled.");
+        }
     }
 
     /// <summary>The sign-in was not finished in time.</summary>
@@ -2626,11 +2631,15 @@ namespace Gamed
         readonly Wire wire;
         readonly IPerson person;
         readonly SignInOptions options;
+        readonly bool links;
+        readonly Func<CancellationToken, Task<Dictionary<string, object>>> prepare;
         readonly Func<Call, CancellationToken, Task<Answer>> begin;
-        readonly IDictionary<string, object> start;
         readonly Func<IDictionary<string, object>, CancellationToken, Task<Credential>> keep;
         readonly Proofs proofs = new Proofs();
         readonly CancellationTokenSource over = new CancellationTokenSource();
+
+        /// <summary>Cancelled before the server had an answer.</summary>
+        readonly CancellationTokenSource early = new CancellationTokenSource();
 
         Listener listener;
         string loginUrl, qrUrl, pollPath;
@@ -2642,15 +2651,17 @@ namespace Gamed
         Stopwatch clock;
         double deadline;
 
-        /// <summary>`begin` sends the start, `keep` stores its outcome.</summary>
-        internal SignIn(Wire wire, IPerson person, SignInOptions options, IDictionary<string, object> start,
+        /// <summary>`prepare` makes the body of the start, `begin` sends it, `keep` stores the outcome.</summary>
+        internal SignIn(Wire wire, IPerson person, SignInOptions options, bool links,
+            Func<CancellationToken, Task<Dictionary<string, object>>> prepare,
             Func<Call, CancellationToken, Task<Answer>> begin,
             Func<IDictionary<string, object>, CancellationToken, Task<Credential>> keep)
         {
             this.wire = wire;
             this.person = person;
             this.options = options;
-            this.start = start;
+            this.links = links;
+            this.prepare = prepare;
             this.begin = begin;
             this.keep = keep;
         }
@@ -2658,6 +2669,12 @@ namespace Gamed
         /// <summary>The linked provider as the server named it, once a link has succeeded; null for a
         /// sign-in.</summary>
         public string Linked { get; private set; }
+
+        /// <summary>RunAsync has its outcome: a Cancel that comes late must not end the new session.</summary>
+        internal bool Ended
+        {
+            get { return over.IsCancellationRequested; }
+        }
 
         /// <summary>Finish with the address with which the app was opened; false: it belongs to another login, and has
         /// no effect.</summary>
@@ -2694,7 +2711,7 @@ namespace Gamed
                 else
                     await CancelAsync().ConfigureAwait(false);
                 IDictionary<string, object> complete = await SettleAsync(cancel).ConfigureAwait(false);
-                if (IsLink)
+                if (links)
                     Linked = Members.Of<string>(Members.Of<Dictionary<string, object>>(complete, "linked"), "provider");
                 return await keep(complete, cancel).ConfigureAwait(false);
             }
@@ -2714,16 +2731,12 @@ namespace Gamed
             throw failure.SourceException;
         }
 
-        bool IsLink
-        {
-            get { return Members.Maybe<string>(start, "intent") == "link"; }
-        }
-
         /// <summary>After this no credential of the login works; RunAsync throws LoginCancelled. Never
         /// throws.</summary>
         public async Task CancelAsync()
         {
             cancelled = true;
+            early.Cancel();
             if (secret == null)
                 return;
             var how = new Call { Bearer = secret, Timeout = 5, Tries = 1 };
@@ -2736,8 +2749,26 @@ namespace Gamed
             }
         }
 
+        async Task<Dictionary<string, object>> PreparedAsync(CancellationToken cancel)
+        {
+            using (CancellationTokenSource both = CancellationTokenSource.CreateLinkedTokenSource(cancel, early.Token))
+                try
+                {
+                    Dictionary<string, object> start = await prepare(both.Token).ConfigureAwait(false);
+                    both.Token.ThrowIfCancellationRequested();
+                    return start;
+                }
+                catch (OperationCanceledException)
+                {
+                    if (!cancelled)
+                        throw;
+                    throw LoginCancelled.Here();
+                }
+        }
+
         async Task StartAsync(CancellationToken cancel)
         {
+            Dictionary<string, object> start = await PreparedAsync(cancel).ConfigureAwait(false);
             if (options.ReturnUri != null)
                 start["return_uri"] = options.ReturnUri;
             else if (options.Loopback)
@@ -3720,18 +3751,19 @@ namespace Gamed
         public async Task<Credential> SignInAsync(IPerson person, SignInOptions how = null,
             CancellationToken cancel = default(CancellationToken))
         {
-            SignIn begun = await BeginSignInAsync(person, how, cancel).ConfigureAwait(false);
-            return await begun.RunAsync(cancel).ConfigureAwait(false);
+            return await BeginSignIn(person, how).RunAsync(cancel).ConfigureAwait(false);
         }
 
-        /// <summary>The same in two steps: RunAsync, CancelAsync.</summary>
-        public Task<SignIn> BeginSignInAsync(IPerson person, SignInOptions how = null,
-            CancellationToken cancel = default(CancellationToken))
+        /// <summary>The same in two steps: RunAsync; CancelAsync and Returned meanwhile.</summary>
+        public SignIn BeginSignIn(IPerson person, SignInOptions how = null)
         {
-            return Task.Run(() => BeginAsync(person, how ?? new SignInOptions(), cancel), cancel);
+            SignInOptions given = how ?? new SignInOptions();
+            return running = new SignIn(wire, person, given, false, cancel => StartOfAsync(person, given, cancel),
+                (call, cancel) => wire.CallAsync("POST", "/auth/login", call, cancel), KeepAsync);
         }
 
-        async Task<SignIn> BeginAsync(IPerson person, SignInOptions how, CancellationToken cancel)
+        async Task<Dictionary<string, object>> StartOfAsync(IPerson person, SignInOptions how,
+            CancellationToken cancel)
         {
             string provider = how.Provider;
             IList<LoginProvider> providers = await ListedAsync(cancel).ConfigureAwait(false);
@@ -3739,15 +3771,14 @@ namespace Gamed
                 provider = providers[0].Name;
             else if (provider == null && providers.Count > 1)
                 provider = await ChosenAsync(person, providers, cancel).ConfigureAwait(false);
-            return running = new SignIn(wire, person, how, Start(provider, how.Adopt ? "adopt" : null),
-                (call, token) => wire.CallAsync("POST", "/auth/login", call, token), KeepAsync);
+            return Start(provider, how.Adopt ? "adopt" : null);
         }
 
         static async Task<string> ChosenAsync(IPerson person, IList<LoginProvider> providers, CancellationToken cancel)
         {
             string chosen = await person.ChooseProviderAsync(providers, cancel).ConfigureAwait(false);
             if (chosen == null)
-                throw new LoginCancelled("login_cancelled", "The sign-in was cancelled.");
+                throw LoginCancelled.Here();
             return chosen;
         }
 
@@ -3775,14 +3806,14 @@ namespace Gamed
         public bool Returned(string url)
         {
             SignIn begun = running;
-            return begun != null && begun.Returned(url);
+            return begun != null && !begun.Ended && begun.Returned(url);
         }
 
         /// <summary>Cancel the sign-in that runs, for a Cancel button: it ends with LoginCancelled.</summary>
         public Task CancelSignInAsync()
         {
             SignIn begun = running;
-            return begun == null ? Wire.Done : begun.CancelAsync();
+            return begun == null || begun.Ended ? Wire.Done : begun.CancelAsync();
         }
 
         /// <summary>
@@ -3887,14 +3918,15 @@ namespace Gamed
             return begun.Linked;
         }
 
-        /// <summary>The same in two steps: RunAsync, CancelAsync.</summary>
+        /// <summary>The same in two steps: RunAsync; CancelAsync and Returned meanwhile.</summary>
         public SignIn BeginLink(IPerson person, string provider, SignInOptions how = null)
         {
             if (provider == null)
                 throw new ArgumentNullException("provider");
-            return running = new SignIn(wire, person, how ?? new SignInOptions(), Start(provider, "link"),
-                (call, token) => GameAsync("POST", "/auth/login", call, token),
-                (complete, token) => CredentialAsync(token));
+            return running = new SignIn(wire, person, how ?? new SignInOptions(), true,
+                cancel => Task.FromResult(Start(provider, "link")),
+                (call, cancel) => GameAsync("POST", "/auth/login", call, cancel),
+                (complete, cancel) => CredentialAsync(cancel));
         }
 
         /// <summary>Unlink an account; a Refused with `last_identity` if it is the only one.</summary>

@@ -65,9 +65,10 @@ class Unity(SynchronousTestCase):
         self.assertRegex(untrusted, r"^untrusted_address: .* needs https://")
 
     def test_metadata(self) -> None:
-        """The packages need no other package, and one assembly has the component's name."""
+        """The packages need nothing but modules of the engine, and the component has an assembly of its own."""
         package = json.loads((CSHARP / "unity" / "package.json").read_text("utf-8"))
-        self.assertEqual((package["name"], package.get("dependencies")), ("org.gamed.client", None))
+        self.assertEqual(package["name"], "org.gamed.client")
+        self.assertEqual({name.rpartition(".")[0] for name in package["dependencies"]}, {"com.unity.modules"})
         assembly = json.loads((CSHARP / "unity" / "Gamed.asmdef").read_text("utf-8"))
         self.assertEqual((assembly["name"], assembly["references"]), ("Gamed", []))
         nuget = ElementTree.parse(CSHARP / "Gamed.Client.nuspec").getroot()[0]

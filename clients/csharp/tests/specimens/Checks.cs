@@ -261,14 +261,21 @@ static class Checks
         }
     }
 
-    /// <summary>Before the server was asked, and while the person looks at the browser.</summary>
+    /// <summary>Before the server was asked, and while it does not answer.</summary>
     public static void Cancelled(string server, string folder)
     {
         var client = new GamedClient(server, new GamedOptions { Folder = folder });
         var how = new SignInOptions { OpenBrowser = null };
-        SignIn early = client.BeginSignInAsync(new Nobody(), how).Result;
+        SignIn early = client.BeginSignIn(new Nobody(), how);
         early.CancelAsync().Wait();
         Thrown<LoginCancelled>(() => early.RunAsync().Wait(), "cancelled before it began");
+        GamedClient mute = To(FarEnd(stream => { }), folder, 300);
+        Stopwatch clock = Stopwatch.StartNew();
+        Task<Credential> waiting = mute.SignInAsync(new Nobody(), how);
+        Thread.Sleep(300);
+        mute.CancelSignInAsync().Wait();
+        Thrown<LoginCancelled>(() => waiting.Wait(), "cancelled while the server does not answer");
+        Expect(clock.Elapsed.TotalSeconds < 60, "at once");
         Expect(!client.SignedInAsync().Result, "nobody is signed in");
     }
 
