@@ -8,6 +8,7 @@ import subprocess
 import sys
 from http.client import HTTPConnection
 from pathlib import Path
+from secrets import token_hex
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -57,7 +58,7 @@ class TinyGame(SynchronousTestCase):
         self.place = Path(self.mktemp()).absolute()
         (self.place / "bin").mkdir(parents=True)
         opener = self.place / "bin" / "xdg-open"
-        opener.write_text(f'#!/bin/sh\ncd {ROOT} && {shlex.join(BROWSER)} "$1" tiny >&2\n')
+        opener.write_text(f'#!/bin/sh\ncd {ROOT} && {shlex.join(BROWSER)} "$1" tiny-{token_hex(4)} >&2\n')
         opener.chmod(0o755)
         for name in ("GamedClient.cs", "GamedSync.cs"):
             (self.place / name).symlink_to(CSHARP / name)

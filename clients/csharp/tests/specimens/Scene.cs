@@ -21,7 +21,7 @@ static class Scene
 
     static int Main(string[] arguments)
     {
-        player = arguments[0].ToLowerInvariant();
+        player = arguments[0].ToLowerInvariant() + Guid.NewGuid().ToString("N").Substring(0, 8);
         server = arguments[1];
         folder = arguments[2];
         browser = arguments.Skip(3).ToArray();
