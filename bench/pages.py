@@ -1,0 +1,217 @@
+"""This counts the pages that one PUT or refresh logs in the WAL: real transactions in batches of a fixed size.
+
+Neither the disk nor other processes change these figures. A page is 4,120 bytes of the log.
+
+python -m bench.pages [--smoke] [--trees] [--tokens 100000]
+"""
+
+import argparse
+import os
+import sqlite3
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from msgspec import Struct
+
+from gamed.crypto import Keys, Secret
+from gamed.database.connection import PAGE_BYTES, connect, file_uri, prepare_to_write
+from gamed.database.group_commit import group_commit
+from gamed.database.migrations import prepare_file
+from gamed.saves.commands import WriteCommand, WriteContext, WriteResult
+from gamed.saves.limits import SaveLimits
+from gamed.saves.model import EMPTY_CURSOR, SaveContent
+from gamed.saves.write_rules import Condition, ConditionKind
+from gamed.saves.write_store import write_save
+from gamed.sessions.credentials import CredentialIssuer, CredentialPair, SessionPolicy, generate_pair, new_session_id
+from gamed.sessions.store import Refreshed, refresh
+from gamed.sessions.tables import open_session
+from gamed.tokens import public_id
+
+HEADER, FRAME = 32, 24
+"""Bytes at the start of the log, and in front of each page in it."""
+SIZE = 4096
+EPOCH = "epoch"
+START_MS = 1_700_000_000_000
+BATCHES = 1, 8
+"""The sizes of the batches: a lone request, and what 16 connections usually send while a batch is written."""
+FEW, MANY = 64, 2000
+"""The number of saves in a small store, and in one of 20 MB."""
+FEW_TOKENS = 100
+PRESENT, ABSENT = Condition(ConditionKind.PRESENT), Condition(ConditionKind.ABSENT)
+
+
+class Figures(Struct, frozen=True):
+    """The cost of one request in a batch of a given size."""
+
+    pages: float
+    cpu_us: float
+    trees: Mapping[str, float]
+    """Pages by table or index; some pages belong to none."""
+
+
+class LoggedFile:
+    """A database file with a connection set up like that of a write queue, and its log."""
+
+    def __init__(self, path: Path) -> None:
+        prepare_file(path)
+        self._log = path.with_name(f"{path.name}-wal")
+        self.connection = connect(file_uri(path, "rw"))
+        prepare_to_write(self.connection)
+
+    def run(self, transactions: Sequence[Callable[[sqlite3.Connection], Any]]) -> list[Any]:
+        """Run one batch and return its outcomes; raise RuntimeError if a transaction did not do what was asked."""
+        outcomes = group_commit(self.connection, transactions)
+        for outcome in outcomes:
+            if not (isinstance(outcome, Refreshed | None) or (isinstance(outcome, WriteResult) and outcome.changed)):
+                raise RuntimeError(f"{outcome}")
+        return outcomes
+
+    def empty_log(self) -> None:
+        self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def pages(self) -> list[int]:
+        """Return the number of each page in the log, which was empty before."""
+        frames = memoryview(self._log.read_bytes())[HEADER:]
+        return [int.from_bytes(frames[at : at + 4], "big") for at in range(0, len(frames), FRAME + PAGE_BYTES)]
+
+    def owners(self) -> Mapping[int, str]:
+        """Return the table or index of each page."""
+        try:
+            return dict(self.connection.execute("SELECT pageno, name FROM dbstat").fetchall())
+        except sqlite3.OperationalError:  # this SQLite was built without dbstat
+            return {}
+
+    def measure(self, batches: int, size: int, run: Callable[[int], object], *, trees: bool) -> Figures:
+        """Call `run`, which runs one batch of `size`, so many times."""
+        self.empty_log()
+        began = time.thread_time()
+        for _ in range(batches):
+            run(size)
+        spent, requests = time.thread_time() - began, batches * size
+        logged = Counter(self.pages())
+        owners = self.owners() if trees else {}
+        by_tree: Counter[str] = Counter()
+        for page, times in logged.items():
+            by_tree[owners.get(page, "page 1, free or pointer map" if trees else "")] += times
+        return Figures(
+            logged.total() / requests,
+            spent / requests * 1e6,
+            {name: times / requests for name, times in by_tree.most_common()},
+        )
+
+
+class Saves:
+    """A store of `saves` slots, up to three for each player, of which every one has been replaced once."""
+
+    def __init__(self, folder: Path, saves: int) -> None:
+        self.file = LoggedFile(folder / "state.db")
+        self._random = Random(saves)
+        self._now_ms = map(lambda step: START_MS + step * 1000, count())
+        self._known: set[str] = set()
+        players = [public_id("ply", self._random.randbytes(16)) for _ in range(-(-saves // 3))]
+        self._slots = [(player, f"slot{number}") for number in range(3) for player in players][:saves]
+        self._random.shuffle(self._slots)
+        for exists in (False, True):
+            for first in range(0, saves, 64):
+                self.file.run([self._put(*slot, exists=exists) for slot in self._slots[first : first + 64]])
+
+    def replace(self, size: int) -> None:
+        """Replace so many random saves in one batch."""
+        self.file.run([self._put(*slot) for slot in self._random.sample(self._slots, size)])
+
+    def _put(self, player_id: str, slot: str, *, exists: bool = True) -> Callable[[sqlite3.Connection], Any]:
+        data = self._random.randbytes(SIZE)
+        content = SaveContent(sha256(data).digest(), SIZE, "application/octet-stream")
+        epoch = EPOCH if player_id in self._known else EMPTY_CURSOR.epoch
+        self._known.add(player_id)
+        context = WriteContext(player_id, epoch, device="ANNA-PC")
+        condition = PRESENT if exists else ABSENT
+        command = WriteCommand(context, slot, condition, content, next(self._now_ms), EPOCH, data)
+        return partial(write_save, limits=SaveLimits(), command=command)
+
+
+class Sessions:
+    """Players with a session each, opened over the last fifteen minutes; `tokens` access tokens are valid."""
+
+    def __init__(self, folder: Path, tokens: int) -> None:
+        self.file = LoggedFile(folder / "auth.db")
+        self._random = Random(tokens)
+        keys = Keys.of(Secret(self._random.randbytes(32)), self._random.randbytes)
+        self._issuer = CredentialIssuer(keys, SessionPolicy(900, 30 * 24 * 3600), self._random.randbytes)
+        self._now_ms = START_MS
+        self._pairs: list[CredentialPair] = []
+        for first in range(0, tokens, 500):
+            self.file.run([self._open(tokens) for _ in range(min(500, tokens - first))])
+
+    def refresh(self, size: int) -> None:
+        """Refresh so many random sessions in one batch."""
+        chosen = self._random.sample(range(len(self._pairs)), size)
+        self._now_ms += 1000
+        outcomes = self.file.run(
+            [
+                partial(refresh, issuer=self._issuer, credential=self._pairs[place].refresh, now_ms=self._now_ms)
+                for place in chosen
+            ]
+        )
+        for place, outcome in zip(chosen, outcomes, strict=True):
+            self._pairs[place] = outcome.pair
+
+    def _open(self, tokens: int) -> Callable[[sqlite3.Connection], Any]:
+        self._now_ms += max(1, 900_000 // tokens)
+        player_id, now_ms, random = public_id("ply", self._random.randbytes(16)), self._now_ms, self._random.randbytes
+        pair = generate_pair(random, now_ms, self._issuer.policy, now_ms)
+        session_id = new_session_id(random)
+        self._pairs.append(pair)
+
+        def transaction(connection: sqlite3.Connection) -> None:
+            query = "INSERT INTO player (player_id, state, created_ms) VALUES (?, 'active', ?)"
+            connection.execute(query, (player_id, now_ms))
+            described = {"session_id": session_id, "player_id": player_id, "provider": "local", "client": "{}"}
+            open_session(
+                connection, self._issuer.keys, **described, login_id=None, pair=pair, now_ms=now_ms
+            )
+
+        return transaction
+
+
+def measured(folder: Path, many: int, tokens: int, batches: int, *, trees: bool) -> Iterator[tuple[str, Figures]]:
+    """Yield the name of each measurement and its figures."""
+    for kind, store, sizes in (("PUT", Saves, (FEW, many)), ("refresh", Sessions, (FEW_TOKENS, tokens))):
+        for size in sizes:
+            (place := folder / f"{kind}-{size}").mkdir()
+            opened: Any = store(place, size)
+            with closing(opened.file.connection):
+                run = opened.replace if kind == "PUT" else opened.refresh
+                run(1)
+                for batch in BATCHES:
+                    what = "saves" if kind == "PUT" else "live tokens"
+                    name = f"{kind} in a batch of {batch}, {size:,} {what}"
+                    yield name, opened.file.measure(batches, batch, run, trees=trees)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser("bench.pages", description=__doc__)
+    options.add_argument("--smoke", action="store_true", help="the shortest run, to see that it works")
+    options.add_argument("--trees", action="store_true", help="pages by table and index")
+    options.add_argument("--tokens", type=int, default=100_000, help="[%(default)s]")
+    options.add_argument("--batches", type=int, default=500, help="[%(default)s]")
+    given = options.parse_args()
+    many, tokens, batches = (FEW * 2, FEW_TOKENS * 2, 3) if given.smoke else (MANY, given.tokens, given.batches)
+    with tempfile.TemporaryDirectory(prefix="gamed-bench-") as folder:
+        for name, figures in measured(Path(folder), many, tokens, batches, trees=given.trees):
+            print(f"{name:45} {figures.pages:6.2f} pages {figures.cpu_us:6.0f} us of this thread", flush=True)
+            for tree, pages in figures.trees.items() if given.trees else ():
+                print(f"    {tree:40} {pages:6.2f}")
+
+
+if __name__ == "__main__":
+    main()
