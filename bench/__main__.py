@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bench import alone, waiters
+from bench import alone, pages, waiters
 from bench.instance import disk_probe_ms
 from bench.plots import draw
 from bench.report import TITLE, as_json, lines
@@ -18,7 +18,7 @@ from bench.rounds import Outcome, measure
 from bench.rows import ROWS, Row
 from bench.servers import Missing, Servers
 
-ALONE = ("start", "waiters")
+ALONE = ("start", "waiters", "pages")
 SMOKING = 8
 """The number of rows at once in a smoke test."""
 
@@ -66,6 +66,8 @@ def run(given: argparse.Namespace, folder: Path) -> None:
         others["start"] = alone.start_and_memory(folder, given.rounds)
     if given.only is None or "waiters" in given.only:
         others["waiters"] = waiters.waiters(folder, given.waiters)
+    if given.only is None or "pages" in given.only:
+        others["pages"] = pages.pages(folder, smoke=given.smoke)
     for name, figures in others.items():
         print(f"{name}: " + ", ".join(f"{key} {value:.3g}" for key, value in figures.items()))
     if given.json is not None:

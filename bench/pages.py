@@ -1,12 +1,13 @@
 """This counts the pages that one PUT or refresh logs in the WAL: real transactions in batches of a fixed size.
 
-Neither the disk nor other processes change these figures. A page is 4,120 bytes of the log.
+Neither the disk nor other processes change the number of pages. A page is 4,120 bytes of the log. `put-8 of 64` is a
+PUT of 4 KiB in a batch of 8, in a store of 64 saves; `refresh-1 of 100` is a refresh alone, among 100 sessions.
 
 python -m bench.pages [--smoke] [--trees] [--tokens 100000]
 """
 
 import argparse
-import os
+import shutil
 import sqlite3
 import tempfile
 import time
@@ -47,6 +48,17 @@ FEW, MANY = 64, 2000
 """The number of saves in a small store, and in one of 20 MB."""
 FEW_TOKENS = 100
 PRESENT, ABSENT = Condition(ConditionKind.PRESENT), Condition(ConditionKind.ABSENT)
+
+
+class Scale(Struct, frozen=True):
+    """The size of the larger stores, and the number of batches that are measured."""
+
+    saves: int
+    tokens: int
+    batches: int
+
+
+WHOLE, SMOKE = Scale(MANY, 100_000, 150), Scale(FEW * 2, FEW_TOKENS * 2, 3)
 
 
 class Figures(Struct, frozen=True):
@@ -176,39 +188,41 @@ class Sessions:
             query = "INSERT INTO player (player_id, state, created_ms) VALUES (?, 'active', ?)"
             connection.execute(query, (player_id, now_ms))
             described = {"session_id": session_id, "player_id": player_id, "provider": "local", "client": "{}"}
-            open_session(
-                connection, self._issuer.keys, **described, login_id=None, pair=pair, now_ms=now_ms
-            )
+            open_session(connection, self._issuer.keys, **described, login_id=None, pair=pair, now_ms=now_ms)
 
         return transaction
 
 
-def measured(folder: Path, many: int, tokens: int, batches: int, *, trees: bool) -> Iterator[tuple[str, Figures]]:
+def measured(folder: Path, scale: Scale, *, trees: bool = False) -> Iterator[tuple[str, Figures]]:
     """Yield the name of each measurement and its figures."""
-    for kind, store, sizes in (("PUT", Saves, (FEW, many)), ("refresh", Sessions, (FEW_TOKENS, tokens))):
+    for kind, store, sizes in (("put", Saves, (FEW, scale.saves)), ("refresh", Sessions, (FEW_TOKENS, scale.tokens))):
         for size in sizes:
-            (place := folder / f"{kind}-{size}").mkdir()
-            opened: Any = store(place, size)
-            with closing(opened.file.connection):
-                run = opened.replace if kind == "PUT" else opened.refresh
-                run(1)
-                for batch in BATCHES:
-                    what = "saves" if kind == "PUT" else "live tokens"
-                    name = f"{kind} in a batch of {batch}, {size:,} {what}"
-                    yield name, opened.file.measure(batches, batch, run, trees=trees)
+            for batch in BATCHES:
+                place = Path(tempfile.mkdtemp(dir=folder))
+                opened: Any = store(place, size)
+                with closing(opened.file.connection):
+                    run = opened.replace if kind == "put" else opened.refresh
+                    run(1)
+                    yield f"{kind}-{batch} of {size:,}", opened.file.measure(scale.batches, batch, run, trees=trees)
+                shutil.rmtree(place)
+
+
+def pages(folder: Path, *, smoke: bool) -> Mapping[str, float]:
+    """Return the pages that each kind of request logs."""
+    return {name: figures.pages for name, figures in measured(folder, SMOKE if smoke else WHOLE)}
 
 
 def main() -> None:
     options = argparse.ArgumentParser("bench.pages", description=__doc__)
     options.add_argument("--smoke", action="store_true", help="the shortest run, to see that it works")
     options.add_argument("--trees", action="store_true", help="pages by table and index")
-    options.add_argument("--tokens", type=int, default=100_000, help="[%(default)s]")
-    options.add_argument("--batches", type=int, default=500, help="[%(default)s]")
+    options.add_argument("--tokens", type=int, default=WHOLE.tokens, help="[%(default)s]")
+    options.add_argument("--batches", type=int, default=WHOLE.batches, help="[%(default)s]")
     given = options.parse_args()
-    many, tokens, batches = (FEW * 2, FEW_TOKENS * 2, 3) if given.smoke else (MANY, given.tokens, given.batches)
+    scale = SMOKE if given.smoke else Scale(MANY, given.tokens, given.batches)
     with tempfile.TemporaryDirectory(prefix="gamed-bench-") as folder:
-        for name, figures in measured(Path(folder), many, tokens, batches, trees=given.trees):
-            print(f"{name:45} {figures.pages:6.2f} pages {figures.cpu_us:6.0f} us of this thread", flush=True)
+        for name, figures in measured(Path(folder), scale, trees=given.trees):
+            print(f"{name:24} {figures.pages:6.2f} pages {figures.cpu_us:6.0f} us of this thread", flush=True)
             for tree, pages in figures.trees.items() if given.trees else ():
                 print(f"    {tree:40} {pages:6.2f}")
 

@@ -36,6 +36,8 @@ PART_BYTES = 256 * 1024
 STEP_PARTS = 4
 STEP_BYTES = STEP_PARTS * PART_BYTES
 """Appended or deleted in one transaction: SQLite overwrites what it deletes, so that both write as much."""
+NEXT_ID = "max((SELECT coalesce(max(blob_id), 0) FROM blob), (SELECT highest FROM deleted_blob)) + 1"
+"""The blob_id of a new blob, in SQL: no blob ever had it."""
 _log = EventLog(Logger())
 
 
@@ -231,7 +233,10 @@ def _log_not_deleted(reason: Failure) -> None:
 def begin(connection: sqlite3.Connection, player_id: str, size: int, now_ms: int) -> int:
     """Insert a blob without parts, hash or references; return its blob_id."""
     cursor = connection.execute(
-        "INSERT INTO blob (player_id, sha256, size, refs, created_ms) VALUES (:player_id, NULL, :size, 0, :now_ms)",
+        f"""
+        INSERT INTO blob (blob_id, player_id, sha256, size, refs, created_ms)
+        VALUES ({NEXT_ID}, :player_id, NULL, :size, 0, :now_ms)
+        """,
         {"player_id": player_id, "size": size, "now_ms": now_ms},
     )
     assert cursor.lastrowid is not None

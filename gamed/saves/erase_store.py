@@ -156,15 +156,17 @@ def slots_of(connection: Connection, player_id: str) -> list[str]:
 
 def _move_blobs(connection: Connection, player_id: str, heir_id: str) -> None:
     """Let the heir own the blobs; where the heir has the same bytes, refer to the heir's blob."""
-    query = "SELECT blob_id, sha256 FROM blob WHERE player_id = :player_id AND sha256 NOT NULL"
+    query = f"SELECT blob_id, sha256 FROM blob WHERE {tables.OWNED}"
+    equal: dict[int, int] = {}
     for blob_id, sha256 in connection.execute(query, {"player_id": player_id}).fetchall():
         known = tables.find_blob(connection, heir_id, sha256)
         if known is None:
             values = {"blob_id": blob_id, "heir_id": heir_id}
             connection.execute("UPDATE blob SET player_id = :heir_id WHERE blob_id = :blob_id", values)
-        elif moved := tables.move_blob(connection, blob_id, known):
-            tables.add_references(connection, known, moved)
-            tables.add_references(connection, blob_id, -moved)
+        else:
+            equal[blob_id] = known
+    if equal:
+        tables.move_blobs(connection, player_id, equal)
 
 
 def _move_slot(connection: Connection, player_id: str, heir_id: str, slot: str) -> None:

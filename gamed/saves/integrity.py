@@ -41,6 +41,11 @@ UNLISTED = """
     WHERE NOT EXISTS (SELECT 1 FROM save s WHERE s.player_id = v.player_id AND s.slot = v.slot)
     GROUP BY player_id, slot
 """
+REFERENCED = """
+    SELECT b.blob_id, b.refs, coalesce(v.refs_now, 0) AS refs_now
+    FROM blob b LEFT JOIN (SELECT blob_id, count(*) AS refs_now FROM save_version GROUP BY blob_id) v USING (blob_id)
+    WHERE b.refs != coalesce(v.refs_now, 0)
+"""
 CHECKS = (
     ConsistencyCheck(
         "saves of a player without a row in player_saves",
@@ -116,14 +121,8 @@ CHECKS = (
     ),
     ConsistencyCheck(
         "bytes with a wrong count of references",
-        """
-        SELECT blob_id, refs FROM blob b
-        WHERE refs != (SELECT count(*) FROM save_version v WHERE v.blob_id = b.blob_id)
-        """,
-        """
-        UPDATE blob AS b SET refs = (SELECT count(*) FROM save_version v WHERE v.blob_id = b.blob_id)
-        WHERE refs != (SELECT count(*) FROM save_version v WHERE v.blob_id = b.blob_id)
-        """,
+        REFERENCED,
+        f"UPDATE blob SET refs = r.refs_now FROM ({REFERENCED}) r WHERE r.blob_id = blob.blob_id",
     ),
     ConsistencyCheck(
         "a player's usage that is counted wrong",
@@ -160,7 +159,10 @@ def count_blobs(connection: Connection) -> int:
 
 def users_of(connection: Connection, blob_id: int) -> list[str]:
     """Return the versions whose bytes are in the blob, as text."""
-    query = "SELECT player_id, slot, version FROM save_version WHERE blob_id = :blob_id ORDER BY 1, 2, 3"
+    query = """
+        SELECT v.player_id, v.slot, v.version FROM blob b JOIN save_version v USING (player_id, blob_id)
+        WHERE b.blob_id = :blob_id ORDER BY 1, 2, 3
+    """
     return [" ".join(map(str, row)) for row in connection.execute(query, {"blob_id": blob_id})]
 
 

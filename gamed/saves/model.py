@@ -23,6 +23,9 @@ class VersionKind(StrEnum):
     DELETE = "delete"
 
 
+DEFAULT_MEDIA_TYPE: Final = "application/octet-stream"
+
+
 class SaveContent(Struct, frozen=True):
     """The description of a save's bytes: SHA-256 (32 bytes), size, media type, and Save-Meta as the client sent it."""
 

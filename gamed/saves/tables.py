@@ -8,6 +8,7 @@ until it is too old by its `created_ms` (PROTOCOL 4.4).
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from sqlite3 import Connection
 from typing import Any
 
@@ -16,8 +17,18 @@ from gamed.database import blobs
 from gamed.database.connection import STATE
 from gamed.database.error_mapping import damaged_row
 from gamed.saves.limits import KIB, Usage
-from gamed.saves.model import Cursor, SaveContent, SavesSummary, SlotEntry, SlotState, Version, VersionKind, new_epoch
-from gamed.saves.write_rules import MatchingVersions
+from gamed.saves.model import (
+    DEFAULT_MEDIA_TYPE,
+    Cursor,
+    SaveContent,
+    SavesSummary,
+    SlotEntry,
+    SlotState,
+    Version,
+    VersionKind,
+    new_epoch,
+)
+from gamed.saves.write_rules import NOTHING_EARLIER, MatchingVersions
 
 VERSION_COLUMNS = (
     "slot, version, parent, parent_tag, kind, blob_id, sha256, size, ctype, meta, created_ms, retired_ms, device"
@@ -33,7 +44,7 @@ def version_from_row(row: Row) -> Version:
     slot, version, parent, parent_tag, kind, blob_id, sha256, size, ctype, meta, created_ms, retired_ms, device = row
     if not 0 <= created_ms <= LATEST_MS:
         raise damaged_row(STATE)
-    content = None if sha256 is None or ctype is None else SaveContent(sha256, size, ctype, meta)
+    content = None if sha256 is None else SaveContent(sha256, size, ctype or DEFAULT_MEDIA_TYPE, meta)
     return Version(slot, version, parent, parent_tag, _KINDS[kind], blob_id, content, created_ms, retired_ms, device)
 
 
@@ -71,15 +82,16 @@ def matching_versions(
 ) -> MatchingVersions:
     """Return the newest version and the newest conflict copy with these bytes that were written on top of `base`.
 
-    The query starts at the blob with these bytes: for new bytes it reads no row, however long the history is.
+    For new bytes this reads no version, however long the history is.
     """
+    if (blob_id := find_blob(connection, player_id, sha256)) is None:
+        return NOTHING_EARLIER
     query = f"""
-        SELECT {VERSION_COLUMNS} FROM save_version INDEXED BY save_version_blob
-        WHERE blob_id = (SELECT blob_id FROM blob WHERE player_id = :player_id AND sha256 = :sha256)
-          AND player_id = :player_id AND slot = :slot AND parent_tag IS :base
+        SELECT {VERSION_COLUMNS} FROM save_version
+        WHERE player_id = :player_id AND slot = :slot AND blob_id = :blob_id AND parent_tag IS :base
         ORDER BY version DESC
     """
-    values = {"player_id": player_id, "slot": slot, "base": base, "sha256": sha256}
+    values = {"player_id": player_id, "slot": slot, "base": base, "blob_id": blob_id}
     found = [version_from_row(row) for row in connection.execute(query, values)]
     written = next((version for version in found if version.kind is not VersionKind.CONFLICT), None)
     return MatchingVersions(written, next((version for version in found if version.kind is VersionKind.CONFLICT), None))
@@ -123,22 +135,36 @@ def shares_its_second(connection: Connection, player_id: str, current: Version) 
 def oldest_versions(connection: Connection, player_id: str, limit: int) -> list[Version]:
     """Return the versions to delete when the history is too large, longest retired first (PROTOCOL 4.3, R1, R5).
 
-    Deletes, which have no bytes, and the version before the current one of each slot are left out.
+    Deletes, which have no bytes, and the version before the current one of each slot are left out. This reads all
+    versions of the player.
     """
-    query = f"""
-        SELECT {VERSION_COLUMNS} FROM save_version v INDEXED BY save_version_retired
+    query = """
+        SELECT slot, version FROM save_version
         WHERE player_id = :player_id AND retired_ms NOT NULL AND kind != 'delete'
-          AND NOT EXISTS (
-            SELECT 1 FROM save s
-            WHERE s.player_id = v.player_id AND s.slot = v.slot AND s.current_version NOT NULL AND v.version = (
-                SELECT max(p.version) FROM save_version p
-                WHERE p.player_id = v.player_id AND p.slot = v.slot AND p.version < s.current_version
-                  AND p.kind IN ('write', 'restore')
-            )
-          )
-        ORDER BY retired_ms LIMIT :limit
+        ORDER BY retired_ms, slot, version
     """
-    return [version_from_row(row) for row in connection.execute(query, {"player_id": player_id, "limit": limit})]
+    before_current: dict[str, int | None] = {}
+    found: list[Version] = []
+    with closing(connection.execute(query, {"player_id": player_id})) as rows:
+        for slot, number in rows:
+            if len(found) == limit:
+                break
+            if slot not in before_current:
+                before_current[slot] = _version_before_current(connection, player_id, slot)
+            if number != before_current[slot] and (version := find_version(connection, player_id, slot, number)):
+                found.append(version)
+    return found
+
+
+def _version_before_current(connection: Connection, player_id: str, slot: str) -> int | None:
+    """Return the number of the version that the current one replaced, if it is kept; None for an empty slot."""
+    query = """
+        SELECT max(v.version) FROM save s JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot
+        WHERE s.player_id = :player_id AND s.slot = :slot
+          AND v.version < s.current_version AND v.kind IN ('write', 'restore')
+    """
+    row = connection.execute(query, {"player_id": player_id, "slot": slot}).fetchone()
+    return None if row is None else row[0]
 
 
 _INSERT_VERSION = (
@@ -152,7 +178,8 @@ def insert_version(connection: Connection, player_id: str, version: Version) -> 
     content = version.content
     described: tuple[object, ...] = None, 0, None, None
     if content is not None:
-        described = content.sha256, content.size, content.content_type, content.meta
+        ctype = None if content.content_type == DEFAULT_MEDIA_TYPE else content.content_type
+        described = content.sha256, content.size, ctype, content.meta
     parentage = version.parent, version.parent_tag, str(version.kind), version.blob_id
     values = (
         player_id,
@@ -178,10 +205,16 @@ def delete_version(connection: Connection, player_id: str, slot: str, version: i
     connection.execute(query, {"player_id": player_id, "slot": slot, "version": version})
 
 
-def move_blob(connection: Connection, blob_id: int, to: int) -> int:
-    """Let every version of one blob refer to another; return the number of versions."""
-    query = "UPDATE save_version SET blob_id = :to WHERE blob_id = :blob_id"
-    return connection.execute(query, {"blob_id": blob_id, "to": to}).rowcount
+def move_blobs(connection: Connection, player_id: str, to: Mapping[int, int]) -> None:
+    """Let every version of each of these blobs refer to another one, and count the references."""
+    query = "SELECT slot, version, blob_id FROM save_version WHERE player_id = :player_id"
+    move = "UPDATE save_version SET blob_id = :to WHERE player_id = :player_id AND slot = :slot AND version = :version"
+    for slot, version, blob_id in connection.execute(query, {"player_id": player_id}).fetchall():
+        if (other := to.get(blob_id)) is not None:
+            values = {"to": other, "player_id": player_id, "slot": slot, "version": version}
+            connection.execute(move, values)
+            add_references(connection, other, +1)
+            add_references(connection, blob_id, -1)
 
 
 PLAYER_COLUMNS = "epoch", "seq", "slots", "live_bytes", "kept_bytes", "erased_ms", "erasing"
@@ -368,7 +401,7 @@ def current_saves(connection: Connection, player_id: str) -> list[SlotEntry]:
 def changed_slots(connection: Connection, player_id: str, since: int) -> list[SlotEntry]:
     """Return every slot that changed after `since`, deleted ones included, by name."""
     query = """
-        SELECT slot, last_version, deleted_ms FROM save INDEXED BY save_changes
+        SELECT slot, last_version, deleted_ms FROM save
         WHERE player_id = :player_id AND seq > :since ORDER BY slot
     """
     rows = connection.execute(query, {"player_id": player_id, "since": since}).fetchall()
@@ -393,17 +426,22 @@ def _slot_entry(
 
 ROW_BYTES = 16 * KIB
 """The largest blob that is in its row of `blob`; SQLite writes the whole row at each change of its references."""
-_INSERT_BLOB = """
-    INSERT INTO blob (player_id, sha256, size, refs, created_ms, data) VALUES (?, ?, ?, ?, ?, ?)
-    ON CONFLICT (player_id, sha256) DO NOTHING
+OWNED = "substr(player_id, 5, 3) = substr(:player_id, 5, 3) AND player_id IS :player_id AND sha256 NOT NULL"
+"""The condition that finds a player's blobs in their index. With `=` SQLite would replace the column in `substr` by its
+value, and not use the index."""
+_FOUND = f"""
+    SELECT blob_id FROM blob WHERE {OWNED} AND substr(sha256, 1, 3) = substr(:sha256, 1, 3) AND sha256 IS :sha256
+"""
+_INSERT_BLOB = f"""
+    INSERT INTO blob (blob_id, player_id, sha256, size, refs, created_ms, data)
+    SELECT {blobs.NEXT_ID}, :player_id, :sha256, :size, :refs, :created_ms, :data WHERE NOT EXISTS ({_FOUND})
 """
 _INSERT_PART = "INSERT INTO blob_part (blob_id, n, data) VALUES (?, 0, ?)"
 
 
 def find_blob(connection: Connection, player_id: str, sha256: bytes) -> int | None:
     """Return the player's blob of these bytes."""
-    query = "SELECT blob_id FROM blob WHERE player_id = :player_id AND sha256 = :sha256"
-    row = connection.execute(query, {"player_id": player_id, "sha256": sha256}).fetchone()
+    row = connection.execute(_FOUND, {"player_id": player_id, "sha256": sha256}).fetchone()
     return None if row is None else int(row[0])
 
 
@@ -420,7 +458,8 @@ def insert_blob(
     Without a hash it is like one that the blob store appended.
     """
     in_row = len(data) <= ROW_BYTES
-    values = player_id, sha256, len(data), refs, 0 if refs else now_ms, data if in_row else None
+    values = {"player_id": player_id, "sha256": sha256, "size": len(data), "refs": refs}
+    values |= {"created_ms": 0 if refs else now_ms, "data": data if in_row else None}
     inserted = connection.execute(_INSERT_BLOB, values)
     if not inserted.rowcount or inserted.lastrowid is None:
         return None

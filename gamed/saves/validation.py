@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from gamed.http.conditional import EntityTagList, Header, TagsMalformed, parse_tags
 from gamed.saves.errors import BadMeta, BadRangePut, DigestMismatch, InvalidCondition, InvalidSaveRequest, InvalidSlot
+from gamed.saves.model import DEFAULT_MEDIA_TYPE
 from gamed.saves.write_rules import UNCONDITIONAL, Condition, ConditionKind
 from gamed.strict_json import JsonMalformed, parse_object
 
@@ -178,7 +179,6 @@ def _parse_integer(digits: str) -> int:
     return int(digits)
 
 
-DEFAULT_MEDIA_TYPE = "application/octet-stream"
 MAX_MEDIA_TYPE_LENGTH = 255
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
 _QUOTED = r'"(?:[\t \x21\x23-\x5b\x5d-\x7e]|\\[\t \x21-\x7e])*+"'

@@ -386,7 +386,7 @@ def _find_or_publish(connection: Connection, command: WriteCommand | StageComman
     if fresh is None or not tables.is_unclaimed(connection, player_id, fresh, content.size):
         return BytesMissing(known)
     if known is not None:
+        tables.move_blobs(connection, player_id, {known: fresh})
         tables.unpublish(connection, known)
-        tables.add_references(connection, fresh, tables.move_blob(connection, known, fresh))
     tables.publish(connection, fresh, content.sha256)
     return fresh

@@ -33,6 +33,8 @@ class SmokeTests(SynchronousTestCase):
                 self.assertGreater(rounds[0]["per_second"], 0, (row["path"], name))
         self.assertGreater(report["start"]["memory_mib"], 0)
         self.assertGreater(report["waiters"]["first_wake_ms"], 0)
+        for name, pages in report["pages"].items():
+            self.assertGreater(pages, 1, name)
 
 
 class PageTests(SynchronousTestCase):

@@ -137,6 +137,19 @@ class Blobs(BlobCase):
         self.assertEqual([(kept,)], self.rows("SELECT blob_id FROM blob"))
         self.assertEqual({kept}, {row[0] for row in self.parts()})
 
+    def test_numbers_are_not_used_again(self) -> None:
+        """The number of a deleted blob is never given to another one, whichever were deleted and in which order."""
+        used = [self.append(b"1"), self.append(b"2"), self.append(b"3")]
+        for deleted in (used[1], used[2], used[0]):
+            self.successResultOf(self.stores.blobs.discard(deleted))
+            used.append(self.append(b"4"))
+        for deleted in used[3:]:
+            self.successResultOf(self.stores.blobs.discard(deleted))
+        self.assertEqual(self.rows("SELECT * FROM blob"), [])
+        used.append(self.append(b"5"))
+        self.assertEqual(len(set(used)), 7)
+        self.assertEqual(sorted(used), used)
+
     def test_swept_after_a_day(self) -> None:
         """Delete a blob without references after a day; keep younger blobs and those in use."""
         self.append(LARGE)

@@ -15,10 +15,9 @@ from gamed.http.spool import SpooledBody
 from gamed.saves.commands import ReceivedBody, WriteContext
 from gamed.saves.errors import BadMeta, BlankSave, DigestMismatch, InvalidCondition, InvalidSaveRequest, InvalidSlot
 from gamed.saves.limits import DiskReservations, SaveLimits
-from gamed.saves.model import SaveContent, tag_of, version_of_tag
+from gamed.saves.model import DEFAULT_MEDIA_TYPE, SaveContent, tag_of, version_of_tag
 from gamed.saves.uploads import UploadBody
 from gamed.saves.validation import (
-    DEFAULT_MEDIA_TYPE,
     UploadHeaders,
     check_media_type,
     check_meta,

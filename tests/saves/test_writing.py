@@ -128,6 +128,18 @@ class WriteTest(SaveCase):
         self.assertEqual(sorted(rows), [(ANNA, 2), (BERT, 1)])
         self.assert_counts_agree()
 
+    def test_hashes_that_begin_alike(self) -> None:
+        """Bytes of one player are apart if only the beginnings of their hashes are equal."""
+        alike = b"bytes 1019", b"bytes 4286"
+        self.assertEqual(*(sha256(data).digest()[:3] for data in alike))
+        for data in alike:
+            for copy in "ab":
+                self.put(f"{len(data)}-{data[-1]}-{copy}", data)
+        for data in alike:
+            self.assertEqual(self.get(f"{len(data)}-{data[-1]}-b").body, data)
+        self.assertEqual(self.in_state(lambda c: c.execute("SELECT refs FROM blob").fetchall()), [(2,), (2,)])
+        self.assert_counts_agree()
+
     @covers("threats/45")
     def test_players_are_apart(self) -> None:
         """A slot of another player is not there."""

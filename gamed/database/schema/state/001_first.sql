@@ -25,23 +25,38 @@ CREATE TABLE save (
     PRIMARY KEY (player_id, slot)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX save_changes ON save (player_id, seq);
 CREATE INDEX save_prune_at ON save (prune_at_ms) WHERE prune_at_ms NOT NULL;
 
 CREATE TABLE blob (                     -- bytes of one player, stored once
-    blob_id    INTEGER PRIMARY KEY AUTOINCREMENT, -- never reused: an old blob_id must not find other bytes
+    blob_id    INTEGER PRIMARY KEY,     -- never reused: an old blob_id must not find other bytes
     player_id  TEXT NOT NULL,
     sha256     BLOB,                    -- NULL while its parts are being appended
     size       INTEGER NOT NULL,
     refs       INTEGER NOT NULL DEFAULT 0,
     created_ms INTEGER NOT NULL,        -- when the bytes came; 0 once a version has had them: cleanup need not wait
-    data       BLOB,                    -- up to 16 KiB of bytes; else NULL, and they are in parts
-    UNIQUE (player_id, sha256)
+    data       BLOB                     -- up to 16 KiB of bytes; else NULL, and they are in parts
 ) STRICT;
+
+-- A few bytes of both find the rows to compare. Each new blob changes a page of this index: the smaller its entries,
+-- the fewer pages a batch of writes changes. The first four characters of each player_id are equal.
+CREATE INDEX blob_lookup ON blob (substr(player_id, 5, 3), substr(sha256, 1, 3)) WHERE sha256 NOT NULL;
 
 CREATE INDEX blob_unreferenced ON blob (created_ms) WHERE refs = 0;
 -- The server counts what a player has staged before it accepts more (PROTOCOL 4.4, 7).
 CREATE INDEX blob_staged ON blob (player_id, created_ms, size) WHERE refs = 0 AND sha256 NOT NULL;
+
+-- AUTOINCREMENT would write its table for each new blob; this one is written only if the newest blob is deleted.
+CREATE TABLE deleted_blob (             -- one row
+    one     INTEGER PRIMARY KEY CHECK (one = 1),
+    highest INTEGER NOT NULL            -- the highest blob_id that was deleted while it was the newest
+) STRICT;
+
+INSERT INTO deleted_blob (one, highest) VALUES (1, 0);
+
+CREATE TRIGGER blob_deleted AFTER DELETE ON blob
+WHEN NOT EXISTS (SELECT 1 FROM blob WHERE blob_id > OLD.blob_id) BEGIN
+    UPDATE deleted_blob SET highest = OLD.blob_id WHERE highest < OLD.blob_id;
+END;
 
 CREATE TABLE blob_part (
     blob_id INTEGER NOT NULL REFERENCES blob ON DELETE CASCADE,
@@ -57,10 +72,10 @@ CREATE TABLE save_version (
     parent     INTEGER,                 -- the version it was written on top of
     parent_tag TEXT,                    -- that version's entity-tag, without quotes
     kind       TEXT NOT NULL CHECK (kind IN ('write', 'restore', 'conflict', 'delete')),
-    blob_id    INTEGER REFERENCES blob, -- NULL for a delete, like sha256 and ctype
+    blob_id    INTEGER,                 -- NULL for a delete, like sha256
     sha256     BLOB,
     size       INTEGER NOT NULL,
-    ctype      TEXT,
+    ctype      TEXT,                    -- NULL: application/octet-stream, as most saves are
     meta       TEXT,                    -- the Save-Meta object, as sent
     created_ms INTEGER NOT NULL,
     retired_ms INTEGER,                 -- when it stopped being current; of a conflict copy, when it was made
@@ -68,9 +83,9 @@ CREATE TABLE save_version (
     PRIMARY KEY (player_id, slot, version)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX save_version_blob ON save_version (blob_id);
+-- Each further index would cost every PUT a page. The queries that have none read the versions of one slot, or those
+-- of one player: only if a history is full, or damaged bytes are repaired.
 CREATE INDEX save_version_conflict ON save_version (player_id, slot, version) WHERE kind = 'conflict';
-CREATE INDEX save_version_retired ON save_version (player_id, retired_ms) WHERE retired_ms NOT NULL;
 
 CREATE TABLE retention (                -- the limits that all histories were last scheduled for, and the progress
     id         INTEGER PRIMARY KEY CHECK (id = 1),
