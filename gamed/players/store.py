@@ -66,19 +66,9 @@ def rename_player(connection: Connection, keys: Keys, player_id: str, name: str 
 
 DELETE_ROWS = 500
 """How many rows one transaction deletes: a few milliseconds of the write queue."""
-_TOKENS = (
-    """
-    DELETE FROM refresh_credential WHERE credential_index IN (
-        SELECT r.credential_index FROM session s JOIN refresh_credential r ON r.session_id = s.session_id
-        WHERE s.player_id = :player_id LIMIT :rows)
-    """,
-    """
-    DELETE FROM access_token WHERE token_index IN (
-        SELECT t.token_index FROM session s JOIN access_token t ON t.session_id = s.session_id
-        WHERE s.player_id = :player_id LIMIT :rows)
-    """,
-    "DELETE FROM session WHERE session_id IN (SELECT session_id FROM session WHERE player_id = :player_id LIMIT :rows)",
-)
+_SESSIONS = """
+    DELETE FROM session WHERE session_id IN (SELECT session_id FROM session WHERE player_id = :player_id LIMIT :rows)
+"""
 
 
 class MergeResult(Struct, frozen=True):
@@ -114,8 +104,9 @@ def unfinished_removals(connection: Connection) -> list[Removal]:
 def delete_player_rows(connection: Connection, removal: Removal) -> bool:
     """Delete up to DELETE_ROWS rows; return whether some are left. The row with the mark is deleted last."""
     left, values = DELETE_ROWS, {"player_id": removal.player_id}
-    for query in _TOKENS:
-        left -= connection.execute(query, values | {"rows": left}).rowcount
+    left -= session_tables.delete_credentials(connection, removal.player_id, left)
+    if left > 0:
+        left -= connection.execute(_SESSIONS, values | {"rows": left}).rowcount
     left -= security_events.delete_player(connection, removal.player_id, left)
     if left <= 0:
         return True

@@ -4,6 +4,7 @@ A malformed credential of a request is rejected here, before the server reads a 
 """
 
 import struct
+from binascii import a2b_base64
 from enum import StrEnum
 
 import msgspec
@@ -24,6 +25,12 @@ BROWSER_TOTAL_MS = 12 * 3600_000
 """A browser session ends this long after its sign-in."""
 _BROWSER_TOKEN = TokenType.BROWSER_SESSION.encode()
 _BROWSER_ID = "brs"
+TICK_BYTES = 2
+TICK_MS = 8
+"""Credentials that are issued in one of these steps begin with the same two bytes, the rest is random. The shorter the
+step, the fewer pages a batch of them changes; the ticks begin anew after nine minutes, which only mixes them with a few
+old ones."""
+_STANDARD = bytes.maketrans(b"-_", b"+/")
 _LAYOUT = struct.Struct(">BQQ53s53s")  # layout number, both expiries in epoch milliseconds, both credentials as ASCII
 _LAYOUT_NUMBER = 1
 
@@ -104,8 +111,9 @@ class AuthenticatedSession(Struct, frozen=True):
 
 def generate_pair(random: Random, now_ms: int, policy: SessionPolicy, created_ms: int) -> CredentialPair:
     """Generate both credentials for a session that began at `created_ms`, which is now for a new session."""
-    access = generate_token(TokenType.ACCESS_TOKEN, random(ENTROPY_BYTES))
-    refresh = generate_token(TokenType.REFRESH_CREDENTIAL, random(ENTROPY_BYTES))
+    tick = now_ms // TICK_MS % 256**TICK_BYTES
+    access = _generate(TokenType.ACCESS_TOKEN, tick, random)
+    refresh = _generate(TokenType.REFRESH_CREDENTIAL, tick, random)
     access_expires_ms = policy.expiry_ms(policy.access_seconds, now_ms, created_ms)
     refresh_expires_ms = policy.expiry_ms(policy.refresh_seconds, now_ms, created_ms)
     return CredentialPair(access, refresh, access_expires_ms, refresh_expires_ms)
@@ -114,10 +122,19 @@ def generate_pair(random: Random, now_ms: int, policy: SessionPolicy, created_ms
 def renew_access(
     pair: CredentialPair, random: Random, now_ms: int, policy: SessionPolicy, created_ms: int
 ) -> CredentialPair:
-    """Return the pair with a new access token, for a session that began at `created_ms`."""
-    access = generate_token(TokenType.ACCESS_TOKEN, random(ENTROPY_BYTES))
+    """Return the pair with a new access token of the same tick, for a session that began at `created_ms`."""
+    access = _generate(TokenType.ACCESS_TOKEN, tick_of(pair.refresh), random)
     expires_ms = policy.expiry_ms(policy.access_seconds, now_ms, created_ms)
     return replace(pair, access=access, access_expires_ms=expires_ms)
+
+
+def _generate(kind: TokenType, tick: int, random: Random) -> Secret:
+    return generate_token(kind, tick.to_bytes(TICK_BYTES, "big") + random(ENTROPY_BYTES - TICK_BYTES))
+
+
+def tick_of(credential: Secret) -> int:
+    """Return the tick of a well-formed credential: an access token or a refresh credential, whoever made it."""
+    return int.from_bytes(a2b_base64(credential.reveal()[4:8].translate(_STANDARD))[:TICK_BYTES], "big")
 
 
 @redacts("token")

@@ -26,6 +26,7 @@ from gamed.sessions.credentials import (
     from_bytes,
     generate_pair,
     renew_access,
+    tick_of,
     to_bytes,
 )
 from gamed.sessions.errors import (
@@ -45,6 +46,7 @@ from gamed.sessions.rotation import (
     RotationState,
     decide,
 )
+from gamed.sessions.tables import DAY_MS
 from gamed.structs import Component, redacts
 
 
@@ -179,6 +181,7 @@ class KnownCredential(Struct, frozen=True):
     expires_ms: int
     """When this credential expires."""
     player_state: State
+    tick: int
 
 
 def check_credential(
@@ -204,20 +207,20 @@ def find_credential(connection: Connection, issuer: CredentialIssuer, credential
     """Find a well-formed credential; return None if it was never issued, or if its row was deleted."""
     query = """
         SELECT s.session_id, s.player_id, s.created_ms, s.generation, s.rotated_ms, s.used, s.revoked_ms,
-               s.sealed_successor, r.generation, r.expires_ms, p.state
-        FROM refresh_credential r
+               s.sealed_successor, r.generation, r.expires_ms, p.state, r.tick
+        FROM credential r
         JOIN session s ON s.session_id = r.session_id
         JOIN player p ON p.player_id = s.player_id
-        WHERE r.credential_index = :credential_index
+        WHERE r.tick = ? AND r.credential_index = ?
     """
-    index = issuer.keys.indexer.index(Purpose.REFRESH_CREDENTIAL, credential.reveal())
-    row = connection.execute(query, {"credential_index": index}).fetchone()
+    row = connection.execute(query, tables.refresh_key(issuer.keys.indexer, credential)).fetchone()
     if row is None:
         return None
-    session_id, player_id, created_ms, newest, rotated_ms, used, revoked_ms, sealed, generation, expires_ms, state = row
+    session_id, player_id, created_ms, newest, rotated_ms, used, revoked_ms, sealed, *row = row
+    generation, expires_ms, state, tick = row
     revoked = revoked_ms is not None or state == "erasing"
     rotation = RotationState(newest, rotated_ms, bool(used), revoked, issuer.policy.ends_ms(created_ms))
-    return KnownCredential(session_id, player_id, created_ms, rotation, sealed, generation, expires_ms, state)
+    return KnownCredential(session_id, player_id, created_ms, rotation, sealed, generation, expires_ms, state, tick)
 
 
 def _rotate(connection: Connection, issuer: CredentialIssuer, known: KnownCredential, now_ms: int) -> Refreshed:
@@ -229,7 +232,7 @@ def _rotate(connection: Connection, issuer: CredentialIssuer, known: KnownCreden
     query = """
         UPDATE session
         SET generation = :generation, rotated_ms = :rotated_ms, used = :used, sealed_successor = :sealed_successor,
-            expires_ms = :expires_ms, last_used_ms = :rotated_ms
+            expires_ms = :expires_ms, last_used_ms = :rotated_ms, tick = :tick
         WHERE session_id = :session_id
     """
     values = {
@@ -238,10 +241,15 @@ def _rotate(connection: Connection, issuer: CredentialIssuer, known: KnownCreden
         "used": rotation.used,
         "sealed_successor": issuer.keys.sealer.seal(Purpose.SUCCESSOR, known.session_id, to_bytes(pair)),
         "expires_ms": pair.refresh_expires_ms,
+        "tick": tick_of(pair.refresh),
         "session_id": known.session_id,
     }
     connection.execute(query, values)
-    tables.insert_pair(connection, issuer.keys.indexer, known.session_id, rotation.generation, pair)
+    if (day := pair.refresh_expires_ms // DAY_MS) != known.expires_ms // DAY_MS:
+        query = "UPDATE session SET expiry_day = :day WHERE session_id = :session_id"
+        connection.execute(query, {"day": day, "session_id": known.session_id})
+    generation, previous = rotation.generation, known.tick
+    tables.insert_pair(connection, issuer.keys.indexer, known.session_id, generation, pair, previous_tick=previous)
     return Refreshed(known.session_id, pair)
 
 
@@ -291,7 +299,7 @@ def _authenticate(
     return known.player_id, known.session_id
 
 
-ACCESS_RETAINED_MS = 24 * 3600 * 1000
+ACCESS_RETAINED_MS = DAY_MS
 """For a day after its expiry a token is answered `token_expired`, not `token_invalid`."""
 REFRESH_RETAINED_MS = 7 * ACCESS_RETAINED_MS
 """The same for a refresh credential and its session, ended or expired."""
@@ -308,19 +316,21 @@ _DELETE_OLD = (
         WHERE used = 1 AND sealed_successor IS NOT NULL AND rotated_ms < :shared_before_ms LIMIT :rows)
     """,
     """
-    DELETE FROM access_token WHERE token_index IN (
-        SELECT token_index FROM access_token WHERE expires_ms < :access_before_ms LIMIT :rows)
+    DELETE FROM credential WHERE (tick, credential_index) IN (
+        SELECT tick, credential_index FROM credential
+        WHERE refreshes = 0 AND expires_ms < :access_before_ms LIMIT :rows)
     """,
     """
-    DELETE FROM refresh_credential WHERE credential_index IN (
-        SELECT credential_index FROM refresh_credential WHERE expires_ms < :refresh_before_ms LIMIT :rows)
+    DELETE FROM credential WHERE (tick, credential_index) IN (
+        SELECT tick, credential_index FROM credential
+        WHERE refreshes = 1 AND expires_ms < :refresh_before_ms LIMIT :rows)
     """,
-    # A session goes last: ON DELETE CASCADE would delete its other rows without counting them.
+    # A session goes last. A credential without it counts as unknown.
     """
     DELETE FROM session WHERE session_id IN (
-        SELECT s.session_id FROM session s WHERE s.expires_ms < :refresh_before_ms
-        AND NOT EXISTS (SELECT 1 FROM access_token t WHERE t.session_id = s.session_id)
-        AND NOT EXISTS (SELECT 1 FROM refresh_credential r WHERE r.session_id = s.session_id) LIMIT :rows)
+        SELECT s.session_id FROM session s
+        WHERE s.expiry_day <= :refresh_before_day AND s.expires_ms < :refresh_before_ms
+        AND NOT EXISTS (SELECT 1 FROM credential c WHERE c.tick = s.tick AND c.session_id = s.session_id) LIMIT :rows)
     """,
     """
     DELETE FROM browser_session WHERE cookie_index IN (
@@ -350,6 +360,7 @@ def delete_old_sessions(connection: Connection, now_ms: int, rows: int) -> int:
             "shared_before_ms": now_ms - 2 * SHARED_STORE_MS,
             "access_before_ms": now_ms - ACCESS_RETAINED_MS,
             "refresh_before_ms": now_ms - REFRESH_RETAINED_MS,
+            "refresh_before_day": (now_ms - REFRESH_RETAINED_MS) // DAY_MS,
             "browser_before_ms": now_ms - BROWSER_IDLE_MS,
             "pending_before_ms": now_ms - PENDING_RETAINED_MS,
             "link_before_ms": now_ms - LINK_RETAINED_MS,

@@ -1,4 +1,4 @@
-"""The SQL of the tables `session`, `access_token` and `refresh_credential` (PROTOCOL 3.7).
+"""The SQL of the tables `session` and `credential` (PROTOCOL 3.7).
 
 A session outlives its tokens; each rotation is one more `generation` of it. The column `used` describes the newest one.
 """
@@ -15,8 +15,11 @@ from gamed.sessions.credentials import (
     SessionInfo,
     is_browser_session,
     is_browser_token,
+    tick_of,
 )
 from gamed.sessions.errors import PlayerBlocked, SessionRevoked, TokenExpired, TokenInvalid
+
+DAY_MS = 24 * 3600 * 1000
 
 
 def open_session(
@@ -37,8 +40,9 @@ def open_session(
     """
     query = """
         INSERT INTO session (session_id, player_id, login_id, provider, client, created_ms, last_used_ms,
-                             generation, rotated_ms, used, expires_ms)
-        VALUES (:session_id, :player_id, :login_id, :provider, :client, :now_ms, :now_ms, 1, :now_ms, 0, :expires_ms)
+                             generation, rotated_ms, used, expires_ms, expiry_day, tick)
+        VALUES (:session_id, :player_id, :login_id, :provider, :client, :now_ms, :now_ms,
+                1, :now_ms, 0, :expires_ms, :expires_ms / :day_ms, :tick)
     """
     values = {
         "session_id": session_id,
@@ -48,55 +52,89 @@ def open_session(
         "client": client,
         "now_ms": now_ms,
         "expires_ms": pair.refresh_expires_ms,
+        "day_ms": DAY_MS,
+        "tick": tick_of(pair.refresh),
     }
     connection.execute(query, values)
     insert_pair(connection, keys.indexer, session_id, 1, pair)
 
 
+_INSERT_CREDENTIAL = """
+    INSERT INTO credential (
+        tick, credential_index, refreshes, session_id, generation, previous_tick, expires_ms
+    ) VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
+
+
 def insert_pair(
-    connection: Connection, indexer: Indexer, session_id: str, generation: int, pair: CredentialPair
+    connection: Connection,
+    indexer: Indexer,
+    session_id: str,
+    generation: int,
+    pair: CredentialPair,
+    *,
+    previous_tick: int | None = None,
 ) -> None:
-    """Insert both credentials of a new generation; the caller updates the row of the session."""
-    insert_access(connection, indexer, session_id, generation, pair)
-    query = """
-        INSERT INTO refresh_credential (credential_index, session_id, generation, expires_ms)
-        VALUES (:credential_index, :session_id, :generation, :expires_ms)
+    """Insert both credentials of a new generation, of which the one before has `previous_tick`.
+
+    The caller updates the row of the session.
     """
-    values = {
-        "credential_index": indexer.index(Purpose.REFRESH_CREDENTIAL, pair.refresh.reveal()),
-        "session_id": session_id,
-        "generation": generation,
-        "expires_ms": pair.refresh_expires_ms,
-    }
-    connection.execute(query, values)
+    insert_access(connection, indexer, session_id, generation, pair)
+    key, expires_ms = refresh_key(indexer, pair.refresh), pair.refresh_expires_ms
+    connection.execute(_INSERT_CREDENTIAL, (*key, 1, session_id, generation, previous_tick, expires_ms))
 
 
 def insert_access(
     connection: Connection, indexer: Indexer, session_id: str, generation: int, pair: CredentialPair
 ) -> None:
     """Insert the access token of a pair for a generation; earlier ones stay valid."""
-    query = """
-        INSERT INTO access_token (token_index, session_id, generation, expires_ms)
-        VALUES (:token_index, :session_id, :generation, :expires_ms)
+    key, expires_ms = access_key(indexer, pair.access), pair.access_expires_ms
+    connection.execute(_INSERT_CREDENTIAL, (*key, 0, session_id, generation, None, expires_ms))
+
+
+def access_key(indexer: Indexer, token: Secret) -> tuple[int, Index]:
+    """Return the tick and the index with which `credential` has an access token."""
+    return tick_of(token), indexer.index(Purpose.ACCESS_TOKEN, token.reveal())
+
+
+def refresh_key(indexer: Indexer, credential: Secret) -> tuple[int, Index]:
+    """Return the tick and the index with which `credential` has a refresh credential."""
+    return tick_of(credential), indexer.index(Purpose.REFRESH_CREDENTIAL, credential.reveal())
+
+
+def delete_credentials(connection: Connection, player_id: str, limit: int) -> int:
+    """Delete about `limit` credentials of a player's sessions, which have ended; return how many were deleted.
+
+    Once this returns less than `limit`, none are left.
     """
-    values = {
-        "token_index": access_index(indexer, pair.access),
-        "session_id": session_id,
-        "generation": generation,
-        "expires_ms": pair.access_expires_ms,
-    }
-    connection.execute(query, values)
+    query = "SELECT session_id, generation, tick FROM session WHERE player_id = :player_id LIMIT :limit"
+    deleted = 0
+    for session in connection.execute(query, {"player_id": player_id, "limit": limit}).fetchall():
+        if deleted < limit:
+            deleted += _delete_credentials_of(connection, session, limit - deleted)
+    return deleted
 
 
-def access_index(indexer: Indexer, token: Secret) -> Index:
-    return indexer.index(Purpose.ACCESS_TOKEN, token.reveal())
+def _delete_credentials_of(connection: Connection, session: tuple[str, int, int | None], limit: int) -> int:
+    """Delete the credentials of one session, newest generation first; its row keeps the progress."""
+    session_id, generation, tick = session
+    delete = "DELETE FROM credential WHERE tick = ? AND session_id = ? AND generation = ? RETURNING previous_tick"
+    deleted = 0
+    while tick is not None and deleted < limit:
+        rows = connection.execute(delete, (tick, session_id, generation)).fetchall()
+        deleted, generation = deleted + len(rows), generation - 1
+        tick = next((previous for (previous,) in rows if previous is not None), None)
+    if deleted:
+        progress = "UPDATE session SET generation = ?, tick = ? WHERE session_id = ?"
+        connection.execute(progress, (0 if tick is None else generation, tick or 0, session_id))
+    return deleted
 
 
 _SESSION_OF_TOKEN = """
     SELECT t.expires_ms, t.generation, s.session_id, s.player_id, s.created_ms, s.generation, s.used, s.revoked_ms,
            p.state, p.owner, s.client
-    FROM access_token t JOIN session s ON s.session_id = t.session_id JOIN player p ON p.player_id = s.player_id
-    WHERE t.token_index = ?
+    FROM credential t JOIN session s ON s.session_id = t.session_id JOIN player p ON p.player_id = s.player_id
+    WHERE t.tick = ? AND t.credential_index = ?
 """
 
 
@@ -109,7 +147,7 @@ def authenticate(connection: Connection, indexer: Indexer, token: Secret, now_ms
     """
     if is_browser_token(token):
         return browser_tables.authenticate_browser(connection, indexer, token, now_ms)
-    row = connection.execute(_SESSION_OF_TOKEN, (access_index(indexer, token),)).fetchone()
+    row = connection.execute(_SESSION_OF_TOKEN, access_key(indexer, token)).fetchone()
     if row is None:
         raise TokenInvalid
     expires_ms, generation, session_id, player_id, created_ms, newest, used, revoked_ms, state, owner, client = row
@@ -125,8 +163,11 @@ def authenticate(connection: Connection, indexer: Indexer, token: Secret, now_ms
 
 def session_of_token(connection: Connection, indexer: Indexer, token: Secret) -> str | None:
     """Return the session of an access token, even of an expired one: enough to end the session, not to use it."""
-    query = "SELECT session_id FROM access_token WHERE token_index = :token_index"
-    row = connection.execute(query, {"token_index": access_index(indexer, token)}).fetchone()
+    query = """
+        SELECT s.session_id FROM credential t JOIN session s ON s.session_id = t.session_id
+        WHERE t.tick = ? AND t.credential_index = ?
+    """
+    row = connection.execute(query, access_key(indexer, token)).fetchone()
     return None if row is None else row[0]
 
 

@@ -82,7 +82,7 @@ class Once(SynchronousTestCase):
     def test_references_are_checked(self) -> None:
         """A command cannot leave rows that refer to nothing."""
         with self.assertRaises(sqlite3.IntegrityError):
-            run_transaction(self.path, ask("INSERT INTO access_token VALUES (x'00', 'ses_none', 1, 1)"))
+            run_transaction(self.path, ask("INSERT INTO identity VALUES (x'00', 'ply_none', 'x', x'00', 1, 1)"))
 
 
 class Beside(TestCase):

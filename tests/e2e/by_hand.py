@@ -8,7 +8,7 @@ from tests.e2e.providers import DISCORD, ProviderCase
 from tests.e2e.wire import Answer, ask
 from tests.login.browser_fixtures import Page
 
-LASTING = ("player", "identity", "session", "access_token", "refresh_credential")
+LASTING = ("player", "identity", "session", "credential")
 
 
 class HandCase(ProviderCase):

@@ -15,7 +15,7 @@ from tests.login.test_browser_routes import code
 from tests.support.databases import unwritable
 from tests.support.http import Answer
 
-LASTING = ("player", "identity", "session", "access_token", "refresh_credential")
+LASTING = ("player", "identity", "session", "credential")
 
 
 class DatabaseErrors(ProviderCase):

@@ -14,7 +14,7 @@ from tests.login.fixtures import LoginCase, LoginServer, done
 from tests.support.covers import covers
 
 INTERRUPTED = Failed(LoginFailure.LOGIN_INTERRUPTED)
-LASTING = ("player", "identity", "session", "access_token", "refresh_credential", "local_account")
+LASTING = ("player", "identity", "session", "credential", "local_account")
 HOW = {
     "one bit": "substr({0}, 1, length({0}) - 1) || x'00'",
     "cut off": "substr({0}, 1, 5)",

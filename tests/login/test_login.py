@@ -40,7 +40,7 @@ from tests.login.examples import BROWSER, OTHER, START_MS
 from tests.login.fixtures import ANNA, APPROVAL, CLOSED, OFF, PASSWORD, TERMS, LoginCase, LoginServer, done
 from tests.support.covers import covers
 
-LASTING = ("player", "local_account", "identity", "session", "access_token", "refresh_credential")
+LASTING = ("player", "local_account", "identity", "session", "credential")
 
 
 class FullHasher:

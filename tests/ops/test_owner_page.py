@@ -85,7 +85,7 @@ class OwnerPageCase(SynchronousTestCase):
         return player_id
 
     def add_session(self, player_id: str, number: int, *, revoked: bool = False) -> None:
-        query = "INSERT INTO session VALUES (?, ?, NULL, 'local', '{}', 0, 0, 1, 0, 0, NULL, ?, ?)"
+        query = "INSERT INTO session VALUES (?, ?, NULL, 'local', '{}', 0, 0, 1, 0, 0, NULL, ?, 0, 0, ?)"
         values = (f"ses_{player_id}{number}", player_id, START_MS + DAY_MS, START_MS if revoked else None)
         self.write(lambda connection: connection.execute(query, values).close())
 

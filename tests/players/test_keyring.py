@@ -147,7 +147,7 @@ class RekeyTests(FileCase):
         """Assert that names and sessions are unchanged."""
         for name in ("Anna", "bert"):
             run_transaction(self.auth, lambda connection, name=name: player_tables.find_named(connection, OLD, name))
-        self.assertEqual([self.count(table) for table in ("session", "access_token", "limit_bucket")], [1, 1, 1])
+        self.assertEqual([self.count(table) for table in ("session", "credential", "limit_bucket")], [1, 2, 1])
         record = run_transaction(self.auth, keyring.read_key_record)
         assert record is not None
         self.assertEqual(record.check_value, OLD.check)
@@ -166,7 +166,7 @@ class RekeyTests(FileCase):
                 self.auth, lambda connection: player_tables.find_account(connection, name_index(OLD.indexer, "anna"))
             )
         )
-        credentials = ("session", "access_token", "refresh_credential")
+        credentials = ("session", "credential")
         for table in (*credentials, "login", "authorization_attempt", "limit_bucket"):
             self.assertEqual(self.count(table), 0)
         ring = run_transaction(self.auth, keyring.read_key_record)

@@ -25,7 +25,9 @@ from gamed.saves.commands import DeleteCommand, WriteCommand, WriteContext, Writ
 from gamed.saves.limits import SaveLimits
 from gamed.saves.model import VersionKind
 from gamed.saves.write_rules import Condition, ConditionKind
-from gamed.sessions.credentials import CredentialIssuer
+from gamed.sessions.credentials import TICK_MS, CredentialIssuer
+from gamed.sessions.rotation import Refreshed
+from gamed.sessions.store import refresh
 from tests.cli.process import ROOT, environment
 from tests.players.killed_command import KEYS
 from tests.players.test_account_routes import removals_of
@@ -168,6 +170,32 @@ class EraseTests(FolderCase):
         self.assertEqual(transactions, 4)
         self.assertEqual(self.of(ANNA)["player"], 0)
         self.assertEqual(self.of(BERT)["session"], 1)
+
+    def test_credentials_of_many_generations(self) -> None:
+        """All credentials of a session are deleted, also those of one instant, and renewed access tokens."""
+        issuer = CredentialIssuer(KEYS, POLICY, lambda size: next(numbers).to_bytes(size, "big"))
+        numbers = iter(range(10**6, 10**7))
+
+        def rotate(connection: sqlite3.Connection) -> None:
+            _, pair = sign_in(connection, issuer, NOW_MS)
+            of_one_tick = [NOW_MS + number * 65536 * TICK_MS for number in range(9)]
+            for now_ms in (*[NOW_MS] * 9, *of_one_tick, *range(NOW_MS, NOW_MS + 600)):
+                presented = pair.refresh
+                for at_ms in (now_ms, now_ms + 900_000):  # the second one gets a renewed access token
+                    answer = refresh(connection, issuer, presented, at_ms)
+                    assert isinstance(answer, Refreshed), answer
+                    pair = answer.pair
+
+        run_transaction(self.auth, rotate)
+        count = "SELECT count(*) FROM credential c JOIN session s USING (session_id) WHERE player_id = "
+        self.assertGreater(self.rows(self.auth, f"{count}'{ANNA}'"), [(1800,)])
+        run_transaction(self.auth, lambda connection: player_store.mark_removed(connection, ANNA, NOW_MS))
+        transactions = 1
+        while run_transaction(self.auth, lambda connection: player_store.delete_player_rows(connection, Removal(ANNA))):
+            transactions += 1
+        self.assertEqual(transactions, 4)
+        self.assertEqual(self.rows(self.auth, f"{count}'{BERT}'"), [(2,)])
+        self.assertEqual(self.rows(self.auth, "SELECT count(*) FROM credential"), [(2,)])
 
 
 class MergeTests(FolderCase):

@@ -78,7 +78,7 @@ class AuthDatabase:
 
     def everything(self) -> list[list[tuple[object, ...]]]:
         """Return the rows of every table that a transaction could change."""
-        tables = ("player", "session", "access_token", "refresh_credential", "login")
+        tables = ("player", "session", "credential", "login")
         return [self.rows(table) for table in tables]
 
 

@@ -1,5 +1,6 @@
 """Access tokens are authenticated against a real auth.db, and their first use is marked there."""
 
+from base64 import urlsafe_b64decode
 from functools import partial
 
 from gamed.crypto import Index
@@ -16,6 +17,7 @@ from gamed.sessions.errors import (
     TokenInvalid,
 )
 from gamed.sessions.rotation import RefreshRejected
+from gamed.tokens import TokenType, generate_token
 from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS, STRANGE_TOKEN, STRANGER, TransactionTestCase
 from tests.support.covers import covers
 
@@ -56,8 +58,24 @@ class AuthenticateTests(TransactionTestCase):
         self.auth.wait(DAY_MS)
         self.assertRaises(SessionRevoked, self.authenticate, self.first.access)
 
+    def test_another_tick(self) -> None:
+        """A credential with other first bytes, which say when it was issued, is unknown; the others stay valid."""
+        for credential in (self.first.access, self.first.refresh):
+            kind = TokenType(credential.reveal()[:4].decode())
+            entropy = bytearray(urlsafe_b64decode(credential.reveal()[4:47] + b"="))
+            for place in (0, 1):
+                entropy[place] ^= 1
+                forged = generate_token(kind, bytes(entropy))
+                if kind is TokenType.ACCESS_TOKEN:
+                    self.assertRaises(TokenInvalid, self.authenticate, forged)
+                else:
+                    self.assertEqual(self.refresh(forged), RefreshRejected(RefreshInvalid))
+                entropy[place] ^= 1
+            self.assertTrue(generate_token(kind, bytes(entropy)).matches(credential))
+        self.authenticate(self.first.access)
+
     def test_refresh_credential_is_no_access_token(self) -> None:
-        """The same bytes mean nothing in the other table."""
+        """The same bytes mean nothing as a credential of the other kind."""
         self.assertRaises(TokenInvalid, self.authenticate, self.first.refresh)
         self.assertEqual(self.refresh(self.first.access), RefreshRejected(RefreshInvalid))
 

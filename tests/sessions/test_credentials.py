@@ -6,6 +6,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.crypto import DecryptionFailed, Keys, Purpose, Secret
 from gamed.sessions.credentials import (
+    TICK_MS,
     CredentialPair,
     MalformedPair,
     SessionPolicy,
@@ -14,9 +15,10 @@ from gamed.sessions.credentials import (
     new_session_id,
     renew_access,
     response_members,
+    tick_of,
     to_bytes,
 )
-from gamed.tokens import TokenType, parse_token
+from gamed.tokens import TokenType, generate_token, parse_token
 from tests.sessions.fixtures import NOW_MS, POLICY, Counting
 from tests.support.covers import covers
 
@@ -24,7 +26,7 @@ instants = integers(min_value=0, max_value=2**48)
 
 
 def a_pair(first: bytes = b"", now_ms: int = NOW_MS, policy: SessionPolicy = POLICY) -> CredentialPair:
-    return generate_pair(lambda size: first.ljust(size, b"\x07"), now_ms, policy, now_ms)
+    return generate_pair(lambda size: first[:size].ljust(size, b"\x07"), now_ms, policy, now_ms)
 
 
 @covers("2.3/10")
@@ -38,6 +40,27 @@ class PairTests(SynchronousTestCase):
         self.assertTrue(parse_token(TokenType.ACCESS_TOKEN, access).matches(pair.access))
         self.assertTrue(parse_token(TokenType.REFRESH_CREDENTIAL, refresh).matches(pair.refresh))
         self.assertNotEqual(access[4:47], refresh[4:47])
+
+    def test_issued_together(self) -> None:
+        """Credentials of one moment begin alike, also a renewed access token; the other 240 bits of each are random."""
+        asked: list[int] = []
+        random = Counting()
+
+        def counting(size: int) -> bytes:
+            asked.append(size)
+            return random(size)
+
+        first, second = (generate_pair(counting, now_ms, POLICY, NOW_MS) for now_ms in (NOW_MS, NOW_MS + TICK_MS))
+        renewed = renew_access(first, counting, NOW_MS + 900_000, POLICY, NOW_MS)
+        self.assertEqual(asked, [30] * 5)
+        ticks = [tick_of(each) for each in (first.access, first.refresh, renewed.access, second.access, second.refresh)]
+        tick = NOW_MS // TICK_MS % 65536
+        self.assertEqual(ticks, [tick, tick, tick, tick + 1, tick + 1])
+
+    @given(binary(min_size=32, max_size=32))
+    def test_tick(self, entropy: bytes) -> None:
+        """The tick of any well-formed credential is its first two bytes."""
+        self.assertEqual(tick_of(generate_token(TokenType.ACCESS_TOKEN, entropy)), int.from_bytes(entropy[:2], "big"))
 
     @covers("2.1/22", "2.1/23", "3/4", "3/5")
     def test_lifetimes(self) -> None:

@@ -160,7 +160,7 @@ class RefreshTests(SessionTestCase):
         answers = [self.successResultOf(each) for each in work]
         self.assertEqual(answers, [answers[0]] * CALLERS)
         self.assertEqual(self.used(), [(2, 0)])
-        self.assertEqual(self.wait(self.server.rows("SELECT count(*) FROM refresh_credential")), [(2,)])
+        self.assertEqual(self.wait(self.server.rows("SELECT count(*) FROM credential WHERE refreshes = 1")), [(2,)])
 
     def test_busy(self) -> None:
         """A busy database changes nothing: the same credential still rotates afterwards."""

@@ -11,7 +11,7 @@ DAYS = 365
 SETTLED = 45
 """Days after which each day deletes as many rows as it adds: a refresh credential and its week live longest."""
 TABLES = (
-    *("player", "identity", "local_account", "session", "access_token", "refresh_credential"),
+    *("player", "identity", "local_account", "session", "credential"),
     *("login", "authorization_attempt", "limit_bucket", "player_merge", "command_log"),
 )
 

@@ -84,32 +84,30 @@ CREATE TABLE session (
     used             INTEGER NOT NULL CHECK (used IN (0, 1)),
     sealed_successor BLOB,              -- this generation's pair, while its predecessor may ask again; row: session_id
     expires_ms       INTEGER NOT NULL,  -- of the newest refresh credential
+    expiry_day       INTEGER NOT NULL,  -- expires_ms in days: a refresh seldom changes it, and the index on it
+    tick             INTEGER NOT NULL,  -- of the credentials of this generation
     revoked_ms       INTEGER
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX session_player ON session (player_id);
-CREATE INDEX session_expiry ON session (expires_ms);
+CREATE INDEX session_expiry ON session (expiry_day);
 CREATE INDEX session_successor ON session (rotated_ms) WHERE used = 1 AND sealed_successor IS NOT NULL;
 
-CREATE TABLE access_token (
-    token_index BLOB PRIMARY KEY,
-    session_id  TEXT NOT NULL REFERENCES session ON DELETE CASCADE,
-    generation  INTEGER NOT NULL,
-    expires_ms  INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-
-CREATE INDEX access_token_session ON access_token (session_id);
-CREATE INDEX access_token_expiry ON access_token (expires_ms);
-
-CREATE TABLE refresh_credential (       -- every generation until it expires: use of an old one means theft
-    credential_index BLOB PRIMARY KEY,
-    session_id       TEXT NOT NULL REFERENCES session ON DELETE CASCADE,
+-- Access tokens, and refresh credentials of every generation until they expire: use of an old one means theft.
+-- The first two bytes of a credential are its tick. Those of one batch have nearly equal ticks, so that they are on one
+-- page, however many there are. No index has the session: from its newest tick each generation names the tick before.
+CREATE TABLE credential (
+    tick             INTEGER NOT NULL,
+    credential_index BLOB NOT NULL,
+    refreshes        INTEGER NOT NULL CHECK (refreshes IN (0, 1)), -- 1: a refresh credential
+    session_id       TEXT NOT NULL,
     generation       INTEGER NOT NULL,
-    expires_ms       INTEGER NOT NULL
+    previous_tick    INTEGER,           -- of the generation before this one
+    expires_ms       INTEGER NOT NULL,
+    PRIMARY KEY (tick, credential_index)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX refresh_credential_session ON refresh_credential (session_id);
-CREATE INDEX refresh_credential_expiry ON refresh_credential (expires_ms);
+CREATE INDEX credential_expiry ON credential (refreshes, expires_ms);
 
 CREATE TABLE browser_session (          -- a browser that is signed in on the player's own page, /auth/account
     cookie_index BLOB PRIMARY KEY,
