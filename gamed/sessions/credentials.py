@@ -133,7 +133,7 @@ def _generate(kind: TokenType, tick: int, random: Random) -> Secret:
 
 
 def tick_of(credential: Secret) -> int:
-    """Return the tick of a well-formed credential: an access token or a refresh credential, whoever made it."""
+    """Return the tick of a well-formed access token or refresh credential, even if no server issued it."""
     return int.from_bytes(a2b_base64(credential.reveal()[4:8].translate(_STANDARD))[:TICK_BYTES], "big")
 
 
