@@ -21,7 +21,7 @@ from tests.login.browser_fixtures import BASE, BrowserCase, Game, Page, PageBrow
 from tests.login.test_browser_routes import code as code_on
 from tests.support.http import Connection
 
-LASTING = ("player", "identity", "session", "access_token", "refresh_credential", "local_account")
+LASTING = ("player", "identity", "session", "credential", "local_account")
 PROMPTLY_SECONDS = 1.0
 """The time within which a waiting game gets the outcome."""
 WORDS = ("waiting_for_browser", "at_provider", "exchanging", "proof_required")
