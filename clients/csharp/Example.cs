@@ -5,7 +5,6 @@
 
 using System;
 using System.Collections.Generic;
-using System.Linq;
 using System.Text;
 using System.Threading.Tasks;
 using Gamed;
@@ -52,18 +51,21 @@ static class Example
 
     static async Task DoAsync(GamedClient client, Sync sync, string line)
     {
-        if (line.StartsWith("add "))
+        int more;
+        if (line.StartsWith("add ") && int.TryParse(line.Substring(4), out more))
         {
-            int sum = Number(await sync.ReadAsync("auto")) + int.Parse(line.Substring(4));
+            int sum = Number(await sync.ReadAsync("auto")) + more;
             var meta = new Dictionary<string, object> { { "title", "at " + sum } };
             await sync.WriteAsync("auto", Encoding.UTF8.GetBytes(sum.ToString()), meta);
         }
         else if (line == "sync")
             await sync.PumpAsync();
         else if (line == "mine")
-            await (await sync.ConflictsAsync()).First().KeepMineAsync();
+            foreach (SyncConflict conflict in await sync.ConflictsAsync())
+                await conflict.KeepMineAsync();
         else if (line == "theirs")
-            await (await sync.ConflictsAsync()).First().KeepTheirsAsync();
+            foreach (SyncConflict conflict in await sync.ConflictsAsync())
+                await conflict.KeepTheirsAsync();
         else if (line == "files")
             await FilesAsync(client);
         else if (line == "devices")

@@ -2628,6 +2628,9 @@ namespace Gamed
     /// </summary>
     public sealed class SignIn
     {
+        /// <summary>Characters that the server adds to a return address, at most.</summary>
+        const int MaxReturn = 1024;
+
         readonly Wire wire;
         readonly IPerson person;
         readonly SignInOptions options;
@@ -2681,7 +2684,8 @@ namespace Gamed
         public bool Returned(string url)
         {
             string before = options.ReturnUri, ticket = null;
-            if (before != null && url != null && url.StartsWith(before, StringComparison.Ordinal))
+            bool ours = before != null && url != null && url.StartsWith(before, StringComparison.Ordinal);
+            if (ours && url.Length <= before.Length + MaxReturn)
             {
                 string rest = url.Substring(before.Length);
                 string separator = before.Contains("?") ? "&" : "?";
@@ -3790,15 +3794,33 @@ namespace Gamed
                 { "name", options.App }, { "version", options.Version },
                 { "platform", Disk.IsWindows ? "windows" : Disk.IsMac ? "macos" : "linux" },
             };
-            string name = (options.DeviceName ?? "").Trim();
+            string name = Reported(options.DeviceName);
             if (name != "")
-                device["device_name"] = name.Substring(0, Math.Min(64, name.Length));
+                device["device_name"] = name;
             var start = new Dictionary<string, object> { { "client", device } };
             if (provider != null)
                 start["provider"] = provider;
             if (intent != null)
                 start["intent"] = intent;
             return start;
+        }
+
+        /// <summary>What the server accepts of a device's name: whole visible characters, at most 64.</summary>
+        internal static string Reported(string name)
+        {
+            var kept = new StringBuilder();
+            name = (name ?? "").Trim();
+            for (int at = 0; at < name.Length; at++)
+            {
+                bool pair = char.IsHighSurrogate(name[at]) && at + 1 < name.Length && char.IsLowSurrogate(name[at + 1]);
+                if (kept.Length + (pair ? 2 : 1) > 64)
+                    break;
+                if (pair)
+                    kept.Append(name[at]).Append(name[++at]);
+                else if (!char.IsSurrogate(name[at]) && !char.IsControl(name[at]))
+                    kept.Append(name[at]);
+            }
+            return kept.ToString();
         }
 
         /// <summary>Hand the address with which the app was opened to the sign-in that runs; false: it does not belong
@@ -3891,10 +3913,10 @@ namespace Gamed
         /// NotFound.</summary>
         public Task EndSessionAsync(string sessionId, CancellationToken cancel = default(CancellationToken))
         {
-            if (!Segments.IsMatch(sessionId ?? ""))
-                throw new NotFound("session_not_found", "That device is not signed in any more.");
             return Task.Run(async () =>
             {
+                if (!Segments.IsMatch(sessionId ?? ""))
+                    throw new NotFound("session_not_found", "That device is not signed in any more.");
                 await DeleteOnceAsync("/auth/sessions/" + sessionId, cancel).ConfigureAwait(false);
                 await ForgetAsync(sessionId).ConfigureAwait(false);
             }, cancel);

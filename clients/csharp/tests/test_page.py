@@ -6,6 +6,8 @@ import re
 import shlex
 import subprocess
 import sys
+import zipfile
+from collections.abc import Sequence
 from http.client import HTTPConnection
 from pathlib import Path
 from secrets import token_hex
@@ -51,8 +53,8 @@ class Page(SynchronousTestCase):
         self.assertIn("all is well", done.stdout)
 
 
-class TinyGame(SynchronousTestCase):
-    """The first sample of the README, built and run by the commands below it, with a program as the browser."""
+class GameCase(SynchronousTestCase):
+    """A folder for the devices of one player, whose browser is a program."""
 
     def setUp(self) -> None:
         self.place = Path(self.mktemp()).absolute()
@@ -60,6 +62,47 @@ class TinyGame(SynchronousTestCase):
         opener = self.place / "bin" / "xdg-open"
         opener.write_text(f'#!/bin/sh\ncd {ROOT} && {shlex.join(BROWSER)} "$1" tiny-{token_hex(4)} >&2\n')
         opener.chmod(0o755)
+        self.service = lender().service("local")
+
+    def played(self, command: Sequence[str], device: str, typed: str = "") -> "subprocess.CompletedProcess[str]":
+        """Start a game on a device; no start ends with a traceback."""
+        path = f"{self.place / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            command,
+            cwd=self.place,
+            env={**os.environ, "XDG_STATE_HOME": str(self.place / device), "PATH": path},
+            input=typed,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        self.assertNotIn("   at ", done.stdout + done.stderr)
+        return done
+
+
+class Example(GameCase):
+    def test_commands(self) -> None:
+        """The game with everything signs in, saves, lists the devices, exports, and takes no slip as a command."""
+        command = [tool("mono"), str(built("Example", CSHARP / "Example.cs")), self.service.base]
+        typed = (
+            f"add 3\nadd x\nmine\nsync\ndevices\nexport {self.place}/all.zip\nexport /nowhere/all.zip\nleave\nquit\n"
+        )
+        done = self.played(command, "desk", typed)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("The number is 3, in_step\n", done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^\* .+, 20\S+Z$")
+        self.assertIn("[local_disk]", done.stdout)
+        self.assertIn("Signed out.", done.stdout)
+        with zipfile.ZipFile(self.place / "all.zip") as exported:
+            self.assertIn("manifest.json", exported.namelist())
+
+
+class TinyGame(GameCase):
+    """The first sample of the README, built and run by the commands below it."""
+
+    def setUp(self) -> None:
+        super().setUp()
         for name in ("GamedClient.cs", "GamedSync.cs"):
             (self.place / name).symlink_to(CSHARP / name)
         page = (CSHARP / "README.md").read_text("utf-8")
@@ -70,25 +113,12 @@ class TinyGame(SynchronousTestCase):
             shlex.split(build), cwd=self.place, capture_output=True, text=True, timeout=SECONDS, check=False
         )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.service = lender().service("local")
 
     def play(self, device: str, ended: int = 0) -> "subprocess.CompletedProcess[str]":
         """Start the game on a device."""
         command = self.run_line.replace("http://127.0.0.1:8080", self.service.base)
-        state = str(self.place / device)
-        path = f"{self.place / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        done = subprocess.run(
-            shlex.split(command),
-            cwd=self.place,
-            env={**os.environ, "XDG_STATE_HOME": state, "PATH": path},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
+        done = self.played(shlex.split(command), device)
         self.assertEqual(done.returncode, ended, done.stdout + done.stderr)
-        self.assertNotIn("   at ", done.stdout + done.stderr)
         return done
 
     def credential(self, device: str) -> dict[str, str]:

@@ -177,6 +177,10 @@ static class Checks
     public static void Words()
     {
         Expect(SignIn.FinishCode(" bkt-rvw ") == "BKTRVW" && SignIn.FinishCode("b k t r v w") == "BKTRVW", "a code");
+        string face = "\ud83d\ude00";
+        Expect(GamedClient.Reported(" Anna's\u0007 desk\ud83d ") == "Anna's desk", "a device's name");
+        Expect(GamedClient.Reported(new string('a', 63) + face) == new string('a', 63), "no half character");
+        Expect(GamedClient.Reported(new string('a', 62) + face + "b").EndsWith(face) && GamedClient.Reported(null) == "", "whole");
         foreach (string typed in new[] { "", "BKT-RV", "BKT-RVWX", "AKT-RVW", "BKT-RV1", "\u0411KTRVW" })
             Expect(SignIn.FinishCode(typed) == null, typed);
         foreach (string tag in new[] { "", "1-a", "W/\"1-a\"", "\"a\"b\"", "\"a\r\nX: y\"", "\"\"" })
