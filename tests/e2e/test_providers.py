@@ -202,7 +202,7 @@ class Choice(ProviderCase):
 
     @covers("operational/8")
     def test_terminal(self) -> None:
-        """The reference client shows one line per entry of /auth/config, in that order; a number chooses."""
+        """The reference client shows the label of each provider in the order of /auth/config; a number chooses."""
         self.assertEqual(self.client().policy(), ("oauth", ("discord", "google")))
         place = ["--server", self.service.base, "--folder", str(self.folder / "player")]
         process = subprocess.Popen(
@@ -212,8 +212,8 @@ class Choice(ProviderCase):
             stderr=subprocess.PIPE,
         )
         self.addCleanup(process.kill)
-        self.assertEqual(process.stderr.readline(), b"  1  Sign in with discord\n")
-        self.assertEqual(process.stderr.readline(), b"  2  Sign in with google\n")
+        self.assertEqual(process.stderr.readline(), b"  1  Sign in with Discord\n")
+        self.assertEqual(process.stderr.readline(), b"  2  Sign in with Google\n")
         process.stdin.write(b"2\n")
         process.stdin.flush()
         lines = iter(process.stderr.readline, b"")

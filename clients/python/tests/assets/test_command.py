@@ -89,6 +89,5 @@ class Commands(AssetsCase):
     def test_page(self) -> None:
         """Each command line of the client's page is one that it takes."""
         lines = re.findall(r"(?m)^python gamed_client.py (.+)$", (PATH.parent / "README.md").read_text("utf-8"))
-        self.assertEqual(
-            [gc.parser().parse_args(line.split()).command for line in lines], ["login", "save", "sync", "assets"]
-        )
+        commands = [gc.parser().parse_args(line.split()).command for line in lines]
+        self.assertEqual(commands, ["login", "save", "account", "account", "sync", "assets"])
