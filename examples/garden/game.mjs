@@ -165,7 +165,7 @@ class Play {
     element("start").hidden = true
     element("offline").checked = false
     for (const id of ["game", "sign-out", "account-open"]) element(id).hidden = false
-    tell("who", `${this.client.credential?.playerId} at ${this.client.origin.host}`)
+    tell("who", `${this.client.origin.host}: ${this.client.credential?.playerId}`)
     tell("device", this.tab === 1 ? "" : `Tab ${this.tab}: it saves as a device of its own.`)
     this.goOnline()
     tell("state", "Loading")
