@@ -14,7 +14,9 @@ const FEATURES = [
 ]
 
 /** @type {(text: string) => void} */
-const write = IN_NODE ? (text) => process.stdout.write(`${text}\n`) : (text) => globalThis.gamedSay(text)
+const write = IN_NODE
+  ? (text) => process.stdout.write(`${text}\n`)
+  : (text) => /** @type {any} */ (globalThis).gamedSay(text)
 
 /** @param {object} line */
 const say = (line) => write(JSON.stringify(line))
@@ -290,6 +292,7 @@ const marked = (folder) => folder.replace(/[^A-Za-z0-9]+/g, "-")
  * @param {string} folder @param {string} text
  */
 async function recordsWith(folder, text) {
+  /** @type {any[]} */
   const found = []
   const names = (await indexedDB.databases()).map(({ name }) => name ?? "")
   for (const name of names.filter((one) => one.includes(marked(folder)))) {
@@ -375,7 +378,7 @@ async function answer(line) {
   }
 }
 
-if (!IN_NODE) globalThis.gamedCommand = (/** @type {string} */ line) => void answer(line)
+if (!IN_NODE) Object.assign(globalThis, { gamedCommand: (/** @type {string} */ line) => void answer(line) })
 say({
   event: "hello",
   language: IN_NODE ? "JavaScript" : "JavaScript in a browser",

@@ -1348,7 +1348,8 @@ export async function openBrowser(url) {
     const child = spawn(program, [...before, url], { stdio: "ignore", detached: true, windowsHide: true })
     child.once("error", () => resolve(false))
     child.once("exit", (/** @type {number | null} */ code) => resolve(code === 0))
-    setTimeout(resolve, 3000, true).unref() // it runs in the foreground
+    const timer = /** @type {any} */ (setTimeout(resolve, 3000, true)) // it runs in the foreground
+    timer.unref()
     child.unref()
   })
 }

@@ -94,7 +94,7 @@ export class Account {
 
   /** Hand all saves with their history to the player, as a zip. */
   async export() {
-    const address = URL.createObjectURL(await this.client.export())
+    const address = URL.createObjectURL(/** @type {Blob} */ (await this.client.export()))
     const link = document.createElement("a")
     link.href = address
     link.download = `garden-${this.client.origin.host}.zip`
@@ -155,7 +155,7 @@ export function connectAccount(current) {
   on("end-others", (account) => account.endOthers())
   on("export", (account) => account.export())
   on("delete-yes", (account) => account.delete())
-  for (const [id, hidden] of [["delete", false], ["delete-no", true]]) {
+  for (const [id, hidden] of Object.entries({ delete: false, "delete-no": true })) {
     element(id).addEventListener("click", () => (element("delete-sure").hidden = hidden))
   }
 }

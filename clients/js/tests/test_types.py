@@ -4,23 +4,23 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from shutil import copy
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed import __version__
+from tests.cli.process import ROOT
 from tests.e2e.other_origin import installed
 from tests.support.nodejs import NODE, with_node
 
 FILES = Path(__file__).parents[1]
 SPECIMENS = Path(__file__).parent / "specimens"
 PATIENCE_SECONDS = 240
-STRICT = (
-    "--noEmit --strict --exactOptionalPropertyTypes --noUncheckedIndexedAccess --noPropertyAccessFromIndexSignature "
-    "--module nodenext --target es2022 --lib es2022,dom"
-)
+TARGET = ("--module", "nodenext", "--target", "es2024", "--lib", "es2024,dom,dom.iterable")
+STRICTER = ("--exactOptionalPropertyTypes", "--noUncheckedIndexedAccess", "--noPropertyAccessFromIndexSignature")
 INTERNAL = {"Answer", "Wire", "SignIn"}
 """Classes that a game meets only as what a method returns."""
-BETWEEN_FILES = set(
+BETWEEN_FILES = frozenset(
     [
         "errorOf",
         "joined",
@@ -46,19 +46,28 @@ HIDDEN = {"kind", "passing"}
 
 
 class TypesTests(SynchronousTestCase):
-    def test_strict(self) -> None:
-        """`tsc --strict` accepts a game that uses every part, and finds each mistake that is marked in it."""
+    def compiled(self, *arguments: str) -> None:
+        """Run the compiler, which must find nothing."""
         compiler = installed() / "node_modules" / "typescript" / "bin" / "tsc"
-        command = [NODE, str(compiler), *STRICT.split(), str(SPECIMENS / "game.ts")]
+        command = [NODE, str(compiler), "--noEmit", "--strict", *TARGET, *arguments]
+        environ = with_node(os.environ)
         done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-            env=with_node(os.environ),
+            command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False, env=environ
         )
         self.assertEqual((done.returncode, done.stdout), (0, ""))
+
+    def test_comments(self) -> None:
+        """The types in the comments of the modules, the driver and the demo are right, too."""
+        folder = Path(self.mktemp()).absolute()
+        folder.mkdir()
+        sources = [*FILES.glob("*.mjs"), *(ROOT / "examples" / "garden").glob("*.mjs")]
+        names = [copy(file, folder) for file in sources]
+        (folder / "node.d.ts").write_text('declare module "node:*"\ndeclare var process: any\n')
+        self.compiled("--allowJs", "--checkJs", *names, str(folder / "node.d.ts"))
+
+    def test_strict(self) -> None:
+        """`tsc --strict` accepts a game that uses every part, and finds each mistake that is marked in it."""
+        self.compiled(*STRICTER, str(SPECIMENS / "game.ts"))
 
     def test_complete(self) -> None:
         """Every function, class and member is stated, and nothing is stated that does not exist."""
