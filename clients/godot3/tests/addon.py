@@ -1,15 +1,21 @@
 """The game that a README prints for the add-on, and the zip of the add-on."""
 
 import re
+import subprocess
+from atexit import register
+from collections.abc import Sequence
 from pathlib import Path
-from shutil import unpack_archive
+from shutil import copytree, rmtree, unpack_archive
+from tempfile import mkdtemp
 
 from clients.conformance.tests.helpers import CLIENTS
+from clients.conformance.tests.test_godot3 import own_folders
 from clients.godot3.tests.readme_game import ReadmeGame
 from clients.packaging.tests.building import made
 from gamed import __version__
 
 SECTION = re.compile(r"^## As an add-on$.*?^```gdscript\n(.*?)^```", re.DOTALL | re.MULTILINE)
+LIMIT_SECONDS = 90
 AUTOLOAD = 'Gamed="*res://addons/gamed/gamed_autoload.gd"\n'
 
 
@@ -17,6 +23,20 @@ def add_addon(version: str, project: Path) -> None:
     """Unpack the zip of the add-on into a project, as its users do."""
     [package] = made(version)
     unpack_archive(package, project, "zip")
+
+
+def edited(version: str, settings: str, editor: Sequence[str]) -> list[str]:
+    """Return the output of an editor with these settings of a project: its plugin enables and disables the add-on."""
+    project = Path(mkdtemp(prefix="gamed-godot-"))
+    register(rmtree, project, ignore_errors=True)
+    add_addon(version, project)
+    copytree(CLIENTS / version / "tests" / "specimens" / "switch", project / "addons" / "switch")
+    (project / "project.godot").write_text(settings, "utf-8")
+    command = [*own_folders(), *editor, "--editor", "--path", str(project)]
+    ran = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_SECONDS, check=True
+    )
+    return ran.stdout.splitlines()
 
 
 class AddonGame(ReadmeGame):

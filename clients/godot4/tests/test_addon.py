@@ -1,29 +1,24 @@
 """The add-on for Godot 4 works in a project, with the game that the README prints for it."""
 
-import subprocess
-from atexit import register
 from functools import cache
 from pathlib import Path
-from shutil import copy, copytree, rmtree
-from tempfile import mkdtemp
+from shutil import copy
 from xml.etree.ElementTree import fromstring
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.conformance.tests.test_godot3 import own_folders
-from clients.godot3.tests.addon import AddonGame, add_addon
+from clients.godot3.tests.addon import AddonGame, edited
 from clients.godot3.tests.readme_game import APP_LINK
 from clients.godot4.tests import test_readme
 from clients.godot4.tests.engine import godot4
 
 PHONE = Path(__file__).with_name("specimens") / "phone.gd"
-SWITCH = Path(__file__).with_name("specimens") / "switch"
-PROJECT = """\
+SETTINGS = """\
 config_version=5
 [editor_plugins]
 enabled=PackedStringArray("res://addons/switch/plugin.cfg")
 """
-LIMIT_SECONDS = 90
 
 
 class Addon(AddonGame, SynchronousTestCase):
@@ -50,18 +45,8 @@ class Addon(AddonGame, SynchronousTestCase):
 
 
 @cache
-def edited() -> list[str]:
-    """Return the output of the editor with a project whose plugin enables and disables the add-on."""
-    project = Path(mkdtemp(prefix="gamed-godot-"))
-    register(rmtree, project, ignore_errors=True)
-    add_addon("godot4", project)
-    copytree(SWITCH, project / "addons" / "switch")
-    (project / "project.godot").write_text(PROJECT, "utf-8")
-    command = [*own_folders(), godot4(), "--headless", "--editor", "--path", str(project)]
-    ran = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_SECONDS, check=True
-    )
-    return ran.stdout.splitlines()
+def editor() -> list[str]:
+    return edited("godot4", SETTINGS, [godot4(), "--headless"])
 
 
 class Editor(SynchronousTestCase):
@@ -70,12 +55,12 @@ class Editor(SynchronousTestCase):
         settings = [f"gamed/{name}" for name in ("server", "app", "return_uri")]
         expected = [f"true HAS {name}" for name in ("autoload/Gamed", *settings)]
         expected += [f"false HAS {name}" for name in settings]
-        self.assertEqual([line for line in edited() if " HAS " in line], expected)
-        self.assertEqual([line for line in edited() if "SCRIPT ERROR" in line], [])
+        self.assertEqual([line for line in editor() if " HAS " in line], expected)
+        self.assertEqual([line for line in editor() if "SCRIPT ERROR" in line], [])
 
     def test_android_manifest(self) -> None:
         """An Android app with an address to return to gets an intent filter for this address alone."""
-        first, *filters = (line.partition(" ")[2] for line in edited() if line.startswith("FILTER"))
+        first, *filters = (line.partition(" ")[2] for line in editor() if line.startswith("FILTER"))
         self.assertEqual(first, "")
         found = [fromstring(text.replace("android:", "")) for text in filters]
         self.assertEqual([each.get("autoVerify") for each in found], [None, None, "true"])
