@@ -4,7 +4,6 @@ from collections.abc import Callable
 from io import BytesIO
 from typing import Annotated, Literal
 
-import segno
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
@@ -216,6 +215,8 @@ class QrRoutes(Component, frozen=True):
 
 def draw(url: str, kind: str) -> bytes:
     """Return the QR code of a URL as `svg` or `png`, black on white."""
+    import segno  # the start does not need it
+
     image = BytesIO()
     segno.make_qr(url, error="m").save(image, kind=kind, scale=SCALE, border=QUIET_ZONE, light="white")
     return image.getvalue()
