@@ -63,6 +63,15 @@ class FromLocal(ProviderCase):
         self.assertIsNone(client.get("auto"))
         self.assertEqual(self.service.rows()["player"], 2)
 
+    def test_next_start(self) -> None:
+        """The game's usual call signs in again, with the provider, on a device with the session of before."""
+        window, before = self.window(), self.local.credential
+        browser = self.opens(window, at_development(window, "Anna"))
+        self.assertTrue(self.local.ensure_signed_in(Player(), open_browser=browser))
+        self.assertEqual(self.local.credential.provider, DISCORD.name)
+        self.assertNotEqual(self.local.credential.session_id, before.session_id)
+        self.assertTrue(self.local.ensure_signed_in(Player(), open_browser=None))
+
 
 @covers("operational/9")
 class Domain(ProviderCase):
