@@ -857,9 +857,12 @@ class SignIn:
         if self._return_uri is None or not url.startswith(start) or len(url) > len(start) + MAX_RETURN_CHARACTERS:
             return False
         ticket = ticket_of(url[len(start) :], self._login_id)
-        if ticket is not None:
-            self._proofs.put(Proof("ticket", ticket))
-        return ticket is not None
+        if ticket is None:
+            return False
+        proof = Proof("ticket", ticket)
+        proof.replied.set()  # no browser awaits an answer
+        self._proofs.put(proof)
+        return True
 
     def _start(self) -> None:
         body: dict[str, Any] = {"client": self._client.device}
@@ -1240,8 +1243,7 @@ class DeviceSession:
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> DeviceSession:
-        reported = value.get("client")
-        texts = {name: text for name, text in reported.items() if isinstance(text, str)} if reported else {}
+        reported = client if isinstance(client := value.get("client"), dict) else {}
         return cls(
             session_id=member(value, "session_id", str),
             current=member(value, "current", bool),
@@ -1249,7 +1251,7 @@ class DeviceSession:
             last_used_at=str(value.get("last_used_at") or ""),
             expires_at=str(value.get("expires_at") or ""),
             provider=str(value.get("provider") or ""),
-            client=texts,
+            client={name: text for name, text in reported.items() if isinstance(text, str)},
         )
 
 
@@ -2017,9 +2019,9 @@ def parser() -> argparse.ArgumentParser:
     login.add_argument("--no-browser", action="store_true", help="print the address; the code is typed in here")
     login.add_argument("--qr", action="store_true", help="the same, and as a QR code for a phone (needs segno)")
     login.add_argument("--adopt", action="store_true", help="keep an account from before the server had providers")
+    login.add_argument("--device-name", help="what your other devices show of this one (default: its host name)")
     logout = commands.add_parser("logout", help="sign out")
     logout.add_argument("--scope", choices=["this", "others", "all"], default="this", help="which devices")
-    login.add_argument("--device-name", help="what your other devices show of this one (default: its host name)")
     commands.add_parser("whoami", help="the player and what they use")
     add_account_commands(commands)
     saves = commands.add_parser("save", help="put, get, list saves").add_subparsers(

@@ -99,6 +99,17 @@ class Names(ClientCase):
         self.assertTrue(gc.GamedClient(self.server).device["device_name"])
 
 
+class Sessions(ClientCase):
+    def test_odd_client(self) -> None:
+        """A session whose device reported nothing readable is shown without it."""
+        self.signed_in()
+        for reported in (None, 7, "desk", [1], {"name": 7}):
+            session = {"session_id": "ses_1", "current": True, "client": reported}
+            self.fake.scripted["GET", "/auth/sessions"].append(of_json({"sessions": [session]}))
+            [found] = self.client.list_sessions()
+            self.assertEqual((found.session_id, found.client), ("ses_1", {}))
+
+
 class Together(ClientCase):
     """`commit` and `export`, in what the conformance suite does not look at."""
 
