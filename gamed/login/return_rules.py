@@ -40,8 +40,8 @@ def check_return_uri(uri: str, app_links: Collection[str]) -> None:
         raise ReturnUriInvalid("expected an address without a user or password")
     if (_origin(authority or "") if scheme == "https" else f"{scheme}:") not in app_links:
         raise ReturnUriInvalid("is not of an app that the owner allows; they list apps as login.app_links")
-    named = authority is not None and _HOST.fullmatch(authority)
-    if scheme != "https" and not named and (authority is not None or (rest or "")[:1] != "/"):
+    well_formed = (rest or "").startswith("/") if authority is None else _HOST.fullmatch(authority)
+    if scheme != "https" and not well_formed:
         raise ReturnUriInvalid(EXPECTED)
     names = {unquote(part.partition("=")[0]) for part in uri.partition("?")[2].split("&")}
     if not names.isdisjoint(OURS):

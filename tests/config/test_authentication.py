@@ -347,7 +347,7 @@ class OtherMemberTests(SynchronousTestCase):
 
     def test_app_links(self) -> None:
         """Apps are https origins in canonical form, or schemes of two parts or more; the empty list is the default."""
-        links = ["com.example.game:", "https://App.example.org:443", "https://b\u00fccher.example:8443", "org.x-1+2.3:"]
+        links = ["com.example.game:", "https://App.example.org:443", "HTTPS://b\u00fccher.example:8443", "org.x-1+2.3:"]
         expected = (links[0], "https://app.example.org", "https://xn--bcher-kva.example:8443", links[3])
         self.assertEqual(load_config(changed(LOCAL, login__app_links=links)).config.login.app_links, expected)
         self.assertEqual(load_config(LOCAL).config.login.app_links, ())

@@ -10,6 +10,7 @@ from gamed.login.collect import Complete
 from gamed.login.errors import InvalidProof
 from gamed.login.pages import texts
 from gamed.login.return_rules import MAX_URI, ReturnUriInvalid, check_return_uri
+from gamed.sessions import tables as session_tables
 from tests.login.browser_fixtures import BASE, BrowserCase
 from tests.login.examples import OTHER
 from tests.login.fake_provider import FakeProvider
@@ -137,6 +138,7 @@ MALFORMED = (
 class RuleTests(SynchronousTestCase):
     def test_allowed(self) -> None:
         """A listed scheme with any path, and any path on a listed origin, are accepted, up to 512 characters."""
+        self.assertEqual(max(map(len, ALLOWED)), 512)
         for uri in ALLOWED:
             check_return_uri(uri, APP_LINKS)
 
@@ -294,12 +296,15 @@ class FlowTests(LoginCase):
         self.assertIsInstance(server.result(started), ShowFinishCode)
 
     def test_erased(self) -> None:
-        """The address is deleted when the login ends."""
+        """The address is deleted when the login ends: when the game cancels, or uses its credentials."""
         server = self.local_server(app_links=APP_LINKS)
-        started = server.start(return_uri=URI)
-        self.assertEqual(server.rows("SELECT return_uri FROM login"), [(URI,)])
-        server.cancel(started)
-        self.assertEqual(server.rows("SELECT return_uri FROM login"), [(None,)])
+        cancelled, used = server.start(return_uri=URI), server.start(return_uri=URI)
+        self.assertEqual(server.rows("SELECT return_uri FROM login"), [(URI,), (URI,)])
+        server.cancel(cancelled)
+        server.sign_in(used)
+        session_id = server.collect(used, ticket=server.ticket(used)).login.session_id
+        server.write(lambda c: session_tables.mark_used(c, session_id, 1, server.now_ms()))
+        self.assertEqual(server.rows("SELECT return_uri FROM login"), [(None,), (None,)])
 
     def test_with_a_provider(self) -> None:
         """A sign-in at a provider ends at the app; the ticket gives the credentials."""
