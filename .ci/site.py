@@ -14,7 +14,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent
-OUTSIDE = ("*.md", "bench/*.md", "clients/*/*.md", "examples/*/*.md")
+OUTSIDE = ("*.md", "bench/*.md", "clients/*.md", "clients/*/*.md", "examples/*/*.md")
 PLACE = "project"
 """The folder of the site for the pages outside of docs/."""
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|!?\[[^]]*\](?:\([^)]*\))?)*)\]\((?!\w+:)([^)#\s]*)(#[^)\s]*)?\)")
