@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""The driver of the Python client's asyncio face: that of the reference client, whose calls are awaited here."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import python_driver as driver
+from python_driver import gc
+
+import gamed_aio as aio  # isort: skip  (the other driver sets its path)
+
+T = TypeVar("T")
+LOOP = asyncio.new_event_loop()
+
+
+def awaited(call: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that runs in the event loop."""
+    return asyncio.run_coroutine_threadsafe(call, LOOP).result()
+
+
+class Awaited:
+    """A face with the methods and properties of its core; what the face lacks is the core's."""
+
+    def __init__(self, face: Any) -> None:
+        self.face = face
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.face, name, None)
+        if not inspect.iscoroutinefunction(found):
+            return found or getattr(self.face.core, name)
+        if isinstance(inspect.getattr_static(self.face.core, name, None), property):
+            value = awaited(found())
+            return [Awaited(each) for each in value] if isinstance(value, list) else value
+        return lambda *args, **how: awaited(found(*args, **how))
+
+
+class Player(aio.AsyncPerson):
+    """Asks the suite instead of a person, in the event loop."""
+
+    def __init__(self, asks: driver.Player) -> None:
+        self._asks = asks
+        self.codes = asks.codes
+        self.show_code: Callable[[], None] | None = None
+
+    @property
+    def shown(self) -> gc.GamedError | None:
+        return self._asks.shown
+
+    async def choose_provider(self, providers: Sequence[gc.LoginProvider]) -> str:
+        return self._asks.choose_provider(providers)
+
+    async def browser_opened(self, url: str, opened: bool, qr_url: str | None) -> None:
+        self._asks.browser_opened(url, opened, qr_url)
+
+    async def finish_code(
+        self, show_code: Callable[[], Awaitable[None]] | None, attempts_left: int | None
+    ) -> str | None:
+        def show() -> None:
+            assert show_code
+            awaited(shown(show_code))
+
+        self.show_code = show if show_code else None
+        return await asyncio.to_thread(self._asks.finish_code, self.show_code, attempts_left)
+
+    async def problem(self, error: gc.GamedError) -> None:
+        self._asks.problem(error)
+
+
+async def shown(show_code: Callable[[], Awaitable[None]]) -> None:
+    await show_code()
+
+
+class Seat(driver.Seat):
+    def __init__(self, name: str, how: Mapping[str, Any]) -> None:
+        super().__init__(name, how)
+        face = aio.AsyncClient(how["server"])
+        face.core = self.client
+        self.client = Awaited(face)
+
+    def new_player(self) -> Player:
+        self.player = Player(super().new_player())
+        return self.player
+
+
+class Commands(driver.Commands):
+    def sync_open(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        face = aio.AsyncSync(seat.client.face)
+        awaited(face.__aenter__())
+        seat.sync = Awaited(face)
+        return {}
+
+    def sync_close(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        if seat.sync:
+            awaited(seat.sync.face.__aexit__())
+        seat.sync = None
+        return {}
+
+    def download(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        target = Path(how["target"])
+        return awaited(self._download(seat, how["channel"], target))
+
+    async def _download(self, seat: Seat, channel: str, target: Path) -> Any:
+        async with aio.AsyncAssets(seat.client.face, target.with_name(target.name + ".releases")) as assets:
+            manifest = await assets.download(channel)
+            link = target.with_name(target.name + ".new")
+            link.symlink_to(assets.core.folder / "releases" / manifest.release)
+            link.replace(target)
+        return {"release": manifest.release, "files": list(manifest.files)}
+
+
+if __name__ == "__main__":
+    driver.Seat, driver.COMMANDS = Seat, Commands()
+    threading.Thread(target=LOOP.run_forever, daemon=True).start()
+    driver.main()
