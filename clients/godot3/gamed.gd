@@ -1567,7 +1567,7 @@ func ensure_signed_in(person, options = {}):
 		yield(Engine.get_main_loop(), "idle_frame")
 	_ensuring = true
 	var error = yield(_ensure(person, options), "completed")
-	while error and person.has_method("problem"):
+	while error and person.has_method("problem") and not is_closed():
 		var again = person.problem(error)
 		if again is GDScriptFunctionState:
 			again = yield(again, "completed")

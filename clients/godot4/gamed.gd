@@ -1586,7 +1586,7 @@ func ensure_signed_in(person, options = {}):
 		await (Engine.get_main_loop() as SceneTree).process_frame
 	_ensuring = true
 	var error = await _ensure(person, options)
-	while error and person.has_method("problem"):
+	while error and person.has_method("problem") and not is_closed():
 		var again = await person.problem(error)
 		if not (again is bool and again) or is_closed():
 			break

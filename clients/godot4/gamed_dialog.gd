@@ -69,9 +69,9 @@ func browser_opened(url, opened, qr_url):
 	_field.editable = false
 	_field.show()
 	_add_button("Open the page again" if opened else "Open the page", "_on_open")
-	_add_button("Cancel", "_on_cancel")
 	if qr_url:
-		_load_picture(qr_url)
+		_add_button("Use a phone instead", "_on_phone", qr_url)
+	_add_button("Cancel", "_on_cancel")
 
 
 func finish_code(sign_in, attempts_left):
@@ -132,6 +132,17 @@ func _on_show_code():
 	_asking.show_code()
 
 
+# Shows the link as a picture, which the server draws. A link works in one browser only.
+func _on_phone(url):
+	var request = HTTPRequest.new()
+	request.max_redirects = 0
+	request.timeout = 10
+	add_child(request)
+	request.request_completed.connect(_on_picture.bind(request))
+	if request.request(url) != OK:
+		request.queue_free()
+
+
 func _on_cancel():
 	_client.cancel_sign_in()
 
@@ -152,28 +163,20 @@ func _show(words):
 func _add_button(text, method, value = null):
 	var button = Button.new()
 	button.text = text
-	button.pressed.connect(Callable(self, method).bindv([value] if method == "_on_answered" else []))
+	button.pressed.connect(Callable(self, method).bindv([value] if method in ["_on_answered", "_on_phone"] else []))
 	_buttons.add_child(button)
-	if _buttons.get_child_count() == 1 and not _field.editable:
+	if _buttons.get_child_count() == 1 and not (_field.visible and _field.editable):
 		button.grab_focus()  # for keys and gamepads
-
-
-# Of the link, for a phone: the server draws it.
-func _load_picture(url):
-	var request = HTTPRequest.new()
-	request.max_redirects = 0
-	request.timeout = 10
-	add_child(request)
-	request.request_completed.connect(_on_picture.bind(request))
-	if request.request(url) != OK:
-		request.queue_free()
 
 
 func _on_picture(_result, status, _headers, bytes, request):
 	request.queue_free()
 	var image = Image.new()
-	if status != 200 or image.load_png_from_buffer(bytes) != OK or _asking or not _shade.visible:
+	if _asking or not _shade.visible:
+		return
+	if status != 200 or image.load_png_from_buffer(bytes) != OK:
+		_words.text = "A browser has used the link already. Continue there, or cancel and sign in again."
 		return
 	_picture.texture = ImageTexture.create_from_image(image)
 	_picture.show()
-	_words.text += "\nOr scan this with a phone, and sign in there:"
+	_words.text = "Scan this with a phone, and sign in there."

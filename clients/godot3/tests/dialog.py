@@ -93,9 +93,11 @@ class DialogCase:
         self.service.start()
         gamed(self.service, "players", "add", "anna", "--password-stdin", stdin=f"{PASSWORD}\n")
 
-    def run_game(self, loopback: str = "yes") -> Game:
-        environ = [f"GAMED_SERVER={self.service.base}", f"LOOPBACK={loopback}", without_browser(self.folder)]
-        game = Game([*own_folders(), *environ, *self.engine(), "--path", str(self.folder)])
+    def run_game(self, loopback: str = "yes", return_seconds: float = 0.2) -> Game:
+        options = {"GAMED_SERVER": self.service.base, "LOOPBACK": loopback, "RETURN_SECONDS": return_seconds}
+        environ = [f"{name}={value}" for name, value in options.items()]
+        path = without_browser(self.folder)
+        game = Game([*own_folders(), *environ, path, *self.engine(), "--path", str(self.folder)])
         self.addCleanup(game.process.kill)
         return game
 
@@ -116,7 +118,6 @@ class DialogCase:
         self.serve()
         game = self.run_game(loopback="no")
         url = game.shows("http://")[2]
-        game.shows("scan this with a phone")
         code = Browser(self.service.port).sign_in(url, "anna", PASSWORD)["code"]
         self.assertEqual(game.shows("Type the six letters")[3:], ["Continue", "Cancel"])
         game.type("nonsense")
@@ -140,6 +141,18 @@ class DialogCase:
         self.assertEqual(game.shows("How do you")[3:], ["Sign in with Discord", "Sign in with My School", "Cancel"])
         game.press("Sign in with My School")
         game.shows("school")
+        self.assertNotIn("res://", game.close())
+
+    def test_phone(self) -> None:
+        """The player scans the link with a phone, unless a browser has used it already."""
+        self.serve()
+        game = self.run_game(return_seconds=LIMIT_SECONDS)
+        url = game.shows("http://")[2]
+        game.press("Use a phone instead")
+        game.shows("Scan this with a phone")
+        Browser(self.service.port).sign_in(url, "anna", PASSWORD)
+        game.press("Use a phone instead")
+        game.shows("A browser has used the link already.")
         self.assertNotIn("res://", game.close())
 
     def test_cancel(self) -> None:

@@ -9,7 +9,8 @@ var said = ""
 
 
 func _ready():
-	var client = GamedClient.new(OS.get_environment("GAMED_SERVER"), {"pauses": 0.01, "return_seconds": 0.2})
+	var seconds = float(OS.get_environment("RETURN_SECONDS"))
+	var client = GamedClient.new(OS.get_environment("GAMED_SERVER"), {"pauses": 0.01, "return_seconds": seconds})
 	var dialog = Dialog.new(client)
 	var options = {"loopback": OS.get_environment("LOOPBACK") != "no"}
 	var failed = 0
