@@ -1318,6 +1318,23 @@ function loginError(problem) {
   return new (LOGIN_BY_CODE.get(code) ?? LoginFailed)(code, detail, { problem })
 }
 
+/**
+ * In words for the player, without what Node.js adds: "EISDIR: illegal operation on a directory, rename '/a' -> '/b'".
+ * @param {unknown} error
+ */
+export function reasonOf(error) {
+  if (!(error instanceof Error)) return "the reason is unknown"
+  return error.message.replace(/^E[A-Z]+: ([^,]*).*/s, "$1").replace(/\.$/, "")
+}
+
+/** The error as the player may see it, if it is not a defect of the game. @param {any} error @returns {GamedError} */
+function shownError(error) {
+  if (error instanceof GamedError) return error
+  if (!(error instanceof DOMException) && typeof error?.syscall !== "string") throw error
+  const detail = `The sign-in failed on this device: ${reasonOf(error)}.`
+  return new GamedError("local_disk", detail, { cause: error })
+}
+
 /** Swallows what the protocol knows. @param {unknown} error @returns {asserts error is GamedError} */
 function ifGamed(error) {
   if (!(error instanceof GamedError)) throw error
@@ -1859,15 +1876,13 @@ export class GamedClient {
     try {
       if (await this.#usable()) return true
     } catch (error) {
-      ifGamed(error)
-      await person.problem?.(error)
-      return !(error instanceof PlayerBlocked)
+      await person.problem?.(shownError(error))
+      return error instanceof GamedError && !(error instanceof PlayerBlocked)
     }
     try {
       await this.signIn(person, options)
     } catch (error) {
-      ifGamed(error)
-      await person.problem?.(error)
+      await person.problem?.(shownError(error))
       return false
     }
     return true

@@ -57,7 +57,8 @@ export class Sync {
   readonly playerId: string
   /** Why the last pump did not get through. */
   readonly trouble: GamedError | null
-  close(): Promise<void>
+  start(changed?: (status: Status) => unknown): void
+  close(within?: number): Promise<void>
   run(signal?: AbortSignal, changed?: (status: Status) => unknown): Promise<void>
   ready(within?: number): Promise<boolean>
   pump(): Promise<Status[]>

@@ -42,6 +42,7 @@ import {
   openDatabase,
   pathOf,
   pauseAfter,
+  reasonOf,
   sha256Hex,
   syncFolder,
   transact,
@@ -787,6 +788,10 @@ export class Sync {
   #copyProblems = new Map()
   #bell = new Bell()
   #closed = false
+  /** Ends what `start` has begun. */
+  #stop = new AbortController()
+  /** @type {Promise<void> | undefined} */
+  #running
   /** A pump of this Sync has succeeded. */
   #pumped = false
   /**
@@ -847,8 +852,25 @@ export class Sync {
     this.#reported = new Map(quiet.map((status) => [status.slot, this.#lookOf(status)]))
   }
 
-  /** Let another tab or process have the folder. What is pending stays pending. */
-  async close() {
+  /**
+   * Call `run` until `close`; a GamedError that ends it earlier is in `trouble`.
+   * @param {(status: Status) => unknown} [changed]
+   */
+  start(changed) {
+    this.#open()
+    this.#running ??= this.run(this.#stop.signal, changed).catch((error) => {
+      if (!(error instanceof GamedError)) throw error
+    })
+  }
+
+  /**
+   * Let another tab or process have the folder. What is pending stays pending. After `start`, wait at most `within`
+   * seconds until it is sent, or until the server cannot be reached.
+   * @param {number} [within]
+   */
+  async close(within = 0) {
+    if (this.#running) await this.#until(() => this.#needsNoLonger(), within)
+    this.#stop.abort()
     await this.#inTurn(async () => {
       if (!this.#closed) this.#store.close()
       this.#closed = true
@@ -864,8 +886,17 @@ export class Sync {
    * @param {number} [within]
    */
   async ready(within = 5) {
+    await this.#until(() => this.#needsNoWait(), within)
+    return this.#cursor !== null
+  }
+
+  /**
+   * Wait at most `within` seconds, until `done` at the end of a pump.
+   * @param {() => boolean} done @param {number} within
+   */
+  async #until(done, within) {
     const end = monotonic() + within
-    for (let left = within; left > 0 && !this.#needsNoWait(); left = end - monotonic()) {
+    for (let left = within; left > 0 && !done(); left = end - monotonic()) {
       /** @type {any} */
       let timer
       await /** @type {Promise<void>} */ (
@@ -876,7 +907,12 @@ export class Sync {
       )
       clearTimeout(timer)
     }
-    return this.#cursor !== null
+  }
+
+  /** Return whether a pump has nothing more to send, or cannot send it now. */
+  #needsNoLonger() {
+    const pending = [...this.#records.values()].some(({ dirty, sent, dispute }) => (dirty || sent) && !dispute)
+    return this.#closed || this.trouble !== null || !pending || this.#problems.size > 0
   }
 
   /** Return whether waiting for a pump would not help `ready`. */
@@ -1526,15 +1562,6 @@ export class Sync {
 
 /** @param {Status} status */
 const shown = ({ size, state }) => size !== null || (state !== "in_step" && state !== "unknown")
-
-/**
- * In words for the player, without what Node.js adds: "EISDIR: illegal operation on a directory, rename '/a' -> '/b'".
- * @param {unknown} error
- */
-function reasonOf(error) {
-  if (!(error instanceof Error)) return "the reason is unknown"
-  return error.message.replace(/^E[A-Z]+: ([^,]*).*/s, "$1").replace(/\.$/, "")
-}
 
 /** @param {GamedError} error */
 const halts = (error) => HALTING.some((kind) => error instanceof kind)

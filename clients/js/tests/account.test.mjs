@@ -91,6 +91,18 @@ test("a commit checks its slots before it sends anything", async (t) => {
   assert.equal(seen.length, before)
 })
 
+test("a device that cannot keep the sign-in is a problem in words", async (t) => {
+  const client = await GamedClient.open("http://127.0.0.1:1", { folder: `${await folder(t)}/new` })
+  const problems = []
+  const person = { chooseProvider: () => assert.fail(), problem: (error) => problems.push(error) }
+  await writeFile(client.folder, "not a folder")
+  assert.equal(await client.ensureSignedIn(person), false)
+  assert.deepEqual(
+    problems.map(({ code, detail }) => [code, detail]),
+    [["local_disk", "The sign-in failed on this device: not a directory."]],
+  )
+})
+
 test("an error of the game is not shown to the player as a failed sign-in", async (t) => {
   const { base } = await fake(t, {
     "GET /auth/providers": (_, response) =>

@@ -164,6 +164,33 @@ test("the first read waits for the first list, and a device that was never onlin
   await again.close()
 })
 
+test("a Sync that was started sends what is pending before it closes, unless the server is away", async (t) => {
+  const answers = {
+    "GET /game/saves": (_, response) => json(response, { cursor: "1", saves: [] }),
+    "GET /game/saves?since=1": (_, response) => json(response, { cursor: "1", saves: [] }),
+  }
+  const { client, seen } = await signedIn(t, answers)
+  const sha256 = await gamed.sha256Hex("level 1")
+  const info = { slot: "auto", version: 1, etag: '"1-ab"', size: 7, sha256 }
+  answers["PUT /game/saves/auto"] = (_, response) => setTimeout(() => json(response, info, 201), 200)
+  const sync = await Sync.open(client)
+  sync.start()
+  await sync.ready()
+  await sync.write("auto", "level 1")
+  await sync.close(60)
+  assert.equal(seen.filter(({ key }) => key === "PUT /game/saves/auto").length, 1)
+  const again = await Sync.open(client)
+  assert.equal(again.status("auto").state, "in_step")
+  answers["GET /game/saves?since=1"] = (_, response) => problem(response, 503, "busy")
+  again.start()
+  await again.write("auto", "level 2")
+  await again.close(60)
+  assert.equal(again.trouble.code, "busy")
+  const third = await Sync.open(client)
+  assert.equal(third.status("auto").state, "waiting")
+  await third.close()
+})
+
 test("a write says what it replaces, its meta in one line of ASCII", async (t) => {
   const found = []
   const info = { slot: "auto", version: 1, etag: '"1-ab"', size: 1, sha256: "a".repeat(64) }

@@ -38,6 +38,7 @@ BETWEEN_FILES = frozenset(
         "sha256Hex",
         "typeField",
         "bytesOf",
+        "reasonOf",
     ]
 )
 """Functions that the files of the client share; games do not call them."""
