@@ -3490,13 +3490,25 @@ namespace Gamed
         {
             App = "gamed";
             Version = GamedClient.ClientVersion;
-            DeviceName = Environment.MachineName;
+            DeviceName = MachineName();
             Send = PlatformHttp.SendAsync;
             Sleep = Task.Delay;
             Now = () => (DateTime.UtcNow - new DateTime(1970, 1, 1, 0, 0, 0, DateTimeKind.Utc)).TotalSeconds;
             TimeoutSeconds = 15;
             ReturnSeconds = Listener.ReturnSeconds;
             Tries = 4;
+        }
+
+        static string MachineName()
+        {
+            try
+            {
+                return Environment.MachineName;
+            }
+            catch (InvalidOperationException)
+            {
+                return "";  // a system that does not give it away
+            }
         }
 
         /// <summary>The game's name: its sign-in and saves are kept under it.</summary>
