@@ -7,23 +7,12 @@ from xml.etree import ElementTree
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from clients.conformance.tests.helpers import CLIENTS, lender
+from clients.conformance.tests.helpers import lender
 from clients.csharp.tests.building import CHECKS, CLIENT, CSHARP, UNITY, built, library, ran
-
-sys.path.append(str(CLIENTS / "conformance"))  # last: that folder has a package `tests` of its own
-
-from gamed_conformance.service import CONFIG, Service
 
 UNITY_STUB, SCENE = CHECKS.with_name("UnityEngine.cs"), CHECKS.with_name("Scene.cs")
 BROWSER = (sys.executable, "-m", "clients.csharp.tests.browser")
 CLOSED_PORT = "http://127.0.0.1:9"
-APP_CONFIG = {**CONFIG, "login": {**CONFIG["login"], "app_links": ["com.example.game:"]}}
-
-
-class ServiceOfApp(Service):
-    """A server whose owner lists the app."""
-
-    members = APP_CONFIG
 
 
 class Unity(SynchronousTestCase):
@@ -49,10 +38,7 @@ class Unity(SynchronousTestCase):
 
     def test_return(self) -> None:
         """On a phone the system opens the app with the browser's address; another app's address has no effect."""
-        service = ServiceOfApp(Path(self.mktemp()).absolute())
-        service.start()
-        self.addCleanup(service.kill)
-        self.scene("Returns", service.base)
+        self.scene("Returns")
 
     def test_cancel(self) -> None:
         """The dialog's Cancel ends the sign-in, and no problem is shown."""

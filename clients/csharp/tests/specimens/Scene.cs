@@ -180,11 +180,11 @@ static class Scene
     public static void Returns()
     {
         Stage.Phone = true;
-        Start("phone", "com.example.game:/signin");
+        Start("phone", "com.example.conformance:/signin");
         Task<bool> signIn = gamed.SignInAsync();
         string back = Browse();
-        Stage.Activate("com.example.game:/other");
-        Stage.Activate(back.Replace("com.example.game:", "com.example.evil:"));
+        Stage.Activate("com.example.conformance:/other");
+        Stage.Activate(back.Replace("conformance:", "evil:"));
         Stage.Activate(back);
         Expect(Wait(signIn), "signed in");
         Stage.Destroy(scene);
