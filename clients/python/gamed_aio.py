@@ -8,7 +8,7 @@ Copy it beside the three; standard library only, Python 3.9 or newer.
     await client.put("auto", b"...", base=save)       # raises Conflict, and loses neither side
 
     async with AsyncSync(client) as sync:             # to play offline, too
-        task = asyncio.create_task(sync.run())
+        await sync.start()                            # in the background, until the end of the block
         await sync.ready()
         await sync.write("auto", b"...")
 
@@ -42,7 +42,7 @@ from gamed_client import (
     Person,
     __version__,
 )
-from gamed_sync import Status, Sync, SyncConflict
+from gamed_sync import EXIT_SECONDS, Status, Sync, SyncConflict
 
 if TYPE_CHECKING:
     from typing import Concatenate, ParamSpec
@@ -267,6 +267,7 @@ class AsyncConflict(Threaded[SyncConflict]):
 class AsyncSync(Threaded[Sync]):
     """One player's saves on this device, and the way to the server; open within `async with`.
 
+    The end of the block waits a few seconds until what is pending is sent, if `start` was called.
     A cancelled `run` or `pump` begins no further request; one that is under way may end after the `await`.
     """
 
@@ -275,6 +276,8 @@ class AsyncSync(Threaded[Sync]):
         self._client = client
         self._folder = folder
         self._cancellation = Cancellation()
+        self._leaving = Cancellation()
+        """Ends each `run`; the first one ends also requests that are under way."""
         self._opened: Sync | None = None
 
     async def __aenter__(self) -> AsyncSync:
@@ -283,8 +286,11 @@ class AsyncSync(Threaded[Sync]):
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        self._cancellation.cancel()
-        await self._call(Sync.close)
+        self._leaving.cancel()
+        try:
+            await self._call(lambda sync: sync.close(EXIT_SECONDS))
+        finally:
+            self._cancellation.cancel()
 
     @property
     def core(self) -> Sync:
@@ -295,17 +301,19 @@ class AsyncSync(Threaded[Sync]):
     def _core(self, cancellation: Cancellation) -> Sync:
         return self.core
 
-    async def run(self, changed: Callable[[Status], object] = lambda status: None) -> None:
-        """Call `pump` whenever there is work, until this is cancelled or closed; run it as a task.
+    async def start(self, changed: Callable[[Status], object] = lambda status: None) -> None:
+        """Call `pump` whenever there is work until the end of the block; `changed` is called in the event loop."""
+        loop = asyncio.get_running_loop()
+        await self._call(lambda sync: sync.start(lambda status: loop.call_soon_threadsafe(changed, status)))
 
-        `changed` is called in the event loop. Raises as `Sync.run` does.
-        """
+    async def run(self, changed: Callable[[Status], object] = lambda status: None) -> None:
+        """Do the work of `start` in this task until it is cancelled, or the block ends; raise as `Sync.run` does."""
         loop, stop, cancellation = asyncio.get_running_loop(), threading.Event(), Cancellation()
 
         def tell(status: Status) -> None:
             loop.call_soon_threadsafe(changed, status)
 
-        with cancellation.ends(stop.set), self._cancellation.ends(stop.set), contextlib.suppress(Cancelled):
+        with cancellation.ends(stop.set), self._leaving.ends(stop.set), contextlib.suppress(Cancelled):
             await in_thread(lambda: self.core.run(stop, tell), cancellation)
 
     async def conflicts(self) -> list[AsyncConflict]:

@@ -31,10 +31,9 @@ async def aio_game():
     save = await client.get("auto")
     print(save.data.decode())
     async with AsyncSync(client) as sync:
-        running = asyncio.create_task(sync.run())
+        await sync.start()
         assert await sync.ready()
         print((await sync.read("auto")).data.decode())
-        running.cancel()
 
 sync_game()
 asyncio.run(aio_game())

@@ -45,6 +45,18 @@ class Syncs(SyncCase):
 
         self.play(game)
 
+    def test_started(self) -> None:
+        """The end of the block waits until the last write is sent."""
+
+        async def game(sync) -> None:
+            seen: asyncio.Queue = asyncio.Queue()
+            await sync.start(seen.put_nowait)
+            self.assertTrue(await sync.ready())
+            await sync.write(self.slot, b"last")
+
+        self.play(game)
+        self.assertEqual(self.current(self.slot), b"last")
+
     def test_conflict(self) -> None:
         """A conflict is answered with awaited calls."""
         self.server.put(self.slot, b"theirs", base=None)
