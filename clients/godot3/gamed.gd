@@ -3,8 +3,8 @@
 #     const GamedClient = preload("res://gamed.gd")
 #     var client = GamedClient.new("https://play.example.org", {"app": "mygame"})   # keep it in a member
 #
-#     var result = yield(client.sign_in(self), "completed")       # see "Person" in README.md
-#     result = yield(client.get_save("auto"), "completed")
+#     var signed_in = yield(client.ensure_signed_in(Dialog.new(client)), "completed")   # gamed_dialog.gd, or your own
+#     var result = yield(client.get_save("auto"), "completed")
 #     if result.error:                                            # a GamedError: code, kind, detail
 #         $Label.text = result.error.detail
 #     elif result.value:                                          # null: never saved

@@ -3,8 +3,8 @@
 #     const GamedClient = preload("res://gamed.gd")
 #     var client = GamedClient.new("https://play.example.org", {"app": "mygame"})   # keep it in a member
 #
-#     var result = await client.sign_in(self)                     # see "Person" in README.md
-#     result = await client.get_save("auto")
+#     var signed_in = await client.ensure_signed_in(Dialog.new(client))   # gamed_dialog.gd, or your own
+#     var result = await client.get_save("auto")
 #     if result.error:                                            # a GamedError: code, kind, detail
 #         $Label.text = result.error.detail
 #     elif result.value:                                          # null: never saved
