@@ -1,7 +1,9 @@
 """The asyncio face of the client: the same calls as the synchronous one, and none of them blocks the event loop."""
 
 import asyncio
+import contextlib
 import inspect
+import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -226,6 +228,70 @@ class Cancelling(AioCase):
 
         asyncio.run(play())
         self.assertEqual(len(self.fake.requests("/game/saves/auto")), 1)
+
+
+class Connecting(AioCase):
+    """A server whose queue of connections is full, so that connecting takes until it accepts one."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=0)
+        self.addCleanup(self.listener.close)
+        self.server = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.fill()
+
+    def fill(self) -> None:
+        """Connect until one connection is not established within a moment."""
+        for _ in range(16):
+            waiting = socket.socket()
+            self.addCleanup(waiting.close)
+            waiting.settimeout(0.3)
+            try:
+                waiting.connect(self.listener.getsockname())
+            except TimeoutError:
+                return
+        self.fail("the queue is never full")
+
+    def accepted(self) -> list[bytes]:
+        """Accept all connections until none has come for a few seconds; return what each has sent."""
+        sent = []
+        self.listener.settimeout(4)
+        with contextlib.suppress(TimeoutError):
+            while True:
+                connection, _ = self.listener.accept()
+                with connection:
+                    connection.settimeout(0.3)
+                    try:
+                        sent.append(connection.recv(100))
+                    except TimeoutError:
+                        sent.append(b"")
+        return sent
+
+    def test_cancelled(self) -> None:
+        """A call that is cancelled while it connects ends soon, and sends nothing when it is connected."""
+
+        async def play() -> float:
+            task = asyncio.ensure_future(self.async_client().policy())
+            await asyncio.sleep(0.2)
+            return await self.ended(task)
+
+        self.assertLess(asyncio.run(play()), 3 * aio.END_SECONDS)
+        sent = self.accepted()
+        self.assertGreaterEqual(len(sent), 2)
+        self.assertEqual(set(sent), {b""})
+
+    def test_not_cancelled(self) -> None:
+        """The same call without the cancellation is sent when it is connected."""
+
+        async def play() -> list[bytes]:
+            task = asyncio.ensure_future(self.async_client().policy())
+            await asyncio.sleep(0.2)
+            sent = await asyncio.to_thread(self.accepted)
+            task.cancel()
+            await asyncio.wait([task])
+            return sent
+
+        self.assertIn(b"GET /auth/config", b"".join(asyncio.run(play())))
 
 
 class SignIns(AioCase):
