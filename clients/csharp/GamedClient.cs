@@ -178,9 +178,9 @@ namespace Gamed
         {
         }
 
-        internal static SignInRequired Nobody()
+        internal static SignInRequired SignedOut()
         {
-            return new SignInRequired("signed_out", "Nobody is signed in here.");
+            return new SignInRequired("signed_out", "No player is signed in here.");
         }
     }
 
@@ -4314,7 +4314,7 @@ namespace Gamed
         {
             Credential known = held ?? await CredentialAsync(cancel).ConfigureAwait(false);
             if (known == null)
-                throw SignInRequired.Nobody();
+                throw SignInRequired.SignedOut();
             if (player != null && player != known.PlayerId)
                 throw new PlayerChanged();
             if (Works(known, stale))
@@ -4326,7 +4326,7 @@ namespace Gamed
                 if (kept == null)
                     held = null;
                 if (kept == null)
-                    throw SignInRequired.Nobody();
+                    throw SignInRequired.SignedOut();
                 if (kept.PlayerId != known.PlayerId)
                     throw new PlayerChanged();
                 if (!Works(kept, stale))

@@ -915,7 +915,7 @@ namespace Gamed
                 folder = folder ?? Path.Combine(client.Folder, "sync");
                 string place = Path.GetFullPath(Path.Combine(folder, client.Place));
                 if (credential == null && HasPlayers(place))
-                    throw SignInRequired.Nobody();
+                    throw SignInRequired.SignedOut();
                 return new Sync(client, credential == null ? "" : credential.PlayerId, place);
             }, cancel);
         }
@@ -1416,7 +1416,7 @@ namespace Gamed
         {
             Credential credential = await client.CredentialAsync(cancel).ConfigureAwait(false);
             if (credential == null)
-                throw SignInRequired.Nobody();
+                throw SignInRequired.SignedOut();
             lock (gate)
             {
                 Open();

@@ -239,7 +239,7 @@ class Part:
 
 
 # {"id", "folder", "manifest"} of the newest whole release when this was first asked for, and the same from then on,
-# until `switch_over`; null: nothing was downloaded yet. Nobody removes it while this process lives.
+# until `switch_over`; null: nothing was downloaded yet. No process removes it while this one lives.
 func current():
 	if _open == null:
 		_hold()

@@ -119,7 +119,7 @@ func _has_players():
 
 
 static func _signed_out():
-	return GamedError.new("signed_out", "Nobody is signed in here.")
+	return GamedError.new("signed_out", "No player is signed in here.")
 
 
 # Adopts what was saved here before the sign-in, unless another process has it open.

@@ -2200,7 +2200,7 @@ func _live(stale):
 # Result of `held`; of null if it needs a refresh.
 func _usable(held, stale):
 	if held == null:
-		return Result.wrong("signed_out", "Nobody is signed in here.")
+		return Result.wrong("signed_out", "No player is signed in here.")
 	if _player != null and held.player_id != _player:
 		return Result.wrong("player_changed", "Another player signed in here meanwhile.")
 	return Result.ok(held if held.fresh(now()) and held.access_token != stale else null)

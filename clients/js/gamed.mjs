@@ -122,7 +122,7 @@ export class Refused extends GamedError {
   static kind = "Refused"
 }
 
-/** Nobody is signed in here, or no longer. */
+/** No player is signed in here, or no longer. */
 export class SignInRequired extends GamedError {
   static kind = "SignInRequired"
 }
@@ -2402,7 +2402,7 @@ function didBefore(error) {
   return error.status === 404 || FORGET.has(error.code) || OVER.has(error.code)
 }
 
-const signedOut = () => new SignInRequired("signed_out", "Nobody is signed in here.")
+const signedOut = () => new SignInRequired("signed_out", "No player is signed in here.")
 const playerChanged = () => new PlayerChanged("player_changed", "Another player signed in here meanwhile.")
 
 /** @param {string} app */

@@ -630,7 +630,7 @@ async function storesAt(place) {
   return names.map((name) => name.slice(place.length + 1))
 }
 
-const signedOut = () => new SignInRequired("signed_out", "Nobody is signed in here.")
+const signedOut = () => new SignInRequired("signed_out", "No player is signed in here.")
 
 const inUse = () => new InUse("in_use", "This game is running already, with the same saves.")
 

@@ -136,7 +136,7 @@ class Refused(GamedError):
 
 
 class SignInRequired(GamedError):
-    """Nobody is signed in here, or no longer."""
+    """No player is signed in here, or no longer."""
 
 
 class PlayerChanged(SignInRequired):
@@ -160,7 +160,7 @@ class LoginCancelled(LoginFailed):
 
 
 class LoginExpired(LoginFailed):
-    """Nobody finished it in time."""
+    """The player did not finish it in time."""
 
 
 class InvalidProof(GamedError):
@@ -1844,7 +1844,7 @@ class GamedClient:
         """Return a credential with a token that is not `stale`; refresh if there is none."""
         held = self._held or self.credential
         if held is None:
-            raise SignInRequired("signed_out", "Nobody is signed in here.")
+            raise SignInRequired("signed_out", "No player is signed in here.")
         if self._player not in (None, held.player_id):
             raise PlayerChanged("player_changed", "Another player signed in here meanwhile.")
         if held.fresh(self._now()) and held.access_token != stale:
@@ -1853,7 +1853,7 @@ class GamedClient:
             kept = self._file.read()
             if kept is None:
                 self._held = None
-                raise SignInRequired("signed_out", "Nobody is signed in here.")
+                raise SignInRequired("signed_out", "No player is signed in here.")
             if kept.player_id != held.player_id:
                 raise PlayerChanged("player_changed", "Another player signed in here meanwhile.")
             if not kept.fresh(self._now()) or kept.access_token == stale:

@@ -1150,7 +1150,7 @@ class Sync:
 
 
 def _signed_out() -> SignInRequired:
-    return SignInRequired("signed_out", "Nobody is signed in here.")
+    return SignInRequired("signed_out", "No player is signed in here.")
 
 
 def _has_players(folder: Path) -> bool:

@@ -68,7 +68,7 @@ class Rules(ClientCase):
 
     def test_console_game(self) -> None:
         """A game that ends with an error ends with a text for the player, without class, number or path."""
-        for how, said in (("disk", "This device cannot store anything."), ("gamed", "Nobody is signed in here.")):
+        for how, said in (("disk", "This device cannot store anything."), ("gamed", "No player is signed in here.")):
             done = ran(built("Checks", CHECKS), "Ends", how)
             self.assertEqual(done.stdout, "1\n")
             self.assertRegex(done.stderr, rf"^{said}[^\n]*\n$")

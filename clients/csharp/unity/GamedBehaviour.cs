@@ -308,7 +308,7 @@ namespace Gamed
         Sync Opened()
         {
             if (sync == null)
-                throw SignInRequired.Nobody();
+                throw SignInRequired.SignedOut();
             return sync;
         }
 

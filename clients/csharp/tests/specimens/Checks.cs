@@ -317,7 +317,7 @@ static class Checks
             if (how == "disk")
                 throw new IOException("/home/anna: error 28");
             if (how == "gamed")
-                throw SignInRequired.Nobody();
+                throw SignInRequired.SignedOut();
         });
         Console.WriteLine(code);
     }

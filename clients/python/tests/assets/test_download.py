@@ -161,7 +161,7 @@ class Downloads(AssetsCase):
 
 @covers("threats/60")
 class Pins(AssetsCase):
-    """Nobody loads half of one release and half of another."""
+    """A player never loads half of one release and half of another."""
 
     def test_in_use(self) -> None:
         """A release that some process has open stays, and that process stays with it until it switches."""
