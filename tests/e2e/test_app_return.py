@@ -5,6 +5,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import IPv4Address
 from pathlib import Path
 from threading import Thread
+from time import monotonic
 from typing import ClassVar
 from urllib.parse import parse_qs, urlsplit
 
@@ -12,7 +13,7 @@ from cryptography.x509 import IPAddress
 from playwright.sync_api import Page
 
 from tests.e2e.cases import NAME, PASSWORD, Player, ServiceCase
-from tests.e2e.chromium import Window
+from tests.e2e.chromium import PATIENCE_MS, Window
 from tests.e2e.providers import DISCORD, ProviderCase
 from tests.e2e.service import free_port
 from tests.e2e.test_providers import at_development
@@ -46,7 +47,8 @@ class Site:
         self._server = ThreadingHTTPServer(("127.0.0.1", SITE_PORT), Handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate(folder, IPAddress(IPv4Address("127.0.0.1"))))
-        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        options = {"server_side": True, "do_handshake_on_connect": False}  # one that waits must not delay the next
+        self._server.socket = context.wrap_socket(self._server.socket, **options)
         Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:
@@ -60,16 +62,19 @@ APP_LINKS = {"app_links": ["com.example.game:", SITE]}
 class AppCase(ServiceCase):
     """A test with an app that is opened by the browser."""
 
-    def asked(self, window: Window) -> list[tuple[str, str]]:
-        """Return a list that gets the reason and the address of each navigation that the page wants from now on."""
+    def asked(self, window: Window, start: str) -> list[tuple[str, str]]:
+        """Return a list that gets the reason and the address of each navigation to what begins with `start`."""
         asked: list[tuple[str, str]] = []
+
+        def add(event: dict[str, str]) -> None:
+            if event["url"].startswith(start):
+                asked.append((event["reason"], event["url"]))
 
         def listen(page: Page) -> None:
             session = page.context.new_cdp_session(page)
             session.send("Page.enable")
-            session.on("Page.frameRequestedNavigation", lambda event: asked.append((event["reason"], event["url"])))
+            session.on("Page.frameRequestedNavigation", add)
 
-        window.wait_for("One last step")
         window.step(listen)
         return asked
 
@@ -89,12 +94,12 @@ class ProviderTests(ProviderCase, AppCase):
     def test_provider(self) -> None:
         """The page comes before the provider, on the starter's machine, too; after it the button opens the app."""
         window, login = self.window(), self.start(provider="discord", return_uri=SCHEME)
+        asked = self.asked(window, SCHEME)
         window.open(login["login_url"])
         self.assertEqual(window.url, login["login_url"])
         self.assertEqual(self.recorders["discord"].exchanges, [])
         window.press("Continue with Discord")
         at_development(window, "Anna")()
-        asked = self.asked(window)
         window.press(BUTTON)
         [url] = {url for _, url in asked}
         self.assertEqual(self.collected(login, url)["provider"], "discord")
@@ -104,11 +109,13 @@ class LocalTests(AppCase):
     config: ClassVar = {"mode": "local", "login": APP_LINKS}
 
     def signed_in(self, uri: str) -> tuple[Window, dict, list[tuple[str, str]]]:
-        """Return a window on the page with the button, the login, and where the page wants to go from now on."""
+        """Return a window on the page with the button, the login, and the navigations to the app."""
         window, login = self.window(), self.start(return_uri=uri)
+        asked = self.asked(window, uri)
         window.open(login["login_url"])
         window.create_account(NAME, PASSWORD)
-        return window, login, self.asked(window)
+        window.wait_for("Go back to the game")
+        return window, login, asked
 
     @covers("threats/66")
     def test_page_first(self) -> None:
@@ -134,7 +141,8 @@ class LocalTests(AppCase):
     def test_by_itself(self) -> None:
         """After two seconds the page navigates to the scheme by itself, and stays if the browser opens no app."""
         window, login, asked = self.signed_in(SCHEME)
-        while not asked:
+        ends = monotonic() + PATIENCE_MS / 1000
+        while not asked and monotonic() < ends:
             window.step(lambda page: page.wait_for_timeout(100))
         [(reason, url)] = asked
         self.assertEqual(reason, "httpHeaderRefresh")
@@ -157,9 +165,9 @@ class LocalTests(AppCase):
     def test_client(self) -> None:
         """The reference client signs in with the address that its app was opened with, and ignores a foreign one."""
         client, window = self.client(), self.window()
+        asked = self.asked(window, SCHEME)
 
         def tap() -> None:
-            asked = self.asked(window)
             window.press(BUTTON)
             [url] = {url for _, url in asked}
             self.assertFalse(client.returned(url.replace("login_id=lgn_", "login_id=lgn_x")))

@@ -70,8 +70,8 @@ RETURN_LEAD = (
     " If it shows an error instead, come back to this page."
 )
 RETURN = "Back to the game"
-APP_TITLE = "One last step"
-APP_LEAD = "Use the button to go back to the game. If your browser asks whether to open it, agree."
+APP_TITLE = "Go back to the game"
+APP_LEAD = "Use the button to finish. If your browser asks whether to open the game, agree."
 RETURN_ELSEWHERE = "Is the game on another device?"
 RETURN_CODE = "Show me a code"
 CODE_TITLE = "One last step"
