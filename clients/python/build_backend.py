@@ -2,7 +2,7 @@
 
 A game copies single files, and type checkers read `py.typed` in packages only (PEP 561). So each file of this folder
 becomes, unchanged, the `__init__.py` of a package with its name: `import gamed_client` works with either.
-The same files give the same bytes, on every machine and on every day.
+The same files and the same zlib give the same bytes.
 """
 
 import base64
@@ -60,7 +60,7 @@ def build_sdist(sdist_directory: str, config_settings: object = None) -> str:
 
 
 def write_zip(path: Path, files: Mapping[str, bytes]) -> None:
-    """Write a zip whose bytes depend on nothing but these files, in this order."""
+    """Write a zip whose bytes depend on these files and on zlib alone."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in files.items():
             entry = zipfile.ZipInfo(name, YEAR_1980)
@@ -70,7 +70,7 @@ def write_zip(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def write_tar_gz(path: Path, files: Mapping[str, bytes]) -> None:
-    """Write a compressed tar whose bytes depend on nothing but these files, in this order."""
+    """Write a compressed tar whose bytes depend on these files and on zlib alone."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, data in files.items():

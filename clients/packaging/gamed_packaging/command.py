@@ -14,7 +14,7 @@ from gamed_packaging.versions import CLIENTS, PLACES, VersionError, check_places
 
 OUT = CLIENTS / "dist"
 SUMS = "SHA256SUMS"
-EPILOG = "Needs Python 3.11 and no network. The same files give the same bytes."
+EPILOG = "Needs Python 3.11 and no network. The same files and the same zlib give the same bytes."
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,11 @@ def build(kinds: Sequence[str], out: Path) -> None:
     sums = []
     for name in kinds:
         for package in KINDS[name].make(out):
-            KINDS[name].check(package)
+            try:
+                KINDS[name].check(package)
+            except PackageError:
+                package.unlink()
+                raise
             print(f"{name:8}{package.name}  {package.stat().st_size} bytes")
             sums.append(f"{sha256(package.read_bytes()).hexdigest()}  {package.name}\n")
     (out / SUMS).write_text("".join(sums), "utf-8", newline="\n")

@@ -28,24 +28,22 @@ class Place:
 
     def read(self) -> str:
         """Return the version that the client states."""
-        found = self.pattern.search(self._text())
-        if found is None:
-            raise VersionError(f"{self.path} does not state a version. Add the line that {__name__} expects.")
-        return found[1]
+        return self._find()[1]
 
     def write(self) -> None:
         """Change the line to the version of gamed."""
-        text, found = self._text(), self.pattern.search(self._text())
-        if found is None:
-            raise VersionError(f"{self.path} does not state a version. Add the line that {__name__} expects.")
-        text = text[: found.start(1)] + self.expected() + text[found.end(1) :]
+        found = self._find()
+        text = found.string[: found.start(1)] + self.expected() + found.string[found.end(1) :]
         (ROOT / self.path).write_text(text, "utf-8", newline="\n")
 
     def expected(self) -> str:
         return semver(version()) if self.semver else version()
 
-    def _text(self) -> str:
-        return (ROOT / self.path).read_text("utf-8")
+    def _find(self) -> re.Match[str]:
+        found = self.pattern.search((ROOT / self.path).read_text("utf-8"))
+        if found is None:
+            raise VersionError(f"{self.path} does not state a version. Add a line that {self.pattern.pattern} matches.")
+        return found
 
 
 PLACES = (
@@ -73,7 +71,7 @@ def semver(text: str) -> str:
     found = _VERSION.fullmatch(text)
     if found is None:
         raise VersionError(
-            f"{text!r} is not a version that every package can have, such as 1.2.0, 1.2.0rc1 or 1.2.0.dev1."
+            f"{text!r} is not a version that every package can have. Use one such as 1.2.0, 1.2.0rc1 or 1.2.0.dev1."
         )
     parts = []
     if found["stage"]:

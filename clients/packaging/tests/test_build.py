@@ -109,6 +109,7 @@ class Versions(SynchronousTestCase):
             path.write_bytes(data)
             self.assertEqual((code, said.count("\n")), (1, 1), said)
             self.assertIn(Path(file).name, said)
+            self.assertEqual([path.name for path in (self.checkout / "out").glob("*.zip")], [])
 
     def test_version_of_no_package(self) -> None:
         """A version that npm and NuGet cannot have is refused."""

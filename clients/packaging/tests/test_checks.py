@@ -43,7 +43,7 @@ class Checks(SynchronousTestCase):
         self.refused("python", "RECORD is wrong about more.py", lambda files: files.update({"more.py": b""}))
 
     def test_npm(self) -> None:
-        """A package for npm of another version, with dependencies, or without a file that another one loads."""
+        """A package for npm is refused with another version, with dependencies, or without a file that is loaded."""
 
         def stating(**members: object) -> Callable[[dict[str, bytes]], object]:
             def change(files: dict[str, bytes]) -> None:
@@ -60,13 +60,13 @@ class Checks(SynchronousTestCase):
         self.refused("npm", "lacks package/gamed_none.mjs", lambda files: files.update(load))
 
     def test_nuget(self) -> None:
-        """A package for NuGet with a file of an unknown type, or without a source."""
+        """A package for NuGet is refused with a file of an unknown type, or without a source."""
         self.refused("nuget", r"without a content type: exe", lambda files: files.update({"tools/run.exe": b"MZ"}))
         name = "contentFiles/cs/any/Gamed/GamedClient.cs"
         self.refused("nuget", f"lacks {name}", lambda files: files.pop(name))
 
     def test_unity(self) -> None:
-        """A package for Unity in which a file has no GUID of its own."""
+        """A package for Unity is refused if a file in it lacks a GUID of its own."""
         runtime = "package/Runtime/"
         self.refused("unity", "lacks .*GamedSync.cs.meta", lambda files: files.pop(f"{runtime}GamedSync.cs.meta"))
 
@@ -76,7 +76,7 @@ class Checks(SynchronousTestCase):
         self.refused("unity", "GUID twice", twice)
 
     def test_godot(self) -> None:
-        """An add-on with a file outside its folder, or without a script that another one loads."""
+        """An add-on is refused with a file outside its folder, or without a script that another one loads."""
         self.refused(
             "godot3", "outside addons/gamed/: project.godot", lambda files: files.update({"project.godot": b"x"})
         )
