@@ -59,7 +59,7 @@ var _player = null
 var _tries = TRIES
 var _root = null  # weak, of the client that `only` was asked of
 var _closed = false
-var _ensuring = false
+var _ensuring = null  # the person of `ensure_signed_in`, while it runs
 var _running = null  # weak, the newest SignIn
 
 
@@ -1087,7 +1087,7 @@ class ReturnListener:
 	# The ticket in `login_id=...&ticket=...`, if it is of this very login; else null. Neither has a character that an
 	# address would encode, and one that is encoded is refused.
 	static func ticket_in(query, login_id):
-		if query.count("&") > 8:
+		if login_id == "" or query.count("&") > 8:
 			return null
 		var values = {}
 		for pair in query.split("&"):
@@ -1563,19 +1563,24 @@ static func _labelled(names):
 func ensure_signed_in(person, options = {}):
 	var _me = self
 	yield(Engine.get_main_loop(), "idle_frame")
-	while _ensuring and not is_closed():
+	while _is_ensuring() and not is_closed():
 		yield(Engine.get_main_loop(), "idle_frame")
-	_ensuring = true
+	_ensuring = person
 	var error = yield(_ensure(person, options), "completed")
-	while error and person.has_method("problem") and not is_closed():
+	while error and not is_closed() and is_instance_valid(person) and person.has_method("problem"):
 		var again = person.problem(error)
 		if again is GDScriptFunctionState:
 			again = yield(again, "completed")
 		if not (again is bool and again) or is_closed():
 			break
 		error = yield(_ensure(person, options), "completed")
-	_ensuring = false
+	_ensuring = null
 	return error == null or (error.kind != "PlayerBlocked" and signed_in())
+
+
+# A person that was freed meanwhile, with its scene, ends nothing any more.
+func _is_ensuring():
+	return is_instance_valid(_ensuring)
 
 
 # GamedError, or null.
@@ -1614,7 +1619,7 @@ func sign_in(person, options = {}):
 
 func _sign_in(person, options, intent):
 	var result = yield(_begin(person, options, intent).run(), "completed")
-	if person.has_method("ended"):
+	if is_instance_valid(person) and person.has_method("ended"):
 		person.ended()
 	return result
 
@@ -2161,7 +2166,7 @@ func _forget(code):
 	_file.delete()
 	_held = null
 	_root_client()._held = null
-	if not _root_client()._ensuring:  # it signs in again by itself
+	if not _root_client()._is_ensuring():  # it signs in again by itself
 		_root_client().emit_signal("session_ended", code)
 
 

@@ -61,7 +61,7 @@ var _player = null
 var _tries = TRIES
 var _root = null  # weak, of the client that `only` was asked of
 var _closed = false
-var _ensuring = false
+var _ensuring = null  # the person of `ensure_signed_in`, while it runs
 var _running = null  # weak, the newest SignIn
 
 
@@ -1109,7 +1109,7 @@ class ReturnListener:
 	# The ticket in `login_id=...&ticket=...`, if it is of this very login; else null. Neither has a character that an
 	# address would encode, and one that is encoded is refused.
 	static func ticket_in(query, login_id):
-		if query.count("&") > 8:
+		if login_id == "" or query.count("&") > 8:
 			return null
 		var values = {}
 		for pair in query.split("&"):
@@ -1582,17 +1582,22 @@ static func _labelled(names):
 func ensure_signed_in(person, options = {}):
 	var _me = self
 	await (Engine.get_main_loop() as SceneTree).process_frame
-	while _ensuring and not is_closed():
+	while _is_ensuring() and not is_closed():
 		await (Engine.get_main_loop() as SceneTree).process_frame
-	_ensuring = true
+	_ensuring = person
 	var error = await _ensure(person, options)
-	while error and person.has_method("problem") and not is_closed():
+	while error and not is_closed() and is_instance_valid(person) and person.has_method("problem"):
 		var again = await person.problem(error)
 		if not (again is bool and again) or is_closed():
 			break
 		error = await _ensure(person, options)
-	_ensuring = false
+	_ensuring = null
 	return error == null or (error.kind != "PlayerBlocked" and signed_in())
+
+
+# A person that was freed meanwhile, with its scene, ends nothing any more.
+func _is_ensuring():
+	return is_instance_valid(_ensuring)
 
 
 # GamedError, or null.
@@ -1631,7 +1636,7 @@ func sign_in(person, options = {}):
 
 func _sign_in(person, options, intent):
 	var result = await _begin(person, options, intent).run()
-	if person.has_method("ended"):
+	if is_instance_valid(person) and person.has_method("ended"):
 		person.ended()
 	return result
 
@@ -2179,7 +2184,7 @@ func _forget(code):
 	_file.delete()
 	_held = null
 	_root_client()._held = null
-	if not _root_client()._ensuring:  # it signs in again by itself
+	if not _root_client()._is_ensuring():  # it signs in again by itself
 		_root_client().emit_signal("session_ended", code)
 
 

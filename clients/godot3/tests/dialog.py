@@ -93,9 +93,9 @@ class DialogCase:
         self.service.start()
         gamed(self.service, "players", "add", "anna", "--password-stdin", stdin=f"{PASSWORD}\n")
 
-    def run_game(self, loopback: str = "yes", return_seconds: float = 0.2) -> Game:
-        options = {"GAMED_SERVER": self.service.base, "LOOPBACK": loopback, "RETURN_SECONDS": return_seconds}
-        environ = [f"{name}={value}" for name, value in options.items()]
+    def run_game(self, loopback: str = "yes", return_seconds: float = 0.2, left: str = "no") -> Game:
+        options = {"LOOPBACK": loopback, "RETURN_SECONDS": return_seconds, "LEFT": left}
+        environ = [f"{name}={value}" for name, value in {"GAMED_SERVER": self.service.base, **options}.items()]
         path = without_browser(self.folder)
         game = Game([*own_folders(), *environ, path, *self.engine(), "--path", str(self.folder)])
         self.addCleanup(game.process.kill)
@@ -111,6 +111,14 @@ class DialogCase:
         self.service.start()
         game.press("Try again")
         self.assertEqual(game.shows("http://")[0], "not signed in 1")
+        self.assertNotIn("res://", game.close())
+
+    def test_left(self) -> None:
+        """A scene that was freed while it showed a problem does not keep the next one from signing in."""
+        game = self.run_game(left="yes")
+        game.shows("does not answer")
+        game.press("Continue")
+        game.shows("not signed in 1")
         self.assertNotIn("res://", game.close())
 
     def test_code(self) -> None:

@@ -1,4 +1,5 @@
-# Signs in with the dialog until it succeeds, then asks for a provider.
+# Signs in with the dialog until it succeeds, then asks for a provider. With LEFT=yes another scene with a dialog of its
+# own was closed before.
 extends Node
 
 const GamedClient = preload("res://gamed.gd")
@@ -8,10 +9,28 @@ const PROVIDERS = [{"name": "discord", "label": "Discord"}, {"name": "school", "
 var said = ""
 
 
+class Left:
+	extends Node
+
+	signal closed
+
+	var asked = false
+
+	func problem(_error):
+		asked = true
+		yield(self, "closed")
+
+
 func _ready():
 	var seconds = float(OS.get_environment("RETURN_SECONDS"))
 	var client = GamedClient.new(OS.get_environment("GAMED_SERVER"), {"pauses": 0.01, "return_seconds": seconds})
 	var dialog = Dialog.new(client)
+	if OS.get_environment("LEFT") == "yes":
+		var left = Left.new()
+		client.ensure_signed_in(left)
+		while not left.asked:
+			yield(get_tree(), "idle_frame")
+		left.free()
 	var options = {"loopback": OS.get_environment("LOOPBACK") != "no"}
 	var failed = 0
 	var signed_in = false
