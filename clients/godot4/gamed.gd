@@ -76,6 +76,7 @@ func _init(server, options = {}):
 		flaw = GamedError.new("invalid_app", "app: letters, digits, space, '.', '_', '-'")
 	if flaw == null:
 		_file = CredentialFile.new(folder, origin)
+		Tools.hold_tab()
 
 
 static func _is_app(name):
@@ -260,6 +261,15 @@ class Tools:
 	const LOWER = "abcdefghijklmnopqrstuvwxyz0123456789"
 	const ALPHANUMERIC = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 	const BASE64URL = ALPHANUMERIC + "-_"
+	const HOLD_TAB = """
+		if (navigator.locks && !["held", "asked"].includes(window.gamedTab)) {
+			window.gamedTab = "asked";
+			navigator.locks.request(%s, {ifAvailable: true}, (lock) => {
+				window.gamedTab = lock ? "held" : "other";
+				return lock && new Promise(() => {});
+			});
+		}
+	"""
 	const VISIBLE = ALPHANUMERIC + "!#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
 	# 1 to `most` characters, all of them out of `allowed`.
@@ -379,6 +389,17 @@ class Tools:
 		var random = RandomNumberGenerator.new()
 		random.randomize()
 		return "%08x%08x" % [random.randi(), random.randi()]
+
+	# The lock of a browser for this game's folder, which all tabs share: this page keeps it until it is closed.
+	static func hold_tab():
+		if OS.has_feature("web"):
+			JavaScriptBridge.eval(HOLD_TAB % JSON.stringify("gamed " + OS.get_user_data_dir()))
+
+	# Another tab had the lock when this page asked last.
+	static func other_tab():
+		var found = OS.has_feature("web") and JavaScriptBridge.eval("window.gamedTab") == "other"
+		hold_tab()
+		return found
 
 	# Percent-encoded, but for the unreserved characters (RFC 3986).
 	static func quote(text):
@@ -947,21 +968,27 @@ class Claim:
 		if what == NOTIFICATION_PREDELETE and _path != "":
 			Disk.remove_any(_path)
 
-	# `<pid>.<when it began>`, so that a number that is given anew is another process.
+	# `<pid>.<when it began>`, so that a number that is given anew is another process. Where the system does not say when
+	# this one began, a random word stands for it: a page in a browser has the same number each time.
 	static func process(pid):
 		var linux = OS.get_name() == "Linux"
 		var file = FileAccess.open("/proc/%d/stat" % pid, FileAccess.READ) if linux else null
 		if file == null:
-			return "%d." % pid
+			return "%d.%s" % [pid, _run() if pid == OS.get_process_id() else ""]
 		var line = file.get_line()
 		file.close()
 		var rest = line.substr(line.rfind(")") + 2, line.length()).split(" ")
 		return "%d.%s" % [pid, rest[19] if rest.size() > 19 and rest[0] != "Z" else ""]
 
+	static func _run():
+		if not Engine.has_meta("gamed_run"):
+			Engine.set_meta("gamed_run", Tools.token())
+		return Engine.get_meta("gamed_run")
+
 	static func lives(whose):
 		var pid = int(whose.split(".")[0])
 		if pid == OS.get_process_id():
-			return whose == process(pid)
+			return whose == process(pid) or Tools.other_tab()
 		match OS.get_name():
 			"Linux":
 				return whose == process(pid)

