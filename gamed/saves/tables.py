@@ -258,15 +258,21 @@ def create_player(connection: Connection, player_id: str, epoch: str) -> None:
 _CHANGE_PLAYER = """
     UPDATE player_saves SET seq = seq + 1, slots = slots + ?, live_bytes = live_bytes + ?, kept_bytes = kept_bytes + ?
     WHERE player_id = ?
-    RETURNING seq, kept_bytes
 """
 
 
-def change_player(connection: Connection, player_id: str, by: Usage) -> tuple[int, int]:
-    """Count one change that adds `by`; return its number, and how many bytes the history has now."""
-    values = by.slots, by.bytes, by.history_bytes, player_id
-    ((seq, kept),) = connection.execute(_CHANGE_PLAYER, values).fetchall()
-    return int(seq), int(kept)
+def change_player(
+    connection: Connection, player_id: str, by: Usage, before: SavesSummary | None = None
+) -> tuple[int, int]:
+    """Count one change that adds `by`; return its number, and how many bytes the history has now.
+
+    `before` are the totals if the caller has read them; RETURNING would cost as much as the change.
+    """
+    connection.execute(_CHANGE_PLAYER, (by.slots, by.bytes, by.history_bytes, player_id))
+    if before is not None:
+        return before.cursor.seq + 1, before.usage.history_bytes + by.history_bytes
+    after = find_player(connection, player_id)
+    return after.cursor.seq, after.usage.history_bytes
 
 
 def reduce_history_bytes(connection: Connection, player_id: str, size: int) -> None:
@@ -331,13 +337,14 @@ def _state(connection: Connection, player_id: str, slot: str, row: tuple[Any, ..
     return SlotState(last_version, current=None if version[0] is None else version_from_row(version))
 
 
-_WRITE = """
-    INSERT INTO save (player_id, slot, current_version, last_version, seq, deleted_ms, prune_at_ms)
+_INSERT_SLOT = """
+    INSERT INTO save (current_version, last_version, seq, deleted_ms, prune_at_ms, player_id, slot)
     VALUES (?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (player_id, slot) DO UPDATE
-    SET current_version = excluded.current_version, last_version = excluded.last_version, seq = excluded.seq,
-        deleted_ms = excluded.deleted_ms,
-        prune_at_ms = coalesce(min(prune_at_ms, excluded.prune_at_ms), prune_at_ms, excluded.prune_at_ms)
+"""
+_CHANGED = "UPDATE save SET current_version = ?, last_version = ?, seq = ?, deleted_ms = ?"
+_CHANGE_SLOT = f"{_CHANGED} WHERE player_id = ? AND slot = ?"
+_CHANGE_AND_PRUNE = f"""
+    {_CHANGED}, prune_at_ms = coalesce(min(prune_at_ms, ?5), ?5) WHERE player_id = ?6 AND slot = ?7
 """
 
 
@@ -352,8 +359,14 @@ def write_slot(
     deleted_ms: int | None,
     prune_at_ms: int | None,
 ) -> None:
-    """Write the slot as it is after a change; an earlier `prune_at_ms` of the row is kept."""
-    connection.execute(_WRITE, (player_id, slot, current_version, last_version, seq, deleted_ms, prune_at_ms))
+    """Write the slot as it is after a change, the first of which makes version 1; an earlier `prune_at_ms` is kept."""
+    values = current_version, last_version, seq, deleted_ms
+    if last_version == 1:
+        connection.execute(_INSERT_SLOT, (*values, prune_at_ms, player_id, slot))
+    elif prune_at_ms is None:
+        connection.execute(_CHANGE_SLOT, (*values, player_id, slot))
+    else:
+        connection.execute(_CHANGE_AND_PRUNE, (*values, prune_at_ms, player_id, slot))
 
 
 def touch_slot(
@@ -434,7 +447,7 @@ _FOUND = f"""
 """
 _INSERT_BLOB = f"""
     INSERT INTO blob (blob_id, player_id, sha256, size, refs, created_ms, data)
-    SELECT {blobs.NEXT_ID}, :player_id, :sha256, :size, :refs, :created_ms, :data WHERE NOT EXISTS ({_FOUND})
+    VALUES ({blobs.NEXT_ID}, ?, ?, ?, ?, ?, ?)
 """
 _INSERT_PART = "INSERT INTO blob_part (blob_id, n, data) VALUES (?, 0, ?)"
 
@@ -452,20 +465,18 @@ def load_blob(connection: Connection, blob_id: int) -> bytes:
 
 def insert_blob(
     connection: Connection, player_id: str, sha256: bytes | None, data: bytes, *, refs: int, now_ms: int
-) -> int | None:
-    """Insert a small blob; return None if the player has one with these bytes already.
+) -> int:
+    """Insert a small blob, of which the player has none with these bytes, and return its blob_id.
 
     Without a hash it is like one that the blob store appended.
     """
     in_row = len(data) <= ROW_BYTES
-    values = {"player_id": player_id, "sha256": sha256, "size": len(data), "refs": refs}
-    values |= {"created_ms": 0 if refs else now_ms, "data": data if in_row else None}
-    inserted = connection.execute(_INSERT_BLOB, values)
-    if not inserted.rowcount or inserted.lastrowid is None:
-        return None
+    values = player_id, sha256, len(data), refs, 0 if refs else now_ms, data if in_row else None
+    blob_id = connection.execute(_INSERT_BLOB, values).lastrowid
+    assert blob_id is not None
     if not in_row:
-        connection.execute(_INSERT_PART, (inserted.lastrowid, data))
-    return inserted.lastrowid
+        connection.execute(_INSERT_PART, (blob_id, data))
+    return blob_id
 
 
 def is_unclaimed(connection: Connection, player_id: str, blob_id: int, size: int) -> bool:

@@ -19,7 +19,7 @@ from gamed.saves.commands import (
 )
 from gamed.saves.errors import Erased, SaveError
 from gamed.saves.limits import SaveLimits, Usage, room_to_write
-from gamed.saves.model import SaveContent, SlotState, Version, VersionKind, version_of_tag
+from gamed.saves.model import SaveContent, SavesSummary, SlotState, Version, VersionKind, version_of_tag
 from gamed.saves.responses import no_bytes_error, not_found_error, protected_error, version_gone_error
 from gamed.saves.retention import DAY_MS
 from gamed.saves.write_rules import (
@@ -53,7 +53,7 @@ def write_save(
     blob_id = ensure_blob(connection, command, refs=1)
     if isinstance(blob_id, BytesMissing):
         return blob_id
-    current = set_current(connection, limits, command, state, content=command.content, blob_id=blob_id)
+    current = set_current(connection, limits, command, state, content=command.content, blob_id=blob_id, summary=summary)
     return WriteResult(decision, current, created=state.current is None)
 
 
@@ -175,10 +175,11 @@ def set_current(
     *,
     content: SaveContent,
     blob_id: int | None,
+    summary: SavesSummary | None = None,
 ) -> Version:
     """Make the bytes the current version and retire the one before; the caller counts the reference to the blob.
 
-    A player's first save also creates their row in `player_saves`.
+    A player's first save also creates their row in `player_saves`. `summary` is as change_player() takes it.
     """
     player_id, old = command.context.player_id, state.current
     latest = old or state.tombstone
@@ -200,7 +201,7 @@ def set_current(
         tables.retire_version(connection, player_id, now.slot, now.parent, now.created_ms)
     old_size = state.size or 0
     grown = Usage(slots=0 if old else 1, bytes=content.size - old_size, history_bytes=old_size)
-    (seq, kept), number = tables.change_player(connection, player_id, grown), now.version
+    (seq, kept), number = tables.change_player(connection, player_id, grown, summary), now.version
     prune_at_ms = now.created_ms if number > limits.keep_versions else None
     tables.write_slot(
         connection,
@@ -353,36 +354,30 @@ def ensure_blob(connection: Connection, command: WriteCommand | StageCommand, re
     The command's bytes replace damaged ones on disk, for every version that shares them: a player who still has the
     bytes repairs the save by storing it again. BytesMissing changes nothing.
     """
-    # Bytes of a version are mostly new, so it inserts them first; staging must not write if they exist.
-    if refs or tables.find_blob(connection, command.context.player_id, command.content.sha256) is None:
-        blob_id = _new(connection, command, command.content.sha256, refs)
-        if blob_id is not None:
-            return blob_id
-    found = _find_or_publish(connection, command)
+    known = tables.find_blob(connection, command.context.player_id, command.content.sha256)
+    if known is None and command.data is not None:
+        return _insert(connection, command, command.data, command.content.sha256, refs)
+    found = _use_or_publish(connection, command, known)
     if refs and not isinstance(found, BytesMissing):
         tables.add_references(connection, found, refs)
     return found
 
 
-def _new(
-    connection: Connection, command: WriteCommand | StageCommand, sha256: bytes | None, refs: int = 0
-) -> int | None:
-    """Insert the command's bytes as a new blob, unless the player has one with this hash; return None if it did not."""
-    if command.data is None:
-        return None
-    return tables.insert_blob(
-        connection, command.context.player_id, sha256, command.data, refs=refs, now_ms=command.now_ms
-    )
+def _insert(
+    connection: Connection, command: WriteCommand | StageCommand, data: bytes, sha256: bytes | None, refs: int = 0
+) -> int:
+    return tables.insert_blob(connection, command.context.player_id, sha256, data, refs=refs, now_ms=command.now_ms)
 
 
-def _find_or_publish(connection: Connection, command: WriteCommand | StageCommand) -> int | BytesMissing:
+def _use_or_publish(
+    connection: Connection, command: WriteCommand | StageCommand, known: int | None
+) -> int | BytesMissing:
     player_id, content = command.context.player_id, command.content
-    known = tables.find_blob(connection, player_id, content.sha256)
     if known is not None and command.data is None and known == command.checked_blob:
         return known
     if known is not None and command.data is not None and tables.load_blob(connection, known) == command.data:
         return known
-    fresh = command.appended_blob if command.data is None else _new(connection, command, None)
+    fresh = command.appended_blob if command.data is None else _insert(connection, command, command.data, None)
     if fresh is None or not tables.is_unclaimed(connection, player_id, fresh, content.size):
         return BytesMissing(known)
     if known is not None:
