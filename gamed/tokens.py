@@ -32,7 +32,7 @@ def base64url(raw: bytes) -> str:
 
 
 def generate_token(kind: TokenType, entropy: bytes) -> Secret:
-    """Return a credential: the prefix, 43 characters of 32 random bytes, 6 characters of CRC-32 over both."""
+    """Return a credential: the prefix, 43 characters of 32 bytes, 6 characters of CRC-32 over both."""
     raw = (kind + base64url(entropy)).encode()
     return Secret(raw + checksum(raw))
 

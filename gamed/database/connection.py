@@ -17,7 +17,7 @@ AUTH, STATE = "auth", "state"
 APPLICATION_ID = {AUTH: 0x676D6441, STATE: 0x676D6453}
 """`gmdA`, `gmdS`: SQLite stores them in the files, so that a file in the other's place is recognized."""
 PAGE_BYTES = 4096
-"""A small write changes about six pages of any size, and each is written twice: to the log, then to the file."""
+"""A small write changes four to nine pages of any size, and each is written twice: to the log, then to the file."""
 BUSY_MS = 5000
 WRITER_CACHE_KIB = 16 * 1024
 """SQLite's default is 2 MiB; with it, a page is read again for each write of a player who did not save recently."""
