@@ -91,12 +91,13 @@ def prune_histories(connection: Connection, limits: SaveLimits, now_ms: int) -> 
             delete_version(connection, player_id, version)
         if any(version.kind is VersionKind.CONFLICT for version in deleted):
             bump_slot(connection, player_id, slot)  # its entry in the list has fewer conflict copies
-        more = prune_to_quota(connection, limits, player_id) or len(deleted) < len(plan.to_delete)
+        too_large = prune_to_quota(connection, limits, player_id)
+        more = too_large or len(deleted) < len(plan.to_delete)
         tables.set_prune_time(connection, player_id, slot, now_ms if more else plan.next_check_ms)
         if tables.find_player(connection, player_id).cursor != before:
             changed.add(player_id)
         pruned, left = pruned + 1, left - len(deleted)
-        if left <= 0:
+        if left <= 0 or too_large:  # prune_to_quota() has read all versions of the player
             break
     return CleanupResult(pruned, frozenset(changed))
 

