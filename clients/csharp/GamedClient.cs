@@ -210,7 +210,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>Someone said no: in the browser, or at the provider.</summary>
+    /// <summary>The player refused, in the browser or at the provider.</summary>
     public class LoginDeclined : LoginFailed
     {
         internal LoginDeclined(string code, string detail, IDictionary<string, object> problem)
@@ -3363,6 +3363,13 @@ namespace Gamed
     {
         const int MaxErrorBytes = 1 << 16;
 
+        /// <summary>How long the server may take to make an export before it sends the first byte.</summary>
+        const double FirstByteSeconds = 120;
+
+        /// <summary>The server answers `busy` with 30 seconds while an export whose connection broke still
+        /// runs.</summary>
+        const double LongestPauseSeconds = 60;
+
         readonly GamedClient client;
         readonly string path;
         string etag = "", digest = "";
@@ -3417,7 +3424,7 @@ namespace Gamed
                 else if (file.Length > before)
                     attempt = 0;
                 double pause = Wire.PauseAfter(error, attempt);
-                if (!error.Passing || attempt + 1 >= client.Wire.Tries || pause > Wire.LongestPauseSeconds)
+                if (!error.Passing || attempt + 1 >= client.Wire.Tries || pause > LongestPauseSeconds)
                     ExceptionDispatchInfo.Capture(error).Throw();
                 await client.Wire.Options.Sleep(TimeSpan.FromSeconds(pause), cancel).ConfigureAwait(false);
             }
@@ -3425,7 +3432,7 @@ namespace Gamed
 
         async Task<bool> StreamAsync(FileStream file, string token, CancellationToken cancel)
         {
-            var how = new Call { Bearer = token };
+            var how = new Call { Bearer = token, Timeout = FirstByteSeconds };
             long start = file.Length;
             if (start > 0 && start < size)
             {

@@ -30,6 +30,8 @@ const RETURN_SECONDS = 5.0  # the browser's return is awaited this long before a
 const MAX_JSON_BYTES = 4194304
 const MAX_SAVE_BYTES = 268435456
 const MAX_EXPORT_BYTES = 1099511627776
+const EXPORT_SECONDS = 120.0  # the server may take this long to make an export before it sends the first byte
+const LONGEST_EXPORT_PAUSE_SECONDS = 60.0  # the server answers `busy` with 30 while a lost connection's export runs
 const ASK_FIRST_BYTES = 65536  # a commit asks first whether the server has larger bytes
 const FRAME_USEC = 4000  # of a frame may go into copying what has arrived
 const SLICE_BYTES = 65536
@@ -1807,6 +1809,7 @@ func export_saves(path):
 	while true:
 		var before = arriving.size
 		var how = {"headers": arriving.headers(), "sink": arriving, "limit": MAX_EXPORT_BYTES, "tries": 1}
+		how["timeout"] = EXPORT_SECONDS
 		var answer = yield(_game("GET", "/game/export", how), "completed")
 		var error = arriving.close()
 		error = answer.error if error == null else error
@@ -1817,7 +1820,7 @@ func export_saves(path):
 		error = arriving.full() if error == null else error
 		attempt = 0 if arriving.size > before else attempt
 		var seconds = pause_after(error, attempt)
-		if not error.passing or attempt + 1 == _tries or seconds > LONGEST_PAUSE_SECONDS or is_closed():
+		if not error.passing or attempt + 1 == _tries or seconds > LONGEST_EXPORT_PAUSE_SECONDS or is_closed():
 			Disk.remove(arriving.path)
 			return Result.failed(error)
 		yield(_pause(seconds), "completed")

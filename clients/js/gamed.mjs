@@ -34,6 +34,10 @@ const MAX_JSON_BYTES = 4 << 20
 const MAX_SAVE_BYTES = 256 << 20
 /** A commit asks the server first whether it has the bytes of a save that is larger than this. */
 const ASK_FIRST_BYTES = 64 << 10
+/** How long the server may take to make an export before it sends the first byte. */
+const EXPORT_SECONDS = 120
+/** The server answers `busy` with 30 seconds while an export whose connection broke still runs. */
+const LONGEST_EXPORT_PAUSE_SECONDS = 60
 
 /** Node.js, and no page around it (Electron's windows have both, and are browsers). */
 export const IN_NODE = typeof process === "object" && !!process?.versions?.node && typeof document === "undefined"
@@ -142,7 +146,7 @@ export class LoginFailed extends GamedError {
   static kind = "LoginFailed"
 }
 
-/** Someone said no: in the browser, or at the provider. */
+/** The player refused, in the browser or at the provider. */
 export class LoginDeclined extends LoginFailed {
   static kind = "LoginDeclined"
 }
@@ -152,7 +156,7 @@ export class LoginCancelled extends LoginFailed {
   static kind = "LoginCancelled"
 }
 
-/** Nobody finished it in time. */
+/** The player did not finish it in time. */
 export class LoginExpired extends LoginFailed {
   static kind = "LoginExpired"
 }
@@ -1176,6 +1180,7 @@ export class SignIn {
       if (this.options.signal?.aborted) await this.cancel()
       this.#stop.signal.throwIfAborted()
       await this.#start()
+      this.#stop.signal.throwIfAborted()
       await this.#show()
       return await keep(await this.#settle())
     } catch (error) {
@@ -1699,7 +1704,7 @@ class Export {
         if (error.code === "range_not_satisfiable") this.#etag = ""
         else if (!error.passing) throw error
         pause = pauseAfter(error, attempt)
-        if (attempt + 1 >= patience.tries || pause > LONGEST_PAUSE_SECONDS) throw error
+        if (attempt + 1 >= patience.tries || pause > LONGEST_EXPORT_PAUSE_SECONDS) throw error
       }
       await patience.sleep(pause)
     }
@@ -1717,7 +1722,8 @@ class Export {
       begun = true
       await target.write(data)
     }
-    await this.client._game("GET", "/game/export", { headers, sink, tries: 1, limit: Infinity })
+    const how = { headers, sink, tries: 1, limit: Infinity, timeout: EXPORT_SECONDS }
+    await this.client._game("GET", "/game/export", how)
     if (!begun) throw new NotGamed("not_gamed", "The server's answer lacks the export.")
     if ((await target.digest()) !== this.#named) {
       this.#etag = ""

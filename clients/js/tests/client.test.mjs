@@ -21,6 +21,26 @@ async function signedIn(t, answers, options = {}) {
   return { ...server, client }
 }
 
+test("sign-in: one that is cancelled while the server starts it opens no browser", async (t) => {
+  const stop = new AbortController()
+  const { client, seen, base } = await signedIn(t, {
+    "GET /auth/providers": (_, response) => json(response, { providers: [] }),
+    "POST /auth/login": (_, response) => {
+      stop.abort()
+      const poll = { url: `${base}/auth/login/collect`, max_wait: 25 }
+      const started = { device_secret: "gds_1", expires_in: 600, login_url: `${base}/auth/login/x`, login_id: "lgn_1" }
+      json(response, { ...started, poll }, 201)
+    },
+    "POST /auth/login/cancel": (_, response) => response.writeHead(204).end(),
+  })
+  const opened = []
+  const person = { browserOpened: () => opened.push("person") }
+  const how = { signal: stop.signal, openBrowser: (url) => opened.push(url), loopback: false }
+  await assert.rejects(client.signIn(person, how), gamed.LoginCancelled)
+  assert.deepEqual(opened, [])
+  assert.equal(seen.filter(({ key }) => key === "POST /auth/login/cancel").length, 1)
+})
+
 test("addresses: what a player types", () => {
   const good = {
     "play.example.org": "https://play.example.org",
