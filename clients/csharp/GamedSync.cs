@@ -972,8 +972,8 @@ namespace Gamed
             {
                 lock (gate)
                 {
-                    bool pending = records.Values.Any(r => (r.Dirty || r.Sent != null) && r.Dispute == null);
-                    return closed || trouble != null || !pending || problems.Count > 0;
+                    var tried = records.Where(r => !problems.ContainsKey(r.Key) && r.Value.Dispute == null);
+                    return closed || trouble != null || !tried.Any(r => r.Value.Dirty || r.Value.Sent != null);
                 }
             }
         }

@@ -911,8 +911,8 @@ export class Sync {
 
   /** Return whether a pump has nothing more to send, or cannot send it now. */
   #needsNoLonger() {
-    const pending = [...this.#records.values()].some(({ dirty, sent, dispute }) => (dirty || sent) && !dispute)
-    return this.#closed || this.trouble !== null || !pending || this.#problems.size > 0
+    const tried = [...this.#records].filter(([slot, { dispute }]) => !this.#problems.has(slot) && !dispute)
+    return this.#closed || this.trouble !== null || !tried.some(([, { dirty, sent }]) => dirty || sent)
   }
 
   /** Return whether waiting for a pump would not help `ready`. */

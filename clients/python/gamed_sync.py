@@ -596,8 +596,8 @@ class Sync:
 
     def _needs_no_longer(self) -> bool:
         """Return whether a pump has nothing more to send, or cannot send it now."""
-        pending = any(record.dirty or record.sent for record in self._records.values() if not record.dispute)
-        return self._closed or self.trouble is not None or not pending or bool(self._problems)
+        tried = [record for slot, record in self._records.items() if slot not in self._problems and not record.dispute]
+        return self._closed or self.trouble is not None or not any(record.dirty or record.sent for record in tried)
 
     def ready(self, within: float = 5) -> bool:
         """Wait for the first pump, at most `within` seconds; return whether the first list has ever come here.

@@ -66,6 +66,22 @@ class Started(SyncCase):
         self.assertEqual(sofa.start().status(self.slot).state, "conflict")
         self.ended()
 
+    def test_refused_save(self) -> None:
+        """A save that the server has refused does not keep the end from waiting for another one."""
+        desk = self.device()
+        desk.proxy.next("PUT", problem(413, "save_too_large"))
+        with desk.sync as sync:
+            sync.write("refused", b"large")
+            sync.start()
+            self.assertTrue(sync.ready(LIMIT_SECONDS))
+            limit = time.monotonic() + LIMIT_SECONDS
+            while not sync.status("refused").problem:
+                self.assertLess(time.monotonic(), limit)
+                time.sleep(0.02)
+            sync.write(self.slot, b"one")
+        self.assertEqual((self.current("refused"), self.current(self.slot)), (None, b"one"))
+        self.ended()
+
     def test_signed_out(self) -> None:
         """A session that ends meanwhile ends the thread without a traceback; `trouble` has the reason."""
         said: list[object] = []
