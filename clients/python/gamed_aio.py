@@ -3,9 +3,9 @@
 Copy it beside the three; standard library only, Python 3.9 or newer.
 
     client = AsyncClient("https://play.example.org", app="mygame")
-    await client.ensure_signed_in(MyDialogs())        # an AsyncPerson: how the game asks and tells
-    save = await client.get("auto")                   # None: never saved
-    await client.put("auto", b"...", base=save)       # raises Conflict, and loses neither side
+    if await client.ensure_signed_in(MyDialogs()):    # an AsyncPerson: the dialogs of the game
+        save = await client.get("auto")               # None: never saved
+        await client.put("auto", b"...", base=save)   # raises Conflict, and loses neither side
 
     async with AsyncSync(client) as sync:             # to play offline, too
         await sync.start()                            # in the background, until the end of the block
@@ -310,11 +310,11 @@ class AsyncSync(Threaded[Sync]):
         """Do the work of `start` in this task until it is cancelled, or the block ends; raise as `Sync.run` does."""
         loop, stop, cancellation = asyncio.get_running_loop(), threading.Event(), Cancellation()
 
-        def tell(status: Status) -> None:
+        def report(status: Status) -> None:
             loop.call_soon_threadsafe(changed, status)
 
         with cancellation.ends(stop.set), self._leaving.ends(stop.set), contextlib.suppress(Cancelled):
-            await in_thread(lambda: self.core.run(stop, tell), cancellation)
+            await in_thread(lambda: self.core.run(stop, report), cancellation)
 
     async def conflicts(self) -> list[AsyncConflict]:
         """Return the conflicts that wait for the player's choice."""
@@ -374,13 +374,13 @@ class AsyncAssets(Threaded[Assets]):
         """Download a channel's release, as `Assets.download`; `progress` is called in the event loop."""
         loop, cancellation = asyncio.get_running_loop(), Cancellation()
 
-        def tell(found: Progress) -> None:
+        def report(found: Progress) -> None:
             cancellation.check()
             loop.call_soon_threadsafe(progress, found)
 
         def fetch() -> Manifest:
             here = Assets(self._client.core.cancellable(cancellation), self.core.folder)
-            return here.download(channel, progress=tell, verify=verify)
+            return here.download(channel, progress=report, verify=verify)
 
         return await in_thread(fetch, cancellation)
 

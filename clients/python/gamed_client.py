@@ -152,7 +152,7 @@ class LoginFailed(GamedError):
 
 
 class LoginDeclined(LoginFailed):
-    """Someone said no: in the browser, or at the provider."""
+    """The player refused, in the browser or at the provider."""
 
 
 class LoginCancelled(LoginFailed):
@@ -1384,7 +1384,7 @@ class GamedClient:
             "platform": {"win32": "windows", "darwin": "macos"}.get(sys.platform, sys.platform),
             "device_name": (socket.gethostname() if device_name is None else device_name)[:64],
         }
-        """What a sign-in tells the server about this device."""
+        """What a sign-in reports to the server about this device."""
         self._wire = Wire(self.origin, f"{app.replace(' ', '-')}/{version} gamed-client/{__version__}", sleep)
         self._file = CredentialFile(folder or state_folder(app), self.origin)
         self._now = now
@@ -1907,7 +1907,7 @@ class GamedClient:
 
 
 class Terminal(Person):
-    """Asks and tells on the terminal: on stderr, so that stdout holds results only.
+    """A person at the terminal: the texts are on stderr, so that stdout holds results only.
 
     With `qr` the link is shown as a QR code too; else only where no browser could be opened.
     """
@@ -2056,7 +2056,7 @@ def parser() -> argparse.ArgumentParser:
     assets.add_argument("files", type=Path, metavar="FOLDER", help="where releases are kept; made if need be")
     assets.add_argument("--channel", default="stable", help="or the id of a release (default: stable)")
     assets.add_argument("--verify", action="store_true", help="read every file again, and fetch what is damaged")
-    assets.add_argument("--offline", action="store_true", help="ask nobody: only say which release is here")
+    assets.add_argument("--offline", action="store_true", help="send no request: only print which release is here")
     return top
 
 
