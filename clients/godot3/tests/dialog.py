@@ -47,11 +47,11 @@ class Game:
         raise AssertionError(f"The game ended before it showed {text}: {self.shown} {self.close()}")
 
     def press(self, button: str) -> None:
-        self.connection.sendall(f"press {button}".encode())
+        self.connection.sendall(f"press {button}\n".encode())
 
     def type(self, code: str) -> None:
         """Type a code, and press the button that goes on with it."""
-        self.connection.sendall(f"type {code}".encode())
+        self.connection.sendall(f"type {code}\n".encode())
 
     def close(self) -> str:
         """End the game; return its output."""

@@ -43,7 +43,7 @@ STRICT = "--noEmit --strict --exactOptionalPropertyTypes --noUncheckedIndexedAcc
 
 
 def environ() -> dict[str, str]:
-    return with_node({"PATH": os.environ["PATH"], "npm_config_cache": str(folder() / "npm")})
+    return with_node({"PATH": os.environ["PATH"], "npm_config_cache": str(folder() / "npm-cache")})
 
 
 @cache

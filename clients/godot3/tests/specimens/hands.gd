@@ -4,6 +4,7 @@ extends Node
 
 var _test = StreamPeerTCP.new()
 var _last = ""
+var _sent = ""  # lines of the test that are not done yet
 
 
 func _ready():
@@ -19,7 +20,12 @@ func _process(_delta):
 		if dialog.has_method("choose_provider"):
 			_report(_shown(dialog))
 			if _test.get_available_bytes() > 0:
-				_use(dialog, _test.get_utf8_string(_test.get_available_bytes()).strip_edges())
+				_sent += _test.get_utf8_string(_test.get_available_bytes())
+			var end = _sent.find("\n")
+			if end >= 0:  # one in a frame: the next one may need what the first one shows
+				var line = _sent.substr(0, end)
+				_sent = _sent.substr(end + 1, _sent.length())
+				_use(dialog, line)
 
 
 func _shown(dialog):
