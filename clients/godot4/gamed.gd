@@ -2202,10 +2202,10 @@ func _renewable(error, used):
 	var claim = await _claimed()
 	var kept = _file.read()
 	var replaced = kept != null and kept.session_id != used.session_id
-	if replaced:
-		_held = kept
-	else:
+	if not replaced:
 		_forget(error.code)
+	elif kept.player_id == used.player_id:  # else `_live` finds that another player has signed in
+		_held = kept
 	claim.drop()
 	return replaced
 

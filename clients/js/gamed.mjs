@@ -2318,7 +2318,10 @@ export class GamedClient {
     if (!FORGET.has(error.code)) return RENEW.has(error.code)
     return this._place.locked(async () => {
       const kept = await this.look()
-      if (kept !== null && kept.sessionId !== used.sessionId) return true
+      if (kept !== null && kept.sessionId !== used.sessionId) {
+        if (kept.playerId !== used.playerId) this._held = used // then `#live` throws PlayerChanged
+        return true
+      }
       await this.#forget()
       return false
     })

@@ -1626,7 +1626,7 @@ class GamedClient:
 
         Raise SignInRequired with `reauthentication_required` if the sign-in is over 10 minutes old.
         """
-        held = self.credential
+        held = self._held or self.credential  # of the player whom this client knows, not of another one since
         self._delete_once("/auth/player")
         if held is not None:
             self._forget(held.session_id)
