@@ -986,7 +986,7 @@ namespace Gamed
             if (!parts.Success || !known || !Hosts.IsMatch(host) || parts.Groups[2].Success != host.Contains(":"))
                 throw new UntrustedAddress("That is not the address of a server.");
             if (scheme == "http" && !IsLoopback(host))
-                throw new UntrustedAddress(host + " needs https://, so that nobody can listen in.");
+                throw new UntrustedAddress(host + " needs https://, so that others cannot listen in.");
             return new Origin(scheme, host, number);
         }
 
@@ -2578,7 +2578,7 @@ namespace Gamed
             proof.Replied.TrySetResult(true);
         }
 
-        /// <summary>Null: it is of another login, or nobody's; it has no effect here.</summary>
+        /// <summary>Null: it is of another login, or of none; it has no effect here.</summary>
         string TicketOf(string[] lines)
         {
             string[] request = lines[0].Split(' ');
@@ -2618,7 +2618,7 @@ namespace Gamed
 
     static class Tasks
     {
-        /// <summary>It looks after its own failures.</summary>
+        /// <summary>Await no result: the task handles its own failures.</summary>
         internal static void Forget(this Task task)
         {
         }

@@ -485,7 +485,7 @@ class Origin:
 		if not (named or numbered) or made.port < 1 or made.port > 65535:
 			return _untrusted("That is not the address of a server.")
 		if made.scheme == "http" and not made.host in LOOPBACK:
-			return _untrusted("%s needs https://, so that nobody can listen in." % made.host)
+			return _untrusted("%s needs https://, so that others cannot listen in." % made.host)
 		return Result.ok(made)
 
 	func text():
@@ -1110,7 +1110,7 @@ class ReturnListener:
 			else:
 				await (Engine.get_main_loop() as SceneTree).process_frame
 		var ticket = _ticket(head.get_string_from_ascii())
-		if ticket == null:  # of another login, or nobody's: it has no effect here
+		if ticket == null:  # of another login, or of none: it has no effect here
 			_reply(peer, "404 Not Found", "")
 			return
 		var proof = Proof.new("ticket", ticket)

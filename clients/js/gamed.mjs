@@ -393,7 +393,7 @@ export class Origin {
     const port = parsed.port === "" ? PORTS[scheme] : Number(parsed.port)
     if (!HOST.test(host) || !port) throw badAddress()
     if (scheme === "http" && !LOOPBACK.has(host)) {
-      throw new UntrustedAddress("untrusted_address", `${host} needs https://, so that nobody can listen in.`)
+      throw new UntrustedAddress("untrusted_address", `${host} needs https://, so that others cannot listen in.`)
     }
     return { origin: new Origin(scheme, host, port), written: bare(found[2].replace(/:[0-9]*$/, "")), rest: found[3] }
   }
@@ -1089,7 +1089,7 @@ class Listener {
     const ours =
       request.method === "GET" && path === "/gamed/return" && request.headers.host === `127.0.0.1:${this.port}`
     if (!ours || !this.loginId || ids.length !== 1 || ids[0] !== this.loginId || !TICKET.test(tickets.join(""))) {
-      response.writeHead(404, standard).end() // of another login, or nobody's: it has no effect here
+      response.writeHead(404, standard).end() // of another login, or of none: it has no effect here
       return
     }
     const proof = proofOf("ticket", tickets.join(""))

@@ -344,7 +344,7 @@ class Origin:
         if not _HOST.fullmatch(host) or "@" in parts.netloc or parts.scheme not in PORTS or not port:
             raise UntrustedAddress("untrusted_address", "That is not the address of a server.")
         if parts.scheme == "http" and host not in LOOPBACK:
-            raise UntrustedAddress("untrusted_address", f"{host} needs https://, so that nobody can listen in.")
+            raise UntrustedAddress("untrusted_address", f"{host} needs https://, so that others cannot listen in.")
         return cls(parts.scheme, host, port)
 
     def __str__(self) -> str:
@@ -778,7 +778,7 @@ class _Return(http.server.BaseHTTPRequestHandler):
         if path != "/gamed/return" or host != f"127.0.0.1:{self.server.server_port}":
             self._answer(404)
         elif login_id is None or ticket is None:
-            self._answer(404)  # of another login, or nobody's: it has no effect here
+            self._answer(404)  # of another login, or of none: it has no effect here
         else:
             proof = Proof("ticket", ticket)
             self.server.proofs.put(proof)
