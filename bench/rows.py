@@ -4,10 +4,12 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from bench.references.pocketbase import RECORDS
 from bench.wrk import Load
 
 SAVE = "/game/saves/auto"
 OK = "/healthz"
+REFRESH = "/auth/session/refresh"
 
 
 class Side(Struct, frozen=True):
@@ -18,7 +20,10 @@ class Side(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True):
-    """A measured path; `wanted` is the least ratio of gamed's rate to that of each contender."""
+    """A measured path; `wanted` is the least ratio of gamed's rate to that of each contender.
+
+    `wanted_by_cpu` is the same for the processor time of the contender for each request to that of gamed.
+    """
 
     name: str
     load: Load
@@ -26,6 +31,7 @@ class Row(Struct, frozen=True):
     wanted: Mapping[str, float]
     server: str = "G"
     note: str = ""
+    wanted_by_cpu: Mapping[str, float] = {}
 
 
 def _against_k(connections: int = 16) -> dict[str, Side]:
@@ -34,6 +40,17 @@ def _against_k(connections: int = 16) -> dict[str, Side]:
 
 def _reads() -> dict[str, Side]:
     return {name: Side(name, Load("read", SAVE)) for name in ("N", "D")}
+
+
+def _peers(load: Load, kind: str = "") -> dict[str, Side]:
+    """Return the same load for each peer; `kind` is that of PocketBase, which is left out without one.
+
+    N1 reads as NG does, so that it only writes.
+    """
+    found = {name: Side(name, load) for name in ("N1", "NG", "F") if load.kind != "read" or name != "N1"}
+    if kind:
+        found["P"] = Side("P", Load(kind, RECORDS, load.connections))
+    return found
 
 
 def _asset(name: str, file: str, wanted: float, *header: str) -> Row:
@@ -66,7 +83,16 @@ ROWS = (
         server="G-slow",
         note="each flush 2 ms longer",
     ),
-    Row("refresh", Load("refresh", "/auth/session/refresh"), _against_k(), {"K": 0.4}),
+    Row("refresh", Load("refresh", REFRESH), _against_k(), {"K": 0.4}),
+    Row(
+        "refresh-100k",
+        Load("refresh", REFRESH),
+        {"100": Side("G-100", Load("refresh", REFRESH))},
+        {"100": 0.87},
+        server="G-100k",
+        note="among 100,000 live tokens",
+        wanted_by_cpu={"100": 0.87},
+    ),
     Row("login", Load("login", "/auth/login"), _against_k(), {"K": 0.4}),
     Row("log", Load("read", SAVE), {"quiet": Side("quiet", Load("read", SAVE))}, {"quiet": 0.95}, server="G-admin"),
     _asset("asset-1m", "large.bin", 0.9),
@@ -74,3 +100,23 @@ ROWS = (
     _asset("asset-304", "large.bin", 0.4, ETAG),
     _asset("asset-4k", "small.bin", 0.3),
 )
+PEER_ROWS = (
+    Row("peers-read", Load("read", SAVE), _peers(Load("read", SAVE), "record"), {}),
+    Row("peers-put-1", Load("write", SAVE, 1), _peers(Load("write", SAVE, 1), "patch"), {}),
+    Row(
+        "peers-put-16",
+        Load("write", SAVE, 16),
+        _peers(Load("write", SAVE, 16), "patch"),
+        {"NG": 1.0},
+        wanted_by_cpu={"NG": 1.3},
+    ),
+    Row(
+        "peers-put-64",
+        Load("write", SAVE, 64),
+        _peers(Load("write", SAVE, 64), "patch"),
+        {"NG": 1.3},
+        wanted_by_cpu={"NG": 1.6},
+    ),
+    Row("peers-refresh", Load("refresh", REFRESH), _peers(Load("refresh", REFRESH)), {}, wanted_by_cpu={"NG": 1.4}),
+)
+"""The rows of `--peers`: whole servers that do the same work."""

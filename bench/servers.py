@@ -5,15 +5,22 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
 
 from bench.instance import GAMED, GamedInstance, Player
 from bench.process import Process, free_port
+from bench.references import peer_store, pocketbase
 
 PLAYERS = 64
+FEW_TOKENS, MANY_TOKENS = 100, 100_000
+OVER_MS = 30 * 60 * 1000
+"""The time over which the live tokens were issued."""
 REFERENCES = "bench.references."
+FILLED = "filled"
+"""The folder with a copy of the data, to which each round of these servers returns."""
 SLOW = "slow_fsync"
 NGINX = """
 daemon off; master_process off; worker_processes 1; pid {folder}/nginx.pid;
@@ -30,7 +37,8 @@ http {{
 class Servers:
     """The processes of the contenders by letter; N and D read the files of `G`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, tokens: int = MANY_TOKENS) -> None:
+        """`tokens` is the number of live tokens of `G-100k`."""
         self._folder = folder
         self._processes: dict[str, Process] = {}
         self._instances: dict[str, GamedInstance] = {}
@@ -38,14 +46,21 @@ class Servers:
             "K": lambda: self._reference("klein_ok"),
             "N": lambda: self._reference("naive", str(self._instance_of("G").folder)),
             "D": lambda: self._reference("direct", str(self._instance_of("G").folder)),
+            "N1": lambda: self._peer("N1", "klein_peer", "1"),
+            "NG": lambda: self._peer("NG", "klein_peer", "64"),
+            "F": lambda: self._peer("F", "fastapi_peer", needs=("fastapi", "uvicorn", "uvloop", "httptools")),
+            "P": self._pocketbase,
             "X": self._nginx,
             "W1": lambda: self._instance("W1", script="one_commit"),
             "quiet": lambda: self._instance("quiet", script="quiet"),
             "G": lambda: self._instance("G"),
             "G-admin": lambda: self._instance("G-admin", f"--admin=tcp:{free_port()}:interface=127.0.0.1"),
+            "G-100": lambda: self._filled("G-100", FEW_TOKENS),
+            "G-100k": lambda: self._filled("G-100k", tokens),
             "G-slow": lambda: self._instance("G-slow", slow=True),
             "W1-slow": lambda: self._instance("W1-slow", script="one_commit", slow=True),
         }
+        self._started: list[Process] = []
         self._locks = {name: Lock() for name in self._makers}
 
     def get(self, name: str) -> Process:
@@ -55,17 +70,23 @@ class Servers:
             return self._processes[name]
 
     def players(self, name: str) -> Path:
-        """Return a file with this server's players, each with one save, for wrk.lua; references get those of G."""
-        return self._folder / (f"{name}.players" if name in self._instances else "G.players")
+        """Return a file with this server's players, each with one save, for wrk.lua; servers without get those of G."""
+        own = self._folder / f"{name}.players"
+        return own if own.exists() else self._folder / "G.players"
 
     def sign_in(self, name: str) -> None:
         """Sign in again after credentials were consumed."""
+        if (self._folder / name / FILLED).exists():
+            self._restore(self._instances[name])
         if name in self._instances:
             self._write_players(name, self._instances[name])
+        elif (self._folder / name / peer_store.FILE).exists():
+            self._write_lines(name, peer_store.sign_in(self._folder / name, PLAYERS))
 
     def stop(self) -> None:
         """Stop every server, also one whose preparation failed after its start."""
-        started = [*self._processes.values(), *(instance.process for instance in self._instances.values())]
+        instances = (instance.process for instance in self._instances.values())
+        started = [*self._processes.values(), *instances, *self._started]
         for process in dict.fromkeys(started):
             process.stop()
 
@@ -74,6 +95,32 @@ class Servers:
         words = [sys.executable, "-m", REFERENCES + name, str(port), *more]
         process = Process(words, port, self._folder / f"{name}.log", {})
         process.start()
+        return process
+
+    def _peer(self, name: str, script: str, *more: str, needs: tuple[str, ...] = ()) -> Process:
+        """Start a server with a store of its own."""
+        for library in needs:
+            if find_spec(library) is None:
+                raise Missing(library)
+        folder = self._folder / name
+        folder.mkdir()
+        self._write_lines(name, peer_store.sign_in(folder, PLAYERS))
+        return self._reference(script, str(folder), *more)
+
+    def _pocketbase(self) -> Process:
+        beside = Path(sys.executable).with_name("pocketbase")
+        program = str(beside) if beside.exists() else shutil.which("pocketbase")
+        if program is None:
+            raise Missing("pocketbase")
+        folder, port = self._folder / "P", free_port()
+        folder.mkdir()
+        password = pocketbase.create_superuser(program, folder)
+        process = Process(pocketbase.command(program, folder, port), port, self._folder / "P.log", {})
+        process.start()
+        self._started.append(process)
+        client = pocketbase.PocketBaseClient(port, password)
+        self._write_lines("P", client.prepare(PLAYERS))
+        client.close()
         return process
 
     def _nginx(self) -> Process:
@@ -116,6 +163,24 @@ class Servers:
             self._publish(instance)
         return instance.process
 
+    def _filled(self, name: str, tokens: int) -> Process:
+        """Start gamed with so many live tokens, two for each session, and keep a copy of its data."""
+        instance = GamedInstance(self._folder / name)
+        instance.start().stop()
+        instance.sign_in([f"ply_filled{number:016d}" for number in range(tokens // 2)], over_ms=OVER_MS)
+        shutil.copytree(instance.data, instance.folder / FILLED)
+        instance.start()
+        self._instances[name] = instance
+        self._write_players(name, instance)
+        return instance.process
+
+    def _restore(self, instance: GamedInstance) -> None:
+        """Replace the data by the copy: each refresh of an earlier round has added two live tokens."""
+        instance.stop()
+        shutil.rmtree(instance.data)
+        shutil.copytree(instance.folder / FILLED, instance.data)
+        instance.start()
+
     def _slow_library(self) -> Path:
         library = self._folder / f"{SLOW}.so"
         if not library.exists():
@@ -128,7 +193,9 @@ class Servers:
 
     def _write_players(self, name: str, instance: GamedInstance) -> None:
         players = instance.sign_in([f"ply_{number:022d}" for number in range(PLAYERS)])
-        lines = [f"{player.access} {player.refresh} {saved(instance, player)}\n" for player in players]
+        self._write_lines(name, (f"{each.access} {each.refresh} {saved(instance, each)}\n" for each in players))
+
+    def _write_lines(self, name: str, lines: Iterable[str]) -> None:
         (self._folder / f"{name}.players").write_text("".join(lines))
 
 

@@ -1,9 +1,11 @@
 -- What one connection after another asks: `kind`, then the players' file, a path, and what the kind needs: of a plain
 -- one the name and the value of a header, of a part the range.
--- The players' file has one line per player: access token, refresh credential, entity-tag of the save "auto".
+-- The players' file has one line per player: access token, refresh credential, entity-tag of the save "auto"; for
+-- `patch` and `record` the third word is the id of a record, which ends the path.
 
 local kind, made, credentials, noise = "plain", {}, {}, ""
-local NOISE, BODY = 1024 * 1024, 4096
+local NOISE, BODY, END = 1024 * 1024, 4096, '"}'
+local TEXT = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 local function players(name)
     local found = {}
@@ -19,6 +21,16 @@ local function random_bytes(count)
     local bytes = file:read(count)
     file:close()
     return bytes
+end
+
+-- Bytes that JSON can hold as they are.
+local function as_text(bytes)
+    local letters = {}
+    for value = 0, 255 do
+        local at = value % #TEXT + 1
+        letters[string.char(value)] = TEXT:sub(at, at)
+    end
+    return (bytes:gsub(".", letters))
 end
 
 local function seed()
@@ -43,6 +55,12 @@ local function made_of(player, path, part)
     local headers = headers_of(player, part)
     if kind == "write" then
         return wrk.format("PUT", path, headers, string.rep("x", BODY)):sub(1, -BODY - 1)
+    elseif kind == "patch" then
+        headers["Content-Type"] = "application/json"
+        local body = '{"data":"' .. string.rep("x", BODY) .. END
+        return wrk.format("PATCH", path .. player.tag, headers, body):sub(1, -BODY - #END - 1)
+    elseif kind == "record" then
+        return wrk.format("GET", path .. player.tag, headers)
     end
     return wrk.format("GET", path, headers)
 end
@@ -59,6 +77,9 @@ function init(args)
     local path = args[3]
     seed()
     noise = random_bytes(NOISE)
+    if kind == "patch" then
+        noise = as_text(noise)
+    end
     if kind == "plain" then
         made[1] = wrk.format("GET", path, args[4] and { [args[4]] = args[5] } or nil)
     elseif kind == "login" then
@@ -89,6 +110,8 @@ function request()
     local chosen = made[math.random(1, #made)]
     if kind == "write" then
         return chosen .. fresh_bytes()
+    elseif kind == "patch" then
+        return chosen .. fresh_bytes() .. END
     end
     return chosen
 end

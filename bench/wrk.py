@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from bench.machine import busy_seconds, children_seconds
 from bench.process import CLIENT_CPU, Process
 
 SCRIPT = Path(__file__).parent / "wrk.lua"
@@ -23,12 +24,16 @@ class Load(Struct, frozen=True):
 
 
 class Measured(Struct, frozen=True):
-    """The result of one run; `cpu_us` is the server's processor time for each request in microseconds."""
+    """The result of one run; `cpu_us` is the server's processor time for each request in microseconds.
+
+    `foreign` is how many of the two processors were busy with other processes meanwhile.
+    """
 
     per_second: float
     cpu_us: float
     p50_ms: float
     p99_ms: float
+    foreign: float
 
 
 def run(server: Process, load: Load, players: Path, seconds: int) -> Measured:
@@ -37,13 +42,15 @@ def run(server: Process, load: Load, players: Path, seconds: int) -> Measured:
     Where a busy machine gave not one answer, it gets longer.
     """
     for longer in (1, 3, 10):
-        before = server.cpu_seconds()
+        before, own, busy = server.cpu_seconds(), children_seconds(), busy_seconds()
         result = _loaded(server, load, players, seconds * longer)
         spent = server.cpu_seconds() - before
+        others = max(0.0, busy_seconds() - busy - spent - (children_seconds() - own))
         if result["wrong"] or result["broken"]:
             break
         if asked := result["requests"]:
-            return Measured(asked / result["seconds"], spent / asked * 1e6, result["p50_ms"], result["p99_ms"])
+            taken = float(result["seconds"])
+            return Measured(asked / taken, spent / asked * 1e6, result["p50_ms"], result["p99_ms"], others / taken)
     raise RuntimeError(f"{load.kind} {load.path}: {result}")
 
 
