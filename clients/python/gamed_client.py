@@ -1359,6 +1359,13 @@ class ExportFile:
 # --- The client -------------------------------------------------------------------------------------------------------
 
 
+@dataclass
+class Known:
+    """The credential that a client has used last, and its copies with it."""
+
+    held: Credential | None = None
+
+
 class GamedClient:
     """One server, and the player who is signed in there."""
 
@@ -1388,7 +1395,7 @@ class GamedClient:
         self._wire = Wire(self.origin, f"{app.replace(' ', '-')}/{version} gamed-client/{__version__}", sleep)
         self._file = CredentialFile(folder or state_folder(app), self.origin)
         self._now = now
-        self._held: Credential | None = None
+        self._known = Known()
         self._player: str | None = None
         self._running: list[SignIn] = []
         """The newest sign-in; copies of this client share it."""
@@ -1418,13 +1425,13 @@ class GamedClient:
     @property
     def credential(self) -> Credential | None:
         """Read the credential from disk: another process, or a Sync, may have signed out meanwhile."""
-        if self._held is None:
+        if self._known.held is None:
             with self._file.locked():
-                self._held = self._file.read()
+                self._known.held = self._file.read()
         else:  # without the lock, which a refresh may have for long
             with contextlib.suppress(PermissionError):  # on Windows, while it is being replaced
-                self._held = self._file.read()
-        return self._held
+                self._known.held = self._file.read()
+        return self._known.held
 
     def policy(self) -> tuple[str, tuple[str, ...]]:
         """Return mode and providers; show a button for each provider, in `local` mode one for the server."""
@@ -1556,7 +1563,7 @@ class GamedClient:
             kept = self._file.read()
             if scope != "others":
                 self._file.delete()
-                self._held = None
+                self._known.held = None
         if kept is None:
             return True
         try:
@@ -1626,7 +1633,7 @@ class GamedClient:
 
         Raise SignInRequired with `reauthentication_required` if the sign-in is over 10 minutes old.
         """
-        held = self._held or self.credential  # of the player whom this client knows, not of another one since
+        held = self._known.held or self.credential  # of the player whom this client knows, not of another one since
         self._delete_once("/auth/player")
         if held is not None:
             self._forget(held.session_id)
@@ -1655,7 +1662,7 @@ class GamedClient:
             kept = self._file.read()
             if kept is not None and kept.session_id == session_id:
                 self._file.delete()
-            self._held = None
+            self._known.held = None
 
     # -- all saves at once --
 
@@ -1804,14 +1811,16 @@ class GamedClient:
         bound = copy.copy(self)
         bound._wire = replace(self._wire, tries=tries)
         bound._player = player_id
-        bound._held = None
+        bound._known = Known()
         return bound
 
     def cancellable(self, cancellation: Cancellation) -> GamedClient:
-        """Return a client whose calls raise Cancelled after `cancellation.cancel()`, also while they wait."""
+        """Return a client whose calls raise Cancelled after `cancellation.cancel()`, also while they wait.
+
+        Both know the same player: after another one has signed in here, they raise PlayerChanged.
+        """
         bound = copy.copy(self)
         bound._wire = replace(self._wire, cancellation=cancellation)
-        bound._held = None
         return bound
 
     def _game(self, method: str, path: str, **how: Any) -> Answer:
@@ -1837,12 +1846,12 @@ class GamedClient:
             if kept is not None and kept.session_id != used.session_id:
                 return True
             self._file.delete()
-            self._held = None
+            self._known.held = None
         return False
 
     def _live(self, stale: str | None) -> Credential:
         """Return a credential with a token that is not `stale`; refresh if there is none."""
-        held = self._held or self.credential
+        held = self._known.held or self.credential
         if held is None:
             raise SignInRequired("signed_out", "No player is signed in here.")
         if self._player not in (None, held.player_id):
@@ -1852,13 +1861,13 @@ class GamedClient:
         with self._file.locked():  # the first one in refreshes, the others find what it got
             kept = self._file.read()
             if kept is None:
-                self._held = None
+                self._known.held = None
                 raise SignInRequired("signed_out", "No player is signed in here.")
             if kept.player_id != held.player_id:
                 raise PlayerChanged("player_changed", "Another player signed in here meanwhile.")
             if not kept.fresh(self._now()) or kept.access_token == stale:
                 kept = self._refresh(kept)
-            self._held = kept
+            self._known.held = kept
             return kept
 
     def _refresh(self, kept: Credential) -> Credential:
@@ -1869,7 +1878,7 @@ class GamedClient:
         except SignInRequired as error:
             if error.code in FORGET:
                 self._file.delete()
-                self._held = None
+                self._known.held = None
             raise
         renewed = replace(kept, **self._pair(pair))
         self._file.write(renewed)  # before its first use
@@ -1896,7 +1905,7 @@ class GamedClient:
         with self._file.locked():
             before = self._file.read()
             self._file.write(fresh)
-            self._held = fresh
+            self._known.held = fresh
         if before is not None and before.session_id != fresh.session_id:
             with contextlib.suppress(GamedError):
                 self._tell_logout(before)
