@@ -1106,6 +1106,8 @@ class Listener {
 }
 
 const TICKET = /^[A-Za-z0-9_-]{1,256}$/
+/** What the server adds to a `returnUri` is much shorter. */
+const MAX_RETURN_CHARACTERS = 4096
 
 /**
  * @typedef {object} SignInOptions
@@ -1161,7 +1163,8 @@ export class SignIn {
    */
   returned(url) {
     const { returnUri } = this.options
-    if (!returnUri || !this.#loginId || !url.startsWith(returnUri + (returnUri.includes("?") ? "&" : "?"))) return false
+    if (!returnUri || !this.#loginId || url.length > returnUri.length + MAX_RETURN_CHARACTERS) return false
+    if (!url.startsWith(returnUri + (returnUri.includes("?") ? "&" : "?"))) return false
     const values = new URLSearchParams(url.slice(returnUri.length + 1).split("#")[0])
     const [ids, tickets] = [values.getAll("login_id"), values.getAll("ticket")]
     if (ids.length !== 1 || ids[0] !== this.#loginId || tickets.length !== 1 || !TICKET.test(tickets[0])) return false
