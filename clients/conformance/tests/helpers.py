@@ -11,11 +11,14 @@ class CSharp(ConformanceCase):
 import sys
 from atexit import register
 from collections.abc import Callable, Sequence
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
 from twisted.trial.unittest import SynchronousTestCase
+
+from tests.support.examples import AMOUNT, MANY
 
 CLIENTS = Path(__file__).parents[2]
 sys.path.append(str(CLIENTS / "conformance"))  # last: that folder has a package `tests` of its own
@@ -78,14 +81,17 @@ class ConformanceCase(SynchronousTestCase):
     """Subclasses say how to start the driver, and which features it lacks; those it lacks are no tests, but named."""
 
     lacks: ClassVar[frozenset[str]] = frozenset()
+    few: ClassVar[Sequence[str]] = ("*",)
+    """The names of the scenarios that run unless GAMED_EXAMPLES asks for many."""
 
     @classmethod
     def driver(cls) -> Sequence[str]:
         raise NotImplementedError
 
     def __init_subclass__(cls) -> None:
+        chosen = ("*",) if AMOUNT == MANY else cls.few
         for scenario in scenarios():
-            if not scenario.needs & cls.lacks:
+            if not scenario.needs & cls.lacks and any(fnmatch(scenario.name, pattern) for pattern in chosen):
                 setattr(cls, f"test_{scenario.name}", test_of(scenario))
 
         def test_features(self: ConformanceCase) -> None:
