@@ -13,9 +13,10 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.config.settings import KeySource
 from gamed.crypto import DecryptionFailed, Keys, Purpose, Secret
 from gamed.database.offline import run_transaction
-from gamed.players import keyring
+from gamed.players import keyring, link_tables
 from gamed.players import tables as player_tables
 from gamed.players.keyring import KeyMismatch, RekeyRefused
+from gamed.players.link_model import NewLink
 from gamed.players.names import fold, name_index, parse_name
 from gamed.sessions.credentials import CredentialIssuer
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, POLICY, Counting, auth_db, sign_in
@@ -29,7 +30,7 @@ KILL = "os.kill(os.getpid(), signal.SIGKILL)"
 
 
 def populate(connection: Connection) -> None:
-    """Insert two local players, a display name, a note, a session and a limit, with the old keys."""
+    """Insert two local players, a display name, a note, a session, a limit and two links, with the old keys."""
     keyring.check_key(connection, OLD, FILE, NOW_MS)
     for player_id, name in ((ANNA, "Anna"), (BERT, "Bert")):
         player_tables.add_local_player(
@@ -40,6 +41,8 @@ def populate(connection: Connection) -> None:
     player_tables.set_display_name(connection, OLD.sealer, ANNA, "Anna M")
     sign_in(connection, CredentialIssuer(OLD, POLICY, Counting()), NOW_MS)
     connection.execute("INSERT INTO limit_bucket VALUES (x'01', 1)")
+    link_tables.insert_invite(connection, OLD, "inv_1", NewLink.generate(Counting(), NOW_MS, 60), "Carl")
+    link_tables.insert_reset_link(connection, OLD.indexer, BERT, NewLink.generate(Counting(), NOW_MS, 60))
 
 
 def rekey(connection: Connection) -> int:
@@ -147,7 +150,8 @@ class RekeyTests(FileCase):
         """Assert that names and sessions are unchanged."""
         for name in ("Anna", "bert"):
             run_transaction(self.auth, lambda connection, name=name: player_tables.find_named(connection, OLD, name))
-        self.assertEqual([self.count(table) for table in ("session", "credential", "limit_bucket")], [1, 2, 1])
+        tables = ("session", "credential", "limit_bucket", "invite", "reset_link")
+        self.assertEqual([self.count(table) for table in tables], [1, 2, 1, 1, 1])
         record = run_transaction(self.auth, keyring.read_key_record)
         assert record is not None
         self.assertEqual(record.check_value, OLD.check)
@@ -167,13 +171,13 @@ class RekeyTests(FileCase):
             )
         )
         credentials = ("session", "credential")
-        for table in (*credentials, "login", "authorization_attempt", "limit_bucket"):
+        for table in (*credentials, "login", "authorization_attempt", "limit_bucket", "invite", "reset_link"):
             self.assertEqual(self.count(table), 0)
         ring = run_transaction(self.auth, keyring.read_key_record)
         self.assertEqual(ring, keyring.KeyRecord(NEW.check, NEW.fingerprint, MASTER))
 
     def test_kept(self) -> None:
-        """Accounts, names and notes are retained, and accounts counted; sessions, logins and limits are deleted."""
+        """Accounts, names and notes are retained, and accounts counted; sessions, logins, limits, links are deleted."""
         self.assertEqual(run_transaction(self.auth, rekey), 2)
         self.assert_new()
         query = "SELECT sealed_note FROM player WHERE player_id = :id"

@@ -54,6 +54,7 @@ a { color: inherit; }
 form { margin: 0 0 .75rem; }
 label { display: block; margin: 0 0 .25rem; font-weight: 600; }
 label + .soft { margin: 0 0 .375rem; }
+.button + .soft { margin-top: .5rem; }
 input { display: block; width: 100%; min-height: 2.75rem; margin: 0 0 .625rem; padding: .5rem .875rem; font: inherit;
   color: inherit; background: var(--card); border: 1px solid var(--field); border-radius: .625rem; }
 button, .button { display: block; width: 100%; min-height: 2.75rem; padding: .5625rem 1rem; font: inherit;
