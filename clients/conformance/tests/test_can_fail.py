@@ -93,8 +93,8 @@ DEFECTS = {
     ),
     "shows_its_credential": Defect(
         CLIENT,
-        "        self._held = fresh\n",
-        "        self._held = fresh\n        say(fresh.access_token)\n",
+        "        self._known.held = fresh\n",
+        "        self._known.held = fresh\n        say(fresh.access_token)\n",
         "two_servers",
         "a secret was printed",
     ),
