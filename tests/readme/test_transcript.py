@@ -54,7 +54,7 @@ class ReadmeTests(SynchronousTestCase):
         Debian that has nothing but apt."""
         serve, tests = two_commands()
         self.assertTrue(serve.endswith(".venv/bin/gamed serve"))
-        self.assertTrue(tests.endswith(".venv/bin/python -m twisted.trial -j4 tests"))
+        self.assertTrue(tests.endswith(".venv/bin/python -m twisted.trial -j6 tests"))
         for command in (serve, tests):
             install, separator, _ = command.partition(" && python3 -m venv .venv && .venv/bin/pip install -e ")
             self.assertTrue(install.startswith("apt-get update && apt-get install -y python3-venv"), command)
