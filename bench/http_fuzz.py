@@ -172,15 +172,11 @@ def request_bytes(method: str, path: str, headers: Mapping[str, str] | None = No
 
 def transcript(parts: Sequence[bytes], half_close: bool) -> dict[str, Any]:
     """Send the pieces to the routes of the tests of the state that is imported; return what can be observed."""
+    from tests.http.apps import CollectRoutes, EchoRoutes, PageRoutes
     from tests.support.http import Browser
 
-    try:
-        from tests.http.apps import CollectRoom, EchoRoom, PagesRoom
-    except ModuleNotFoundError:  # where an earlier state has them
-        from tests.web.rooms import CollectRoom, EchoRoom, PagesRoom
-
-    echo = EchoRoom()
-    browser = Browser([echo, PagesRoom(), CollectRoom()], crashes=True)
+    echo = EchoRoutes()
+    browser = Browser([echo, PageRoutes(), CollectRoutes()], crashes=True)
     connection = browser.connect()
     for part in parts:
         if not connection.closed:

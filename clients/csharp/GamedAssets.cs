@@ -347,7 +347,7 @@ namespace Gamed
 
         // -- who has what open --
 
-        /// <summary>The current release, which nobody removes while `held` is not disposed; null: nothing is here yet.
+        /// <summary>The current release, which no process removes while `held` is not disposed; null: nothing is here yet.
         /// </summary>
         internal string Hold(out IDisposable held)
         {
@@ -393,7 +393,7 @@ namespace Gamed
             return found;
         }
 
-        /// <summary>Releases that nobody uses any more. What the system does not let go of yet goes the next time.
+        /// <summary>Releases that no process uses any more. What the system does not let go of yet goes the next time.
         /// </summary>
         internal void RemoveOthers(string keep)
         {
@@ -762,7 +762,7 @@ namespace Gamed
 
     // --- What a game sees --------------------------------------------------------------------------------------------
 
-    /// <summary>A release that is here, whole; nobody removes it while this process has it open.</summary>
+    /// <summary>A release that is here, whole; no process removes it while this one has it open.</summary>
     public sealed class LocalRelease
     {
         readonly AssetFolder place;

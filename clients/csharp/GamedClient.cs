@@ -293,7 +293,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>Someone else wrote first. The server kept your bytes too, as <see cref="Yours"/>, unless it says why
+    /// <summary>Another device wrote first. The server kept your bytes too, as <see cref="Yours"/>, unless it says why
     /// not (PROTOCOL 4.1).</summary>
     public class Conflict : GamedError
     {
@@ -3620,7 +3620,7 @@ namespace Gamed
 
         // -- who --
 
-        /// <summary>Someone is, as far as this machine knows; asks no server.</summary>
+        /// <summary>A player is signed in, as far as this machine knows; sends no request.</summary>
         public async Task<bool> SignedInAsync(CancellationToken cancel = default(CancellationToken))
         {
             return await CredentialAsync(cancel).ConfigureAwait(false) != null;

@@ -184,7 +184,7 @@ namespace Gamed
         /// <summary>The save that was replaced last on this device.</summary>
         internal Local Dropped;
 
-        /// <summary>A conflict's copy at the server that nobody needs once its bytes are current.</summary>
+        /// <summary>A conflict's copy at the server that is not needed once its bytes are current.</summary>
         internal SaveInfo Spent;
 
         /// <summary>Bytes that gave way in a conflict before the server had them. Its Base is never current, so the
@@ -327,7 +327,7 @@ namespace Gamed
             });
         }
 
-        /// <summary>It took place, and someone else went on from it.</summary>
+        /// <summary>It took place, and another device went on from it.</summary>
         internal Record Superseded(Conflict error)
         {
             return Acknowledged(error.Yours).With(r =>
@@ -1819,7 +1819,7 @@ namespace Gamed
             }
             IList<SaveVersion> history = await only.VersionsAsync(slot, cancel).ConfigureAwait(false);
             if (history.Any(version => version.Kind == "delete" && version.Parent == sent.Base.Version))
-                return record => record.Removed(error.Current);  // it took place, and someone wrote since
+                return record => record.Removed(error.Current);  // it took place, and another device wrote since
             return record => record.Disputed(error);
         }
 
@@ -1926,7 +1926,7 @@ namespace Gamed
                 problems.Remove(slot);
         }
 
-        /// <summary>Unless nobody asks for it any more.</summary>
+        /// <summary>Keep the bytes while a record names them.</summary>
         void KeepBody(string slot, byte[] data)
         {
             lock (gate)

@@ -851,7 +851,7 @@ class Disk:
 	static func remove_any(path):
 		return Directory.new().remove(path) == OK
 
-	# In bytes; 0 where nobody knows.
+	# In bytes; 0 if it is not known.
 	static func space(path):
 		var directory = Directory.new()
 		return directory.get_space_left() if directory.open(path) == OK else 0
@@ -1012,7 +1012,7 @@ class CredentialFile:
 		Disk.flush(folder)
 
 
-# Waits until nobody else changes the credential: the server forgives two that refresh at once, for 30 s.
+# Waits until no other process changes the credential: the server forgives two that refresh at once, for 30 s.
 func _claimed():
 	var _me = self
 	yield(Engine.get_main_loop(), "idle_frame")
@@ -1502,7 +1502,7 @@ func place():
 	return _file.place if _file else ""
 
 
-# Someone is, as far as this machine knows; asks nobody.
+# A player is signed in, as far as this machine knows; sends no request.
 func signed_in():
 	return credential() != null
 

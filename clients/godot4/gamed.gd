@@ -877,7 +877,7 @@ class Disk:
 	static func remove_any(path):
 		return DirAccess.remove_absolute(path) == OK
 
-	# In bytes; 0 where nobody knows.
+	# In bytes; 0 if it is not known.
 	static func space(path):
 		var directory = DirAccess.open(path)
 		return directory.get_space_left() if directory else 0
@@ -1036,7 +1036,7 @@ class CredentialFile:
 		Disk.flush(folder)
 
 
-# Waits until nobody else changes the credential: the server forgives two that refresh at once, for 30 s.
+# Waits until no other process changes the credential: the server forgives two that refresh at once, for 30 s.
 func _claimed():
 	var _me = self
 	await (Engine.get_main_loop() as SceneTree).process_frame
@@ -1521,7 +1521,7 @@ func place():
 	return _file.place if _file else ""
 
 
-# Someone is, as far as this machine knows; asks nobody.
+# A player is signed in, as far as this machine knows; sends no request.
 func signed_in():
 	return credential() != null
 

@@ -535,7 +535,7 @@ func _finish(manifest):
 	return Result.ok(manifest)
 
 
-# Releases that nobody uses any more.
+# Releases that no process uses any more.
 func _remove_others(keep):
 	var spared = Claim.marked(folder + "/use")
 	spared.append(keep)

@@ -186,7 +186,7 @@ func close():
 #   with `local` null a delete) that may have arrived, and before which nothing else goes out; remote: what the server
 #   has, as far as it was heard; deleted: where there is nothing there was something; dispute: {"reason", "base",
 #   "current", "copy"} of a conflict that is open; dropped: what gave way last, here; spent: a conflict's copy at the
-#   server that nobody needs once its bytes are current; unsent_copy: {"local", "base"} of bytes that gave way in a
+#   server that is not needed once its bytes are current; unsent_copy: {"local", "base"} of bytes that gave way in a
 #   conflict before the server had them. Its base is never current, so the server refuses the write and keeps the bytes
 #   as a conflict copy.
 # A local is {"sha256", "size", "content_type", "meta", "modified"}: bytes in a file named by their hash.
@@ -303,7 +303,7 @@ class Record:
 	static func removed(record, current = null):
 		return with(acknowledged(record, null), {"remote": current, "deleted": current == null})
 
-	# It took place, and someone else went on from it.
+	# It took place, and another device went on from it.
 	static func superseded(record, error):
 		var current = error.current()
 		return with(acknowledged(record, error.yours()), {"remote": current, "deleted": current == null})
@@ -552,7 +552,7 @@ class SyncConflict:
 	func theirs():
 		return await _sync._side_fetched(slot, current)
 
-	# What both started from; null when there was nothing, or nobody kept it. A coroutine.
+	# What both started from; null when there was nothing, or it was not kept. A coroutine.
 	func base():
 		var side = await _sync._side_fetched(slot, base_info)
 		return Result.ok() if side.error else side
@@ -1155,7 +1155,7 @@ func _remove(client, slot, sent):
 		return history
 	for version in history.value:
 		if version["kind"] == "delete" and version["parent"] == sent["base"]["version"]:
-			return Result.ok(["removed", gone.error.current()])  # it took place, and someone wrote since
+			return Result.ok(["removed", gone.error.current()])  # it took place, and another device wrote since
 	return Result.ok(["disputed", gone.error])
 
 
@@ -1238,7 +1238,7 @@ func _fetch(client, slot, wanted):
 	return Result.ok()
 
 
-# Unless nobody asks for it any more.
+# Keep the bytes while a record names them.
 func _keep_body(slot, data):
 	if not _closed and Tools.sha256(data) in Record.bodies(_record(slot)):
 		_store.add(slot, data)

@@ -189,7 +189,7 @@ export class BaseRequired extends GamedError {
   static kind = "BaseRequired"
 }
 
-/** Someone else wrote first. The server kept your bytes too, as `yours`, unless it says why not. */
+/** Another device wrote first. The server kept your bytes too, as `yours`, unless it says why not. */
 export class Conflict extends GamedError {
   static kind = "Conflict"
   get base() {
@@ -1822,7 +1822,7 @@ export class GamedClient {
 
   // -- who --
 
-  /** Someone is, as far as this client has seen; asks nobody. */
+  /** A player is signed in, as far as this client knows; sends no request. */
   get signedIn() {
     return this._held !== null
   }

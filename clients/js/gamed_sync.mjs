@@ -144,7 +144,7 @@ const tag = (info) => (info ? info.etag : null)
  * @property {boolean} deleted where there is nothing: there was something
  * @property {Dispute | null} dispute
  * @property {Local | null} dropped what gave way last, here on this device
- * @property {SaveInfo | null} spent a conflict's copy at the server that nobody needs once its bytes are current
+ * @property {SaveInfo | null} spent a conflict's copy at the server that is not needed once its bytes are current
  * @property {Sent | null} unsentCopy bytes that gave way in a conflict before the server had them; its `base` is never
  *   current, so the server refuses the write and keeps the bytes as a conflict copy
  */
@@ -257,7 +257,7 @@ class Record {
     return this.acknowledged(null).with({ remote: current, deleted: current === null })
   }
 
-  /** It took place, and someone else went on from it. @param {Conflict} error */
+  /** It took place, and another device went on from it. @param {Conflict} error */
   superseded(error) {
     return this.acknowledged(error.yours).with({ remote: error.current, deleted: error.current === null })
   }
@@ -686,7 +686,7 @@ export class SyncConflict {
     return this.#sync._side(this.slot, this.current)
   }
 
-  /** What both started from; null when there was nothing, or nobody kept it. @returns {Promise<Side | null>} */
+  /** What both started from; null when there was nothing, or it was not kept. @returns {Promise<Side | null>} */
   async base() {
     try {
       return await this.#sync._side(this.slot, this.baseInfo)
@@ -1481,7 +1481,7 @@ export class Sync {
       if (error instanceof Conflict) {
         const versions = await client.versions(slot)
         const did = versions.some(({ kind, parent }) => kind === "delete" && parent === base?.version)
-        return (record) => (did ? record.removed(error.current) : record.disputed(error)) // did: someone wrote since
+        return (record) => (did ? record.removed(error.current) : record.disputed(error)) // did: another device wrote since
       }
       if (!(error instanceof NotFound)) throw error // else: there is nothing, which is what was wanted
     }
@@ -1551,7 +1551,7 @@ export class Sync {
     this.#problems.delete(slot)
   }
 
-  /** Unless nobody asks for it any more. @param {string} slot @param {string} digest @param {Uint8Array} data */
+  /** Keep the bytes while a record names them. @param {string} slot @param {string} digest @param {Uint8Array} data */
   #keepBody(slot, digest, data) {
     return this.#inTurn(async () => {
       this.#open()

@@ -806,7 +806,7 @@ def join(pieces: Sequence[Piece]) -> Path:
 
 @dataclass(frozen=True)
 class Release:
-    """A release that is here, whole; nobody removes it while this process lives, or before `Assets.switch`."""
+    """A release that is here, whole; no process removes it while this one lives, or before `Assets.switch`."""
 
     id: str
     folder: Path

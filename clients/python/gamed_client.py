@@ -189,7 +189,7 @@ class BaseRequired(GamedError):
 
 
 class Conflict(GamedError):
-    """Someone else wrote first. The server kept your bytes too, as `yours`, unless it says why not."""
+    """Another device wrote first. The server kept your bytes too, as `yours`, unless it says why not."""
 
     @property
     def base(self) -> SaveInfo | None:

@@ -162,7 +162,7 @@ class Record:
     dropped: Local | None = None
     """What gave way last, here on this device."""
     spent: SaveInfo | None = None
-    """A conflict's copy at the server that nobody needs once its bytes are current."""
+    """A conflict's copy at the server that is not needed once its bytes are current."""
     unsent_copy: Sent | None = None
     """Bytes that gave way in a conflict before the server had them. Its `base` is never current, so the server refuses
     the write and keeps the bytes as a conflict copy."""
@@ -1071,7 +1071,7 @@ class Sync:
             deletes = [v.parent for v in client.versions(slot) if v.kind == "delete"]
             if sent.base.version not in deletes:
                 return lambda record: record.disputed(error)
-            return lambda record: record.removed(error.current)  # it took place, and someone wrote since
+            return lambda record: record.removed(error.current)  # it took place, and another device wrote since
         return Record.removed
 
     def _refused(self, problems: dict[str, Problem], slot: str, error: GamedError) -> None:
@@ -1136,7 +1136,7 @@ class Sync:
             self._problems.pop(slot, None)
 
     def _keep_body(self, slot: str, data: bytes) -> None:
-        """Unless nobody asks for it any more."""
+        """Keep the bytes while a record names them."""
         with self._lock:
             self._open()
             if sha256(data).hexdigest() in self._record(slot).bodies:

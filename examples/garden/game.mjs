@@ -19,7 +19,7 @@ const DEVICE = `Browser on ${/** @type {any} */ (navigator).userAgentData?.platf
 /** @param {string} id @returns {any} */
 const element = (id) => document.getElementById(id)
 
-// --- The sign-in: how this game asks and tells -----------------------------------------------------------------------
+// --- The sign-in: the texts and buttons of this game -----------------------------------------------------------------
 
 /** @type {AbortController | undefined} */
 let signingIn

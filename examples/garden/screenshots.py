@@ -79,7 +79,7 @@ def play(server: str, address: str, target: Path) -> None:
         other = context.new_page()
         other.goto(address)
         said(other, "3 flowers, 5 growing, 0 picked")
-        page.bring_to_front()  # Chromium slows down what nobody sees
+        page.bring_to_front()  # Chromium slows down a page in the background
         page.get_by_label("Stay offline").check()
         press(page, MINE)
         other.bring_to_front()

@@ -90,7 +90,7 @@ def _invite_members(each: Invite) -> dict[str, object]:
 @click.argument("invite_id", metavar="ID", type=utf8)
 @reports_json
 def revoke_invite(context: CommandContext, invite_id: str) -> None:
-    """Revoke an invite: its link admits nobody any more.
+    """Revoke an invite, so that its link admits no player.
 
     `gamed players invites` shows the ids.
     """

@@ -43,6 +43,15 @@ class GrowthTests(SynchronousTestCase):
         self.assertEqual(quartiles([5.0, 1.0, 2.0, 4.0, 3.0]), [2.0, 3.0, 4.0])
 
 
+class FuzzTests(SynchronousTestCase):
+    def test_against_itself(self) -> None:
+        """`python -m bench.http_fuzz` finds no difference between a state and itself."""
+        words = [sys.executable, "-m", "bench.http_fuzz", "--before", str(ROOT), "--count", "20"]
+        ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS)
+        self.assertEqual(ran.returncode, 0, ran.stderr[-3000:])
+        self.assertTrue(ran.stdout.startswith("20 pipelines, "), ran.stdout)
+
+
 class InsideTests(SynchronousTestCase):
     def test_every_request_is_answered(self) -> None:
         """The real routes answer each measured request with success; another response ends the measurement."""

@@ -29,7 +29,7 @@ class GameFileTests(CommandTestCase):
         self.assertIn(f"{self.config.with_name('game.json')} is valid", out)
 
     def test_clients_see_the_limits(self) -> None:
-        """GET /game/ tells them, and they hold."""
+        """GET /game/ returns them, and the server applies them."""
         self.write('{"slots": 3, "save_bytes": "1 MiB", "wait_seconds": 7}')
         process, port = self.serve()
         self.gamed("players", "add", "anna", "--password-stdin", stdin="correct horse\n")

@@ -72,7 +72,7 @@ class LinkCommandTests(CommandTestCase):
         self.assertIn("Cleo", self.printed("players", "list"))
 
     def test_revoke(self) -> None:
-        """A revoked link admits nobody, and cannot be revoked again."""
+        """A revoked link admits no player, and cannot be revoked again."""
         invited = json.loads(self.printed("players", "invite", "--json"))
         self.assertIn("revoked", self.printed("players", "revoke-invite", invited["id"]))
         self.assertEqual(self.request("GET", invited["url"])[0], 410)

@@ -180,7 +180,7 @@ class CheckTests(SynchronousTestCase):
                 self.assertEqual(noted.path, address)
 
     def test_not_to_be_listened_on(self) -> None:
-        """A socket of another family than the string says, or that nobody can connect to, is refused, not adopted."""
+        """A socket of another family than the string says, or without a way to connect, is refused, not adopted."""
         with closing(socket.create_server(("127.0.0.1", 0))) as server:
             error = self.assertRaises(ValueError, describe_inherited, "fd", server.fileno(), socket.AF_UNIX)
         self.assertIn("domain=INET", str(error))

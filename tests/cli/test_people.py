@@ -306,11 +306,11 @@ class PersonTests(PeopleCase):
         self.assertEqual(self.refused("players", "note", "anna", "x", "--clear", code=2).count("Error"), 1)
 
     def test_find_needs_a_provider(self) -> None:
-        """Without that provider in the file there is nobody to find."""
+        """Without that provider in the file no player is found."""
         self.assertIn("no provider", self.refused("players", "find", "--provider", "discord", "--subject", "1"))
 
     def test_log(self) -> None:
-        """The service's log tells each change with who ran it, in order, and no name."""
+        """The service's log has each change with the user who ran it, in order, and no name."""
         self.done("players", "block", "anna")
         self.done("players", "unblock", "anna")
         self.done("owner", "claim", "ben")
@@ -419,7 +419,7 @@ class LeakedKeyTests(DepartureCase):
 
 class OwnAccountTests(PeopleCase):
     def test_over_the_wire(self) -> None:
-        """A player sees what signs them in, cannot unlink the last of it, and leaves for good; the log tells it."""
+        """A player sees what signs them in, cannot unlink the last of it, and leaves for good; the log has it."""
         token, bens = self.token("anna")["access_token"], self.token("ben")["access_token"]
         status, answer = send(self.port, "GET", "/auth/identities", token)
         [identity] = answer["identities"]

@@ -10,7 +10,7 @@ from tests.support.covers import covers
 @covers("2.1/6")
 class RekeyTests(CommandTestCase):
     def test_accounts_are_kept(self) -> None:
-        """The first start with a master key writes auth.db anew, retires the key file, and tells what was kept."""
+        """The first start with a master key writes auth.db anew, retires the key file, and prints what was kept."""
         process, _ = self.serve()
         self.assertEqual(self.gamed("players", "add", "Anna", "--password-stdin", stdin="correct horse\n")[0], 0)
         self.stop(process)

@@ -1,4 +1,4 @@
-"""A backup put in the place of the stores: nobody signed in, who is blocked stays blocked, nothing deleted."""
+"""A backup put in the place of the stores: no player is signed in, a blocked one stays blocked, nothing is deleted."""
 
 import shutil
 import sys

@@ -11,7 +11,7 @@ class SameServiceTests(CommandTestCase):
     def test_in_the_foreground(self) -> None:
         """`gamed serve`, `python -m gamed serve` and `twistd --nodaemon --pidfile= gamed serve` are one service.
 
-        Each tells which files it uses, serves the same policy, leaves nothing in the current folder, and ends with 0
+        Each prints which files it uses, serves the same policy, leaves nothing in the current folder, and ends with 0
         when it is asked to with SIGTERM.
         """
         plain = (*TWISTD, "--nodaemon", "--pidfile=", "gamed", "serve", *self.places)

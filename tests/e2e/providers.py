@@ -206,7 +206,7 @@ class ProviderCase(ServiceCase):
         return client
 
     def on_device(self, device: str, stand: Stand, window: Window, *steps: Callable[[], object]):
-        """The same on another device, by typing the code: quicker, for nobody waits to be sent back."""
+        """The same on another device, by typing the code: quicker, because the browser does not return."""
         client = gc.GamedClient(self.service.base, folder=self.folder / device)
         browser = self.opens(window, lambda: window.press("Continue with"), *steps)
         client.sign_in(Player(window.code), provider=stand.name, open_browser=browser, loopback=False)

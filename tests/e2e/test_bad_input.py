@@ -252,7 +252,7 @@ class BadInput(ServiceCase):
         )
 
     def test_torn(self) -> None:
-        """Uploads that break off, and clients that never finish a sentence, leave nothing and hold nobody up."""
+        """Uploads that break off, and clients that never finish a sentence, leave nothing and delay no other client."""
         token = f"Authorization: Bearer {self.player()}"
         before = self.service.rows()
         half = request("PUT /game/saves/auto", token, "Content-Length: 1000000") + b"x" * 600_000

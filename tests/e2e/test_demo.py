@@ -128,7 +128,7 @@ class DemoTests(CommandTestCase):
 
     def both_go_on(self, first: Page, second: Page, mine: tuple[int, ...], theirs: tuple[int, ...]) -> None:
         """The first without a network; then it has one again."""
-        self.does(first.bring_to_front)  # Chromium slows down what nobody sees
+        self.does(first.bring_to_front)  # Chromium slows down a page in the background
         self.does(lambda: first.get_by_label("Stay offline").check())
         self.press(first, *mine)
         self.says(first, "Offline: kept in this browser")

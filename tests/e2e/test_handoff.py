@@ -210,7 +210,7 @@ class Ends(ServiceCase):
         browser = self.opens(window, lambda: window.press("This was not me"))
         error = self.assertRaises(gc.LoginDeclined, client.sign_in, Player(), open_browser=browser)
         self.assertEqual(error.code, "login_denied")
-        window.wait_for("Nobody was signed in")
+        window.wait_for("You were not signed in")
         window.open(window.seen[0][0])
         self.assertEqual(window.status, 410)
         self.assertFalse(client.signed_in)
@@ -273,7 +273,7 @@ class Expiry(ServiceCase):
 
 
 class Pages(ServiceCase):
-    """What the sign-in page says to someone who makes a mistake."""
+    """The sign-in page's answers to mistakes."""
 
     def test_refused(self) -> None:
         """Unknown name and wrong password get the same sentence; the page that came back takes the right one."""

@@ -35,7 +35,7 @@ class KilledSignIns(HandCase):
         return login, back.headers["location"]
 
     def test_before_the_collect(self) -> None:
-        """Started, opened, sent to the provider, ready: nobody has to begin again."""
+        """Started, opened, sent to the provider, ready: no player has to begin again."""
         login, done = self.ready()
         self.cut()
         self.assertEqual(self.collect(login, seen="proof_required").json["stage"], "proof_required")

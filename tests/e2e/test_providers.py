@@ -105,7 +105,7 @@ class MockServer(WholeCase):
     stands: ClassVar = (MOCK_SERVER,)
 
     def test_whole(self) -> None:
-        """It asks nobody anything: there and back again."""
+        """The provider shows no page and redirects back at once."""
         self.whole(MOCK_SERVER)
 
 
@@ -136,7 +136,7 @@ class Discord(WholeCase):
 
     @covers("1/7", "1/9", "1/16", "5/7")
     def test_whole(self) -> None:
-        """As Anna, whose account the user endpoint tells."""
+        """Anna signs in; the user endpoint returns her account."""
         self.whole(DISCORD, lambda window: at_development(window, "Anna"))
 
     def test_deny(self) -> None:

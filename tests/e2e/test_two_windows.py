@@ -24,7 +24,7 @@ class TwoWindows(ProviderCase):
 
     @covers("threats/3")
     def test_one_wins(self) -> None:
-        """One is shown a code, the other that somebody else has finished; the game gets the winner's player only."""
+        """One is shown a code, the other that another browser has finished; the game gets the winner's player only."""
         login = self.start(provider="discord")
         windows = {person: self.at_provider(login["login_url"]) for person in ("Anna", "Bo")}
         for person, window in windows.items():

@@ -100,7 +100,7 @@ NO_EFFECT = (
     Bad("no code", raw("state={state}")),
     Bad("empty state", raw("state=&code={code}"), sentence=UNKNOWN),
     Bad("empty code", raw("state={state}&code=")),
-    Bad("only words nobody asked for", raw("scope=openid&session_state=1&authuser=0")),
+    Bad("only members without a meaning", raw("scope=openid&session_state=1&authuser=0")),
     Bad("state doubled", raw(GOOD + "&state={state}")),
     Bad("state doubled in another spelling", raw(GOOD + "&%73tate={state}")),
     Bad("state doubled, once empty", raw(GOOD + "&state=")),

@@ -104,7 +104,7 @@ STALE = (
     Mode("discovery gone for hours", answers(Reply(500)), None, primed=2 * HOUR),
     Mode("discovery of another issuer later", says(issuer=FOREIGN), None, primed=2 * HOUR),
     Mode("discovery HTML later", answers(Reply(200, b"<html>")), None, primed=2 * HOUR),
-    Mode("discovery with words nobody knows", says(**{MARK: {"a": [1]}}), None),
+    Mode("discovery with unknown members", says(**{MARK: {"a": [1]}}), None),
 )
 
 DISCOVERIES = (*REFUSED, *STALE)

@@ -107,7 +107,7 @@ class Errors(CallbackCase):
             self.assertLess(len(self.owner_lines()[0]), 400)
 
     def test_the_code_of_another(self) -> None:
-        """A code of somebody else's sign-in goes with this attempt's verifier, and the provider refuses it."""
+        """A code of another person's sign-in goes with this attempt's verifier, and the provider refuses it."""
         sign_in, attacker = self.depart(), self.depart()
         self.fake.visited(attacker.url)
         self.heard.clear()

@@ -46,7 +46,7 @@ class BreakerTests(OutcomeCase):
         asked = len(self.fake.seen)
         self.pass_time(FIRST_PAUSE_SECONDS - 1)
         self.assertEqual(self.turned_away(), 1)
-        self.assertEqual(len(self.fake.seen), asked, "nobody was asked meanwhile")
+        self.assertEqual(len(self.fake.seen), asked, "no provider was asked meanwhile")
         self.pass_time(1)
         self.repair()
         for _ in range(2):
@@ -177,7 +177,7 @@ class ClockTests(OutcomeCase):
             self.signs_in()
 
     def test_not_measured(self) -> None:
-        """Without a Date nobody knows whose clock it is: the provider's error."""
+        """Without a Date the wrong clock is unknown: the provider's error."""
         for seconds in (-3_700, 4_000):
             self.late(seconds, date=False)
             self.fails(LoginFailure.PROVIDER_ERROR)

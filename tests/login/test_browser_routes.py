@@ -398,7 +398,7 @@ class ResultPage(BrowserCase):
         self.assertEqual((denied.status, denied.heading), (200, texts.DENIED_TITLE))
         self.assertEqual(game.collect(finish_code=code(page)).json["problem"]["code"], "login_denied")
         self.assertEqual(
-            browser.get(f"/auth/login/done?login_id={game.login['login_id']}").heading, "Nobody was signed in"
+            browser.get(f"/auth/login/done?login_id={game.login['login_id']}").heading, "You were not signed in"
         )
 
     @covers("threats/3")

@@ -97,7 +97,7 @@ class AddressTests(SynchronousTestCase):
             self.assertEqual((found.level, found.text), (level, f"valid for {text}"))
 
     def test_plain(self) -> None:
-        """Without encryption nobody answers, or only to lead to https of the same name."""
+        """Without encryption no server answers, or it redirects to https of the same name."""
         for answer, level in (
             (REFUSED, OK),
             (SILENT, OK),
@@ -157,7 +157,7 @@ class PathTests(SynchronousTestCase):
             self.assertEqual(doctor_public.check_family("/game/saves", answer).level, level)
 
     def test_callback(self) -> None:
-        """A callback reaches gamed, and nobody redirects it, not even with gamed's id on the answer."""
+        """A callback reaches gamed, and no proxy redirects it, not even with gamed's id on the answer."""
         for answer, level, words in (
             (HttpReply(400, {"x-request-id": "a"}), OK, "without a redirect"),
             (HttpReply(404, {"x-request-id": "a"}), OK, "without a redirect"),
@@ -170,7 +170,7 @@ class PathTests(SynchronousTestCase):
             self.assertEqual((finding.level, words in finding.text), (level, True), answer)
 
     def test_shut(self) -> None:
-        """The numbers are nobody's but the owner's."""
+        """Only the owner sees the numbers."""
         for answer, level in (
             (HttpReply(404), OK),
             (HttpReply(200), PROBLEM),

@@ -168,7 +168,7 @@ class SecurityTests(MetricsTestCase):
 
     @covers("threats/35")
     def test_nobody_is_named(self) -> None:
-        """Players, sessions and providers that nobody configured are no labels."""
+        """Players, sessions and providers that are not configured are no labels."""
         self.audit.record(SecurityEvent.SIGN_IN_REFUSED, player="ply_S3cret", provider="S3cret", outcome="login_denied")
         self.audit.record(SecurityEvent.CALLBACK_REJECTED, provider="discord", check="iss", request="5f0c")
         samples = self.samples()

@@ -1,4 +1,4 @@
-"""Sockets that outlive the service: opened by systemd, adopted by gamed, and nobody is turned away in between."""
+"""Sockets that outlive the service: opened by systemd, adopted by gamed, and no connection is refused in between."""
 
 import signal
 import socket

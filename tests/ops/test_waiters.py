@@ -13,7 +13,7 @@ MANY = 2 * AWAKE + 1
 
 
 class Busy(Clock):
-    """Time passes whenever somebody looks at it."""
+    """Time passes at each look at the clock."""
 
     def seconds(self) -> float:
         self.rightNow += SLICE_SECONDS / 10
@@ -26,7 +26,7 @@ class Slots(SynchronousTestCase):
         self.waiters = LongPollRegistry(self.clock)
 
     def test_one_timer_for_all(self) -> None:
-        """However many wait, one call is scheduled, and none when nobody does."""
+        """However many wait, one call is scheduled, and none when no client waits."""
         waits = [self.waiters.open(bytes([n])).wait(1 + n / 10) for n in range(100)]
         self.assertEqual(len(self.clock.getDelayedCalls()), 1)
         for _ in range(60):
@@ -47,7 +47,7 @@ class Slots(SynchronousTestCase):
         self.assertIs(self.successResultOf(long), WakeReason.TIMEOUT)
 
     def test_only_the_key_is_notified(self) -> None:
-        """News for one is none for another; a key nobody holds is no error."""
+        """News for one is none for another; a key without a waiter is no error."""
         one, two = self.waiters.open(b"1").wait(9), self.waiters.open(b"2").wait(9)
         self.waiters.wake(b"1")
         self.waiters.wake(b"3")
@@ -200,7 +200,7 @@ class ManyWaitersTests(SynchronousTestCase):
         self.assertEqual(self.notified, Counter((number, WakeReason.CHANGED) for number in range(MANY)))
 
     def test_who_leaves_makes_room(self) -> None:
-        """A client that goes while the store is asked holds nobody up."""
+        """A client that leaves while the store is asked delays no other client."""
         handlers = self.begin()
         for number in range(MANY):
             self.waiters.wake(number.to_bytes(2, "big"))

@@ -59,7 +59,7 @@ class SignInTests(AccountCase):
         self.assertEqual(statuses, [200, 200, 200, 429])
 
     def test_nobody(self) -> None:
-        """An account at a provider that no player has signs nobody in, and creates no player."""
+        """An account at a provider that no player has signs no player in, and creates none."""
         self.serve_providers()
         page = self.sign_in_at("discord", "bo")
         self.assertIn(texts.FAILED_NOBODY, page.text)
@@ -139,7 +139,7 @@ class SignInTests(AccountCase):
         self.assertNotEqual(statements, [])
 
     def test_password_changed_meanwhile(self) -> None:
-        """A password that was changed after it was typed signs nobody in."""
+        """A password that was changed after it was typed signs no player in."""
         form = self.browser.get(HOME).form("/sign-in")
         done = self.browser.post_only(form, {"name": "Anna", "password": "correct horse"}).headers["location"]
         self.server.write(lambda c: player_tables.set_password(c, ANNA, "x", self.server.now_ms()))
@@ -348,7 +348,7 @@ class ForgeryTests(AccountCase):
         self.assertEqual(self.browser.get(HOME, Sec_Fetch_Site="cross-site", Sec_Fetch_Dest="document").status, 200)
 
     def test_sign_in_form(self) -> None:
-        """A sign-in that another site's page sends is refused: it would sign the browser in as somebody else."""
+        """A sign-in that another site's page sends is refused: it would sign the browser in as another person."""
         browser = self.new_account_browser()
         form = browser.get(HOME).form("/sign-in")
         typed = {"name": "Anna", "password": "correct horse"}

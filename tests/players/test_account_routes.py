@@ -45,9 +45,9 @@ class AccountCase(SaveCase):
         account = AccountService(
             players, self.removals, server.revoked.append, self.ways, lambda: server.now_ms, server.audit
         )
-        rooms = [PlayerRoutes(server.sessions, account, self.tasks), self.routes]
-        rooms.append(SessionRoutes(server.sessions, self.tasks))
-        self.browser = Browser(rooms, clock=self.clock, now_ms=lambda: server.now_ms)
+        groups = [PlayerRoutes(server.sessions, account, self.tasks), self.routes]
+        groups.append(SessionRoutes(server.sessions, self.tasks))
+        self.browser = Browser(groups, clock=self.clock, now_ms=lambda: server.now_ms)
 
     def make_stores(self) -> Databases:
         return file_databases(self)

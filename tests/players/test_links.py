@@ -314,7 +314,7 @@ class ProviderInviteTests(LinkCase):
         self.assert_open()
 
     def test_revoked_meanwhile(self) -> None:
-        """An invite that is revoked while the person signs in admits nobody."""
+        """An invite that is revoked while the person signs in admits no player."""
         callback = self.at_provider(self.leave(self.invite()), "bo")
         self.server.write(lambda c: link_tables.end_invite(c, self.invite_id, self.server.now_ms()))
         self.assertEqual((self.browser.get(callback).status, self.players()), (410, []))

@@ -64,7 +64,7 @@ def pem(signer: Signer) -> bytes:
 @covers("threats/16")
 class FormTests(SynchronousTestCase):
     def test_good_tokens(self) -> None:
-        """RS256 and ES256 pass, with their kid; a header may lack typ and hold what nobody knows."""
+        """RS256 and ES256 pass, with their kid; a header may lack typ and have unknown members."""
         for token in (TOKEN, ES.sign(GOOD), RSA.sign(GOOD, typ=None), RSA.sign(GOOD, typ="jwt", x5t="abc", foo=[1])):
             self.assertEqual(passed(token), "player-7")
 
@@ -219,7 +219,7 @@ class ClaimTests(SynchronousTestCase):
             self.assertRaises(ProviderError, self.validate, changed(iss=iss))
 
     def test_google_has_two_spellings(self) -> None:
-        """Google's tokens may leave the scheme out; nobody else's may, and nobody says Google's."""
+        """Google's tokens may leave the scheme out; no other issuer's may, and none may name Google."""
         google = ExpectedClaims(accepted_issuers(GOOGLE), "client:7", NONCE)
         for iss in ("https://accounts.google.com", "accounts.google.com"):
             self.assertEqual(validate_claims(changed(iss=iss), google, NOW * 1000, None), "player-7")

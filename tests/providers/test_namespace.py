@@ -20,7 +20,7 @@ class RealmTests(SynchronousTestCase):
         self.assertEqual(realms["google"], IdentityNamespace("oidc", "https://accounts.google.com"))
 
     def test_another_host(self) -> None:
-        """A preset asked at another host names other people: nobody's account is handed over."""
+        """A preset asked at another host names other people: no account is handed over."""
         realms = self.realms(userinfo_endpoint="https://mirror.example/users/@me")
         self.assertEqual(realms["discord"], IdentityNamespace("oauth2", "https://mirror.example"))
 

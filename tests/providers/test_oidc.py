@@ -227,7 +227,7 @@ class DocumentTests(OidcCase):
 
     @covers("threats/18")
     def test_discovery_that_lies(self) -> None:
-        """Another issuer, addresses elsewhere in clear or on this machine, none at all: nobody is sent anywhere."""
+        """Another issuer, addresses elsewhere in clear or on this machine, none at all: no browser is redirected."""
         for changes, kind in (
             ({"issuer": ISSUER + "/"}, ProviderMisconfigured),
             ({"issuer": "https://evil.example"}, ProviderMisconfigured),
@@ -345,7 +345,7 @@ class TokenTests(OidcCase):
                 self.assertIs(type(self.failure()), kind)
 
     def test_small_skew(self) -> None:
-        """Two minutes either way are nobody's trouble."""
+        """Two minutes either way are accepted."""
         for late_ms in (120_000, -120_000):
             self.fixture = openid(late_ms=late_ms)
             self.assertEqual(self.successResultOf(self.fixture.identify()).subject, "player-7")

@@ -132,4 +132,4 @@ class SignInTests(HandCase):
             received = self.proxy.raw(f"{head}{asks}".encode(), b"level 3")
             self.assertIn(b"HTTP/1.1 %s " % status, received, self.proxy.name)
             first = b"401" if isinstance(self.proxy, Caddy) and status == b"401" else b"100"
-            self.assertTrue(received.startswith(b"HTTP/1.1 %s " % first), received)  # nginx tells everybody to go on
+            self.assertTrue(received.startswith(b"HTTP/1.1 %s " % first), received)  # nginx answers 100 to all

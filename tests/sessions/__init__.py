@@ -1,1 +1,1 @@
-"""Sessions: credentials, the refresh table, the work around them, and their room."""
+"""Sessions: credentials, the refresh table, the services and routes."""

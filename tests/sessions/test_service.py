@@ -112,7 +112,7 @@ class AuthenticateTests(SessionTestCase):
         self.refused(self.sessions.authenticate(text(self.pair.access), reading=True), DatabaseBusy)
 
     def test_record_first_use(self) -> None:
-        """A door that asked the store itself settles the first use the same way, once."""
+        """A caller that asked the store itself records the first use the same way, once."""
         for unused in (1, 1, None):
             self.wait(
                 self.sessions.record_first_use(AuthenticatedSession(ANNA, self.session_id, False, NOW_MS, unused))

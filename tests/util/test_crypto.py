@@ -21,7 +21,7 @@ class SecretTests(SynchronousTestCase):
     """Bytes that must not be shown."""
 
     def test_no_text_form(self) -> None:
-        """str(), format() and % all refuse; repr tells nothing."""
+        """str(), format() and % all refuse; repr shows nothing."""
         secret = Secret(b"hunter2")
         for show in (str, format, "{}".format, lambda s: "%s" % s, lambda s: f"{s}"):  # noqa: UP031
             self.assertRaises(TypeError, show, secret)

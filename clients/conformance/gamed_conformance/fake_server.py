@@ -166,7 +166,7 @@ class FakeServer:
         connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nGamed-Protocol: 1.0\r\n\r\n{"x":"')
         for _ in range(limit >> 16):
             connection.sendall(b"x" * (1 << 16))
-        self.unexpected.append(f"someone who reads {limit} bytes of JSON")
+        self.unexpected.append(f"a client that reads {limit} bytes of JSON")
 
     def _performed(self, request: Request, deed: Mapping[str, Any]) -> bytes:
         """The bytes that go back; none: the connection just closes."""

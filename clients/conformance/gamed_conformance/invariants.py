@@ -90,4 +90,4 @@ def nothing_unexpected(scenario_run: ScenarioRun) -> None:
     """A scenario without a real server answers each request by a rule."""
     for name, end in scenario_run.ends.items():
         if end.unexpected:
-            raise Mismatch(f"nobody expected at {name}: {end.unexpected}")
+            raise Mismatch(f"unexpected at {name}: {end.unexpected}")

@@ -1,6 +1,6 @@
 """Random walks over a network that loses things, beside a model of what must be: nothing lost, nothing doubled.
 
-Each written value is unique and says who wrote it, so a list of versions tells the whole story.
+Each written value is unique and names its writer, so a list of versions shows every write.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ DEFECTS = {
     "believes_any_bytes": Defect(
         CLIENT, "if expected != hashlib.sha256(answer.body).digest():", "if False:", "download_damaged", "level 2"
     ),
-    "reads_without_end": Defect(CLIENT, "if size > limit:", "if False:", "bounded", "someone who reads"),
+    "reads_without_end": Defect(CLIENT, "if size > limit:", "if False:", "bounded", "a client that reads"),
     "follows_a_name_anywhere": Defect(
         CLIENT, 'raise Refused("invalid_slot"', 'print("invalid_slot"', "slots", "route_not_found"
     ),

@@ -29,7 +29,7 @@ class Downloads(AssetsCase):
         return path.read_text().strip() if path.exists() else None
 
     def test_only_what_is_new(self) -> None:
-        """Bytes that are here under any path are not fetched again; the old release goes when nobody has it open."""
+        """Bytes that are here under any path are not fetched again; the old release goes when no process uses it."""
         first = self.fake.publish(FIRST)
         folder, fetched = self.fetch()
         self.assertEqual((tree(folder), folder.name, self.pointer()), (FIRST, first, first))

@@ -28,13 +28,13 @@ CREATE_TITLE = "Create an account"
 CREATE_LEAD = "A game asks you to sign in. Continue only if you just started this yourself."
 CREATE_APPROVAL = "The owner of this server approves new accounts before they can play."
 NAME_HINT = "1 to 32 letters, digits, dots, underscores or hyphens."
-PASSWORD_HINT = "8 to 128 characters. Nobody can read it, so nobody can tell it to you again."
+PASSWORD_HINT = "8 to 128 characters. The server cannot show it to you again."
 CREATE = "Create account"
 HAVE_ONE = "Do you have an account?"
 CALLED = "What games call you"
 CALLED_HINT = "Leave it empty to be called as above."
 NAMELESS = "Do not call me anything"
-NOT_ME_LEAD = "Did somebody send you the link?"
+NOT_ME_LEAD = "Did another person send you the link?"
 NOT_ME = "This was not me"
 
 # The page of one sign-in at a provider
@@ -97,7 +97,7 @@ CALLED_NOW = "Games call you {name}. You can change it in the game later."
 CALLED_CHANGE = "Change it"
 SETTLED_TITLE = "Open the game for that"
 SETTLED_LEAD = "This page cannot change what games call you. You can change it in the game."
-DENIED_TITLE = "Nobody was signed in"
+DENIED_TITLE = "You were not signed in"
 DENIED_LEAD = "Thank you. This sign-in is over and nothing was given to the game. You can close this page."
 
 # Errors
@@ -117,12 +117,12 @@ CALLBACK_ON = "Go on"
 COLLECTED = "This sign-in was finished before. You can go back to the game."
 
 APPROVAL_CODE = "Tell the owner this number:"
-APPROVAL_NOTE = "This one is safe to tell the owner. It signs nobody in."
+APPROVAL_NOTE = "This one is safe to tell the owner. It does not sign you in."
 
 ENDED: Mapping[LoginFailure, tuple[str, str]] = {
     LoginFailure.LOGIN_DENIED: (
-        "Nobody was signed in",
-        "Somebody said that this was not them. Start again from the game if you want to sign in.",
+        "You were not signed in",
+        "The sign-in was declined in the browser. Start again from the game if you want to sign in.",
     ),
     LoginFailure.PROVIDER_DENIED: (
         "You were not signed in",
@@ -142,7 +142,7 @@ ENDED: Mapping[LoginFailure, tuple[str, str]] = {
     ),
     LoginFailure.SERVER_CLOCK_SKEW: (
         "The server's clock is wrong",
-        "Nobody can sign in until it is set right. Please tell the owner of this server.",
+        "Players cannot sign in until it is set right. Please tell the owner of this server.",
     ),
     LoginFailure.LOGIN_EXPIRED: ("This sign-in has expired", "Start again from the game."),
     LoginFailure.LOGIN_CANCELLED: (

@@ -75,7 +75,7 @@ SECONDS = "{seconds} seconds"
 DELETE_TITLE = "Delete everything"
 DELETE_LEAD = (
     "This deletes you as a player: all saves with every version, your ways to sign in, and your devices."
-    " Nobody can bring it back. Download your saves first if you want to keep them."
+    " The server cannot bring it back. Download your saves first if you want to keep them."
 )
 DELETE_WORD = "delete"
 DELETE_LABEL = "Type the word {word}"

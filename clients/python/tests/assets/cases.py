@@ -1,4 +1,4 @@
-"""What the tests of downloads start from: a far edge, a client nobody has signed in to, a folder."""
+"""What the tests of downloads start from: a far edge, a client without a player, a folder."""
 
 from pathlib import Path
 from random import Random
@@ -48,7 +48,7 @@ class AssetsCase(SynchronousTestCase):
         self.assets = self.another()
 
     def pause(self, error: Exception, attempt: int) -> float:
-        """Hours stay hours, so that nobody waits for them."""
+        """Hours stay hours, so that no test waits for them."""
         self.pauses.append(gc.pause_after(error, attempt))
         return self.pauses[-1] if self.pauses[-1] > gc.LONGEST_PAUSE_SECONDS else 0.01
 

@@ -23,7 +23,7 @@ class Commands(AssetsCase):
         return subprocess.run([*command, *arguments], check=False, capture_output=True, timeout=120, **how)
 
     def test_download(self) -> None:
-        """Says where the release is; nothing else is written where nobody looks."""
+        """The command prints where the release is, and writes nothing elsewhere."""
         release = self.fake.publish(FIRST, note="1.0")
         done = self.run_client("assets", str(self.folder))
         self.assertEqual((done.returncode, done.stderr), (0, b""))
@@ -39,7 +39,7 @@ class Commands(AssetsCase):
         self.assert_has(SECOND)
 
     def test_offline(self) -> None:
-        """Says which release is here, and asks nobody."""
+        """The command prints which release is here, and sends no request."""
         none = self.run_client("assets", str(self.folder), "--offline")
         self.assertEqual((none.returncode, none.stdout), (5, b""))
         release = self.fake.publish(FIRST)

@@ -52,7 +52,7 @@ class Downloads(AssetsCase):
         self.assertEqual([seen.headers.get("Range") for seen in small], [None])
 
     def test_next(self) -> None:
-        """Only what is new is fetched, and files that moved are not; the old release goes when nobody has it open."""
+        """Only what is new is fetched, and files that moved are not; the old release goes when no process uses it."""
         old = self.fake.publish(FIRST)
         self.assets.download()
         self.fake.served = 0
@@ -465,7 +465,7 @@ class Private(AssetsCase):
         self.fake.publish(FIRST)
 
     def test_public(self) -> None:
-        """No sign-in is asked for, and no token sent that nobody needs."""
+        """The client asks for no sign-in, and sends no token."""
         self.client.keep(self.fake.credentials())
         self.assets.download()
         self.assertEqual({seen.bearer for seen in self.fake.seen}, {""})

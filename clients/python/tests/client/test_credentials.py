@@ -60,7 +60,7 @@ class OnDisk(ClientCase):
         self.assertFalse(gc.GamedClient("https://evil.example", folder=self.folder).signed_in)
 
     def test_damaged(self) -> None:
-        """A damaged file is nobody signed in, and does not stop the next sign-in."""
+        """With a damaged file no player is signed in, and the next sign-in works."""
         self.signed_in()
         [path] = self.folder.glob("*.json")
         for content in [b"", b"\x00\xff", b"[]", b"7", b"{}", path.read_bytes()[:-5]]:

@@ -22,7 +22,7 @@ class SaveCase(ClientCase):
 
 class Devices(SaveCase):
     def test_device(self) -> None:
-        """A save tells which device wrote it; an older server, or one that does not know, tells none."""
+        """A save has the device that wrote it; one of an older server has none."""
         answer = info("auto", 1, b"1")
         for sent, read in (("ANNA-PC", "ANNA-PC"), (None, None), (7, None)):
             self.assertEqual(gc.SaveInfo.of({**answer, "device": sent}).device, read)

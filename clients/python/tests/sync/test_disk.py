@@ -75,7 +75,7 @@ class Disk(SyncCase):
         self.raised(gc.SignInRequired, "signed_out", gs.Sync, desk.sync._client)
 
     def test_only_what_is_needed(self) -> None:
-        """Bytes that nobody can ask for any more go, also those of a write that was cut off."""
+        """Bytes that no record names are deleted, also those of a write that was cut off."""
         desk, _ = self.two()
         for number in range(5):
             desk.sync.write(self.slot, b"%d" % number)

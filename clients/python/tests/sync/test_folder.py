@@ -1,4 +1,4 @@
-"""`gamed_client.py sync FOLDER`: a folder on two machines, as someone tries it out."""
+"""`gamed_client.py sync FOLDER`: a folder on two machines, as a new user tries it."""
 
 import json
 import signal

@@ -1,6 +1,6 @@
 """Two devices on one slot over a network that loses things, at random, and what must hold whatever happens.
 
-Every written value is unique and says who wrote it, so that a list of versions tells the whole story.
+Every written value is unique and names its writer, so that a list of versions shows every write.
 """
 
 from collections.abc import Callable

@@ -23,7 +23,7 @@ class Story(SyncCase):
         return desk, sofa
 
     def conflict(self, device):
-        """The pump tells of it; three sides, all of them obtainable even without a network."""
+        """The pump returns the conflict; its three sides can be read even without a network."""
         [status] = device.sync.pump()
         self.assertEqual((status.slot, status.state), (self.slot, "conflict"))
         device.proxy.offline = True
@@ -232,7 +232,7 @@ class Deletions(SyncCase):
         self.assertEqual((desk.state(self.slot), self.current(self.slot)), ("in_step", None))
 
     def test_lost_answer(self) -> None:
-        """A delete whose answer was lost has taken place, also when someone wrote since."""
+        """A delete whose answer was lost has taken place, also when another device wrote since."""
         desk, sofa = self.two()
         desk.sync.delete(self.slot)
         desk.proxy.next("DELETE", Fate.ANSWER_LOST)

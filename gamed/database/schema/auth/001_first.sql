@@ -14,7 +14,7 @@ CREATE TABLE player (
     state           TEXT NOT NULL CHECK (state IN ('active', 'pending', 'blocked', 'erasing')),
     approved        INTEGER NOT NULL DEFAULT 1 CHECK (approved IN (0, 1)),  -- 0: waits for approval, or did when blocked
     owner           INTEGER NOT NULL DEFAULT 0 CHECK (owner IN (0, 1)),
-    approval_code   TEXT,                   -- six digits while `approved` is 0: the owner types them, they sign nobody in
+    approval_code   TEXT,                   -- six digits while `approved` is 0: the owner types them, they sign no player in
     sealed_note     BLOB,
     sealed_display_name BLOB,               -- the name that the game shows; NULL: none
     created_ms      INTEGER NOT NULL,
