@@ -16,7 +16,8 @@ from gamed import __version__
 from gamed.cli import context, paths, start_report
 from gamed.cli import serve as cli_serve
 from gamed.cli.errors import CONFIGURATION, exit_on_error, exit_with
-from gamed.cli.process import Lock, allow_files, exit_cleanly_on_sigterm, harden, stop_reactor_on_sigterm
+from gamed.cli.folder_lock import Lock
+from gamed.cli.process import allow_files, exit_cleanly_on_sigterm, harden, stop_reactor_on_sigterm
 from gamed.clock import use_monotonic_clock
 from gamed.config.settings import RESERVED_FILES, LogFormat
 from gamed.gc_pause import gc_paused
@@ -62,6 +63,7 @@ class ServeOptions(StderrOptions):
     ]
     optFlags = [  # noqa: RUF012
         ["private-listen", None, "Declare that non-loopback ports are reachable from this machine only."],
+        ["share", None, "Share the data folder with other servers that are started with --share."],
     ]
     opened: context.OpenedConfiguration
 
@@ -126,9 +128,17 @@ def make_checked(options: Options, report: start_report.Report) -> IService:
     with exit_on_error(), cli_serve.format_early_output(serve.log_format):
         private = bool(serve["private-listen"])
         settings, lock = cli_serve.prepare(
-            reactor, serve.opened, serve.listen, private=private, notifier=notifier, admin=serve["admin"], report=report
+            reactor,
+            serve.opened,
+            serve.listen,
+            private=private,
+            notifier=notifier,
+            share=bool(serve["share"]),
+            admin=serve["admin"],
+            report=report,
         )
         _locks.append(lock)
+        reactor.callWhenRunning(lock.note)  # twistd may have forked
         allow_files(settings.config.limits.connections + RESERVED_FILES)
         reactor.callWhenRunning(gc.freeze)  # modules and routes live until the process ends
         service: IService = build_service(reactor, replace(settings, log_format=serve.log_format), notifier)

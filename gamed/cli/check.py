@@ -11,9 +11,9 @@ import click
 from gamed.cli.config import check_config
 from gamed.cli.context import CommandContext, OfflineDatabases, reports_json
 from gamed.cli.errors import CommandFailed, DatabaseNotFound
+from gamed.cli.folder_lock import Lock
 from gamed.cli.output import counted, progress
 from gamed.cli.paths import AUTH_DB, STATE_DB
-from gamed.cli.process import Lock
 from gamed.database import blobs as database_blobs
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseCorrupt
 from gamed.database.offline import open_reader
@@ -49,7 +49,7 @@ def data(context: CommandContext, fix: bool) -> None:
     takes longer.
     """
     files = context.open_keyless()
-    lock = Lock.acquire(files.data) if fix else None
+    lock = Lock.acquire(files.data, "gamed check data --fix") if fix else None
     repaired, found = 0, [*_file(files, AUTH_DB), *_file(files, STATE_DB)]
     if not found:  # a damaged file is not written to
         repaired = files.write_state(integrity.repair) if fix else 0

@@ -17,10 +17,10 @@ from gamed.assets.publish import Publisher, PublishRequest
 from gamed.assets.store import FOLDER, AssetStore
 from gamed.cli.assets_context import asset_errors
 from gamed.cli.errors import SetupError
+from gamed.cli.folder_lock import Lock
 from gamed.cli.output import measured
 from gamed.cli.paths import AUTH_DB, read_file, write_whole
 from gamed.cli.players import sign_in
-from gamed.cli.process import Lock
 from gamed.clock import now_ms
 from gamed.config.authentication import FILE_NAME
 from gamed.config.game import GameSettings
@@ -121,7 +121,7 @@ def clear(folder: Path) -> None:
             return
         _existing_members(folder, folder / FILE_NAME)
         if (folder / DATA).is_dir():
-            Lock.acquire(folder / DATA).release()
+            Lock.acquire(folder / DATA, "gamed dev --fresh").release()
         rmtree(folder)
     except OSError as e:
         raise SetupError(f"{folder} cannot be removed ({e.strerror}).") from None

@@ -18,6 +18,7 @@ from gamed.cli import paths
 from gamed.cli.context import CommandContext, reports_json
 from gamed.cli.errors import CommandFailed, DatabaseNotFound, SetupError
 from gamed.cli.folder_copy import CopiedFile, Entry, FolderCopy, scan
+from gamed.cli.folder_lock import LOCK_FILE, Lock
 from gamed.cli.keys import database_errors
 from gamed.cli.move_note import (
     DATA,
@@ -35,7 +36,7 @@ from gamed.cli.move_note import (
 )
 from gamed.cli.output import counted
 from gamed.cli.paths import AUTH_DB, STATE_DB, Paths, command_line, virtual_environment
-from gamed.cli.process import LOCK_FILE, Lock, harden
+from gamed.cli.process import harden
 from gamed.cli.restore_journal import refuse_unfinished
 from gamed.config.authentication import FILE_NAME
 from gamed.config.game import FILE_NAME as GAME
@@ -102,7 +103,7 @@ def move(source: Paths, folder: Path) -> MoveResult:
         raise SetupError(f"The data of {source.data} were moved to {noted} already.")
     if noted is None:
         _check_source(source, folder)
-    lock = Lock.acquire(source.data)
+    lock = Lock.acquire(source.data, "gamed move-data")
     try:
         with _target(folder, source):
             if noted is None:

@@ -1,4 +1,4 @@
-"""The process: its memory, environment, user, locks and signals, set up before any secret is read.
+"""The process: its memory, environment, user and signals, set up before any secret is read.
 
 SIGTERM ends the server with exit code 0 at every moment of its life, however often it is sent. A signal that is not
 handled kills the process, which a container's engine counts as a failure; as process 1 of a container, such a signal
@@ -7,7 +7,6 @@ makes all later ones ignored.
 """
 
 import ctypes
-import fcntl
 import os
 import pwd
 import resource
@@ -19,11 +18,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gamed.cli.errors import CommandFailed, SetupError
+from gamed.cli.errors import SetupError
 from gamed.cli.paths import write_whole
-from gamed.structs import Component
 
-LOCK_FILE = "gamed.lock"
 LISTENERS_FILE = "gamed.listeners"
 PR_SET_DUMPABLE = 4
 
@@ -109,46 +106,6 @@ def _other_owner(data: Path) -> os.stat_result | None:
         return None
     owner = data.stat()
     return None if owner.st_uid == 0 else owner
-
-
-class Lock(Component, frozen=True):
-    """The lock of a data folder, which only one server holds at a time: an open descriptor.
-
-    Forks inherit the descriptor. The kernel releases the lock when the last of the processes ends, however it ends.
-    """
-
-    _descriptor: int
-
-    @classmethod
-    def acquire(cls, data: Path, *, for_server: bool = False) -> "Lock":
-        """Return the lock of this folder; raise CommandFailed if a server holds it, SetupError if locking fails.
-
-        A new server may use another folder instead; a command is for this one.
-        """
-        try:
-            descriptor = os.open(data / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as e:
-            raise SetupError(
-                f"{data / LOCK_FILE} cannot be opened ({e.strerror}). Make this user the owner of the folder."
-            ) from None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            if not for_server:
-                raise CommandFailed(f"A gamed serves {data}. Stop it first.") from None
-            raise CommandFailed(
-                f"Another gamed already serves {data}. Stop that one first, or name another folder with --data DIR."
-            ) from None
-        except OSError as e:
-            os.close(descriptor)
-            raise SetupError(
-                f"{data} cannot be locked ({e.strerror}). Name a folder on a local disk with --data DIR."
-            ) from None
-        return cls(descriptor)
-
-    def release(self) -> None:
-        os.close(self._descriptor)
 
 
 def write_listeners(data: Path, listeners: Sequence[str]) -> None:

@@ -17,9 +17,10 @@ from gamed.cli import keys, paths, restore_journal
 from gamed.cli.backup import Backup, hash_file
 from gamed.cli.context import CommandContext, read_with_key, reports_json
 from gamed.cli.errors import CommandFailed, SetupError, warn
+from gamed.cli.folder_lock import Lock
 from gamed.cli.output import counted
 from gamed.cli.paths import AUTH_DB, STATE_DB, Paths, command_line, read_file, write_whole
-from gamed.cli.process import Lock, harden, ran_by, switch_to_owner
+from gamed.cli.process import harden, ran_by, switch_to_owner
 from gamed.cli.restore_journal import RestoreJournal
 from gamed.clock import now_ms
 from gamed.config.errors import ConfigError
@@ -79,7 +80,7 @@ def restore(context: CommandContext, folder: Path, check: bool) -> None:
     config = _config(where, path)
     switch_to_owner(where.data)
     paths.open_data(where.data)
-    lock = Lock.acquire(where.data)
+    lock = Lock.acquire(where.data, "gamed restore")
     if (cut_off := restore_journal.unfinished(where.data)) is not None:
         done = RestoreResult(tuple(restore_journal.finish(where.data, cut_off)), 0, 0)
         if cut_off.origin != str(path.resolve()):

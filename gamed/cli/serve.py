@@ -15,6 +15,7 @@ from pathlib import Path
 from secrets import token_bytes
 from typing import Any, TextIO, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 from twisted.application.service import ServiceMaker
 from twisted.internet.error import CannotListenError
@@ -26,13 +27,15 @@ from twisted.scripts._twistd_unix import ServerOptions
 from gamed.cli import keys, paths, restore_journal, start_report
 from gamed.cli import listen as cli_listen
 from gamed.cli.context import OpenedConfiguration
-from gamed.cli.errors import SetupError, echo
+from gamed.cli.errors import CommandFailed, SetupError, echo
+from gamed.cli.folder_lock import SERVE, Lock
 from gamed.cli.listen import Listener, cannot_listen, duplicate
 from gamed.cli.paths import Paths
-from gamed.cli.process import Lock, refuse_foreign_folder, write_listeners
+from gamed.cli.process import read_listeners, refuse_foreign_folder, write_listeners
 from gamed.clock import now_ms
 from gamed.config.settings import DEFAULT_LISTEN, KEY_FILE, LogFormat, Settings
-from gamed.database.migrations import check_schema, prepare_file, prepare_state
+from gamed.database.migrations import MigrationError, check_schema, prepare_file, prepare_state
+from gamed.database.offline import run_read
 from gamed.ops.logging import LogStream, Observer
 from gamed.ops.systemd import StartTimeoutExtender, SystemdNotifier
 
@@ -74,12 +77,14 @@ def prepare(
     *,
     private: bool,
     notifier: SystemdNotifier,
+    share: bool = False,
     admin: str | None = None,
     report: start_report.Report = start_report.show,
 ) -> tuple[Settings, Lock]:
     """Check the setup, lock the data folder, migrate the databases and set their key; call this before any fork.
 
-    Return the settings, and the lock, which the caller has to retain.
+    With `share`, other servers may use the folder at the same time; the first one prepares it. Return the settings,
+    and the lock, which the caller has to retain.
     """
     config, places = opened.config, opened.places
     private = private or os.environ.get(PRIVATE_LISTEN) == "1"
@@ -93,10 +98,50 @@ def prepare(
     if opened.first_run:
         cli_listen.probe(probed)
     paths.open_data(places.data)
-    lock = Lock.acquire(places.data, for_server=True)
-    if (restored := restore_journal.recover(places.data)) is not None:
-        echo(f"an interrupted restore is finished: the databases are those of {restored.origin}")
-    cli_listen.probe(probed)
+    folder = _open_folder(opened, notifier, probed, share=share)
+    addresses = [listener.client_endpoint for listener in listeners]
+    others = [each for each in read_listeners(places.data) if each not in addresses] if folder.joined else []
+    write_listeners(places.data, [*addresses, *others])
+    choice = folder.choice
+    settings = Settings(config, places.config, places.data, texts, private, choice.key, choice.source, opened.game)
+    report(settings, opened, listeners, folder.accounts)
+    return replace(settings, admin=admin), folder.lock
+
+
+class OpenedFolder(Struct, frozen=True):
+    """A data folder that is locked and ready to be served."""
+
+    lock: Lock
+    choice: keys.KeyChoice
+    accounts: int | None = None
+    """What keys.settle() returned."""
+    joined: bool = False
+    """Whether another server already used the folder."""
+
+
+def _open_folder(
+    opened: OpenedConfiguration, notifier: SystemdNotifier, probed: Sequence[Listener], *, share: bool
+) -> OpenedFolder:
+    """Lock the folder and prepare it; with `share` use it as it is if another server uses it."""
+    data = opened.places.data
+    timeout = StartTimeoutExtender(notifier)
+    while True:
+        lock = Lock.acquire_shared(data, timeout.extend) if share else Lock.acquire(data, SERVE)
+        if not lock.alone:
+            cli_listen.probe(probed)
+            return OpenedFolder(lock, _join(opened), joined=True)
+        if (restored := restore_journal.recover(data)) is not None:
+            echo(f"an interrupted restore is finished: the databases are those of {restored.origin}")
+        cli_listen.probe(probed)
+        choice, accounts = _prepare_folder(opened, notifier)
+        kept = lock.share() if share else lock
+        if kept is not None:
+            return OpenedFolder(kept, choice, accounts)
+
+
+def _prepare_folder(opened: OpenedConfiguration, notifier: SystemdNotifier) -> tuple[keys.KeyChoice, int | None]:
+    """Make or migrate the files of a folder that no other server uses, and set their key."""
+    config, places = opened.config, opened.places
     for name in (paths.AUTH_DB, paths.STATE_DB):
         with keys.database_errors(places.data / name):
             check_schema(places.data / name)
@@ -105,11 +150,21 @@ def prepare(
             paths.write_first_config(places.config)
         choice = keys.choose(places.data, config.master_key, token_bytes, config.master_key_origin)
         _prepare_files(places, notifier)
-        accounts = keys.settle(places.data, choice, token_bytes, now_ms)
-    write_listeners(places.data, [listener.client_endpoint for listener in listeners])
-    settings = Settings(config, places.config, places.data, texts, private, choice.key, choice.source, opened.game)
-    report(settings, opened, listeners, accounts)
-    return replace(settings, admin=admin), lock
+        return choice, keys.settle(places.data, choice, token_bytes, now_ms)
+
+
+def _join(opened: OpenedConfiguration) -> keys.KeyChoice:
+    """Return the key for a folder that other servers use; raise CommandFailed if it must change first."""
+    config, data = opened.config, opened.places.data
+    changes = "Other servers use it. Stop them first, so that this one can start alone and change it."
+    try:
+        run_read(data / paths.AUTH_DB, lambda connection: None)
+    except MigrationError as e:
+        raise CommandFailed(f"{e}. {changes}") from None
+    choice = keys.choose(data, config.master_key, token_bytes, config.master_key_origin)
+    if choice.before is not None or choice.made:
+        raise CommandFailed(f"{data / paths.AUTH_DB} is not written with the key of this start. {changes}")
+    return choice
 
 
 def _parse_admin(reactor: Any, admin: str | None, others: Sequence[Listener]) -> list[Listener]:

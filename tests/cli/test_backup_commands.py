@@ -49,7 +49,9 @@ class ServedTests(CommandTestCase):
         cursor = self.http("GET", "/game/saves").json["cursor"]
         made, seen = self.copied_under_load()
         code, _, err = self.gamed("restore", made)
-        self.assertEqual((code, err), (1, f"gamed: A gamed serves {self.data}. Stop it first.\n"))
+        self.assertEqual(
+            (code, err), (1, f"gamed: A gamed serves {self.data} (process {service.pid}). Stop it first.\n")
+        )
         self.put("after", b"too late")
         self.assertEqual(self.stop(service), 0)
 

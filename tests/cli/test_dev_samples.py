@@ -16,8 +16,8 @@ from gamed.assets.store import AssetStore
 from gamed.cli.commands import gamed
 from gamed.cli.dev_setup import DATA, KEY_FILE, DevOptions, clear, prepare, prepare_assets
 from gamed.cli.errors import CommandFailed, SetupError
+from gamed.cli.folder_lock import SERVE, Lock
 from gamed.cli.paths import AUTH_DB
-from gamed.cli.process import Lock
 from gamed.config.game import GameSettings
 from gamed.crypto import Keys, Secret
 from gamed.database.offline import run_transaction
@@ -99,7 +99,7 @@ class SampleTests(CommandTestCase):
         clear(plan.folder)
         prepare(plan)
         (plan.folder / DATA).mkdir()
-        lock = Lock.acquire(plan.folder / DATA)
+        lock = Lock.acquire(plan.folder / DATA, SERVE)
         self.assertRaises(CommandFailed, clear, plan.folder)
         lock.release()
         clear(plan.folder)

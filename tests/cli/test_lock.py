@@ -1,18 +1,29 @@
 """The lock of a data folder, and the record of where its server listens."""
 
 import fcntl
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.cli.errors import CommandFailed
-from gamed.cli.process import Lock, read_listeners, write_listeners
+from gamed.cli.folder_lock import SERVE, SHARE, Lock
+from gamed.cli.process import read_listeners, write_listeners
 from tests.cli.process import folder_of
 
 SHORT = ["tcp:1:interface=127.0.0.1"]
 LONG = [f"tcp:{port}:interface=127.0.0.1" for port in range(50_000, 50_400)]
 STARTS = 300
+NOTED = """
+from pathlib import Path
+from gamed.cli.folder_lock import Lock
+lock = Lock.acquire_shared(Path({0!r}), lambda: None)
+print(lock.alone, flush=True)
+input()
+"""
 
 
 class LockTests(SynchronousTestCase):
@@ -39,13 +50,13 @@ class LockTests(SynchronousTestCase):
     def test_the_lock_outlasts_the_record(self) -> None:
         """A server that has recorded where it listens still holds its folder, until it releases the lock."""
         data = folder_of(self)
-        lock = Lock.acquire(data)
+        lock = Lock.acquire(data, SERVE)
         write_listeners(data, SHORT)
         write_listeners(data, LONG)
-        refusal = self.assertRaises(CommandFailed, Lock.acquire, data)
-        self.assertEqual(str(refusal), f"A gamed serves {data}. Stop it first.")
+        refusal = self.assertRaises(CommandFailed, Lock.acquire, data, "gamed restore")
+        self.assertEqual(str(refusal), f"A gamed serves {data} (process {os.getpid()}). Stop it first.")
         lock.release()
-        Lock.acquire(data).release()
+        Lock.acquire(data, SERVE).release()
 
     def test_the_same_again(self) -> None:
         """A restart with the same listeners writes nothing, so that it also works on a full disk."""
@@ -61,4 +72,90 @@ class LockTests(SynchronousTestCase):
         data = folder_of(self)
         with open(data / "gamed.lock", "w", encoding="utf-8") as held:
             fcntl.flock(held, fcntl.LOCK_EX)
-            self.assertRaises(CommandFailed, Lock.acquire, data)
+            refusal = self.assertRaises(CommandFailed, Lock.acquire, data, "gamed restore")
+        self.assertEqual(str(refusal), f"A gamed serves {data}. Stop it first.")
+
+
+class SharedLockTests(SynchronousTestCase):
+    """Locks of one process are as apart as those of two: each has an open file of its own."""
+
+    def setUp(self) -> None:
+        self.data = folder_of(self)
+        self.waits = 0
+
+    def shared(self) -> Lock:
+        lock = Lock.acquire_shared(self.data, self.wait)
+        self.addCleanup(lock.release)
+        return lock
+
+    def wait(self) -> None:
+        self.waits += 1
+
+    def refused(self, purpose: str) -> str:
+        return str(self.assertRaises(CommandFailed, Lock.acquire, self.data, purpose))
+
+    def test_the_first_is_alone(self) -> None:
+        """The first server that shares a folder has it alone until it shares it; the next one joins."""
+        first = Lock.acquire_shared(self.data, self.wait)
+        self.assertTrue(first.alone)
+        shared = first.share()
+        assert shared is not None
+        self.addCleanup(shared.release)
+        self.assertFalse(self.shared().alone)
+        self.assertEqual(self.waits, 0)
+
+    def test_the_next_waits(self) -> None:
+        """A server that shares waits until the one that prepares the folder is ready."""
+        first = Lock.acquire_shared(self.data, self.wait)
+
+        def work() -> None:
+            self.wait()
+            if self.waits == 3:
+                shared = first.share()
+                assert shared is not None
+                self.addCleanup(shared.release)
+
+        second = Lock.acquire_shared(self.data, work)
+        self.addCleanup(second.release)
+        self.assertEqual((self.waits, second.alone), (3, False))
+
+    def test_sharing_and_not(self) -> None:
+        """A server that shares is refused beside one that does not, and the reverse; the message names the process."""
+        held = Lock.acquire(self.data, SERVE)
+        refusal = str(self.assertRaises(CommandFailed, Lock.acquire_shared, self.data, self.wait))
+        expected = f"Another gamed already serves {self.data} (process {os.getpid()}). Stop that one first, "
+        self.assertTrue(refusal.startswith(f"{expected}start all with --share"), refusal)
+        held.release()
+        self.shared().share()
+        self.assertTrue(self.refused(SERVE).startswith(expected), self.refused(SERVE))
+
+    def test_commands_need_it_alone(self) -> None:
+        """A command that needs the folder alone is refused beside servers that share it, and names them all."""
+        self.shared().share()
+        with subprocess.Popen(
+            [sys.executable, "-c", NOTED.format(str(self.data))], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as other:
+            assert other.stdout is not None
+            other.stdout.read(1)
+            refusal = self.refused("gamed restore")
+            other.kill()
+        pids = f"processes {os.getpid()} and {other.pid}"
+        self.assertEqual(refusal, f"A gamed serves {self.data} ({pids}). Stop it first.")
+        self.assertIn(f"(process {os.getpid()})", self.refused("gamed restore"))
+
+    def test_beside_a_command(self) -> None:
+        """A server that starts while a command needs the folder alone names that command."""
+        held = Lock.acquire(self.data, "gamed restore")
+        self.addCleanup(held.release)
+        for purpose in (SERVE, "gamed move-data"):
+            self.assertEqual(
+                self.refused(purpose),
+                f"gamed restore (process {os.getpid()}) needs {self.data} alone. Try again when that has ended.",
+            )
+
+    def test_lost_in_between(self) -> None:
+        """A server whose lock another process took while it changed its kind learns it."""
+        holder = Lock.acquire(self.data, "gamed restore")
+        self.addCleanup(holder.release)
+        late = Lock(os.open(self.data / "gamed.lock", os.O_RDWR), SHARE, True)
+        self.assertIsNone(late.share())

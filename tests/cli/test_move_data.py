@@ -12,10 +12,10 @@ from pathlib import Path
 
 from gamed.assets.store import publish_lock
 from gamed.cli.errors import CommandFailed, SetupError
+from gamed.cli.folder_lock import LOCK_FILE, SERVE, Lock
 from gamed.cli.move_data import move
 from gamed.cli.move_note import JOURNAL, NOTE, STAGED, moved_to, places_in, refuse_moved
 from gamed.cli.paths import Paths
-from gamed.cli.process import LOCK_FILE, Lock
 from gamed.database.connection import connect, file_uri
 from tests.cli.backup_helpers import BackupCase, killed_at_step, put
 from tests.cli.process import GAMED, WAIT_SECONDS, CommandTestCase, environment, folder_of, free_port, get
@@ -139,9 +139,9 @@ class MovedTests(MoveCase):
 class RefusedTests(MoveCase):
     def test_running(self) -> None:
         """A folder that a server holds is not moved."""
-        lock = Lock.acquire(self.data)
+        lock = Lock.acquire(self.data, SERVE)
         self.addCleanup(lock.release)
-        self.assertIn(f"A gamed serves {self.data}. Stop it first.", self.refused())
+        self.assertIn(f"A gamed serves {self.data} (process {os.getpid()}). Stop it first.", self.refused())
         self.assertFalse(self.new.exists())
 
     def test_filled(self) -> None:
@@ -336,7 +336,7 @@ class CommandTests(CommandTestCase):
         process, port = self.serve()
         code, out, err = self.gamed("move-data", str(self.new))
         self.assertEqual((code, out), (1, ""))
-        self.assertEqual(err, f"gamed: A gamed serves {self.data}. Stop it first.\n")
+        self.assertEqual(err, f"gamed: A gamed serves {self.data} (process {process.pid}). Stop it first.\n")
         self.assertEqual(get(port, "/healthz")[0], 200)
         self.stop(process)
 

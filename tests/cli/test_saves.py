@@ -7,7 +7,7 @@ from pathlib import Path
 from random import randbytes
 from zipfile import ZipFile
 
-from gamed.cli.process import Lock
+from gamed.cli.folder_lock import SERVE, Lock
 from gamed.database.connection import PAGE_BYTES, connect, file_uri, prepare
 from gamed.database.offline import run_transaction
 from gamed.players.tables import create_player
@@ -257,7 +257,7 @@ class CheckTests(SavesTestCase):
 
     def test_fix_beside_the_service(self) -> None:
         """--fix needs the folder for itself."""
-        lock = Lock.acquire(self.data)
+        lock = Lock.acquire(self.data, SERVE)
         self.addCleanup(lock.release)
         code, _, err = self.gamed("check", "data", "--fix")
         self.assertEqual((code, "Stop it first." in err), (1, True), GAMED)

@@ -1,0 +1,161 @@
+"""The lock of a data folder keeps two servers apart that do not share it, and commands that need the folder alone.
+
+One server holds it exclusively; servers with --share hold it together. The holders note their process in the file,
+for messages only: the kernel's lock decides.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from gamed.cli.errors import CommandFailed, SetupError
+from gamed.structs import Component
+
+LOCK_FILE = "gamed.lock"
+SERVE, SHARE = "gamed serve", "gamed serve --share"
+"""What a server notes in the file."""
+MAX_NOTE_BYTES = 4096
+RETRY_SECONDS = 0.05
+GRACE_SECONDS = 1.0
+"""How long a server that shares waits for a holder that has not noted itself yet."""
+
+
+class LockHolder(Struct, frozen=True):
+    """A process that holds the lock, as it noted itself."""
+
+    pid: int
+    purpose: str
+    """A command, such as `gamed restore`."""
+
+
+class Lock(Component, frozen=True):
+    """The lock of a data folder: an open descriptor.
+
+    Forks inherit the descriptor. The kernel releases the lock when the last of the processes ends, however it ends.
+    """
+
+    _descriptor: int
+    _purpose: str
+    alone: bool
+    """Whether this process alone may use the folder."""
+
+    @classmethod
+    def acquire(cls, data: Path, purpose: str) -> "Lock":
+        """Return the lock of this folder for one process alone, which notes `purpose` there.
+
+        Raise CommandFailed if another process holds it, SetupError if locking fails.
+        """
+        descriptor = _open(data)
+        if _try(descriptor, fcntl.LOCK_EX, data):
+            return cls._noted(descriptor, purpose, alone=True)
+        raise _close_refused(descriptor, data, purpose)
+
+    @classmethod
+    def acquire_shared(cls, data: Path, working: Callable[[], None]) -> "Lock":
+        """Return the lock for a server with --share: alone if no other holds it, so that it can prepare the folder.
+
+        While another such server prepares the folder, wait and call `working` repeatedly. Raise as acquire() does.
+        """
+        descriptor = _open(data)
+        patient_until = time.monotonic() + GRACE_SECONDS
+        while True:
+            for kind in (fcntl.LOCK_EX, fcntl.LOCK_SH):
+                if _try(descriptor, kind, data):
+                    return cls._noted(descriptor, SHARE, alone=kind == fcntl.LOCK_EX)
+            prepares = any(holder.purpose == SHARE for holder in _holders(descriptor))
+            if not prepares and time.monotonic() > patient_until:
+                raise _close_refused(descriptor, data, SHARE)
+            working()
+            time.sleep(RETRY_SECONDS)
+
+    @classmethod
+    def _noted(cls, descriptor: int, purpose: str, *, alone: bool) -> "Lock":
+        lock = cls(descriptor, purpose, alone)
+        lock.note()
+        return lock
+
+    def note(self) -> None:
+        """Note this process in the file; call it again after a fork. A full disk does not matter."""
+        others = [] if self.alone else _holders(self._descriptor)
+        holders = dict.fromkeys([*others, LockHolder(os.getpid(), self._purpose)])
+        lines = "".join(f"{holder.pid} {holder.purpose}\n" for holder in holders)
+        with suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
+            os.write(self._descriptor, lines.encode("ascii"))
+
+    def share(self) -> "Lock | None":
+        """Return the lock as other servers with --share may hold it, too.
+
+        Return None if another process took the folder in between, which the kernel allows: the lock is then lost.
+        """
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._descriptor)
+            return None
+        return Lock(self._descriptor, self._purpose, alone=False)
+
+    def release(self) -> None:
+        os.close(self._descriptor)
+
+
+def _open(data: Path) -> int:
+    try:
+        return os.open(data / LOCK_FILE, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as e:
+        raise SetupError(
+            f"{data / LOCK_FILE} cannot be opened ({e.strerror}). Make this user the owner of the folder."
+        ) from None
+
+
+def _try(descriptor: int, kind: int, data: Path) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as e:
+        os.close(descriptor)
+        raise SetupError(
+            f"{data} cannot be locked ({e.strerror}). Name a folder on a local disk with --data DIR."
+        ) from None
+    return True
+
+
+def _holders(descriptor: int) -> Sequence[LockHolder]:
+    """Return the processes that noted themselves and still live; a file that others wrote has none."""
+    lines = os.pread(descriptor, MAX_NOTE_BYTES, 0).decode("ascii", "replace").splitlines()
+    noted = [line.partition(" ") for line in lines]
+    holders = [LockHolder(int(pid), purpose) for pid, _, purpose in noted if pid.isdecimal() and len(pid) < 10]
+    return [holder for holder in dict.fromkeys(holders) if _lives(holder.pid)]
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it belongs to another user
+        return True
+    return True
+
+
+def _close_refused(descriptor: int, data: Path, purpose: str) -> CommandFailed:
+    """Return the exception for a folder that other processes hold, which names them, and close the descriptor."""
+    holders = _holders(descriptor)
+    os.close(descriptor)
+    numbers = " and ".join(str(holder.pid) for holder in holders)
+    processes = f" ({'process' if len(holders) == 1 else 'processes'} {numbers})" if holders else ""
+    commands = [holder.purpose for holder in holders if holder.purpose not in (SERVE, SHARE)]
+    if commands:
+        return CommandFailed(f"{commands[0]}{processes} needs {data} alone. Try again when that has ended.")
+    if purpose not in (SERVE, SHARE):
+        return CommandFailed(f"A gamed serves {data}{processes}. Stop it first.")
+    return CommandFailed(
+        f"Another gamed already serves {data}{processes}. Stop that one first, start all with --share, or name another "
+        "folder with --data DIR."
+    )

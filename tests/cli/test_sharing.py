@@ -1,0 +1,54 @@
+"""Several servers share one data folder: `gamed serve --share`."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from subprocess import Popen
+
+from tests.cli.process import CommandTestCase, free_port, get
+
+
+class SharingTests(CommandTestCase):
+    def share(self) -> tuple["Popen[str]", int]:
+        return self.serve("--share")
+
+    def test_two_servers(self) -> None:
+        """Two servers serve one folder, and each sees what the other wrote; one serves on when the other has ended."""
+        first, port = self.share()
+        second, other = self.share()
+        self.assertEqual(self.gamed("players", "add", "Anna", "--password-stdin", stdin="correct horse\n")[0], 0)
+        token = json.loads(self.gamed("players", "token", "Anna", "--json")[1])["access_token"]
+        self.assertEqual({get(each, "/game/saves", token)[0] for each in (port, other)}, {200})
+        self.assertEqual(self.stop(first), 0)
+        self.assertEqual(get(other, "/game/saves", token)[0], 200)
+        self.assertEqual(self.stop(second), 0)
+
+    def test_at_the_same_moment(self) -> None:
+        """Servers that start together on a new folder all serve it: the first one makes its files."""
+        with ThreadPoolExecutor(3) as pool:
+            started = [each.result() for each in [pool.submit(self.share) for _ in range(3)]]
+        self.assertEqual({get(port, "/healthz") for _, port in started}, {(200, b"ok")})
+
+    def test_beside_one_that_does_not(self) -> None:
+        """A server without --share is refused beside one with it, and the reverse; so are commands that need all."""
+        first, _ = self.share()
+        alone = f"tcp:{free_port()}:interface=127.0.0.1"
+        code, _, err = self.gamed("serve", "--listen", alone)
+        self.assertEqual(code, 1, err)
+        self.assertIn(f"Another gamed already serves {self.data} (process {first.pid}). Stop that one first, ", err)
+        code, _, err = self.gamed("check", "data", "--fix")
+        self.assertEqual((code, err), (1, f"gamed: A gamed serves {self.data} (process {first.pid}). Stop it first.\n"))
+        self.assertEqual(self.stop(first), 0)
+        second, _ = self.serve()
+        code, _, err = self.gamed("serve", "--share", "--listen", alone)
+        self.assertEqual(code, 1, err)
+        self.assertIn(f"(process {second.pid}). Stop that one first, start all with --share, ", err)
+
+    def test_a_changed_key(self) -> None:
+        """A key change needs the folder alone: a server that would change the key is refused beside another."""
+        self.share()
+        self.environ["GAMED_KEY"] = "A" * 43 + "="
+        content = self.config.read_text("utf-8").replace('"mode"', '"master_key_env": "GAMED_KEY", "mode"')
+        self.config.write_text(content, "utf-8")
+        code, _, err = self.gamed("serve", "--share", "--listen", f"tcp:{free_port()}:interface=127.0.0.1")
+        self.assertEqual(code, 1, err)
+        self.assertIn("Other servers use it. Stop them first", err)
