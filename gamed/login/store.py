@@ -195,6 +195,8 @@ EVICTED_ROWS = 200
 """The most logins that one start evicts; more than one only after the limit was lowered."""
 RETRY_MS = 60_000
 """The longest wait that a client is asked for, because most sign-ins end before they expire."""
+CLOCKS_MS = 60_000
+"""How far the clocks of two processes, and the waits of their requests, may differ; beyond that a clock was set."""
 CLIENT_INFO_BYTES = 192
 """A long client description; four members of 64 characters can be five times that."""
 LIVE = "stage IN ('pending', 'authorizing', 'exchanging', 'ready')"
@@ -226,13 +228,13 @@ def start_login(connection: Connection, login: LoginTransaction, quota: LoginQuo
 def _check_quota(connection: Connection, column: str, index: Index, limit: int, login: LoginTransaction) -> None:
     """Raise RateLimited at the limit of live logins.
 
-    A login that would outlive this one began before the clock was set back and does not count.
+    A login that would outlive this one by more than CLOCKS_MS began before the clock was set back and does not count.
     """
     query = f"""
         SELECT count(*), min(expires_ms) FROM login
         WHERE {column} = :index AND expires_ms > :now_ms AND expires_ms <= :expires_ms AND {LIVE}
     """
-    values = {"index": index, "now_ms": login.created_ms, "expires_ms": login.expires_ms}
+    values = {"index": index, "now_ms": login.created_ms, "expires_ms": login.expires_ms + CLOCKS_MS}
     count, first_ms = connection.execute(query, values).fetchone()
     if count >= limit:
         raise RateLimited(min(first_ms - login.created_ms, RETRY_MS))
@@ -246,7 +248,7 @@ def _evict_pending(connection: Connection, live: int, login: LoginTransaction) -
     excess = _count_logins(connection, LIVE) - live + 1
     if excess <= 0:
         return expired
-    values = {"expires_ms": login.expires_ms, "rows": min(excess, EVICTED_ROWS)}
+    values = {"expires_ms": login.expires_ms + CLOCKS_MS, "rows": min(excess, EVICTED_ROWS)}
     # those that began before the clock was set back come first
     evicted = tables.select_logins(connection, "stage = 'pending' AND expires_ms > :expires_ms LIMIT :rows", values)
     if not evicted:

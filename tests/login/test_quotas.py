@@ -149,6 +149,17 @@ class LivePerAddress(QuotaCase):
         server.start()
         self.refused(server, 60)
 
+    def test_clocks_that_differ(self) -> None:
+        """Logins of another process count, although its clock, or its request, was up to a minute later."""
+        for shift_ms in (1, 5_000, 60_000):
+            with self.subTest(shift_ms=shift_ms):
+                server = self.limited_server(live_logins_per_address=10)
+                for number in range(10):
+                    server.shift_ms = shift_ms if number % 2 else 0
+                    server.start()
+                server.shift_ms = 0
+                self.refused(server, 60)
+
     def test_ended_logins_do_not_count(self) -> None:
         """Declined, expired, collected and delivered logins do not count as waiting."""
         server = self.limited_server(live_logins_per_address=1)
@@ -188,6 +199,17 @@ class LiveInAll(QuotaCase):
         self.assertEqual(server.collect(attended).stage, "at_provider")
         for started in (second, newest):
             self.assertEqual(server.collect(started).stage, "waiting_for_browser")
+
+    def test_clocks_that_differ(self) -> None:
+        """The oldest is evicted, although the clock of the process that started the newest was a little ahead."""
+        server = self.limited_server(live_logins=2)
+        oldest = server.start()
+        server.shift_ms = 5_000
+        newest = server.start()
+        server.shift_ms = 0
+        server.start()
+        self.assertEqual(server.collect(oldest), Failed(LoginFailure.LOGIN_EXPIRED))
+        self.assertEqual(server.collect(newest).stage, "waiting_for_browser")
 
     def test_opened_logins_are_not_evicted(self) -> None:
         """If every login was opened, a start is refused and writes nothing."""
