@@ -5,7 +5,6 @@ docs/owners/monitoring.md has its lines.
 A command writes its row in the transaction of the change, so that neither exists without the other.
 """
 
-from functools import partial
 from sqlite3 import Connection
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:  # commands write rows without the queues, which need Twisted
     from gamed.database.queues import ReadQueue, WriteQueue
 
 ROWS = 200
-"""How many rows one transaction reads."""
+"""How many rows one transaction deletes."""
 
 
 class CommandLogForwarder(Component, frozen=True):
@@ -31,12 +30,15 @@ class CommandLogForwarder(Component, frozen=True):
     _audit: AuditLog
 
     async def forward(self) -> int:
-        """Log and delete every row, the oldest first; return how many there were.
+        """Delete every row, the oldest first, and log what was deleted; return how many rows that were.
 
-        A process that dies in between logs some rows again at its next start.
+        Each row is logged by the process that deleted it, and only once that is committed. So several processes never
+        log a row twice, and a transaction that is repeated does not either. A process that dies in between loses up to
+        ROWS lines of its log. The table of security events has them: the command wrote them there itself.
         """
         count = 0
-        while entries := await self._reads.submit(waiting_entries):
+        while await self._reads.submit(any_entry):
+            entries = await self._writes.submit(take_entries)
             for entry in entries:
                 self._audit.record(
                     SecurityEvent.COMMAND,
@@ -46,7 +48,6 @@ class CommandLogForwarder(Component, frozen=True):
                     at=rfc3339(entry.done_ms),
                 )
             count += len(entries)
-            await self._writes.submit(partial(delete_entries, last_number=entries[-1].number))
         return count
 
 
@@ -72,12 +73,16 @@ def add_entry(connection: Connection, command: str, player_id: str | None, ran_b
     write_events(connection, [EventCount(key, now_ms, now_ms, 1)], now_ms)
 
 
-def waiting_entries(connection: Connection) -> list[CommandLogEntry]:
-    """Return up to ROWS rows, the oldest first."""
-    query = "SELECT number, command, player_id, ran_by, done_ms FROM command_log ORDER BY number LIMIT :rows"
-    return [CommandLogEntry(*row) for row in connection.execute(query, {"rows": ROWS})]
+def any_entry(connection: Connection) -> bool:
+    """Return whether a row waits, so that an idle server writes nothing."""
+    return connection.execute("SELECT 1 FROM command_log LIMIT 1").fetchone() is not None
 
 
-def delete_entries(connection: Connection, last_number: int) -> None:
-    """Delete the rows up to this number, which are in the log now."""
-    connection.execute("DELETE FROM command_log WHERE number <= :number", {"number": last_number})
+def take_entries(connection: Connection) -> list[CommandLogEntry]:
+    """Delete up to ROWS rows and return them, the oldest first."""
+    query = """
+        DELETE FROM command_log WHERE number IN (SELECT number FROM command_log ORDER BY number LIMIT :rows)
+        RETURNING number, command, player_id, ran_by, done_ms
+    """
+    rows = connection.execute(query, {"rows": ROWS}).fetchall()
+    return [CommandLogEntry(*row) for row in sorted(rows)]

@@ -2,13 +2,19 @@
 
 from sqlite3 import Connection
 
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.audit import SecurityEvent
 from gamed.components import PlayerComponents
-from gamed.database.errors import DatabaseUnavailable
+from gamed.database.errors import DatabaseError, DatabaseUnavailable
 from gamed.players import command_log
 from gamed.players import store as player_store
+from tests.login.fixtures import done
 from tests.sessions.fixtures import ANNA, NOW_MS
 from tests.sessions.server import SessionTestCase
 from tests.support.components import service_context
+from tests.support.databases import data_folder, file_databases, unwritable
 
 
 class PeriodicTests(SessionTestCase):
@@ -45,3 +51,51 @@ class PeriodicTests(SessionTestCase):
         self.server.databases._state.unavailable_as = None
         self.wait(self.players.clean_up())
         self.assertEqual(len(self.server.audit.lines), 2)
+
+
+class CommandLines(list[str]):
+    """An audit log of the commands alone."""
+
+    def record(self, event: SecurityEvent, **values: str) -> None:
+        self.append(values["command"])
+
+
+class TwoProcesses(SynchronousTestCase):
+    """Two services on one data folder."""
+
+    def test_each_command_is_logged_once(self) -> None:
+        """A process that read a command before another process logged it does not log it again."""
+        folder, lines = data_folder(self), CommandLines()
+        stores = [file_databases(self, data=folder) for _ in range(2)]
+        first, second = (command_log.CommandLogForwarder(each.reads, each.auth, lines) for each in stores)
+        done(stores[0].auth.submit(lambda c: command_log.add_entry(c, "players block", ANNA, "uid:0", NOW_MS)))
+        done(stores[0].auth.pause())
+        late = Deferred.fromCoroutine(first.forward())
+        self.assertEqual(done(second.forward()), 1)
+        stores[0].auth.resume()
+        self.assertEqual(self.successResultOf(late), 0)
+        self.assertEqual(lines, ["players block"])
+
+    def test_the_oldest_comes_first(self) -> None:
+        """Commands are logged in the order in which they ran, also more than one transaction takes."""
+        self.patch(command_log, "ROWS", 2)
+        stores, lines = file_databases(self), CommandLines()
+        commands = [f"command {number}" for number in range(5)]
+        for command in commands:
+            done(stores.auth.submit(lambda c, text=command: command_log.add_entry(c, text, None, "uid:0", NOW_MS)))
+        self.assertEqual(done(command_log.CommandLogForwarder(stores.reads, stores.auth, lines).forward()), 5)
+        self.assertEqual(lines, commands)
+
+    def test_failed_commit(self) -> None:
+        """A command whose deletion is not committed is not logged; a later attempt logs it."""
+        stores, lines = file_databases(self), CommandLines()
+        forwarder = command_log.CommandLogForwarder(stores.reads, stores.auth, lines)
+        done(stores.auth.submit(lambda c: command_log.add_entry(c, "players block", None, "uid:0", NOW_MS)))
+        writable = unwritable(stores.auth)
+        self.failureResultOf(Deferred.fromCoroutine(forwarder.forward()), DatabaseError)
+        self.assertEqual(lines, [])
+        writable()
+        for connection in stores.auth._thread.pool.connections.values():
+            connection.execute("PRAGMA query_only = OFF")
+        done(forwarder.forward())
+        self.assertEqual(lines, ["players block"])
