@@ -62,8 +62,8 @@ def fill_player(connection: Connection, player_id: str, blob_id: int) -> int:
     many("INSERT INTO save_version VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", versions)
     many("INSERT INTO save VALUES (?, ?, ?, ?, ?, ?, ?)", saves)
     kept = (VERSIONS - 1) * SLOTS * SIZE
-    totals = (player_id, "epoch", SLOTS, SLOTS, SLOTS * SIZE, kept, None, 0)
-    connection.execute("INSERT INTO player_saves VALUES (?, ?, ?, ?, ?, ?, ?, ?)", totals)
+    totals = (player_id, "epoch", SLOTS, SLOTS, SLOTS * SIZE, kept, None, 0, 0)
+    connection.execute("INSERT INTO player_saves VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", totals)
     return blob_id
 
 

@@ -36,6 +36,7 @@ def commit_changes(
     summary = tables.find_player(connection, player_id)
     if summary.erased_since(command.context.epoch):
         return write_store.erased_error()
+    command = write_store.counted(limits, summary, command, command.now_ms)
     blobs = find_staged(connection, player_id, command.digests)
     unsure = [
         sha256 for sha256 in sorted(command.digests) if command.checked_blobs.get(sha256, -1) != blobs.get(sha256)

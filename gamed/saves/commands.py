@@ -25,6 +25,10 @@ class WriteContext(Struct, frozen=True):
     usage: Usage = Usage()
     device: str | None = None
     """The device's own name, which each version keeps."""
+    admitted_ms: int = 0
+    """When the change was counted in memory and admitted."""
+    arrival_ms: int | None = None
+    """The player's bucket with this change, which the transaction writes with it; None changes no bucket."""
 
 
 @redacts("data")

@@ -1,9 +1,11 @@
 """This module limits what a player stores, how often they change it, and how much disk uploads reserve (PROTOCOL 7).
 
-Sizes are bytes. Rates and reservations are in memory: a restart resets them.
+Sizes are bytes. Requests are counted in memory, which a restart resets; changes also in the player's row, for all
+processes together. Reservations are in memory.
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from msgspec import Struct, field
 
@@ -106,21 +108,48 @@ def _measured(limit: int, usage: int) -> dict[str, object]:
     return {"limit": limit, "usage": usage}
 
 
+@lru_cache(8)
+def change_rate(writes_per_minute: int) -> RateLimit:
+    """Return the rate of changes: half a minute's writes at once, then evenly."""
+    return RateLimit(60_000 // writes_per_minute if writes_per_minute else 0, max(1, writes_per_minute // 2))
+
+
+LATE_MS = 1000
+"""A change whose body took longer is not refused at its end: it was counted when it was admitted."""
+
+
+def count_change(limits: SaveLimits, arrival_ms: int, now_ms: int, admitted_ms: int) -> int | None:
+    """Return a player's bucket of committed changes after one more, None without a limit.
+
+    Raise RateLimited if the changes of other processes have filled it since this one was admitted.
+    """
+    if not limits.writes_per_minute:
+        return None
+    try:
+        return change_rate(limits.writes_per_minute).acquire(arrival_ms, now_ms)
+    except RateLimited:
+        if 0 <= now_ms - admitted_ms <= LATE_MS:
+            raise
+        return arrival_ms
+
+
 MAX_BUCKETS = 10_000
 """Buckets in memory; above this number the limiter discards those that are empty again."""
 
 
 class WriteRateLimiter(Struct):
-    """The rate limits of all players: a bucket each (see gamed.rate_limit), in memory only."""
+    """The requests of all players in this process: a bucket each (see gamed.rate_limit).
+
+    It also counts requests that change nothing, for which no row is written, and bodies that are under way.
+    """
 
     _rate: RateLimit
     _buckets: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, limits: SaveLimits) -> "WriteRateLimiter":
-        """Return a limiter for changes: half a minute's writes at once, then evenly."""
-        count = limits.writes_per_minute
-        return cls(RateLimit(60_000 // count if count else 0, max(1, count // 2)))
+        """Return a limiter for changes."""
+        return cls(change_rate(limits.writes_per_minute))
 
     @classmethod
     def of_staging(cls, limits: SaveLimits) -> "WriteRateLimiter":
@@ -128,9 +157,14 @@ class WriteRateLimiter(Struct):
         count = limits.writes_per_minute
         return cls(RateLimit(60_000 // count if count else 0, max(limits.commit_writes, count // 2)))
 
-    def acquire(self, player_id: str, now_ms: int) -> None:
-        """Count one write; raise RateLimited, which counts nothing."""
-        self._buckets[player_id] = self._rate.acquire(self._buckets.get(player_id), now_ms)
+    def acquire(self, player_id: str, now_ms: int, stored_ms: int = 0) -> None:
+        """Count one request; raise RateLimited, which counts nothing.
+
+        `stored_ms` is the bucket of the changes that all processes committed; the fuller bucket decides.
+        """
+        buckets = self._buckets.get(player_id, 0), stored_ms
+        arrival = max((each for each in buckets if not self._rate.is_idle(each, now_ms)), default=None)
+        self._buckets[player_id] = self._rate.acquire(arrival, now_ms)
         if len(self._buckets) > MAX_BUCKETS:
             self._buckets = {player: ms for player, ms in self._buckets.items() if ms > now_ms}
 

@@ -185,6 +185,8 @@ class SavesSummary(Struct, frozen=True):
     """The instant of the last erase."""
     erasing: bool = False
     """An erase is still deleting rows; until it ends the player can write nothing."""
+    write_arrival_ms: int = 0
+    """The bucket of the player's changes that were committed (see gamed.rate_limit)."""
 
     def covers(self, since: Cursor) -> bool:
         """Check whether the server can list the changes after `since`.

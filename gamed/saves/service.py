@@ -152,8 +152,9 @@ class SaveService(Component, frozen=True):
     async def authorize_write(self, token: Secret) -> WriteContext:
         """Authenticate the player of a change and count it towards their rate, before the body is read."""
         caller, summary = await self.read_summary(token)
-        self._rate.acquire(caller.player_id, self._environment.now_ms())
-        return WriteContext(caller.player_id, summary.cursor.epoch, summary.usage, caller.device)
+        now_ms = self._environment.now_ms()
+        self._rate.acquire(caller.player_id, now_ms, summary.write_arrival_ms)
+        return WriteContext(caller.player_id, summary.cursor.epoch, summary.usage, caller.device, now_ms)
 
     async def write(
         self, context: WriteContext, slot: str, condition: Condition, received: ReceivedBody

@@ -101,7 +101,7 @@ class SqliteSaveStore(Component, frozen=True):
         return self._databases.state.submit(partial(write_store.restore_version, limits=self._limits, command=command))
 
     def dismiss(self, command: DismissCommand) -> Deferred[SaveError | None]:
-        return self._databases.state.submit(partial(write_store.dismiss_conflict, command=command))
+        return self._databases.state.submit(partial(write_store.dismiss_conflict, limits=self._limits, command=command))
 
     def size_of(self, player_id: str, sha256: bytes) -> Deferred[int | None]:
         return self._databases.reads.submit(

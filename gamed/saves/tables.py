@@ -217,16 +217,16 @@ def move_blobs(connection: Connection, player_id: str, to: Mapping[int, int]) ->
             add_references(connection, blob_id, -1)
 
 
-PLAYER_COLUMNS = "epoch", "seq", "slots", "live_bytes", "kept_bytes", "erased_ms", "erasing"
+PLAYER_COLUMNS = "epoch", "seq", "slots", "live_bytes", "kept_bytes", "erased_ms", "erasing", "write_arrival_ms"
 _FIND_PLAYER = f"SELECT {', '.join(PLAYER_COLUMNS)} FROM player_saves WHERE player_id = ?"
 
 
 def player_from_row(row: Sequence[Any]) -> SavesSummary:
     """Convert a row of PLAYER_COLUMNS; a row of NULLs, from a join, is a player who never saved."""
-    epoch, seq, slots, live, kept, erased_ms, erasing = row
+    epoch, seq, slots, live, kept, erased_ms, erasing, arrival_ms = row
     if epoch is None:
         return SavesSummary()
-    return SavesSummary(Cursor(epoch, seq), Usage(slots, live, kept), erased_ms, bool(erasing))
+    return SavesSummary(Cursor(epoch, seq), Usage(slots, live, kept), erased_ms, bool(erasing), arrival_ms)
 
 
 def bytes_of(connection: Connection, player_ids: Iterable[str]) -> dict[str, int]:
@@ -256,19 +256,26 @@ def create_player(connection: Connection, player_id: str, epoch: str) -> None:
 
 
 _CHANGE_PLAYER = """
-    UPDATE player_saves SET seq = seq + 1, slots = slots + ?, live_bytes = live_bytes + ?, kept_bytes = kept_bytes + ?
+    UPDATE player_saves SET seq = seq + 1, slots = slots + ?, live_bytes = live_bytes + ?, kept_bytes = kept_bytes + ?,
+        write_arrival_ms = coalesce(?, write_arrival_ms)
     WHERE player_id = ?
 """
 
 
 def change_player(
-    connection: Connection, player_id: str, by: Usage, before: SavesSummary | None = None
+    connection: Connection,
+    player_id: str,
+    by: Usage,
+    before: SavesSummary | None = None,
+    *,
+    arrival_ms: int | None = None,
 ) -> tuple[int, int]:
     """Count one change that adds `by`; return its number, and how many bytes the history has now.
 
-    `before` are the totals if the caller has read them; RETURNING would cost as much as the change.
+    `before` are the totals if the caller has read them; RETURNING would cost as much as the change. `arrival_ms` is the
+    player's bucket after a change that they requested.
     """
-    connection.execute(_CHANGE_PLAYER, (by.slots, by.bytes, by.history_bytes, player_id))
+    connection.execute(_CHANGE_PLAYER, (by.slots, by.bytes, by.history_bytes, arrival_ms, player_id))
     if before is not None:
         return before.cursor.seq + 1, before.usage.history_bytes + by.history_bytes
     after = find_player(connection, player_id)

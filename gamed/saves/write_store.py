@@ -5,10 +5,14 @@ stored totals.
 """
 
 from sqlite3 import Connection
+from typing import TypeVar
+
+from msgspec.structs import replace
 
 from gamed.saves import tables
 from gamed.saves.commands import (
     BytesMissing,
+    CommitCommand,
     DeleteCommand,
     DeleteResult,
     DismissCommand,
@@ -18,7 +22,7 @@ from gamed.saves.commands import (
     WriteResult,
 )
 from gamed.saves.errors import Erased, SaveError
-from gamed.saves.limits import SaveLimits, Usage, room_to_write
+from gamed.saves.limits import SaveLimits, Usage, count_change, room_to_write
 from gamed.saves.model import SaveContent, SavesSummary, SlotState, Version, VersionKind, version_of_tag
 from gamed.saves.responses import no_bytes_error, not_found_error, protected_error, version_gone_error
 from gamed.saves.retention import DAY_MS
@@ -44,6 +48,7 @@ def write_save(
     summary, state = tables.load_slot(connection, player_id, slot)
     if summary.erased_since(command.context.epoch):
         return erased_error()
+    command = counted(limits, summary, command, command.now_ms)
     decision = decide(connection, command, state)
     if decision.rule not in WRITES:
         return _keep_current(connection, limits, command, state, decision)
@@ -78,6 +83,18 @@ def _keep_current(
     return WriteResult(decision, state.current, base=base, yours=yours)
 
 
+Counted = TypeVar("Counted", WriteCommand, DeleteCommand, RestoreCommand, DismissCommand, CommitCommand)
+
+
+def counted(limits: SaveLimits, summary: SavesSummary, command: Counted, now_ms: int) -> Counted:
+    """Return the command with the player's bucket after this change; raise RateLimited before anything is written."""
+    context = command.context
+    arrival_ms = count_change(limits, summary.write_arrival_ms, now_ms, context.admitted_ms)
+    if arrival_ms is None:
+        return command
+    return replace(command, context=replace(context, arrival_ms=arrival_ms))
+
+
 def decide(connection: Connection, command: WriteCommand, state: SlotState) -> WriteDecision:
     """Apply the rules W1 to W7; search for a repeated request only if there would be a conflict."""
     decision = decide_write(state, command.condition, command.content, NOTHING_EARLIER)
@@ -94,6 +111,7 @@ def delete_save(connection: Connection, limits: SaveLimits, command: DeleteComma
     summary, state = tables.load_slot(connection, player_id, slot)
     if summary.erased_since(command.context.epoch):
         return erased_error()
+    command = counted(limits, summary, command, command.now_ms)
     decision = decide_delete(state, command.condition)
     if decision is DeleteDecision.DELETES and state.current is not None:
         delete_current(connection, limits, command, state.last_version + 1, state.current)
@@ -109,6 +127,7 @@ def restore_version(connection: Connection, limits: SaveLimits, command: Restore
     summary, state = tables.load_slot(connection, player_id, slot)
     if summary.erased_since(command.context.epoch):
         return erased_error()
+    command = counted(limits, summary, command, command.now_ms)
     old = tables.find_version(connection, player_id, slot, command.version)
     if old is None or old.content is None:
         return _without_bytes(state, slot, command.version, old)
@@ -127,18 +146,20 @@ def restore_version(connection: Connection, limits: SaveLimits, command: Restore
     )
 
 
-def dismiss_conflict(connection: Connection, command: DismissCommand) -> SaveError | None:
+def dismiss_conflict(connection: Connection, limits: SaveLimits, command: DismissCommand) -> SaveError | None:
     """Delete a conflict copy and return None; other versions cannot be dismissed."""
     player_id, slot = command.context.player_id, command.slot
-    if tables.find_player(connection, player_id).erased_since(command.context.epoch):
+    summary = tables.find_player(connection, player_id)
+    if summary.erased_since(command.context.epoch):
         return erased_error()
+    command = counted(limits, summary, command, command.context.admitted_ms)
     copy = tables.find_version(connection, player_id, slot, command.version)
     if copy is None:
         return _without_bytes(tables.slot_state(connection, player_id, slot), slot, command.version, copy)
     if copy.kind is not VersionKind.CONFLICT:
         return protected_error(copy)
     delete_version(connection, player_id, copy)
-    bump_slot(connection, player_id, slot)
+    bump_slot(connection, player_id, slot, arrival_ms=command.context.arrival_ms)
     return None
 
 
@@ -201,7 +222,9 @@ def set_current(
         tables.retire_version(connection, player_id, now.slot, now.parent, now.created_ms)
     old_size = state.size or 0
     grown = Usage(slots=0 if old else 1, bytes=content.size - old_size, history_bytes=old_size)
-    (seq, kept), number = tables.change_player(connection, player_id, grown, summary), now.version
+    arrival_ms = command.context.arrival_ms
+    seq, kept = tables.change_player(connection, player_id, grown, summary, arrival_ms=arrival_ms)
+    number = now.version
     prune_at_ms = now.created_ms if number > limits.keep_versions else None
     tables.write_slot(
         connection,
@@ -250,7 +273,8 @@ def store_conflict_copy(
         old = tables.find_version(connection, player_id, copy.slot, number)
         if old is not None:
             delete_version(connection, player_id, old)
-    seq, kept = tables.change_player(connection, player_id, Usage(history_bytes=copy.size))
+    grown = Usage(history_bytes=copy.size)
+    seq, kept = tables.change_player(connection, player_id, grown, arrival_ms=command.context.arrival_ms)
     prune_at_ms = copy.created_ms + limits.keep_days * DAY_MS
     tables.touch_slot(connection, player_id, copy.slot, last_version=copy.version, seq=seq, prune_at_ms=prune_at_ms)
     _fit_into_quota(connection, limits, player_id, copy, seq, kept=kept, spared=copy.version)
@@ -266,7 +290,8 @@ def delete_current(
     tombstone = Version(*named, None, None, now_ms, device=command.context.device)
     tables.insert_version(connection, player_id, tombstone)
     tables.retire_version(connection, player_id, current.slot, current.version, now_ms)
-    seq, kept = tables.change_player(connection, player_id, Usage(-1, -current.size, current.size))
+    grown = Usage(-1, -current.size, current.size)
+    seq, kept = tables.change_player(connection, player_id, grown, arrival_ms=command.context.arrival_ms)
     tables.write_slot(
         connection,
         player_id,
@@ -288,10 +313,12 @@ def delete_version(connection: Connection, player_id: str, version: Version) -> 
         tables.reduce_history_bytes(connection, player_id, version.size)
 
 
-def bump_slot(connection: Connection, player_id: str, slot: str, seq: int | None = None) -> None:
+def bump_slot(
+    connection: Connection, player_id: str, slot: str, seq: int | None = None, *, arrival_ms: int | None = None
+) -> None:
     """Record a change of the slot's entry in the list that changes no current version."""
     state = tables.slot_state(connection, player_id, slot)
-    number = tables.change_player(connection, player_id, Usage())[0] if seq is None else seq
+    number = tables.change_player(connection, player_id, Usage(), arrival_ms=arrival_ms)[0] if seq is None else seq
     tables.touch_slot(connection, player_id, slot, last_version=state.last_version, seq=number, prune_at_ms=None)
 
 

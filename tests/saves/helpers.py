@@ -78,10 +78,10 @@ class SaveCase(SynchronousTestCase):
     def browser_for(self, limits: SaveLimits) -> Browser:
         """Return a browser for the routes of saves over the same databases."""
         random = Counting()
-        store = SqliteSaveStore(self.stores, self.server.issuer.keys, limits)
+        now_ms, paced = lambda: self.server.now_ms, replace(limits, writes_per_minute=self.writes_per_minute)
+        store = SqliteSaveStore(self.stores, self.server.issuer.keys, paced)
         self.waiters = LongPollRegistry(self.clock)
         self.change_waiters = ChangeWaiters(self.waiters, self.stores)
-        now_ms, paced = lambda: self.server.now_ms, replace(limits, writes_per_minute=self.writes_per_minute)
         rate, staging = WriteRateLimiter.of(paced), WriteRateLimiter.of_staging(paced)
         environment = SaveEnvironment(limits, now_ms, random, self.change_waiters)
         saves = SaveService(store, self.server.sessions, environment, rate)

@@ -58,6 +58,110 @@ class PaceTest(SaveCase):
         self.assert_problem(self.put("auto", b"x", {"If-Match": "*"}), 507, "storage_full")
 
 
+class TwoProcessesTest(SaveCase):
+    """The same player at two services on the same databases; `others` is the second."""
+
+    writes_per_minute = 20
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.others = self.browser_for(self.limits)
+        self.get("none")  # the first use of the token is settled before
+
+    def elsewhere(self, method: str, path: str, headers: dict[str, str] | None = None, body: bytes = b"") -> Connection:
+        return self.others.send(method, path, {**self.bearer, **(headers or {})}, body)
+
+    def test_one_bucket(self) -> None:
+        """Ten changes at once are for both together, then one every three seconds."""
+        for number in range(5):
+            self.assertEqual(self.put(f"a{number}", b"x", ABSENT).status, 201)
+            self.assertEqual(self.elsewhere("PUT", f"/game/saves/b{number}", ABSENT, b"x").answer.status, 201)
+        self.assert_problem(self.put("more", b"x", ABSENT), 429, "rate_limited")
+        self.assert_problem(self.elsewhere("PUT", "/game/saves/more", ABSENT, b"x").answer, 429, "rate_limited")
+        self.server.now_ms += 3000
+        self.assertEqual(self.put("more", b"x", ABSENT).status, 201)
+        answer = self.elsewhere("PUT", "/game/saves/others", ABSENT, b"x").answer
+        self.assertEqual(self.assert_problem(answer, 429, "rate_limited").headers["retry-after"], "3")
+
+    def test_race(self) -> None:
+        """Accept ten of twenty changes that both processes admitted at once; the others store nothing."""
+        self.stores.state.pause()
+        calls = [
+            ask("PUT", f"/game/saves/{name}{n}", ABSENT, b"x")
+            for n in range(10)
+            for name, ask in (("a", self.elsewhere), ("b", self.here))
+        ]
+        self.stores.state.resume()
+        answers = [call.answer for call in calls]
+        self.assertEqual(sorted(answer.status for answer in answers), [201] * 10 + [429] * 10)
+        for answer in answers:
+            if answer.status == 429:
+                self.assert_problem(answer, 429, "rate_limited", "Try again")
+                self.assertEqual(answer.headers["retry-after"], "3")
+        self.assertEqual(len(self.version_rows()), 10)
+        self.assert_counts_agree()
+
+    def here(self, method: str, path: str, headers: dict[str, str] | None = None, body: bytes = b"") -> Connection:
+        return self.browser.send(method, path, {**self.bearer, **(headers or {})}, body)
+
+    def test_every_change(self) -> None:
+        """Deletes, restores, conflict copies, dismissals and commits count for the other process, too."""
+        commit = b'{"writes":[{"slot":"auto","delete":true,"if_match":"*"}]}'
+        changes = (
+            ("PUT", "/game/saves/auto", ABSENT, b"x"),
+            ("PUT", "/game/saves/auto", ABSENT, b"refused"),
+            ("DELETE", "/game/saves/auto/versions/2", None, b""),
+            ("DELETE", "/game/saves/auto", {"If-Match": "*"}, b""),
+            ("POST", "/game/saves/auto/versions/1/restore", ABSENT, b""),
+            ("POST", "/game/commit", {"Content-Type": "application/json"}, commit),
+        )
+        for method, path, headers, body in changes:
+            self.assertLess(self.here(method, path, headers, body).answer.status, 413, path)
+        [(arrival_ms,)] = self.in_state(lambda c: c.execute("SELECT write_arrival_ms FROM player_saves").fetchall())
+        self.assertEqual(arrival_ms - self.server.now_ms, len(changes) * 3000)
+        for number in range(4):
+            self.assertEqual(self.elsewhere("PUT", f"/game/saves/{number}", ABSENT, b"x").answer.status, 201)
+        self.assert_problem(self.elsewhere("PUT", "/game/saves/more", ABSENT, b"x").answer, 429, "rate_limited")
+
+    def test_what_changes_nothing(self) -> None:
+        """A refused change and a repeated one count in their process alone, and write no row."""
+        self.put("auto", b"x", ABSENT)
+        before = self.in_state(lambda c: c.execute("SELECT * FROM player_saves").fetchall())
+        for number in range(9):
+            self.put("auto", b"x", ABSENT) if number % 2 else self.delete("auto", {"If-Match": tag(7, b"other")})
+        self.assertEqual(self.in_state(lambda c: c.execute("SELECT * FROM player_saves").fetchall()), before)
+        self.assert_problem(self.put("auto", b"y", {"If-Match": "*"}), 429, "rate_limited")
+        self.assertEqual(self.elsewhere("PUT", "/game/saves/auto", {"If-Match": "*"}, b"y").answer.status, 200)
+
+    def test_slow_bodies(self) -> None:
+        """A body that took long is stored, although others have filled the bucket since: it was counted before."""
+        upload = self.browser.connect()
+        head = {"Host": "localhost", **self.bearer, **ABSENT, "Content-Length": "2"}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+        upload.send(f"PUT /game/saves/slow HTTP/1.1\r\n{lines}\r\nx".encode())
+        self.server.now_ms += 2000
+        for number in range(10):
+            self.assertEqual(self.elsewhere("PUT", f"/game/saves/{number}", ABSENT, b"x").answer.status, 201)
+        self.assertEqual(upload.send(b"y").answer.status, 201)
+
+    def test_restart(self) -> None:
+        """A restart empties no bucket."""
+        for number in range(10):
+            self.put(f"s{number}", b"x", ABSENT)
+        self.browser = self.browser_for(self.limits)
+        self.assert_problem(self.put("more", b"x", ABSENT), 429, "rate_limited")
+
+    def test_clock_set_back(self) -> None:
+        """A bucket from a clock that was a day ahead counts as empty, and the next change corrects it."""
+        self.put("auto", b"x", ABSENT)
+        self.in_state(
+            lambda c: c.execute("UPDATE player_saves SET write_arrival_ms = write_arrival_ms + 86400000").rowcount
+        )
+        for number in range(9):
+            self.assertEqual(self.put(f"s{number}", b"x", ABSENT).status, 201)
+        self.assert_problem(self.put("more", b"x", ABSENT), 429, "rate_limited")
+
+
 class RateTest(SynchronousTestCase):
     def test_off(self) -> None:
         """0 is no limit."""

@@ -9,7 +9,8 @@ CREATE TABLE player_saves (             -- one row per player: epoch, cursor and
     live_bytes INTEGER NOT NULL DEFAULT 0,      -- current versions
     kept_bytes INTEGER NOT NULL DEFAULT 0,      -- everything else that is kept
     erased_ms  INTEGER,
-    erasing    INTEGER NOT NULL DEFAULT 0       -- 1 until every row of the erased saves is gone
+    erasing    INTEGER NOT NULL DEFAULT 0,      -- 1 until every row of the erased saves is gone
+    write_arrival_ms INTEGER NOT NULL DEFAULT 0 -- GCRA: the theoretical arrival time of the player's next change
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX player_saves_erasing ON player_saves (player_id) WHERE erasing = 1;
