@@ -19,19 +19,20 @@ error handlers, because most errors are raised before a handler runs and must ha
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar, cast
 
 from klein import Klein
 from msgspec import Struct
 from twisted.logger import Logger
-from werkzeug.routing import BaseConverter, UnicodeConverter
+from werkzeug.routing import BaseConverter, Map, UnicodeConverter
 
 from gamed.event_log import EventLog
 from gamed.http.bodies import BodyPolicy, SmallBodyPolicy
 from gamed.http.problems import ErrorTable, Problem, find_problem, merge_tables, plain_problem
 from gamed.http.tracebacks import redacted_traceback
 
+H = TypeVar("H", bound=Callable[..., Any])
 _log = EventLog(Logger())
 RenderedError = tuple[Mapping[str, str], bytes]
 """Header fields and body."""
@@ -71,8 +72,21 @@ class ErrorResponse(Struct, frozen=True):
     body: bytes
 
 
+class DeclaredRoute(Struct, frozen=True, eq=False):
+    """The arguments of one `@app.route(...)`; `methods` has HEAD beside GET, as werkzeug's rules do."""
+
+    rule: str
+    methods: frozenset[str]
+    endpoint: str
+    handler: Callable[..., Any]
+
+
 class BaseApp(Klein, ABC):
-    """A Klein app with the form of its errors and the default body policy of its routes."""
+    """A Klein app with the form of its errors and the default body policy of its routes.
+
+    Klein gets the routes when they are first needed, usually with the first request for the app. For each of them
+    werkzeug compiles two functions that make URLs; all together would be a fifteenth of the start.
+    """
 
     default_body_policy: BodyPolicy
     cors_families: tuple[str, ...] = ()
@@ -82,6 +96,8 @@ class BaseApp(Klein, ABC):
 
     def __init__(self, errors: ErrorTable | None = None) -> None:
         super().__init__()
+        self.declared: list[DeclaredRoute] = []
+        self._pending: list[DeclaredRoute] = []
         self.url_map.strict_slashes = self.url_map.merge_slashes = False  # no redirects built from Host
         self.url_map.converters.update(token=TokenConverter, text=UnicodeConverter)
         self.errors: ErrorTable = errors if errors is not None else merge_tables(())
@@ -90,7 +106,35 @@ class BaseApp(Klein, ABC):
         """Return the app bound to one instance of its route group."""
         bound = cast(BaseApp, super().__get__(instance, owner))
         bound.errors = self.errors
+        bound.declared, bound._pending = self.declared, self._pending
         return bound
+
+    def route(self, url: str, *, methods: Iterable[str], endpoint: str = "") -> Callable[[H], H]:  # type: ignore[override]
+        """Declare a route, as Klein's decorator does; `endpoint` is the handler's name by default."""
+
+        def declare(handler: H) -> H:
+            known = frozenset(methods) | ({"HEAD"} if "GET" in methods else set())
+            route = DeclaredRoute(url, known, endpoint or handler.__name__, handler)
+            self.declared.append(route)
+            self._pending.append(route)
+            return handler
+
+        return declare
+
+    @property
+    def url_map(self) -> Map:
+        self._add_pending()
+        return super().url_map
+
+    @property
+    def endpoints(self) -> dict[str, Callable[..., Any]]:
+        self._add_pending()
+        return super().endpoints
+
+    def _add_pending(self) -> None:
+        while self._pending:
+            route = self._pending.pop(0)
+            super().route(route.rule, methods=route.methods, endpoint=route.endpoint)(route.handler)
 
     def error_response(
         self, error: BaseException, request_id: str, template: str, *, credential_sent: bool

@@ -1,18 +1,16 @@
-"""This module compiles the rules of all Klein apps into one route table, at the start.
+"""This module compiles the declared routes of all Klein apps into one route table, at the start.
 
 Two mistakes are errors here. An ambiguous rule: two rules fit the same path, and neither is more specific in every
 segment. A rule outside the prefixes of its route group: no request would ever get to it.
 """
 
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations, takewhile
 from re import Match, Pattern, compile, escape, fullmatch
 from typing import Final, TypeVar
 
-from werkzeug.routing import Rule
-
-from gamed.http.app import BaseApp, RouteGroup, TokenConverter, make_app
+from gamed.http.app import BaseApp, DeclaredRoute, RouteGroup, TokenConverter, make_app
+from gamed.http.request import Request
 from gamed.http.site import Prefixes, Route, RouteMatch, RouteShape, RouteTable
 
 T = TypeVar("T")
@@ -41,7 +39,7 @@ def compile_routes(groups: Sequence[RouteGroup]) -> RouteTable:
     for app, group in zip(apps, groups, strict=True):
         shapes: dict[Segments, RouteShape] = {}
         for rule, route in _routes(app, group):
-            methods = set(rule.methods or ()) - (set() if app.answers_head else {"HEAD"})
+            methods = rule.methods - (set() if app.answers_head else {"HEAD"})
             segments = tuple(_ARGUMENT.sub(_kind, segment) for segment in rule.rule.split("/"))
             if not (_is_within(segments, group.prefixes) and (route.arguments or prefixes.app_of(rule.rule) is app)):
                 raise ValueError(f"{rule.rule} is outside the prefixes of its route group")
@@ -87,16 +85,24 @@ def _wildcard(prefix: str) -> Pattern[str]:
     return compile("[^/]++".join(map(escape, prefix.split("*"))) + r"(?:/[\s\S]*+)?")
 
 
-def _routes(app: BaseApp, group: RouteGroup) -> Iterable[tuple[Rule, Route]]:
+def _routes(app: BaseApp, group: RouteGroup) -> Iterable[tuple[DeclaredRoute, Route]]:
     policies = group.body_policies
-    unknown = policies.keys() - app.endpoints.keys()
+    unknown = policies.keys() - {rule.endpoint for rule in app.declared}
     if unknown:
         raise ValueError(f"body policies for no endpoint: {sorted(unknown)}")
-    for rule in app.url_map.iter_rules():
-        handler = partial(app.endpoints[rule.endpoint], group)
+    for rule in app.declared:
         arguments = tuple(name for _, name in _ARGUMENT.findall(rule.rule))
         policy = policies.get(rule.endpoint, app.default_body_policy)
-        yield rule, Route(app, template_of(rule.rule), handler, arguments, policy)
+        yield rule, Route(app, template_of(rule.rule), _handler(app, group, rule.endpoint), arguments, policy)
+
+
+def _handler(app: BaseApp, group: RouteGroup, endpoint: str) -> Callable[..., object]:
+    """Return a function that calls the Klein endpoint for its route group; the app's first request adds it to Klein."""
+
+    def handle(request: Request, **arguments: str) -> object:
+        return app.endpoints[endpoint](group, request, **arguments)
+
+    return handle
 
 
 def _kind(match: Match[str]) -> str:
@@ -120,7 +126,7 @@ def _pattern(segments: Segments) -> Pattern[str]:
     return compile("/".join(parts))
 
 
-def _insert(routes: dict[str, T], methods: Iterable[str], route: T, rule: Rule) -> None:
+def _insert(routes: dict[str, T], methods: Iterable[str], route: T, rule: DeclaredRoute) -> None:
     for method in methods:
         if routes.setdefault(method, route) is not route:
             raise ValueError(f"ambiguous rule: {method} {rule.rule}")

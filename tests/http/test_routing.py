@@ -1,6 +1,6 @@
 """A path is routed to a route group and a handler."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from werkzeug.exceptions import Forbidden, MethodNotAllowed, NotFound
 
 from gamed.http import errors
-from gamed.http.app import RouteGroup, make_app
+from gamed.http.app import BaseApp, RouteGroup, make_app
 from gamed.http.bodies import BodyPolicy, SmallBodyPolicy
 from gamed.http.json_body import write_json
 from gamed.http.request import Request
@@ -128,6 +128,23 @@ class RoutingTests(SynchronousTestCase):
             self.assertIs(table.find("GET", path).app, home.app)
         for path in ("/a", "/b", "/a/b", "//"):
             self.assertIs(table.find("GET", path).app, table.fallback)
+
+    def test_klein_gets_the_routes(self) -> None:
+        """Klein gets the routes of an app with the first request for it, or when its rules are read."""
+        uses: tuple[Callable[[RouteGroup], object], ...] = (
+            lambda routes: Browser([routes]).get("/later/anna"),
+            lambda routes: [*routes.app.url_map.iter_rules()],
+        )
+        for use in uses:
+            app = make_app()
+            app.route("/later/<string:name>", methods=["GET"], endpoint="later")(lambda *_, name: name)
+            routes = cast(RouteGroup, SimpleNamespace(app=app, prefixes=("/later/",), body_policies={}))
+            compile_routes([routes])
+            self.assertEqual(super(BaseApp, app).endpoints, {})
+            use(routes)
+            self.assertEqual([*super(BaseApp, app).endpoints], ["later"])
+            [rule] = super(BaseApp, app).url_map.iter_rules()
+            self.assertEqual((rule.rule, rule.methods), ("/later/<string:name>", {"GET", "HEAD"}))
 
     def test_errors_of_werkzeug_in_a_handler(self) -> None:
         """Klein's errors are problems; one without a code is a 500."""
