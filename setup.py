@@ -78,7 +78,7 @@ setup(
     package_dir={"": "."},
     # By hand: `twisted/` and `twisted/plugins/` must never have an __init__.py, so no search finds them.
     packages=[*find_packages(include=["gamed", "gamed.*"]), "twisted.plugins"],
-    package_data={"gamed": ["py.typed"], "gamed.database": ["schema/*/*.sql"]},
+    package_data={"gamed": ["py.typed"], "gamed.database.sqlite": ["schema/*/*.sql"]},
     cmdclass={"build_py": BuildWithSamples},
     zip_safe=False,
     entry_points={"console_scripts": ["gamed = gamed.cli:main"]},

@@ -9,13 +9,13 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from secrets import token_bytes
-from sqlite3 import Connection
 
 from msgspec import Struct
 
 from bench.process import Process, free_port
 from gamed.cli.context import CommandContext
 from gamed.crypto import Keys
+from gamed.database.connection import Connection
 from gamed.players.tables import create_player
 from gamed.sessions.credentials import SessionPolicy, generate_pair, new_session_id
 from gamed.sessions.tables import open_session

@@ -25,9 +25,9 @@ from typing import Any
 from msgspec import Struct
 
 from gamed.crypto import Keys, Secret
-from gamed.database.connection import PAGE_BYTES, connect, file_uri, prepare_to_write
 from gamed.database.group_commit import group_commit
-from gamed.database.migrations import prepare_file
+from gamed.database.sqlite.files import PAGE_BYTES, connect, file_uri, prepare_to_write
+from gamed.database.sqlite.migrations import prepare_file
 from gamed.saves.commands import WriteCommand, WriteContext, WriteResult
 from gamed.saves.limits import SaveLimits
 from gamed.saves.model import EMPTY_CURSOR, SaveContent

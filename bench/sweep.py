@@ -14,12 +14,12 @@ from contextlib import closing
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from sqlite3 import Connection
 
 from bench.instance import disk_probe_ms, percentile
 from gamed.database import blobs as database_blobs
-from gamed.database.connection import connect, file_uri, prepare
-from gamed.database.migrations import prepare_file
+from gamed.database.connection import Connection
+from gamed.database.sqlite.files import connect, file_uri, prepare
+from gamed.database.sqlite.migrations import prepare_file
 from gamed.saves import cleanup, erase_store
 from gamed.saves.limits import SaveLimits
 

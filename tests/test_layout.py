@@ -30,6 +30,7 @@ class Kind(Enum):
     ROUTES = "Klein routes"
     HTTP = "http/"
     DATABASE = "database/"
+    SQLITE = "database/sqlite/"
     CONFIG = "config/"
     OPS = "ops/"
     OWNER_PAGE = "the owner's page"
@@ -153,15 +154,16 @@ MAY_IMPORT = {
     Kind.RULES: BELOW | {Kind.CONFIG},
     Kind.SERVICE: BELOW | {Kind.SERVICE, Kind.STORE, Kind.FILES, Kind.CONFIG},
     Kind.TABLES: BELOW | {Kind.TABLES, Kind.DATABASE},
-    Kind.STORE: BELOW | {Kind.STORE, Kind.TABLES, Kind.DATABASE, Kind.SERVICE, Kind.CONFIG},
+    Kind.STORE: BELOW | {Kind.STORE, Kind.TABLES, Kind.DATABASE, Kind.SQLITE, Kind.SERVICE, Kind.CONFIG},
     Kind.FILES: BELOW | {Kind.FILES, Kind.CONFIG},
     Kind.ROUTES: BELOW | {Kind.ROUTES, Kind.SERVICE, Kind.HTTP, Kind.CONFIG},
     Kind.HTTP: {Kind.SHARED, Kind.HTTP, Kind.CONFIG},
-    Kind.DATABASE: {Kind.SHARED, Kind.DATABASE},
+    Kind.DATABASE: {Kind.SHARED, Kind.DATABASE, Kind.SQLITE},
+    Kind.SQLITE: {Kind.SHARED, Kind.DATABASE, Kind.SQLITE},
     Kind.CONFIG: BELOW | {Kind.CONFIG},
-    Kind.OPS: BELOW | {Kind.OPS, Kind.CONFIG, Kind.DATABASE},
+    Kind.OPS: BELOW | {Kind.OPS, Kind.CONFIG, Kind.DATABASE, Kind.SQLITE},
     Kind.OWNER_PAGE: BELOW
-    | {*(Kind.OWNER_PAGE, Kind.OPS, Kind.ROUTES, Kind.HTTP, Kind.TABLES, Kind.DATABASE, Kind.CONFIG)},
+    | {*(Kind.OWNER_PAGE, Kind.OPS, Kind.ROUTES, Kind.HTTP, Kind.TABLES, Kind.DATABASE, Kind.SQLITE, Kind.CONFIG)},
     Kind.DEV: {Kind.SHARED, Kind.DEV, Kind.CONFIG},
     Kind.WIRING: set(Kind) - {Kind.COMMANDS},
     Kind.COMMANDS: set(Kind),
@@ -172,13 +174,15 @@ FORBIDDEN = {
     Kind.SHARED: FRAMEWORK | WORLD,
     Kind.RULES: FRAMEWORK | WORLD,
     Kind.SERVICE: FRAMEWORK | WORLD,
-    Kind.TABLES: (FRAMEWORK | WORLD) - {"sqlite3"},
+    Kind.TABLES: FRAMEWORK | WORLD,
     Kind.STORE: {"twisted.web", "treq", "klein", "werkzeug"},
-    Kind.ROUTES: {"sqlite3"},
-    Kind.HTTP: {"sqlite3", "treq"},
+    Kind.HTTP: {"treq"},
     Kind.DATABASE: {"klein", "werkzeug", "treq"},
+    Kind.SQLITE: {"klein", "werkzeug", "treq"},
     Kind.OWNER_PAGE: {"klein", "werkzeug", "treq"},
 }
+ENGINES = {"sqlite3": Kind.SQLITE}
+"""The only kind of module that may import the library of a database engine."""
 REACTOR = "twisted.internet.reactor"
 SMALL_LINES = 60
 CLOCK = {"now", "utcnow", "today"}
@@ -206,7 +210,16 @@ def kind(module: str) -> Kind | None:
         name = parts[-1]
         own = OTHERS.get("/".join(parts[: 2 if parts[1] == "pages" else 3]))
         return own or BY_NAME.get(name) or BY_NAME.get(name.rpartition("_")[2])
+    if parts[:2] == ["database", "sqlite"]:
+        return Kind.SQLITE
     return OTHERS.get("/".join(parts)) or FOLDERS.get(parts[0]) or TOP.get(parts[0])
+
+
+def python_files(*folders: str) -> Iterator[tuple[str, str]]:
+    """Yield path and source of every Python file in these folders."""
+    for folder in folders:
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            yield str(file.relative_to(ROOT)), file.read_text("utf-8")
 
 
 def imports(source: str, modules: Collection[str]) -> Iterator[str]:
@@ -244,8 +257,10 @@ def wrong_imports(module: str, source: str, modules: Collection[str]) -> Iterato
             yield f"relative import {target}"
         elif target == REACTOR and here != Kind.COMMANDS:
             yield "only the command line imports the reactor"
-        elif any(f"{target}.".startswith(f"{name}.") for name in FORBIDDEN.get(here, ())) or (
-            target.split(".")[0] == "gamed" and target not in PURE and kind(target) not in MAY_IMPORT[here]
+        elif (
+            here != ENGINES.get(target.split(".")[0], here)
+            or any(f"{target}.".startswith(f"{name}.") for name in FORBIDDEN.get(here, ()))
+            or (target.split(".")[0] == "gamed" and target not in PURE and kind(target) not in MAY_IMPORT[here])
         ):
             yield f"{target} in {here.value}"
 
@@ -273,6 +288,11 @@ class LayoutTests(SynchronousTestCase):
     def test_imports(self) -> None:
         """Each module imports only what its kind may."""
         self.assertEqual(violations(package(), package()), [])
+
+    def test_annotations_name_no_engine(self) -> None:
+        """No test or measurement imports sqlite3 for the type of a connection alone."""
+        alone = "from sqlite3 import Connection\n"
+        self.assertEqual([path for path, source in python_files("tests", "bench") if f"\n{alone}" in source], [])
 
     def test_no_circles(self) -> None:
         """No modules import each other, directly or through others; planted circles are found."""
@@ -321,6 +341,9 @@ class LayoutTests(SynchronousTestCase):
             ("gamed.saves.service", "from twisted.internet import defer", "twisted.internet in work over a store"),
             ("gamed.saves.service", "import sqlite3", "sqlite3 in work over a store"),
             ("gamed.saves.routes", "from gamed.saves import store", "gamed.saves.store in Klein routes"),
+            ("gamed.saves.tables", "from sqlite3 import Connection", "sqlite3 in SQL"),
+            ("gamed.database.queues", "import sqlite3", "sqlite3 in database/"),
+            ("gamed.cli.keys", "import sqlite3", "sqlite3 in command line"),
             ("gamed.saves.write_store", "import gamed.http.app", "gamed.http.app in transactions"),
             ("gamed.http.app", "from gamed.saves.errors import SaveError", "gamed.saves.errors in http/"),
             ("gamed.database.queues", "import gamed.saves.model", "gamed.saves.model in database/"),
@@ -338,9 +361,9 @@ class LayoutTests(SynchronousTestCase):
         modules = set(package())
         for module, source in (
             ("gamed.saves.routes", "from gamed.http.app import make_app\nfrom gamed.saves.service import SaveService"),
-            ("gamed.saves.write_store", "import sqlite3\nfrom gamed.saves import tables, write_rules"),
+            ("gamed.saves.write_store", "from gamed.saves import tables, write_rules"),
             ("gamed.saves.write_rules", "from gamed.http.conditional import EntityTag"),
-            ("gamed.database.queues", "import sqlite3, time"),
+            ("gamed.database.sqlite.files", "import sqlite3, time"),
             ("gamed.tap", "from twisted.internet import reactor\nfrom gamed.service import build_service"),
         ):
             self.assertEqual(violations({module: source}, modules), [])

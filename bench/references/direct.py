@@ -10,7 +10,7 @@ from twisted.internet import endpoints, reactor
 from twisted.web.server import Site
 
 from bench.references.reads import head_of, indexer_of, player_of, save_of
-from gamed.database.connection import prepare
+from gamed.database.sqlite.files import prepare
 
 FOLDER = Path(sys.argv[2])
 INDEXER = indexer_of(FOLDER)

@@ -2,7 +2,6 @@
 
 import sys
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any
 
 from klein import Klein
@@ -11,7 +10,8 @@ from twisted.internet import endpoints, reactor
 from twisted.web.server import Site
 
 from bench.references.reads import head_of, indexer_of, player_of, save_of
-from gamed.database.connection import prepare
+from gamed.database.connection import Connection
+from gamed.database.sqlite.files import prepare
 
 FOLDER = Path(sys.argv[2])
 INDEXER = indexer_of(FOLDER)

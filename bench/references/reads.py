@@ -2,10 +2,10 @@
 
 import time
 from pathlib import Path
-from sqlite3 import Connection
 
 from gamed.cli.context import CommandContext
 from gamed.crypto import Indexer
+from gamed.database.connection import Connection
 from gamed.http.conditional import Conditions
 from gamed.saves.commands import ReadRequest, SlotSnapshot
 from gamed.saves.store import read_slot

@@ -24,11 +24,12 @@ from gamed.cli.output import counted, measured
 from gamed.cli.paths import MAX_FILE_BYTES, Paths, read_file, write_whole
 from gamed.clock import now_ms
 from gamed.config.settings import KEY_FILE, KeySource
-from gamed.database import backup_format, offline
+from gamed.database import backup_format
 from gamed.database.backup_format import MANIFEST, SETTINGS, STORES, BackupError, BackupFile, BackupManifest
 from gamed.database.errors import DatabaseError, DiskFull
 from gamed.database.last_backup import LastBackup, write_last_backup
-from gamed.database.offline import IntegrityResult
+from gamed.database.sqlite import offline
+from gamed.database.sqlite.offline import IntegrityResult
 from gamed.players import keyring
 from gamed.timestamps import rfc3339
 

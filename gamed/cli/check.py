@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any
 
 import click
@@ -15,8 +14,9 @@ from gamed.cli.folder_lock import Lock
 from gamed.cli.output import counted, progress
 from gamed.cli.paths import AUTH_DB, STATE_DB
 from gamed.database import blobs as database_blobs
+from gamed.database.connection import Connection
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseCorrupt
-from gamed.database.offline import open_reader
+from gamed.database.sqlite.offline import open_reader
 from gamed.saves import integrity
 
 Run = Callable[[Callable[[Connection], Any]], Any]

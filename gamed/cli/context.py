@@ -7,7 +7,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from re import ASCII, compile
 from secrets import token_bytes
-from sqlite3 import Connection
 from typing import Concatenate, ParamSpec, TypeVar
 
 import click
@@ -27,7 +26,8 @@ from gamed.config.game import GameSettings, parse_game
 from gamed.config.model import Config
 from gamed.config.settings import KeySource
 from gamed.crypto import Keys
-from gamed.database.offline import run_read, run_transaction
+from gamed.database.connection import Connection
+from gamed.database.sqlite.offline import run_read, run_transaction
 from gamed.login.keys import typed_approval_code
 from gamed.players import command_log, keyring
 from gamed.players.errors import PlayerError, PlayerUnknown

@@ -7,7 +7,6 @@ from pathlib import Path
 from random import Random
 from secrets import token_bytes
 from shutil import rmtree
-from sqlite3 import Connection
 from tempfile import TemporaryDirectory
 
 from msgspec import Struct
@@ -26,7 +25,8 @@ from gamed.config.authentication import FILE_NAME
 from gamed.config.game import GameSettings
 from gamed.config.model import Config
 from gamed.crypto import KEY_BYTES, Keys
-from gamed.database.offline import run_transaction
+from gamed.database.connection import Connection
+from gamed.database.sqlite.offline import run_transaction
 from gamed.dev import documents
 from gamed.dev.clients import PEOPLE, SamplePerson
 from gamed.dev.servers import origins

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from secrets import token_bytes
-from sqlite3 import Connection
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -38,6 +37,7 @@ from gamed.config.errors import ConfigError, InvalidValue
 from gamed.config.model import Config
 from gamed.config.validators import parse_public_url
 from gamed.crypto import Keys
+from gamed.database.connection import Connection
 from gamed.ops import doctor_public
 from gamed.ops.doctor_findings import (
     Finding,

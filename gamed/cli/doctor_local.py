@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from secrets import token_bytes
-from sqlite3 import Connection
 
 from gamed.assets import channel_store
 from gamed.assets.errors import AssetsDamaged, AssetsUnreadable, ReleaseNotFound
@@ -18,9 +17,10 @@ from gamed.cli.paths import AUTH_DB, STATE_DB, Paths
 from gamed.cli.process import read_listeners
 from gamed.clock import now_ms
 from gamed.config.model import Config, Provider
+from gamed.database.connection import Connection
 from gamed.database.errors import DatabaseError
-from gamed.database.migrations import MigrationError, version_of
-from gamed.database.offline import open_reader
+from gamed.database.sqlite.migrations import MigrationError, version_of
+from gamed.database.sqlite.offline import open_reader
 from gamed.ops import doctor_local
 from gamed.ops.doctor_findings import Finding, HttpReply, Level, Reached, ok, problem, skipped
 from gamed.ops.doctor_local import facts

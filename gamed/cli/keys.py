@@ -4,10 +4,9 @@ The key file lies beside auth.db, for its owner only; it holds the key of local 
 """
 
 import os
-import sqlite3
 from base64 import b64encode
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain, count
 from pathlib import Path
 from typing import TypeVar
@@ -22,11 +21,11 @@ from gamed.config.errors import InvalidValue
 from gamed.config.secrets import master_key
 from gamed.config.settings import KEY_FILE, KeySource
 from gamed.crypto import KEY_BYTES, CryptoError, Keys, Random, Secret
-from gamed.database.connection import connect, file_uri, reading_uri
-from gamed.database.error_mapping import translate, translated
+from gamed.database.connection import Connection
 from gamed.database.errors import DatabaseBusy, DatabaseError, DiskFull
-from gamed.database.migrations import MigrationError, version_of
-from gamed.database.offline import run_transaction
+from gamed.database.sqlite.error_mapping import SQLITE_ERRORS
+from gamed.database.sqlite.migrations import MigrationError
+from gamed.database.sqlite.offline import read_unchanged, run_transaction
 from gamed.players import keyring
 from gamed.structs import redacts
 from gamed.timestamps import Now
@@ -95,7 +94,8 @@ def choose(data: Path, master: Secret | None, random: Random, origin: str = "") 
 
     `origin` names for messages where the master key was found.
     """
-    ring = _read_only(data / AUTH_DB, keyring.read_key_record)
+    with database_errors(data / AUTH_DB):
+        ring = read_unchanged(data / AUTH_DB, keyring.read_key_record)
     filed = read(data)
     choice = _candidate(data, master, filed, ring, random)
     if ring is None:
@@ -123,7 +123,7 @@ def settle(data: Path, choice: KeyChoice, random: Random, now_ms: Now) -> int | 
         write(data, choice.key)
     keys = Keys.of(choice.key, random)
 
-    def transaction(connection: sqlite3.Connection) -> int | None:
+    def transaction(connection: Connection) -> int | None:
         kept = None
         if choice.before is not None:
             kept = keyring.rekey(connection, Keys.of(choice.before, random), keys, now_ms())
@@ -144,7 +144,7 @@ def database_errors(path: Path) -> Iterator[None]:
         yield
     except (DatabaseBusy, DiskFull) as e:
         raise CommandFailed(f"{path} cannot be used now: {e}") from None
-    except (DatabaseError, sqlite3.Error) as e:
+    except (DatabaseError, *SQLITE_ERRORS) as e:
         raise SetupError(f"{path} cannot be used: {e}") from None
     except (MigrationError, keyring.KeyRecordError) as e:
         raise SetupError(str(e)) from None
@@ -172,22 +172,3 @@ def _candidate(
         f"The key file {data / KEY_FILE} is missing, and auth.db is written with it "
         f"(fingerprint {ring.fingerprint}). Restore it from your copy, which you keep apart from the backups."
     )
-
-
-def _read_only(path: Path, transaction: Callable[[sqlite3.Connection], T]) -> T | None:
-    """Run a read without changing the file; return None if there is no file, or no schema in it yet."""
-    if not path.exists():
-        return None
-    with database_errors(path):
-        try:
-            return _read_at(reading_uri(path), transaction)
-        except sqlite3.Error as e:
-            if getattr(e, "sqlite_errorcode", None) != sqlite3.SQLITE_READONLY_ROLLBACK:
-                raise translate(e) from None
-        with translated():  # a start was cut off while it made the file; only a writer can roll that back
-            return _read_at(file_uri(path, "rw"), transaction)
-
-
-def _read_at(uri: str, transaction: Callable[[sqlite3.Connection], T]) -> T | None:
-    with closing(connect(uri)) as connection:
-        return transaction(connection) if version_of(connection) else None

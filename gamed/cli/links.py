@@ -4,7 +4,6 @@ The token of a link is printed once, and stored only as an index.
 """
 
 from secrets import token_bytes
-from sqlite3 import Connection
 
 import click
 
@@ -17,6 +16,7 @@ from gamed.config.errors import InvalidValue
 from gamed.config.model import Registration
 from gamed.config.validators import duration
 from gamed.crypto import Keys
+from gamed.database.connection import Connection
 from gamed.players import link_tables
 from gamed.players.errors import PlayerError
 from gamed.players.link_model import Invite, NewLink, new_invite_id

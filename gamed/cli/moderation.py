@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Callable
-from sqlite3 import Connection
 
 import click
 
@@ -12,6 +11,7 @@ from gamed.cli.context import CommandContext, display_name, get_pending_player, 
 from gamed.cli.errors import CommandFailed
 from gamed.cli.output import utf8, who_argument
 from gamed.crypto import Keys
+from gamed.database.connection import Connection
 from gamed.players import tables as player_tables
 from gamed.players.tables import NamedPlayer, State, change_state, lift_block, remove_pending
 

@@ -40,7 +40,7 @@ from gamed.cli.process import harden
 from gamed.cli.restore_journal import refuse_unfinished
 from gamed.config.authentication import FILE_NAME
 from gamed.config.game import FILE_NAME as GAME
-from gamed.database.offline import write_locked
+from gamed.database.sqlite.offline import write_locked
 
 COPIED = ".copied"
 """The suffix of the folders in which configuration files are copied."""

@@ -1,7 +1,6 @@
 """`gamed players` adds, lists, shows and signs in players (PROTOCOL 3.5); other modules define its other commands."""
 
 from secrets import token_bytes
-from sqlite3 import Connection
 
 import click
 
@@ -23,6 +22,7 @@ from gamed.cli.sessions import device, session_members
 from gamed.clock import now_ms
 from gamed.config.model import Config, Mode
 from gamed.crypto import Keys
+from gamed.database.connection import Connection
 from gamed.login.transaction import ClientInfo
 from gamed.players import tables as player_tables
 from gamed.players.errors import NameTaken, PlayerError

@@ -3,7 +3,6 @@
 from collections.abc import Coroutine
 from functools import partial
 from secrets import token_bytes
-from sqlite3 import Connection
 from typing import Any, TypeVar
 
 import click
@@ -14,6 +13,7 @@ from gamed.cli.output import confirm, utf8, who_argument, yes_option
 from gamed.clock import now_ms
 from gamed.crypto import Keys
 from gamed.database import blobs
+from gamed.database.connection import Connection
 from gamed.players import store as player_store
 from gamed.players.errors import PlayerUnknown
 from gamed.players.service import Removal, RemovalService

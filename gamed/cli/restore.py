@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -28,10 +27,12 @@ from gamed.config.model import Config
 from gamed.config.settings import KeySource
 from gamed.database import backup_format
 from gamed.database.backup_format import SETTINGS, BackupError
-from gamed.database.connection import connect, file_uri
+from gamed.database.connection import Connection
 from gamed.database.errors import DatabaseError
-from gamed.database.migrations import MigrationError, prepare_file
-from gamed.database.offline import run_transaction
+from gamed.database.sqlite.error_mapping import SQLITE_ERRORS
+from gamed.database.sqlite.files import connect, file_uri
+from gamed.database.sqlite.migrations import MigrationError, prepare_file
+from gamed.database.sqlite.offline import run_transaction
 from gamed.players import command_log
 from gamed.players import store as player_store
 from gamed.players.keyring import KeyRecord
@@ -232,7 +233,7 @@ def _stage(backup: Backup, staged: Path, blocked_now: BlockedPlayers, ran_by: st
     return sessions, blocked
 
 
-def _prepare_auth(connection: sqlite3.Connection, blocked_now: BlockedPlayers, ran_by: str) -> tuple[int, int]:
+def _prepare_auth(connection: Connection, blocked_now: BlockedPlayers, ran_by: str) -> tuple[int, int]:
     sessions = player_store.sign_out_all(connection, now_ms())
     blocked = player_store.block_again(connection, blocked_now)
     command_log.add_entry(connection, "restore", None, ran_by, now_ms())
@@ -246,7 +247,7 @@ def _blocked(present: Path) -> BlockedPlayers:
     try:
         with closing(connect(file_uri(present, "rw"))) as connection:  # whatever its schema: most have these rows
             return player_store.blocked_players(connection)
-    except sqlite3.Error as e:
+    except SQLITE_ERRORS as e:
         warn(f"the blocked players of {present} cannot be read ({e}). Block them again; see: gamed players list")
         return NO_BLOCKED_PLAYERS
 

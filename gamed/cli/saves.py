@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from secrets import token_bytes
-from sqlite3 import Connection
 from typing import Any, TypeVar
 
 import click
@@ -19,8 +18,9 @@ from gamed.cli.removal import CommandSaveRemoval
 from gamed.clock import now_ms
 from gamed.config.game import TIB
 from gamed.database import blobs
+from gamed.database.connection import Connection
 from gamed.database.errors import BlobCorrupt, BlobNotFound
-from gamed.database.offline import open_reader
+from gamed.database.sqlite.offline import open_reader
 from gamed.players.tables import count_players, find_player
 from gamed.readable import ago, size
 from gamed.saves import erase_store, write_store

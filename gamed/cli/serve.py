@@ -34,8 +34,8 @@ from gamed.cli.paths import Paths
 from gamed.cli.process import read_listeners, refuse_foreign_folder, write_listeners
 from gamed.clock import now_ms
 from gamed.config.settings import DEFAULT_LISTEN, KEY_FILE, LogFormat, Settings
-from gamed.database.migrations import MigrationError, check_schema, prepare_file, prepare_state
-from gamed.database.offline import run_read
+from gamed.database.sqlite.migrations import MigrationError, check_schema, prepare_file, prepare_state
+from gamed.database.sqlite.offline import run_read
 from gamed.ops.logging import LogStream, Observer
 from gamed.ops.systemd import StartTimeoutExtender, SystemdNotifier
 

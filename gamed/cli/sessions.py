@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from sqlite3 import Connection
 
 import click
 
@@ -11,6 +10,7 @@ from gamed.cli.errors import CommandFailed
 from gamed.cli.output import WHO, counted, table, utf8
 from gamed.clock import now_ms
 from gamed.crypto import Keys
+from gamed.database.connection import Connection
 from gamed.players.tables import NamedPlayer, list_players
 from gamed.readable import ago
 from gamed.sessions import tables as session_tables

@@ -16,7 +16,7 @@ from gamed.config.model import Config, Mode
 from gamed.config.settings import KEY_FILE, KeySource, LogFormat, Settings
 from gamed.crypto import Keys
 from gamed.database.errors import DatabaseError
-from gamed.database.offline import run_read
+from gamed.database.sqlite.offline import run_read
 from gamed.players.tables import count_players
 
 Report = Callable[[Settings, OpenedConfiguration, Sequence[Listener], int | None], None]

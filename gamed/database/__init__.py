@@ -1,1 +1,1 @@
-"""SQLite: read and write queues, group commit, checkpoints, migrations and the blob store."""
+"""The databases: connections, read and write queues, group commit and the blob store; `sqlite/` has the engine."""

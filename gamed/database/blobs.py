@@ -5,7 +5,6 @@ state.db gives it both. The blob store deletes it after a day without them; byte
 that the configuration allows. Small blobs have no parts: their bytes are in their row of `blob`.
 """
 
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from errno import EDQUOT, EIO, ENOSPC
@@ -14,18 +13,18 @@ from hashlib import sha256
 from os import SEEK_END
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any, BinaryIO, TypeVar
+from typing import IO, Any, BinaryIO, TypeVar, cast
 
 from msgspec import Struct
 from twisted.internet.defer import Deferred, fail, gatherResults
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from gamed.database.connection import DatabaseFile
-from gamed.database.error_mapping import new_error, of_disk
-from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseBusy, DatabaseUnavailable
+from gamed.database.connection import Connection, Transaction
+from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseBusy, DatabaseUnavailable, new_error, of_disk
 from gamed.database.group_commit import Outcome, corruptions, run_reads
-from gamed.database.queues import DatabaseQueue, DatabaseThread, Transaction, write_batch
+from gamed.database.queues import DatabaseQueue, DatabaseThread, write_batch
+from gamed.database.sqlite.files import DatabaseFile, SqliteConnection
 from gamed.event_log import EventLog
 from gamed.timestamps import Now
 
@@ -110,7 +109,7 @@ class BlobStore:
         """Run a transaction that only reads, in a snapshot of its own."""
         if self._file.unavailable_as is DatabaseUnavailable:
             return fail(new_error(DatabaseUnavailable))
-        return self.queue.submit(lambda connection: run_reads(connection, [transaction])[0])
+        return self.queue.submit(lambda connection: run_reads(cast(SqliteConnection, connection), [transaction])[0])
 
     def in_thread(self, work: Callable[[], T]) -> Deferred[T]:
         """Call a function that works on files in the thread of the blobs; drain() does not wait for it."""
@@ -171,8 +170,8 @@ class BlobStore:
         if self._file.unavailable_as is not None:
             return fail(new_error(self._file.unavailable_as))
 
-        def run(connection: sqlite3.Connection) -> Outcome:
-            return write_batch(self._thread, self._file, connection, [transaction])[0]
+        def run(connection: Connection) -> Outcome:
+            return write_batch(self._thread, self._file, cast(SqliteConnection, connection), [transaction])[0]
 
         def wrote(result: T) -> T:
             self._wrote(self._file, size)
@@ -191,7 +190,7 @@ class _SerialQueue(DatabaseQueue):
         super().__init__(thread, "blobs")
         self._file = file
 
-    def _run_batch(self, connection: sqlite3.Connection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
+    def _run_batch(self, connection: SqliteConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
         return self._explain([transaction(connection) for transaction in transactions])
 
     def _inspect(self, outcomes: Sequence[Outcome]) -> None:
@@ -230,20 +229,18 @@ def _log_not_deleted(reason: Failure) -> None:
 # Transactions of the blob store's queue.
 
 
-def begin(connection: sqlite3.Connection, player_id: str, size: int, now_ms: int) -> int:
+def begin(connection: Connection, player_id: str, size: int, now_ms: int) -> int:
     """Insert a blob without parts, hash or references; return its blob_id."""
-    cursor = connection.execute(
-        f"""
+    query = f"""
         INSERT INTO blob (blob_id, player_id, sha256, size, refs, created_ms)
-        VALUES ({NEXT_ID}, :player_id, NULL, :size, 0, :now_ms)
-        """,
-        {"player_id": player_id, "size": size, "now_ms": now_ms},
-    )
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
+        VALUES ({NEXT_ID}, :player_id, NULL, :size, 0, :now_ms) RETURNING blob_id
+    """
+    values = {"player_id": player_id, "size": size, "now_ms": now_ms}
+    [(blob_id,)] = connection.execute(query, values).fetchall()
+    return int(blob_id)
 
 
-def append(connection: sqlite3.Connection, blob_id: int, spool: BinaryIO, first: int) -> None:
+def append(connection: Connection, blob_id: int, spool: BinaryIO, first: int) -> None:
     """Insert part `first` of the spool and up to three more."""
     spool.seek(first * PART_BYTES)
     for n in range(first, first + STEP_PARTS):
@@ -253,7 +250,7 @@ def append(connection: sqlite3.Connection, blob_id: int, spool: BinaryIO, first:
         insert(connection, blob_id, n, data)
 
 
-def insert(connection: sqlite3.Connection, blob_id: int, n: int, data: bytes) -> None:
+def insert(connection: Connection, blob_id: int, n: int, data: bytes) -> None:
     """Insert one part."""
     connection.execute(
         "INSERT INTO blob_part (blob_id, n, data) VALUES (:blob_id, :n, :data)",
@@ -266,12 +263,12 @@ def count(size: int) -> int:
     return -(-size // PART_BYTES)
 
 
-def check(connection: sqlite3.Connection, blob_id: int) -> None:
+def check(connection: Connection, blob_id: int) -> None:
     """Raise BlobNotFound or BlobCorrupt unless the blob exists and has the stored hash."""
     _check_parts(connection, blob_id, _size_and_hash(connection, blob_id), lambda data: None)
 
 
-def hash_parts(connection: sqlite3.Connection, blob_id: int) -> list[bytes]:
+def hash_parts(connection: Connection, blob_id: int) -> list[bytes]:
     """Check the whole blob and return the SHA-256 of each part, with which a part can be checked alone."""
     digests: list[bytes] = []
     stored = _size_and_hash(connection, blob_id)
@@ -279,7 +276,7 @@ def hash_parts(connection: sqlite3.Connection, blob_id: int) -> list[bytes]:
     return digests
 
 
-def copy_out(connection: sqlite3.Connection, blob_id: int, folder: Path) -> IO[bytes]:
+def copy_out(connection: Connection, blob_id: int, folder: Path) -> IO[bytes]:
     """Check the blob and copy it into an unlinked file under `folder`; return the file at its start."""
     stored = _size_and_hash(connection, blob_id)
     try:
@@ -297,7 +294,7 @@ def copy_out(connection: sqlite3.Connection, blob_id: int, folder: Path) -> IO[b
     return copy
 
 
-def _size_and_hash(connection: sqlite3.Connection, blob_id: int) -> tuple[int, bytes]:
+def _size_and_hash(connection: Connection, blob_id: int) -> tuple[int, bytes]:
     """Return the stored size and SHA-256 of a finished blob; raise BlobNotFound."""
     query = "SELECT size, sha256 FROM blob WHERE blob_id = :blob_id AND sha256 IS NOT NULL"
     stored: tuple[int, bytes] | None = connection.execute(query, {"blob_id": blob_id}).fetchone()
@@ -307,7 +304,7 @@ def _size_and_hash(connection: sqlite3.Connection, blob_id: int) -> tuple[int, b
 
 
 def _check_parts(
-    connection: sqlite3.Connection, blob_id: int, stored: tuple[int, bytes], use: Callable[[bytes], object]
+    connection: Connection, blob_id: int, stored: tuple[int, bytes], use: Callable[[bytes], object]
 ) -> None:
     """Call `use` with each part; then raise BlobCorrupt unless all together have the stored size and hash."""
     digest, size = sha256(), 0
@@ -319,7 +316,7 @@ def _check_parts(
         raise BlobCorrupt("The stored bytes are damaged.")
 
 
-def read_part(connection: sqlite3.Connection, blob_id: int, n: int, digest: bytes) -> bytes:
+def read_part(connection: Connection, blob_id: int, n: int, digest: bytes) -> bytes:
     """Return part `n`; raise BlobCorrupt if it does not have this hash."""
     query = """
         SELECT data FROM blob WHERE blob_id = :blob_id AND data NOT NULL AND :n = 0
@@ -334,7 +331,7 @@ def read_part(connection: sqlite3.Connection, blob_id: int, n: int, digest: byte
     return data
 
 
-def read_all(connection: sqlite3.Connection, blob_id: int) -> Iterator[bytes]:
+def read_all(connection: Connection, blob_id: int) -> Iterator[bytes]:
     """Yield the parts as they are stored; of a small blob, the bytes in its own row."""
     for query in (
         "SELECT data FROM blob WHERE blob_id = ? AND data NOT NULL",
@@ -345,7 +342,7 @@ def read_all(connection: sqlite3.Connection, blob_id: int) -> Iterator[bytes]:
 
 
 def claim_unreferenced(
-    connection: sqlite3.Connection, unfinished_ms: int, staged_ms: int, spared: Collection[int] = frozenset()
+    connection: Connection, unfinished_ms: int, staged_ms: int, spared: Collection[int] = frozenset()
 ) -> int | None:
     """Find the oldest expired blob without references that is not `spared`, and mark it as deleted.
 
@@ -366,13 +363,13 @@ def claim_unreferenced(
     return found
 
 
-def mark_deleted(connection: sqlite3.Connection, blob_id: int) -> None:
+def mark_deleted(connection: Connection, blob_id: int) -> None:
     """Hide an unreferenced blob from all queries but those of its readers; the next cleanup deletes it."""
     query = "UPDATE blob SET sha256 = NULL, created_ms = 0 WHERE blob_id = :blob_id AND refs = 0"
     connection.execute(query, {"blob_id": blob_id})
 
 
-def delete_parts(connection: sqlite3.Connection, blob_id: int) -> bool:
+def delete_parts(connection: Connection, blob_id: int) -> bool:
     """Delete up to STEP_PARTS parts of an unreferenced blob, then the blob itself; return whether parts are left.
 
     The hash is deleted first: no query may find a blob with missing parts by its hash.

@@ -4,7 +4,6 @@ Writes of other processes are detected, so that a command beside the service wak
 (PROTOCOL 4.2). A state.db that could not be opened at the start is opened as soon as that is possible.
 """
 
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,14 +13,22 @@ from twisted.internet.defer import Deferred, gatherResults, succeed
 from twisted.logger import Logger
 
 from gamed.database.blobs import KEPT_MS, BlobStore
-from gamed.database.checkpoints import Checkpointer
-from gamed.database.connection import AUTH, STATE, DatabaseFile, attach_state, open_error, prepare, prepare_to_write
-from gamed.database.error_mapping import translated
+from gamed.database.connection import AUTH, STATE
 from gamed.database.errors import DatabaseError, DatabaseUnavailable
 from gamed.database.health import Health, WatchdogProbe, unresponsive
-from gamed.database.migrations import MigrationError, check_schema, prepare_file
 from gamed.database.periodic import PeriodicTask
 from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue, WriteQueue
+from gamed.database.sqlite.checkpoints import Checkpointer
+from gamed.database.sqlite.error_mapping import translated
+from gamed.database.sqlite.files import (
+    DatabaseFile,
+    SqliteConnection,
+    attach_state,
+    open_error,
+    prepare,
+    prepare_to_write,
+)
+from gamed.database.sqlite.migrations import MigrationError, check_schema, prepare_file
 from gamed.event_log import EventLog
 from gamed.timestamps import Now
 
@@ -47,12 +54,12 @@ class Databases:
         *,
         staged_ms: int = KEPT_MS,
     ) -> None:
-        def prepare_reader(connection: sqlite3.Connection) -> None:
+        def prepare_reader(connection: SqliteConnection) -> None:
             prepare(connection)
             attach_state(connection, state)
             connection.execute("PRAGMA query_only = ON")
 
-        def prepare_checkpoints(connection: sqlite3.Connection) -> None:
+        def prepare_checkpoints(connection: SqliteConnection) -> None:
             prepare(connection)
             attach_state(connection, state)
 

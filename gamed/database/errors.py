@@ -1,5 +1,7 @@
 """The errors of the databases; each feature's problems.py maps them to a status and a problem code."""
 
+from errno import EIO, errorcode
+
 
 class DatabaseError(Exception):
     """An operation that a database did not carry out; nothing was changed."""
@@ -15,6 +17,9 @@ class DiskFull(DatabaseError):
 
 class DatabaseFailing(DiskFull):
     """A disk that reports an I/O error: it is not full, but it or its connection has failed."""
+
+    code: str = "unknown"
+    """The name that the engine or the operating system gives to the error: `SQLITE_IOERR_WRITE` or `EIO`."""
 
 
 class DatabaseReadOnly(DiskFull):
@@ -38,3 +43,36 @@ class BlobNotFound(DatabaseError):
 
 class BlobCorrupt(DatabaseError):
     """Stored bytes that no longer match their hash; the file itself may be intact."""
+
+
+TEXTS: dict[type[DatabaseError], str] = {
+    DatabaseBusy: "The server is busy. Try again in a moment.",
+    DiskFull: "The server's disk has no room or cannot be written. Its owner must make room; then try again.",
+    DatabaseFailing: "The server's disk reports an I/O error. Its owner must check it and its quota; try later.",
+    DatabaseReadOnly: "The server may only read the file this is kept in. Its owner must make it writable.",
+    DatabaseUnavailable: "The server cannot open the file this is kept in. Its owner must repair or restore it.",
+    DatabaseCorrupt: "The file this is kept in is damaged. Its owner must restore it from a backup.",
+}
+
+
+def new_error(kind: type[DatabaseError]) -> DatabaseError:
+    """Return a new error of this class with its text."""
+    return kind(TEXTS[kind])
+
+
+def of_disk(error: OSError) -> DatabaseError:
+    """Return the DatabaseError for an OSError about a file on the disk, which is its cause."""
+    if error.errno != EIO:
+        ours = new_error(DiskFull)
+    else:
+        ours = DatabaseFailing(TEXTS[DatabaseFailing])
+        ours.code = errorcode[EIO]
+    ours.__cause__ = error
+    return ours
+
+
+def damaged_row(file: str) -> DatabaseCorrupt:
+    """Return the error for a row of `auth` or `state` that no version of gamed has written."""
+    error = DatabaseCorrupt(TEXTS[DatabaseCorrupt])
+    error.file = file
+    return error

@@ -4,7 +4,6 @@ The outcome of a transaction is the value that it returned, or a Failure. When a
 is open.
 """
 
-import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -12,15 +11,15 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from gamed.database.connection import PAGE_BYTES, STATE
-from gamed.database.error_mapping import SQLITE_ERRORS, damaged_row, detached_failure, new_error, translate
-from gamed.database.errors import DatabaseCorrupt
+from gamed.database.connection import STATE, Transaction
+from gamed.database.errors import DatabaseCorrupt, damaged_row, new_error
+from gamed.database.sqlite.error_mapping import SQLITE_ERRORS, detached_failure, translate
+from gamed.database.sqlite.files import PAGE_BYTES, SqliteConnection
 
 EXAMINED_PAGES = 64 * 1024 * 1024 // PAGE_BYTES
 """The largest file that is searched for damage after an unexpected error: the queue waits some tenths of a second."""
-UNEXPECTED = (sqlite3.Error, LookupError, TypeError, ValueError, AssertionError, AttributeError, ArithmeticError)
+UNEXPECTED = (*SQLITE_ERRORS, LookupError, TypeError, ValueError, AssertionError, AttributeError, ArithmeticError)
 """Exceptions that a transaction raises only for a defect, or for rows that no version of gamed has written."""
-Transaction = Callable[[sqlite3.Connection], Any]
 Outcome = Any
 
 
@@ -28,7 +27,7 @@ class TransactionMisuse(Exception):
     """A transaction that ended the batch's transaction, or returned rows that it had not read."""
 
 
-def run_reads(connection: sqlite3.Connection, transactions: Sequence[Transaction]) -> list[Outcome]:
+def run_reads(connection: SqliteConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
     """Run all transactions in one snapshot; one that raises an exception does not affect the others."""
     outcomes: list[Outcome] = []
     try:
@@ -44,7 +43,7 @@ def run_reads(connection: sqlite3.Connection, transactions: Sequence[Transaction
     return outcomes
 
 
-def group_commit(connection: sqlite3.Connection, transactions: Sequence[Transaction]) -> list[Outcome]:
+def group_commit(connection: SqliteConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
     """Run all transactions between one BEGIN IMMEDIATE and one COMMIT; one that raises an exception changes nothing.
 
     If one of them ends SQLite's transaction (SQLITE_FULL rolls back everything, not only its savepoint), it gets its
@@ -74,11 +73,11 @@ def group_commit(connection: sqlite3.Connection, transactions: Sequence[Transact
 
 
 def _attempt(
-    connection: sqlite3.Connection,
-    transactions: Sequence[Transaction],
+    connection: SqliteConnection,
+    transactions: Sequence[Transaction[Any]],
     waiting: list[int],
     outcomes: list[Outcome],
-    run: Callable[[sqlite3.Connection, Transaction], Outcome],
+    run: Callable[[SqliteConnection, Transaction[Any]], Outcome],
 ) -> int | None:
     """Commit the waiting transactions and return None, or return the place of the one that ended SQLite's transaction.
 
@@ -103,7 +102,7 @@ class _NeedsSavepoints(Exception):
     """A transaction failed after it wrote, so that its writes have to be rolled back alone."""
 
 
-def _run_without_savepoint(connection: sqlite3.Connection, transaction: Transaction) -> Outcome:
+def _run_without_savepoint(connection: SqliteConnection, transaction: Transaction[Any]) -> Outcome:
     """Run a transaction without a savepoint; raise _NeedsSavepoints if it failed after it wrote, which is rare.
 
     A savepoint costs each transaction two statements and a copy of every page that it is the first to change.
@@ -118,7 +117,7 @@ def _run_without_savepoint(connection: sqlite3.Connection, transaction: Transact
     return failed
 
 
-def _run_in_savepoint(connection: sqlite3.Connection, transaction: Transaction) -> Outcome:
+def _run_in_savepoint(connection: SqliteConnection, transaction: Transaction[Any]) -> Outcome:
     try:
         connection.execute("SAVEPOINT unit")
         value = _check_result(transaction(connection))
@@ -131,13 +130,13 @@ def _run_in_savepoint(connection: sqlite3.Connection, transaction: Transaction) 
         if connection.in_transaction:
             connection.execute("ROLLBACK TO unit")
             connection.execute("RELEASE unit")
-    except sqlite3.Error:  # its writes cannot be separated from those of the others
+    except SQLITE_ERRORS:  # its writes cannot be separated from those of the others
         connection.rollback()
     return failed
 
 
 def _check_result(value: Outcome) -> Outcome:
-    if isinstance(value, sqlite3.Cursor):
+    if hasattr(value, "fetchone"):
         value.close()
         raise TransactionMisuse("a transaction returned a cursor; it must read the rows itself")
     if isinstance(value, Deferred):
@@ -145,9 +144,9 @@ def _check_result(value: Outcome) -> Outcome:
     return value
 
 
-def _roll_back(connection: sqlite3.Connection) -> None:
+def _roll_back(connection: SqliteConnection) -> None:
     """End a transaction that is still open; if even that fails, the next BEGIN reports it."""
-    with suppress(sqlite3.Error):
+    with suppress(*SQLITE_ERRORS):
         connection.rollback()
 
 
@@ -156,7 +155,7 @@ def corruptions(outcomes: Sequence[Outcome]) -> list[DatabaseCorrupt]:
     return [each.value for each in outcomes if isinstance(each, Failure) and isinstance(each.value, DatabaseCorrupt)]
 
 
-def find_corruption(connection: sqlite3.Connection, outcomes: Sequence[Outcome]) -> list[Outcome]:
+def find_corruption(connection: SqliteConnection, outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Search the open files for damage; if there is some, replace the unexpected errors by DatabaseCorrupt."""
     for _, schema, _ in connection.execute("PRAGMA database_list").fetchall():
         if not _is_intact(connection, schema):
@@ -168,7 +167,7 @@ def find_corruption(connection: sqlite3.Connection, outcomes: Sequence[Outcome])
     return list(outcomes)
 
 
-def _is_intact(connection: sqlite3.Connection, schema: str) -> bool:
+def _is_intact(connection: SqliteConnection, schema: str) -> bool:
     try:
         [(pages,)] = connection.execute(f"PRAGMA {schema}.page_count").fetchall()
         if pages > EXAMINED_PAGES:

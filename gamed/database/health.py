@@ -1,6 +1,5 @@
 """This module checks that both databases respond: for requests (PROTOCOL 2), and for the watchdog of systemd."""
 
-import sqlite3
 from collections.abc import Sequence
 from functools import partial
 from math import inf
@@ -10,10 +9,11 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from gamed.database.connection import AUTH, STATE, DatabaseFile, attach_state, prepare, state_attached
-from gamed.database.error_mapping import SQLITE_ERRORS, found_in, new_error, translated
-from gamed.database.errors import DatabaseBusy, DatabaseError
+from gamed.database.connection import AUTH, STATE, Connection
+from gamed.database.errors import DatabaseBusy, DatabaseError, new_error
 from gamed.database.queues import DatabaseThread, ReadQueue
+from gamed.database.sqlite.error_mapping import SQLITE_ERRORS, found_in, translated
+from gamed.database.sqlite.files import DatabaseFile, SqliteConnection, attach_state, prepare, state_attached
 from gamed.event_log import EventLog
 
 FRESH_SECONDS = 1
@@ -85,7 +85,7 @@ def _too_late(_cancelled: object, _seconds: float) -> NoReturn:
     raise new_error(DatabaseBusy)
 
 
-def ping(connection: sqlite3.Connection, files: Sequence[str] = (AUTH, STATE)) -> None:
+def ping(connection: Connection, files: Sequence[str] = (AUTH, STATE)) -> None:
     """Read one row of each file; a bare SELECT 1 would open neither."""
     for name in files:
         try:
@@ -114,7 +114,7 @@ class WatchdogProbe:
     """A thread and a connection past all queues, for the sign of life that a service manager gets."""
 
     def __init__(self, reactor: Any, auth: DatabaseFile, state: DatabaseFile) -> None:
-        def setup(connection: sqlite3.Connection) -> None:
+        def setup(connection: SqliteConnection) -> None:
             with translated():
                 prepare(connection)
                 attach_state(connection, state)
@@ -133,7 +133,7 @@ class WatchdogProbe:
         """Close the connection and end the thread."""
         self._thread.close()
 
-    def _ping(self, connection: sqlite3.Connection) -> None:
+    def _ping(self, connection: SqliteConnection) -> None:
         with translated():
             if self._state.unavailable_as is None and not state_attached(connection):
                 connection = self._thread.reopen()

@@ -1,8 +1,8 @@
 """The table `last_backup` has one row: when this auth.db was last copied, and how large the backup is."""
 
-from sqlite3 import Connection
-
 from msgspec import Struct
+
+from gamed.database.connection import Connection
 
 
 class LastBackup(Struct, frozen=True):

@@ -5,7 +5,6 @@ decides and writes without waiting for anything else and returns values; a confl
 again if its batch has to start over.
 """
 
-import sqlite3
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -18,14 +17,14 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from gamed.database.connection import DatabaseFile, state_attached
-from gamed.database.error_mapping import code_of, detached_failure, new_error
-from gamed.database.errors import DatabaseBusy, DatabaseFailing, DatabaseReadOnly, DatabaseUnavailable
+from gamed.database.connection import Transaction
+from gamed.database.errors import DatabaseBusy, DatabaseFailing, DatabaseReadOnly, DatabaseUnavailable, new_error
 from gamed.database.group_commit import UNEXPECTED, Outcome, corruptions, find_corruption, group_commit, run_reads
+from gamed.database.sqlite.error_mapping import detached_failure
+from gamed.database.sqlite.files import DatabaseFile, SqliteConnection, state_attached
 from gamed.event_log import EventLog
 
 T = TypeVar("T")
-Transaction = Callable[[sqlite3.Connection], T]
 
 QUEUE_ITEMS = 4096
 BATCH_ITEMS = 64
@@ -43,8 +42,8 @@ class DatabaseThread:
     reactor runs, so after any fork.
     """
 
-    def __init__(self, reactor: Any, file: DatabaseFile, setup: Callable[[sqlite3.Connection], None]) -> None:
-        def opened(connection: sqlite3.Connection) -> None:
+    def __init__(self, reactor: Any, file: DatabaseFile, setup: Callable[[SqliteConnection], None]) -> None:
+        def opened(connection: SqliteConnection) -> None:
             try:
                 setup(connection)
             except BaseException:
@@ -56,6 +55,7 @@ class DatabaseThread:
             "sqlite3",
             file.uri,
             uri=True,
+            factory=SqliteConnection,
             isolation_level=None,
             check_same_thread=False,
             cp_reactor=reactor,
@@ -64,7 +64,7 @@ class DatabaseThread:
             cp_openfun=opened,
         )
 
-    def run(self, work: Callable[[sqlite3.Connection], T]) -> Deferred[T]:
+    def run(self, work: Callable[[SqliteConnection], T]) -> Deferred[T]:
         """Call `work` in the thread with the connection, which is opened if there is none."""
         return self.call(lambda: work(self.pool.connect()))
 
@@ -72,10 +72,10 @@ class DatabaseThread:
         """Call `work` in the thread, without the connection."""
         return deferToThreadPool(self.reactor, self.pool.threadpool, work)
 
-    def reopen(self) -> sqlite3.Connection:
+    def reopen(self) -> SqliteConnection:
         """Close the connection and return a new one for all later calls; only called in the thread."""
         self.pool.disconnect(self.pool.connect())
-        connection: sqlite3.Connection = self.pool.connect()
+        connection: SqliteConnection = self.pool.connect()
         return connection
 
     @property
@@ -170,7 +170,7 @@ class DatabaseQueue(ABC):
         return drained
 
     @abstractmethod
-    def _run_batch(self, connection: sqlite3.Connection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
+    def _run_batch(self, connection: SqliteConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
         """Run one batch, in the thread."""
 
     def _inspect(self, outcomes: Sequence[Outcome]) -> None:  # noqa: B027 (a hook)
@@ -224,7 +224,7 @@ class DatabaseQueue(ABC):
         errors = [outcome.value for outcome in outcomes if isinstance(outcome, Failure)]
         failing = next((error for error in errors if isinstance(error, DatabaseFailing)), None)
         if failing is not None and not self._failing:  # in one line, and again only after a batch without such an error
-            _log.error("disk_io_error", queue=self.name, code=code_of(failing))
+            _log.error("disk_io_error", queue=self.name, code=failing.code)
         self._failing = failing is not None
         if errors:
             self._inspect(outcomes)
@@ -269,7 +269,7 @@ class ReadQueue(DatabaseQueue):
         super().__init__(thread, "reads")
         self._files = files
 
-    def _run_batch(self, connection: sqlite3.Connection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
+    def _run_batch(self, connection: SqliteConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
         outcomes = self._explain(run_reads(connection, transactions))
         if any(map(_lacks_table, outcomes)) and not state_attached(connection):
             return [
@@ -291,7 +291,7 @@ def _lacks_table(outcome: Outcome) -> bool:
 def write_batch(
     thread: DatabaseThread,
     file: DatabaseFile,
-    connection: sqlite3.Connection,
+    connection: SqliteConnection,
     transactions: Sequence[Transaction[Any]],
 ) -> list[Outcome]:
     """Run a group commit in its thread, and again on a new connection if this one can only read.
@@ -328,7 +328,7 @@ class WriteQueue(DatabaseQueue):
             return fail(new_error(self._file.unavailable_as or DatabaseBusy))
         return self._thread.run(_data_version).addErrback(_detached)
 
-    def _run_batch(self, connection: sqlite3.Connection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
+    def _run_batch(self, connection: SqliteConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
         if self._file.unavailable_as is not None:
             return [detached_failure(new_error(self._file.unavailable_as)) for _ in transactions]
         return self._explain(write_batch(self._thread, self._file, connection, transactions))
@@ -345,6 +345,6 @@ class WriteQueue(DatabaseQueue):
         self._wrote(self._file, sum(queued.size for queued in batch))
 
 
-def _data_version(connection: sqlite3.Connection) -> int:
+def _data_version(connection: SqliteConnection) -> int:
     [(version,)] = connection.execute("PRAGMA data_version").fetchall()
     return int(version)

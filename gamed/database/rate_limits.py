@@ -1,9 +1,9 @@
 """The `limit_bucket` table has one instant per bucket, found by an index that reveals no address (PROTOCOL 3.9)."""
 
 from collections.abc import Mapping
-from sqlite3 import Connection
 
 from gamed.crypto import Index
+from gamed.database.connection import Connection
 from gamed.rate_limit import RateLimit
 
 CLEANUP_ROWS = 1000

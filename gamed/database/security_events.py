@@ -7,11 +7,11 @@ in the log.
 
 from collections.abc import Iterable, Mapping
 from json import dumps, loads
-from sqlite3 import Connection
 
 from msgspec import Struct
 
 from gamed.audit import FIELDS, SecurityEvent
+from gamed.database.connection import Connection
 
 KEPT_MS = 90 * 24 * 3_600_000
 MERGE_MS = 3_600_000

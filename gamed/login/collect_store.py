@@ -3,11 +3,10 @@
 Each `admit` function writes what a sign-in changes for its player, or returns the outcome that says why it may not.
 """
 
-from sqlite3 import Connection
-
 from msgspec.structs import replace
 
 from gamed.crypto import DecryptionFailed, Index, Keys, Purpose
+from gamed.database.connection import Connection
 from gamed.login import collect_rules, tables
 from gamed.login.collect_rules import CollectCommand, CollectOutcome, CollectResult
 from gamed.login.errors import TooManyLogins

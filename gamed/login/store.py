@@ -1,13 +1,13 @@
 """The store of logins runs each operation as one transaction of auth.db (PROTOCOL 3.1 to 3.5, 3.9)."""
 
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
-from sqlite3 import Connection
 
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
 from gamed.crypto import Index, Keys
 from gamed.database import rate_limits
+from gamed.database.connection import Connection
 from gamed.database.queues import ReadQueue, WriteQueue
 from gamed.login import collect_store, tables
 from gamed.login.attempt import AttemptStatus, AuthorizationAttempt

@@ -1,13 +1,13 @@
 """The tables `login` and `authorization_attempt` hold each login and its attempts until an hour after its end."""
 
 from collections.abc import Mapping
-from sqlite3 import Connection
 from typing import Any
 
 import msgspec
 from msgspec.structs import asdict
 
 from gamed.crypto import Index
+from gamed.database.connection import Connection
 from gamed.login.attempt import LIVE_ATTEMPTS, AttemptStatus, AuthorizationAttempt
 from gamed.login.keys import LoginLookup
 from gamed.login.transaction import (

@@ -5,7 +5,6 @@ about 12 ms, so only a service with `--admin` imports this module.
 """
 
 import os
-import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -30,6 +29,7 @@ from prometheus_client.registry import Collector
 from gamed import __version__
 from gamed.audit import AuditLog, SecurityEvent
 from gamed.database.queues import DatabaseQueue
+from gamed.database.sqlite.files import SQLITE_VERSION
 from gamed.outcomes import LoginFailure
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
@@ -155,7 +155,7 @@ class Metrics:
     def __init__(self, counters: Counters, gauges: Gauges) -> None:
         self._registry = CollectorRegistry()
         build = Info("gamed_build", "Versions; always 1.", registry=self._registry)
-        build.info({"version": __version__, "python": python_version(), "sqlite": sqlite3.sqlite_version})
+        build.info({"version": __version__, "python": python_version(), "sqlite": SQLITE_VERSION})
         for collector in (*counters.collectors, _Gauges(counters.limit_hits, gauges), _Process()):
             self._registry.register(collector)
 

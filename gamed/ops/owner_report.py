@@ -1,13 +1,11 @@
 """The report for the owner's page: players, disk, last backup, findings, security events and versions."""
 
 import platform
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from shutil import disk_usage
-from sqlite3 import Connection
 from typing import Any
 
 from msgspec import Struct
@@ -20,10 +18,12 @@ from gamed import __version__
 from gamed.config.settings import Settings
 from gamed.crypto import Keys
 from gamed.database.backup_format import STORES
+from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseError
 from gamed.database.last_backup import LastBackup, read_last_backup
 from gamed.database.security_events import EventCount, list_events
+from gamed.database.sqlite.files import SQLITE_VERSION
 from gamed.event_log import EventLog
 from gamed.ops.doctor_findings import Finding
 from gamed.ops.doctor_local import check_config_file, check_files, check_free, check_limit, facts
@@ -201,5 +201,5 @@ def versions() -> Mapping[str, str]:
         "gamed": __version__,
         "Python": platform.python_version(),
         "Twisted": twisted.__version__,
-        "SQLite": sqlite3.sqlite_version,
+        "SQLite": SQLITE_VERSION,
     }

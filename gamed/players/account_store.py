@@ -5,7 +5,6 @@ a browser session, of which auth.db has only an index of the cookie.
 """
 
 from functools import partial
-from sqlite3 import Connection
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,6 +12,7 @@ from twisted.internet.defer import Deferred
 
 from gamed.config.model import Registration
 from gamed.crypto import DecryptionFailed, Index, Keys, Purpose, Secret
+from gamed.database.connection import Connection
 from gamed.database.queues import ReadQueue, WriteQueue
 from gamed.login import collect_store
 from gamed.login import tables as login_tables

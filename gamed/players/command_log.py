@@ -5,12 +5,12 @@ docs/owners/monitoring.md has its lines.
 A command writes its row in the transaction of the change, so that neither exists without the other.
 """
 
-from sqlite3 import Connection
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gamed.audit import AuditLog, SecurityEvent
+from gamed.database.connection import Connection
 from gamed.database.security_events import EventCount, EventKey, write_events
 from gamed.structs import Component
 from gamed.timestamps import rfc3339

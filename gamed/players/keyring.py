@@ -3,12 +3,11 @@
 Every function runs in a transaction of the caller, who rolls back after an exception.
 """
 
-from sqlite3 import Connection
-
 from msgspec import Struct
 
 from gamed.config.settings import KeySource
 from gamed.crypto import Keys, Purpose
+from gamed.database.connection import Connection
 from gamed.players.names import name_index
 
 

@@ -5,10 +5,10 @@ page can say that the link is over.
 """
 
 from collections.abc import Sequence
-from sqlite3 import Connection
 from typing import Any
 
 from gamed.crypto import DecryptionFailed, Indexer, Keys, Purpose, Sealer
+from gamed.database.connection import Connection
 from gamed.players.link_model import Invite, NewLink, ResetLink, link_index
 
 

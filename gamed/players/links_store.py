@@ -4,12 +4,12 @@ The invite of a person who signs in at a provider is used by gamed.players.accou
 """
 
 from functools import partial
-from sqlite3 import Connection
 
 from msgspec import Struct
 from twisted.internet.defer import Deferred
 
 from gamed.crypto import Keys, Secret
+from gamed.database.connection import Connection
 from gamed.database.queues import ReadQueue, WriteQueue
 from gamed.players import link_tables, tables
 from gamed.players.errors import LinkEnded, LinkUnknown, PlayerMayNotSignIn

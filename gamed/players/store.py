@@ -7,7 +7,6 @@ blocked.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from sqlite3 import Connection
 from typing import Any
 
 from msgspec import Struct
@@ -15,6 +14,7 @@ from twisted.internet.defer import Deferred
 
 from gamed.crypto import Keys, Purpose
 from gamed.database import rate_limits, security_events
+from gamed.database.connection import Connection
 from gamed.database.queues import ReadQueue, WriteQueue
 from gamed.players import keyring, tables
 from gamed.players.errors import LastIdentity, PlayerUnknown

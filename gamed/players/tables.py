@@ -8,12 +8,12 @@
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from sqlite3 import Connection
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from gamed.crypto import DecryptionFailed, Index, Keys, Purpose, Sealer
+from gamed.database.connection import Connection
 from gamed.players import link_tables
 from gamed.players.errors import LastIdentity, NameTaken, PlayerUnknown
 from gamed.players.names import LOCAL, SignInMethod, SignInMethods, is_last, name_index

@@ -1,10 +1,10 @@
 """This module changes all slots of a commit or none, and stages bytes for commits (PROTOCOL 4.4)."""
 
 from collections.abc import Collection, Mapping, Sequence
-from sqlite3 import Connection
 
 from msgspec import Struct
 
+from gamed.database.connection import Connection
 from gamed.saves import tables, write_store
 from gamed.saves.commands import (
     BlobsMissing,

@@ -14,7 +14,7 @@ from twisted.logger import Logger
 
 from gamed.database.connection import AUTH, STATE
 from gamed.database.databases import Databases
-from gamed.database.error_mapping import attributed
+from gamed.database.sqlite.error_mapping import attributed
 from gamed.event_log import EventLog
 from gamed.long_poll import LongPollRegistry, Waiter
 from gamed.saves import tables

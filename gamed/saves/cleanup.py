@@ -5,14 +5,14 @@ Each transaction does a little, so that a player's write does not wait for it.
 
 from collections.abc import Callable
 from functools import partial
-from sqlite3 import Connection
 
 from msgspec import Struct
 
 from gamed.crypto import Random
-from gamed.database.connection import PAGE_BYTES
+from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DatabaseUnavailable, DiskFull
+from gamed.database.sqlite.files import PAGE_BYTES
 from gamed.saves import erase_store, tables
 from gamed.saves.erase_store import SqliteEraseStore
 from gamed.saves.limits import MIB, SaveLimits

@@ -10,9 +10,9 @@ the other player's save becomes a conflict copy. The older history of such a slo
 """
 
 from functools import partial
-from sqlite3 import Connection
 
 from gamed.crypto import Random
+from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.saves import tables
 from gamed.saves.commands import EraseCommand

@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from shutil import copyfileobj
-from sqlite3 import Connection
 from tempfile import TemporaryFile
 from typing import IO
 from zipfile import ZipFile, ZipInfo
@@ -26,9 +25,10 @@ from msgspec.json import encode
 from twisted.internet.defer import Deferred
 
 from gamed.database import blobs
+from gamed.database.connection import Connection
 from gamed.database.databases import Databases
-from gamed.database.error_mapping import SQLITE_ERRORS, of_disk, translate
-from gamed.database.errors import DatabaseCorrupt
+from gamed.database.errors import DatabaseCorrupt, of_disk
+from gamed.database.sqlite.error_mapping import SQLITE_ERRORS, translate
 from gamed.saves import tables
 from gamed.saves.model import Cursor, SaveContent, Version
 from gamed.saves.responses import version_info

@@ -1,8 +1,8 @@
 """This module checks the rows of state.db, repairs counts, and adds up what all players store."""
 
-from sqlite3 import Connection
-
 from msgspec import Struct
+
+from gamed.database.connection import Connection
 
 BLOBS = 256
 """How many blobs one transaction checks."""

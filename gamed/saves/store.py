@@ -6,16 +6,15 @@ A read authenticates its token in the same transaction of the read queue (PROTOC
 from collections.abc import Callable, Collection
 from functools import partial
 from hashlib import sha256
-from sqlite3 import Connection
 from typing import IO, BinaryIO, TypeVar
 
 from twisted.internet.defer import Deferred
 
 from gamed.crypto import Keys, Secret
-from gamed.database.connection import STATE
+from gamed.database.connection import STATE, Connection
 from gamed.database.databases import Databases
-from gamed.database.error_mapping import SQLITE_ERRORS, attributed, found_in
 from gamed.database.errors import DiskFull
+from gamed.database.sqlite.error_mapping import SQLITE_ERRORS, attributed, found_in
 from gamed.http.conditional import UNCONDITIONAL, Conditions, Precondition, Representation, evaluate_conditions
 from gamed.players.tables import display_name_of
 from gamed.saves import batch_store, tables, write_store

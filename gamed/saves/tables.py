@@ -9,13 +9,12 @@ until it is too old by its `created_ms` (PROTOCOL 4.4).
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from sqlite3 import Connection
 from typing import Any
 
 from gamed.crypto import Random
 from gamed.database import blobs
-from gamed.database.connection import STATE
-from gamed.database.error_mapping import damaged_row
+from gamed.database.connection import STATE, Connection
+from gamed.database.errors import damaged_row
 from gamed.saves.limits import KIB, Usage
 from gamed.saves.model import (
     DEFAULT_MEDIA_TYPE,
@@ -290,8 +289,11 @@ def reduce_history_bytes(connection: Connection, player_id: str, size: int) -> N
 
 def renew_epochs(connection: Connection, random: Random) -> int:
     """Give every player a new epoch, so that all clients read everything again (PROTOCOL 4.2); return the number."""
-    connection.create_function("new_epoch", 0, lambda: new_epoch(random))
-    return connection.execute("UPDATE player_saves SET epoch = new_epoch()").rowcount
+    players = connection.execute("SELECT player_id FROM player_saves").fetchall()
+    query = "UPDATE player_saves SET epoch = :epoch WHERE player_id = :player_id"
+    for (player_id,) in players:
+        connection.execute(query, {"epoch": new_epoch(random), "player_id": player_id})
+    return len(players)
 
 
 def _prefixed(table: str, columns: Iterable[str]) -> str:
@@ -454,7 +456,7 @@ _FOUND = f"""
 """
 _INSERT_BLOB = f"""
     INSERT INTO blob (blob_id, player_id, sha256, size, refs, created_ms, data)
-    VALUES ({blobs.NEXT_ID}, ?, ?, ?, ?, ?, ?)
+    VALUES ({blobs.NEXT_ID}, ?, ?, ?, ?, ?, ?) RETURNING blob_id
 """
 _INSERT_PART = "INSERT INTO blob_part (blob_id, n, data) VALUES (?, 0, ?)"
 
@@ -479,11 +481,10 @@ def insert_blob(
     """
     in_row = len(data) <= ROW_BYTES
     values = player_id, sha256, len(data), refs, 0 if refs else now_ms, data if in_row else None
-    blob_id = connection.execute(_INSERT_BLOB, values).lastrowid
-    assert blob_id is not None
+    [(blob_id,)] = connection.execute(_INSERT_BLOB, values).fetchall()
     if not in_row:
         connection.execute(_INSERT_PART, (blob_id, data))
-    return blob_id
+    return int(blob_id)
 
 
 def is_unclaimed(connection: Connection, player_id: str, blob_id: int, size: int) -> bool:

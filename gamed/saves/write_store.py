@@ -4,11 +4,11 @@ Each one runs on the write queue of state.db: it reads the slot, lets the rules 
 stored totals.
 """
 
-from sqlite3 import Connection
 from typing import TypeVar
 
 from msgspec.structs import replace
 
+from gamed.database.connection import Connection
 from gamed.saves import tables
 from gamed.saves.commands import (
     BytesMissing,

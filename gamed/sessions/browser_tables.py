@@ -4,9 +4,8 @@ A browser session ends after 30 minutes without a request, and 12 hours after it
 it when its player is blocked or erased.
 """
 
-from sqlite3 import Connection
-
 from gamed.crypto import Index, Indexer, Purpose, Secret
+from gamed.database.connection import Connection
 from gamed.sessions.credentials import BROWSER_IDLE_MS, BROWSER_TOTAL_MS, AuthenticatedSession, NewBrowserSession
 from gamed.sessions.errors import PlayerBlocked, TokenExpired, TokenInvalid
 

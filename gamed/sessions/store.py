@@ -6,13 +6,13 @@ in small steps, because a long transaction would delay every other write (SPEC 2
 
 from collections.abc import Sequence
 from functools import partial
-from sqlite3 import Connection
 
 from msgspec import Struct
 from twisted.internet.defer import Deferred
 
 from gamed.crypto import Purpose, Secret
 from gamed.database import rate_limits
+from gamed.database.connection import Connection
 from gamed.database.queues import ReadQueue, WriteQueue
 from gamed.players.tables import State
 from gamed.rate_limit import UNLIMITED, RateLimit

@@ -5,9 +5,9 @@ A session outlives its tokens; each rotation is one more `generation` of it. The
 
 from collections.abc import Iterable
 from contextlib import suppress
-from sqlite3 import Connection
 
 from gamed.crypto import Index, Indexer, Keys, Purpose, Secret
+from gamed.database.connection import Connection
 from gamed.sessions import browser_tables
 from gamed.sessions.credentials import (
     AuthenticatedSession,

@@ -7,7 +7,7 @@ from typing import Any
 
 from gamed.assets.store import AssetStore, publish_lock
 from gamed.cli import doctor_local
-from gamed.database.offline import run_transaction
+from gamed.database.sqlite.offline import run_transaction
 from gamed.ops.doctor_findings import Level
 from tests.assets.fixtures import AssetsCase, contents, served
 from tests.cli.backup_helpers import command

@@ -7,7 +7,6 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from sqlite3 import Connection
 from typing import ClassVar, NoReturn
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -18,8 +17,9 @@ from gamed.cli.commands import gamed
 from gamed.cli.paths import FIRST_RUN, Paths
 from gamed.config.settings import KeySource
 from gamed.crypto import Keys, Secret
-from gamed.database.connection import connect, file_uri, prepare
-from gamed.database.offline import run_transaction
+from gamed.database.connection import Connection
+from gamed.database.sqlite.files import connect, file_uri, prepare
+from gamed.database.sqlite.offline import run_transaction
 from gamed.players import keyring
 from gamed.players import tables as player_tables
 from gamed.saves.write_rules import UNCONDITIONAL

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from gamed.cli import backup
 from gamed.cli.errors import CommandFailed
-from gamed.database import backup_format, offline
+from gamed.database import backup_format
 from gamed.database.backup_format import BackupError
 from gamed.database.errors import DatabaseCorrupt, DatabaseUnavailable
+from gamed.database.sqlite import offline
 from tests.cli.backup_helpers import KEY, BackupCase, killed_at_step, rows
 from tests.sessions.fixtures import ANNA, NOW_MS
 from tests.support.covers import covers

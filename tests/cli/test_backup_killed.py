@@ -8,7 +8,7 @@ from gamed.cli import backup, restore_journal
 from gamed.cli.errors import SetupError
 from gamed.cli.paths import Paths
 from gamed.cli.restore import replace_databases
-from gamed.database.connection import connect, file_uri
+from gamed.database.sqlite.files import connect, file_uri
 from tests.cli.backup_helpers import BackupCase, killed_at_step, put, rows
 from tests.sessions.fixtures import ANNA, BERT
 from tests.support.covers import covers

@@ -20,7 +20,7 @@ from gamed.cli.folder_lock import SERVE, Lock
 from gamed.cli.paths import AUTH_DB
 from gamed.config.game import GameSettings
 from gamed.crypto import Keys, Secret
-from gamed.database.offline import run_transaction
+from gamed.database.sqlite.offline import run_transaction
 from gamed.dev.clients import BY_KEY
 from gamed.players import tables as player_tables
 from gamed.players.tables import set_state

@@ -16,7 +16,7 @@ from gamed.cli.folder_lock import LOCK_FILE, SERVE, Lock
 from gamed.cli.move_data import move
 from gamed.cli.move_note import JOURNAL, NOTE, STAGED, moved_to, places_in, refuse_moved
 from gamed.cli.paths import Paths
-from gamed.database.connection import connect, file_uri
+from gamed.database.sqlite.files import connect, file_uri
 from tests.cli.backup_helpers import BackupCase, killed_at_step, put
 from tests.cli.process import GAMED, WAIT_SECONDS, CommandTestCase, environment, folder_of, free_port, get
 from tests.support.covers import covers

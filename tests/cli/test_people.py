@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from contextlib import closing
 from http.client import HTTPConnection
 from secrets import token_bytes
-from sqlite3 import Connection
 from time import monotonic
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from gamed.crypto import Keys, Secret
-from gamed.database.offline import run_transaction
+from gamed.database.connection import Connection
+from gamed.database.sqlite.offline import run_transaction
 from gamed.players import tables as player_tables
 from gamed.players.names import new_player_id
 from gamed.players.tables import create_player

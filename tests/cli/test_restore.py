@@ -4,14 +4,14 @@ import shutil
 import sys
 from io import StringIO
 from pathlib import Path
-from sqlite3 import Connection
 
 from gamed.cli import backup
 from gamed.cli.errors import CommandFailed
 from gamed.cli.paths import FIRST_RUN, Paths
 from gamed.cli.restore import RestoreResult, replace_databases
-from gamed.database import migrations
-from gamed.database.connection import APPLICATION_ID
+from gamed.database.connection import Connection
+from gamed.database.sqlite import migrations
+from gamed.database.sqlite.files import APPLICATION_ID
 from gamed.sessions import tables as session_tables
 from gamed.sessions.errors import SessionRevoked
 from tests.cli.backup_helpers import BackupCase, rows

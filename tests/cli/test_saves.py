@@ -8,8 +8,8 @@ from random import randbytes
 from zipfile import ZipFile
 
 from gamed.cli.folder_lock import SERVE, Lock
-from gamed.database.connection import PAGE_BYTES, connect, file_uri, prepare
-from gamed.database.offline import run_transaction
+from gamed.database.sqlite.files import PAGE_BYTES, connect, file_uri, prepare
+from gamed.database.sqlite.offline import run_transaction
 from gamed.players.tables import create_player
 from gamed.saves.write_rules import UNCONDITIONAL, Condition, ConditionKind
 from tests.cli.process import GAMED, CommandTestCase

@@ -18,8 +18,8 @@ from gamed.config.authentication import load
 from gamed.config.game import GameSettings
 from gamed.config.settings import KeySource, Settings
 from gamed.crypto import Keys, Secret
-from gamed.database.migrations import check_schema
-from gamed.database.offline import run_transaction
+from gamed.database.sqlite.migrations import check_schema
+from gamed.database.sqlite.offline import run_transaction
 from gamed.ops.systemd import SystemdNotifier
 from gamed.players import keyring
 from gamed.saves.limits import SaveLimits

@@ -12,9 +12,9 @@ from twisted.internet.defer import Deferred, fail, gatherResults
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from gamed.database.checkpoints import PASSIVE_SECONDS
-from gamed.database.connection import WAL_LIMIT_BYTES, connect, file_uri
 from gamed.database.databases import Databases
+from gamed.database.sqlite.checkpoints import PASSIVE_SECONDS
+from gamed.database.sqlite.files import WAL_LIMIT_BYTES, connect, file_uri
 from tests.support.databases import InlineReactor, ask, file_databases
 from tests.support.examples import examples
 

@@ -11,9 +11,9 @@ from twisted.internet import reactor
 from twisted.internet.defer import Deferred, gatherResults
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from gamed.database.connection import connect, file_uri
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DatabaseError, DatabaseUnavailable
+from gamed.database.sqlite.files import connect, file_uri
 from tests.database.test_queues import arrivals, arrive
 from tests.support.covers import covers
 from tests.support.databases import InlineReactor, ask, data_folder, file_databases, memory_databases, prepare_files
@@ -21,7 +21,7 @@ from tests.support.databases import InlineReactor, ask, data_folder, file_databa
 OUTSIDER = """
 import sys
 from pathlib import Path
-from gamed.database.offline import run_transaction
+from gamed.database.sqlite.offline import run_transaction
 run_transaction(Path(sys.argv[1]), lambda c: c.execute(sys.argv[2]).rowcount)
 """
 

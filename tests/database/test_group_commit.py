@@ -13,10 +13,10 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.database import group_commit
-from gamed.database.connection import PAGE_BYTES as PAGE
-from gamed.database.connection import connect, file_uri, prepare
 from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DiskFull
 from gamed.database.group_commit import TransactionMisuse
+from gamed.database.sqlite.files import PAGE_BYTES as PAGE
+from gamed.database.sqlite.files import connect, file_uri, prepare
 from tests.support.databases import data_folder
 
 

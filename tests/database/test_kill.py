@@ -6,7 +6,7 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.database.offline import run_transaction
+from gamed.database.sqlite.offline import run_transaction
 from tests.support.covers import covers
 from tests.support.databases import ask, data_folder, prepare_files
 from tests.support.examples import examples

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.database import migrations
-from gamed.database.connection import APPLICATION_ID, connect, file_uri
 from gamed.database.errors import DatabaseCorrupt
-from gamed.database.migrations import (
+from gamed.database.sqlite import migrations
+from gamed.database.sqlite.files import APPLICATION_ID, connect, file_uri
+from gamed.database.sqlite.migrations import (
     MigrationError,
     check_schema,
     migrate,

@@ -9,8 +9,6 @@ from twisted.internet.defer import gatherResults
 from twisted.internet.threads import deferToThread
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from gamed.database.connection import connect, file_uri
-from gamed.database.error_mapping import detached_failure, of_disk, translate
 from gamed.database.errors import (
     DatabaseBusy,
     DatabaseCorrupt,
@@ -19,9 +17,12 @@ from gamed.database.errors import (
     DatabaseReadOnly,
     DatabaseUnavailable,
     DiskFull,
+    of_disk,
 )
-from gamed.database.migrations import MigrationError
-from gamed.database.offline import run_transaction
+from gamed.database.sqlite.error_mapping import detached_failure, translate
+from gamed.database.sqlite.files import connect, file_uri
+from gamed.database.sqlite.migrations import MigrationError
+from gamed.database.sqlite.offline import run_transaction
 from tests.database.test_queues import arrivals, arrive, increment
 from tests.support.databases import ask, data_folder, file_databases, prepare_files
 

@@ -9,10 +9,10 @@ from twisted.internet.defer import CancelledError, Deferred, gatherResults
 from twisted.internet.task import deferLater
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from gamed.database.connection import PAGE_BYTES, connect, file_uri
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseBusy, DatabaseCorrupt
 from gamed.database.queues import BATCH_BYTES, BATCH_ITEMS, QUEUE_ITEMS, DatabaseQueue, Transaction
+from gamed.database.sqlite.files import PAGE_BYTES, connect, file_uri
 from tests.database.test_group_commit import spoil
 from tests.support.databases import ask, file_databases, memory_databases
 

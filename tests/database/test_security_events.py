@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from sqlite3 import Connection
 from typing import TypeVar
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.audit import FIELDS, SecurityEvent
-from gamed.database.offline import run_transaction
+from gamed.database.connection import Connection
 from gamed.database.security_events import (
     CLEANUP_ROWS,
     KEPT_MS,
@@ -21,6 +20,7 @@ from gamed.database.security_events import (
     list_events,
     write_events,
 )
+from gamed.database.sqlite.offline import run_transaction
 from tests.support.covers import covers
 from tests.support.databases import data_folder, prepare_files
 

@@ -4,9 +4,10 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.database.connection import AUTH, STATE, DatabaseFile
+from gamed.database.connection import AUTH, STATE
 from gamed.database.errors import DatabaseCorrupt, DatabaseUnavailable
 from gamed.database.health import WatchdogProbe
+from gamed.database.sqlite.files import DatabaseFile
 from tests.support.databases import InlineReactor, InlineThreads, data_folder, prepare_files
 
 

@@ -1,10 +1,10 @@
 """These tests fill, lock or write-protect auth.db at each step of a sign-in: an error response, later a success."""
 
 from collections.abc import Callable
-from sqlite3 import Connection
 from typing import Any
 
-from gamed.database.connection import connect
+from gamed.database.connection import Connection
+from gamed.database.sqlite.files import connect
 from gamed.dev.grants import ResponseMode
 from gamed.dev.provider import SLOW_SECONDS
 from gamed.login.transaction import EXCHANGE_MS

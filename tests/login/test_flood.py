@@ -4,13 +4,13 @@ With few examples all figures are a tenth: the starts, the limits, the size allo
 """
 
 from pathlib import Path
-from sqlite3 import Connection
 
 from msgspec.structs import replace
 
 from gamed.config.model import AuthLimits
 from gamed.crypto import Index
-from gamed.database.connection import AUTH, DatabaseFile, connect, prepare
+from gamed.database.connection import AUTH, Connection
+from gamed.database.sqlite.files import DatabaseFile, connect, prepare
 from gamed.login import store as login_store
 from gamed.login.collect import Complete
 from gamed.login.policy import LoginQuota, address_indexes

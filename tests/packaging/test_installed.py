@@ -26,7 +26,8 @@ print([maker.module for maker in getPlugins(IServiceMaker) if maker.tapname == "
 SHIPPED = """
 from importlib.resources import files
 root = files("gamed")
-print(sorted(script.name for kind in ("auth", "state") for script in (root / "database/schema" / kind).iterdir()))
+schema = root / "database/sqlite/schema"
+print(sorted(script.name for kind in ("auth", "state") for script in (schema / kind).iterdir()))
 print((root / "py.typed").is_file())
 """
 
@@ -65,7 +66,7 @@ def from_checkout() -> Path:
 
 
 def schema() -> list[str]:
-    return sorted(script.name for script in (source() / "gamed/database/schema").glob("*/*.sql"))
+    return sorted(script.name for script in (source() / "gamed/database/sqlite/schema").glob("*/*.sql"))
 
 
 class WheelTests(SynchronousTestCase):

@@ -1,7 +1,6 @@
 """The player's own page signs a browser in and out, and nothing but its cookie opens it."""
 
-from sqlite3 import Connection
-
+from gamed.database.connection import Connection
 from gamed.login.pages.layout import PAGE_HEADERS
 from gamed.outcomes import LoginFailure
 from gamed.players import store as player_store

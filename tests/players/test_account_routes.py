@@ -1,10 +1,9 @@
 """The routes of a player's own account answer as PROTOCOL 3.8 says."""
 
-from sqlite3 import Connection
-
 from msgspec.json import encode
 
 from gamed.crypto import Index, Purpose
+from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseUnavailable
 from gamed.players import tables as player_tables

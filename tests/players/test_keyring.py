@@ -3,7 +3,6 @@
 import sys
 from pathlib import Path
 from signal import SIGKILL
-from sqlite3 import Connection
 from subprocess import run
 
 from hypothesis import given
@@ -12,7 +11,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.settings import KeySource
 from gamed.crypto import DecryptionFailed, Keys, Purpose, Secret
-from gamed.database.offline import run_transaction
+from gamed.database.connection import Connection
+from gamed.database.sqlite.offline import run_transaction
 from gamed.players import keyring, link_tables
 from gamed.players import tables as player_tables
 from gamed.players.keyring import KeyMismatch, RekeyRefused
@@ -234,7 +234,7 @@ class RekeyTests(FileCase):
         """Run the statement in a process of its own that kills itself."""
         lines = (
             "import os, pathlib, signal, sys",
-            "from gamed.database.offline import run_transaction",
+            "from gamed.database.sqlite.offline import run_transaction",
             "from tests.players import test_keyring as tests",
             "path = pathlib.Path(sys.argv[1])",
             statement,

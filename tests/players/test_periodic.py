@@ -1,12 +1,11 @@
 """The periodic work for players finishes removals and logs commands (docs/owners/monitoring.md)."""
 
-from sqlite3 import Connection
-
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.audit import SecurityEvent
 from gamed.components import PlayerComponents
+from gamed.database.connection import Connection
 from gamed.database.errors import DatabaseError, DatabaseUnavailable
 from gamed.players import command_log
 from gamed.players import store as player_store

@@ -14,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.crypto import Index
 from gamed.database.databases import Databases
-from gamed.database.offline import run_transaction
+from gamed.database.sqlite.offline import run_transaction
 from gamed.players import store as player_store
 from gamed.players import tables as player_tables
 from gamed.players.errors import PlayerUnknown

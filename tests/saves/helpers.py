@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -13,6 +12,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.http.background import ShieldedTasks
 from gamed.http.spool import run_inline

@@ -5,7 +5,7 @@ from itertools import count
 from pathlib import Path
 from sqlite3 import Connection, connect
 
-import gamed.database
+import gamed.database.sqlite
 from gamed.saves import tables as save_tables
 from gamed.saves import write_store
 from gamed.saves.commands import (
@@ -32,7 +32,7 @@ from gamed.saves.write_rules import (
     decide_write,
 )
 
-SCHEMA = sorted((Path(gamed.database.__file__).parent / "schema" / "state").glob("*.sql"))
+SCHEMA = sorted((Path(gamed.database.sqlite.__file__).parent / "schema" / "state").glob("*.sql"))
 PLAYER, SLOT = "ply_A", "auto"
 ROOMY = SaveLimits(conflict_copies=1000)
 

@@ -1,10 +1,9 @@
 """The cleanup deletes what has expired, in small transactions and with exact counters (PROTOCOL 4.3)."""
 
-from sqlite3 import Connection
-
 from msgspec.structs import replace
 from twisted.internet.defer import ensureDeferred
 
+from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.saves import cleanup, erase_store
 from gamed.saves.cleanup import CleanupTask

@@ -1,7 +1,6 @@
 """A commit against the PUTs and DELETEs that it stands for, over the same rows (PROTOCOL 4.4)."""
 
 from collections.abc import Sequence
-from sqlite3 import Connection
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
@@ -10,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.database.connection import Connection
 from gamed.http.conditional import EntityTag
 from gamed.saves import batch_store, write_store
 from gamed.saves import tables as save_tables

@@ -2,7 +2,7 @@
 
 from json import dumps
 
-from gamed.database.connection import connect
+from gamed.database.sqlite.files import connect
 from gamed.saves.limits import SaveLimits
 from tests.saves.commit_helpers import JSON, delete, digest, write
 from tests.saves.helpers import ABSENT, SaveCase, tag

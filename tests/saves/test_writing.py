@@ -1,8 +1,8 @@
 """PUT and DELETE of /game/saves/{slot}: every rule and every code (PROTOCOL 4.1)."""
 
 from hashlib import sha256
-from sqlite3 import Connection
 
+from gamed.database.connection import Connection
 from gamed.players import tables as player_tables
 from gamed.saves import tables as save_tables
 from gamed.saves.limits import INLINE_BYTES, SaveLimits

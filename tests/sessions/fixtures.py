@@ -7,7 +7,7 @@ from sqlite3 import Connection, connect
 
 from twisted.trial.unittest import SynchronousTestCase
 
-import gamed.database
+import gamed.database.sqlite
 from gamed.crypto import Keys, Secret
 from gamed.players import tables as player_tables
 from gamed.sessions import store as session_store
@@ -27,7 +27,7 @@ NOW_MS = 1_800_000_000_000
 SECOND_MS = 1000
 DAY_MS = 24 * 3600 * 1000
 POLICY = SessionPolicy(access_seconds=900, refresh_seconds=30 * 24 * 3600)
-SCHEMA = Path(gamed.database.__file__).parent / "schema" / "auth" / "001_first.sql"
+SCHEMA = Path(gamed.database.sqlite.__file__).parent / "schema" / "auth" / "001_first.sql"
 ANNA = "ply_" + "A" * 22
 BERT = "ply_" + "B" * 22
 STRANGER = generate_token(TokenType.REFRESH_CREDENTIAL, bytes(32))

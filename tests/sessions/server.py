@@ -1,13 +1,13 @@
 """The session service over real databases, for the tests that send requests or call the service."""
 
 from collections.abc import Awaitable
-from sqlite3 import Connection
 from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.crypto import Keys, Secret
+from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.database.queues import QUEUE_ITEMS
 from gamed.ops.logging import TwistedAuditLog

@@ -7,7 +7,7 @@ from twisted.trial.unittest import TestCase
 
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseBusy, DiskFull
-from gamed.database.offline import run_transaction
+from gamed.database.sqlite.offline import run_transaction
 from gamed.players.tables import State
 from gamed.sessions import tables as session_tables
 from gamed.sessions.credentials import AuthenticatedSession, LogoutScope

@@ -14,10 +14,11 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from gamed.database.blobs import KEPT_MS
-from gamed.database.connection import AUTH, STATE, DatabaseFile, connect
+from gamed.database.connection import AUTH, STATE
 from gamed.database.databases import Databases
-from gamed.database.migrations import migrate, prepare_file, prepare_state, schema_folder
 from gamed.database.queues import WriteQueue
+from gamed.database.sqlite.files import DatabaseFile, connect
+from gamed.database.sqlite.migrations import migrate, prepare_file, prepare_state, schema_folder
 from gamed.timestamps import Now
 
 _numbers = count()

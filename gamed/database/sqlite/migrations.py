@@ -8,18 +8,19 @@ from shlex import quote
 
 from twisted.logger import Logger
 
-from gamed.database.connection import (
+from gamed.database.connection import STATE, Connection
+from gamed.database.errors import DatabaseCorrupt, DatabaseError, DatabaseUnavailable
+from gamed.database.sqlite.error_mapping import SQLITE_ERRORS, translate, translated
+from gamed.database.sqlite.files import (
     APPLICATION_ID,
     PAGE_BYTES,
-    STATE,
+    SqliteConnection,
     connect,
     copy_into,
     file_uri,
     prepare,
     reading_uri,
 )
-from gamed.database.error_mapping import SQLITE_ERRORS, translate, translated
-from gamed.database.errors import DatabaseCorrupt, DatabaseError, DatabaseUnavailable
 from gamed.event_log import EventLog
 
 SCHEMAS = Path(__file__).parent / "schema"
@@ -110,7 +111,7 @@ def check_schema(path: Path) -> None:
         )
 
 
-def _schema_of(connection: sqlite3.Connection) -> dict[str, str]:
+def _schema_of(connection: SqliteConnection) -> dict[str, str]:
     """Return the text of each table, index and trigger by its name, without comments, blanks and quotes.
 
     SQLite adds quotes when it renames a table, and tables of its own.
@@ -124,13 +125,13 @@ def _plain(line: str) -> str:
     return line.partition("--")[0].replace(" ", "").replace('"', "")
 
 
-def version_of(connection: sqlite3.Connection) -> int:
+def version_of(connection: Connection) -> int:
     """Return the number of the last script that ran; 0 for a new file."""
     [(version,)] = connection.execute("PRAGMA user_version").fetchall()
     return int(version)
 
 
-def migrate(connection: sqlite3.Connection, folder: Path) -> None:
+def migrate(connection: SqliteConnection, folder: Path) -> None:
     """Run every script that has not run on this file, each in one transaction with its version number."""
     scripts = scripts_in(folder)
     version = version_of(connection)
@@ -149,14 +150,14 @@ def migrate(connection: sqlite3.Connection, folder: Path) -> None:
     connection.execute("PRAGMA foreign_keys = ON")
 
 
-def _run(connection: sqlite3.Connection, script: str, number: int) -> None:
+def _run(connection: SqliteConnection, script: str, number: int) -> None:
     connection.executescript(f"BEGIN IMMEDIATE;\n{script}\n;PRAGMA user_version = {number};")
     if connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
         raise sqlite3.IntegrityError("rows that refer to nothing")
     connection.execute("COMMIT")  # fails if the script ended the transaction itself
 
 
-def _begin(connection: sqlite3.Connection, path: Path) -> None:
+def _begin(connection: SqliteConnection, path: Path) -> None:
     """Set up a new file before its first table; raise MigrationError for a file of another program."""
     [(identity,)] = connection.execute("PRAGMA application_id").fetchall()
     ours = APPLICATION_ID[path.stem]
@@ -171,7 +172,7 @@ def _begin(connection: sqlite3.Connection, path: Path) -> None:
         raise MigrationError(f"{path}: the file system cannot hold a write-ahead log")
 
 
-def _copy(connection: sqlite3.Connection, path: Path) -> Path:
+def _copy(connection: SqliteConnection, path: Path) -> Path:
     """Copy the file to `auth.db.v1` beside it, or `.v2` and so on; the name exists only when the copy is complete."""
     copy = path.with_name(f"{path.name}.v{version_of(connection)}")
     part = copy.with_name(f"{copy.name}.part")

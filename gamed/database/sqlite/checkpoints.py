@@ -15,10 +15,11 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
-from gamed.database.connection import AUTH, WAL_LIMIT_BYTES, DatabaseFile
-from gamed.database.error_mapping import translate
+from gamed.database.connection import AUTH
 from gamed.database.errors import DatabaseReadOnly
 from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue
+from gamed.database.sqlite.error_mapping import translate
+from gamed.database.sqlite.files import WAL_LIMIT_BYTES, DatabaseFile, SqliteConnection
 from gamed.event_log import EventLog
 
 PASSIVE_BYTES = 16 * 1024 * 1024
@@ -141,7 +142,7 @@ class Checkpointer:
     def _run(self, file: DatabaseFile, mode: str) -> Deferred[bool]:
         schema = "main" if file.name == AUTH else file.name
 
-        def checkpoint(connection: sqlite3.Connection) -> bool:
+        def checkpoint(connection: SqliteConnection) -> bool:
             try:
                 return _checkpoint(connection, schema, mode)
             except sqlite3.OperationalError as e:
@@ -156,7 +157,7 @@ def _in_use(file: DatabaseFile) -> bool:
     return file.path is not None and file.unavailable_as is None
 
 
-def _checkpoint(connection: sqlite3.Connection, schema: str, mode: str) -> bool:
+def _checkpoint(connection: SqliteConnection, schema: str, mode: str) -> bool:
     connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
     [(busy, _, _)] = connection.execute(f"PRAGMA {schema}.wal_checkpoint({mode})").fetchall()
     return not busy

@@ -1,14 +1,14 @@
 """This module translates SQLite's errors, and makes Failures that keep no statement open."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from errno import EIO, errorcode
 from traceback import clear_frames
 from typing import TypeVar
 
 from twisted.python.failure import Failure
 
+from gamed.database.connection import Connection, Transaction
 from gamed.database.errors import (
     DatabaseBusy,
     DatabaseCorrupt,
@@ -17,17 +17,10 @@ from gamed.database.errors import (
     DatabaseReadOnly,
     DatabaseUnavailable,
     DiskFull,
+    new_error,
 )
 
 T = TypeVar("T")
-TEXTS: dict[type[DatabaseError], str] = {
-    DatabaseBusy: "The server is busy. Try again in a moment.",
-    DiskFull: "The server's disk has no room or cannot be written. Its owner must make room; then try again.",
-    DatabaseFailing: "The server's disk reports an I/O error. Its owner must check it and its quota; try later.",
-    DatabaseReadOnly: "The server may only read the file this is kept in. Its owner must make it writable.",
-    DatabaseUnavailable: "The server cannot open the file this is kept in. Its owner must repair or restore it.",
-    DatabaseCorrupt: "The file this is kept in is damaged. Its owner must restore it from a backup.",
-}
 PRIMARY: dict[int, type[DatabaseError]] = {
     sqlite3.SQLITE_BUSY: DatabaseBusy,
     sqlite3.SQLITE_LOCKED: DatabaseBusy,
@@ -51,11 +44,6 @@ UNDECODABLE = "Could not decode to UTF-8"
 """The start of Python's message about a damaged text in a row."""
 
 
-def new_error(kind: type[DatabaseError]) -> DatabaseError:
-    """Return a new error of this class with its text."""
-    return kind(TEXTS[kind])
-
-
 def translate(error: BaseException) -> BaseException:
     """Return the DatabaseError for an error of SQLite, with its traceback and as its cause; return others unchanged."""
     if not isinstance(error, SQLITE_ERRORS):
@@ -70,30 +58,9 @@ def translate(error: BaseException) -> BaseException:
         return error
     ours = new_error(kind)
     ours.__cause__ = error
+    if isinstance(ours, DatabaseFailing):
+        ours.code = str(getattr(error, "sqlite_errorname", "unknown"))
     return ours.with_traceback(error.__traceback__)
-
-
-def of_disk(error: OSError) -> DatabaseError:
-    """Return the DatabaseError for an OSError about a file on the disk, which is its cause."""
-    ours = new_error(DatabaseFailing if error.errno == EIO else DiskFull)
-    ours.__cause__ = error
-    return ours
-
-
-def code_of(error: DatabaseFailing) -> str:
-    """Return the name that SQLite or the operating system gives to the I/O error: `SQLITE_IOERR_WRITE` or `EIO`."""
-    cause = error.__cause__
-    if isinstance(cause, OSError):
-        return errorcode.get(cause.errno or 0, "unknown")
-    return str(getattr(cause, "sqlite_errorname", "unknown"))
-
-
-def damaged_row(file: str) -> DatabaseCorrupt:
-    """Return the error for a row of `auth` or `state` that no version of gamed has written."""
-    error = new_error(DatabaseCorrupt)
-    assert isinstance(error, DatabaseCorrupt)
-    error.file = file
-    return error
 
 
 def found_in(file: str, error: BaseException) -> BaseException:
@@ -104,10 +71,10 @@ def found_in(file: str, error: BaseException) -> BaseException:
     return ours
 
 
-def attributed(file: str, transaction: Callable[[sqlite3.Connection], T]) -> Callable[[sqlite3.Connection], T]:
+def attributed(file: str, transaction: Transaction[T]) -> Transaction[T]:
     """Return a transaction for the read queue whose damage is attributed to `file`, `auth` or `state`."""
 
-    def read(connection: sqlite3.Connection) -> T:
+    def read(connection: Connection) -> T:
         try:
             return transaction(connection)
         except SQLITE_ERRORS as e:

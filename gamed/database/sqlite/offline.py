@@ -12,13 +12,21 @@ from typing import BinaryIO, TypeVar, cast
 from msgspec import Struct
 
 from gamed.database.backup_format import BackupError
-from gamed.database.connection import APPLICATION_ID, connect, copy_into, file_uri, prepare
-from gamed.database.error_mapping import translated
+from gamed.database.connection import Connection, Transaction
 from gamed.database.errors import DatabaseBusy, DatabaseUnavailable
-from gamed.database.migrations import STEPS, MigrationError, no_progress, schema_folder, scripts_in, version_of
+from gamed.database.sqlite.error_mapping import translate, translated
+from gamed.database.sqlite.files import (
+    APPLICATION_ID,
+    SqliteConnection,
+    connect,
+    copy_into,
+    file_uri,
+    prepare,
+    reading_uri,
+)
+from gamed.database.sqlite.migrations import STEPS, MigrationError, no_progress, schema_folder, scripts_in, version_of
 
 T = TypeVar("T")
-Transaction = Callable[[sqlite3.Connection], T]
 LOCK_TRIES = 3
 SHOWN_ERRORS = 3
 """How many of SQLite's errors about one file are shown."""
@@ -40,6 +48,27 @@ def run_read(path: Path, transaction: Transaction[T]) -> T:
         return _run(connection, transaction, "BEGIN")
 
 
+def read_unchanged(path: Path, transaction: Transaction[T]) -> T | None:
+    """Run a transaction that only reads, without creating files beside the file; no service may write it now.
+
+    Return None if there is no file, or no schema in it yet.
+    """
+    if not path.exists():
+        return None
+    try:
+        return _read_at(reading_uri(path), transaction)
+    except sqlite3.Error as e:
+        if getattr(e, "sqlite_errorcode", None) != sqlite3.SQLITE_READONLY_ROLLBACK:
+            raise translate(e) from None
+    with translated():  # a start was cut off while it made the file; only a writer can roll that back
+        return _read_at(file_uri(path, "rw"), transaction)
+
+
+def _read_at(uri: str, transaction: Transaction[T]) -> T | None:
+    with closing(connect(uri)) as connection:
+        return transaction(connection) if version_of(connection) else None
+
+
 @contextmanager
 def open_reader(path: Path) -> Iterator[Callable[[Transaction[T]], T]]:
     """Return a function that runs transactions that only read, each in a snapshot of its own."""
@@ -49,7 +78,7 @@ def open_reader(path: Path) -> Iterator[Callable[[Transaction[T]], T]]:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[sqlite3.Connection]:
+def _open(path: Path) -> Iterator[SqliteConnection]:
     with _open_any(path) as connection:
         version, known = version_of(connection), len(scripts_in(schema_folder(path.stem)))
         if version != known:
@@ -60,7 +89,7 @@ def _open(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def _open_any(path: Path) -> Iterator[sqlite3.Connection]:
+def _open_any(path: Path) -> Iterator[SqliteConnection]:
     """Open a file of any schema version."""
     if not path.is_file():
         raise DatabaseUnavailable(f"{path} does not exist; start the service once to make it.")
@@ -90,7 +119,7 @@ def write_locked(path: Path) -> Iterator[BinaryIO]:
         connection.rollback()
 
 
-def _run(connection: sqlite3.Connection, transaction: Transaction[T], begin: str) -> T:
+def _run(connection: SqliteConnection, transaction: Transaction[T], begin: str) -> T:
     connection.execute(begin)
     try:
         value = transaction(connection)
@@ -163,7 +192,7 @@ def _interruptible() -> Iterator[None]:
         raise
 
 
-def _examine(connection: sqlite3.Connection, file: str, name: str) -> IntegrityResult:
+def _examine(connection: Connection, file: str, name: str) -> IntegrityResult:
     [(identity,)] = connection.execute("PRAGMA application_id").fetchall()
     if identity != APPLICATION_ID[name]:
         raise BackupError(f"{file} is not gamed's {name}.db")

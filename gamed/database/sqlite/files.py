@@ -1,0 +1,162 @@
+"""The two database files and how a connection to one is set up (SPEC 1.6)."""
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from msgspec import Struct, field
+from twisted.logger import Logger
+
+from gamed.database.connection import AUTH, STATE
+from gamed.database.errors import DatabaseCorrupt, DatabaseError, DatabaseUnavailable, new_error
+from gamed.database.sqlite.error_mapping import SQLITE_ERRORS, translate
+from gamed.event_log import EventLog
+
+APPLICATION_ID = {AUTH: 0x676D6441, STATE: 0x676D6453}
+"""`gmdA`, `gmdS`: SQLite stores them in the files, so that a file in the other's place is recognized."""
+PAGE_BYTES = 4096
+"""A small write changes four to nine pages of any size, and each is written twice: to the log, then to the file."""
+BUSY_MS = 5000
+SQLITE_VERSION = sqlite3.sqlite_version
+WRITER_CACHE_KIB = 16 * 1024
+"""SQLite's default is 2 MiB; with it, a page is read again for each write of a player who did not save recently."""
+WAL_LIMIT_BYTES = 64 * 1024 * 1024
+_log = EventLog(Logger())
+
+
+class SqliteConnection(sqlite3.Connection):
+    """SQLite's Connection (gamed/database/connection.py); execute() is that of Python's module."""
+
+    def rows(self, sql: str, parameters: Any = (), /) -> list[Any]:
+        """Execute one statement and return all its rows as tuples."""
+        return self.execute(sql, parameters).fetchall()
+
+
+class DatabaseFile(Struct, eq=False):
+    """A database file, and the state that its queues share."""
+
+    name: str
+    uri: str
+    """The URI of an existing file: a connection never creates one."""
+    path: Path | None
+    """The path; None for a database in memory, which has no WAL."""
+    unavailable_as: type[DatabaseError] | None = None
+    """The error for all writes, once the file can no longer be written."""
+    lock: Lock = field(default_factory=Lock)
+    """Held during every write transaction of this process: SQLite itself would wait in sleeps of up to 100 ms."""
+
+    @classmethod
+    def at(cls, folder: Path, name: str) -> "DatabaseFile":
+        """Return the file `auth` or `state` of a data folder."""
+        path = folder / f"{name}.db"
+        return cls(name, file_uri(path, "rw"), path)
+
+    def mark_damaged(self) -> None:
+        """Stop all writes to this file and log that once. Reads go on."""
+        if self.unavailable_as is None:
+            self.unavailable_as = DatabaseCorrupt
+            _log.error(
+                "database_damaged",
+                database=self.name,
+                detail="Nothing is written to it any more. Stop the service, copy the data folder as it is, then"
+                " restore a backup",
+            )
+
+    def wal_bytes(self) -> int:
+        """Return the size of the write-ahead log. Only SQLite may open a database file: close() drops its locks."""
+        try:
+            return 0 if self.path is None else self.path.with_name(f"{self.path.name}-wal").stat().st_size
+        except OSError:
+            return 0
+
+
+def file_uri(path: Path, mode: str) -> str:
+    """Return the URI for connect(); `mode` is SQLite's: ro, rw or rwc."""
+    return f"{path.absolute().as_uri()}?mode={mode}"
+
+
+def reading_uri(path: Path) -> str:
+    """Return the URI for reading a file that no service writes now, without creating files beside it.
+
+    By default SQLite creates a log and its index for each reader; a file that has no log can be read without them.
+    """
+    logged = any(path.with_name(f"{path.name}-{beside}").exists() for beside in ("wal", "journal"))
+    return file_uri(path, "ro") + ("" if logged else "&immutable=1")
+
+
+def connect(uri: str) -> SqliteConnection:
+    """Return a connection that begins no transaction by itself, for use by one thread at a time."""
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, factory=SqliteConnection)
+
+
+def prepare(connection: SqliteConnection) -> None:
+    """Set the options that every connection needs.
+
+    Only the Checkpointer makes checkpoints, never a commit. Pages for the rollback of a savepoint stay in memory: in a
+    file, each batch would create, write and delete one. Deleted rows are overwritten, however this SQLite was built:
+    "erased" is a promise to the player.
+    """
+    connection.executescript(
+        f"""
+        PRAGMA busy_timeout = {BUSY_MS};
+        PRAGMA synchronous = FULL;
+        PRAGMA foreign_keys = ON;
+        PRAGMA trusted_schema = OFF;
+        PRAGMA secure_delete = ON;
+        PRAGMA journal_size_limit = {WAL_LIMIT_BYTES};
+        PRAGMA wal_autocheckpoint = 0;
+        PRAGMA temp_store = MEMORY;
+        """
+    )
+
+
+def prepare_to_write(connection: SqliteConnection) -> None:
+    """Set the options of the connection of a write queue."""
+    prepare(connection)
+    connection.execute(f"PRAGMA cache_size = -{WRITER_CACHE_KIB}")
+
+
+def copy_into(connection: SqliteConnection, target: Path) -> None:
+    """Write the database into a new file (0600) that is on disk when this returns; raise FileExistsError."""
+    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    connection.execute("VACUUM INTO :path", {"path": str(target)})
+    descriptor = os.open(target, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)  # VACUUM INTO does not
+    finally:
+        os.close(descriptor)
+
+
+def attach_state(connection: SqliteConnection, state: DatabaseFile) -> None:
+    """Attach state.db under the name `state`; leave it out if it is damaged, so that auth.db can still be used."""
+    if state.unavailable_as is DatabaseUnavailable:
+        return
+    try:
+        connection.execute("ATTACH :uri AS state", {"uri": state.uri})
+        connection.execute("SELECT 1 FROM state.sqlite_schema LIMIT 1").fetchall()
+    except SQLITE_ERRORS as e:
+        if not isinstance(translate(e), DatabaseCorrupt):
+            raise
+        state.unavailable_as = DatabaseUnavailable
+        if state_attached(connection):
+            connection.execute("DETACH state")
+
+
+def state_attached(connection: SqliteConnection) -> bool:
+    """Return whether the connection has state.db beside auth.db."""
+    return any(name == "state" for _, name, _ in connection.execute("PRAGMA database_list").fetchall())
+
+
+def open_error(file: DatabaseFile) -> DatabaseError | None:
+    """Open and close a connection; return the error if the file cannot be read, else None."""
+    try:
+        with closing(connect(file.uri)) as connection:
+            prepare(connection)
+            connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+    except SQLITE_ERRORS as e:
+        ours = translate(e)
+        return ours if isinstance(ours, DatabaseError) else new_error(DatabaseError)
+    return None
