@@ -1,6 +1,6 @@
 """This module changes all slots of a commit or none, and stages bytes for commits (PROTOCOL 4.4)."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -37,7 +37,7 @@ def commit_changes(
     if summary.erased_since(command.context.epoch):
         return write_store.erased_error()
     command = write_store.counted(limits, summary, command, command.now_ms)
-    blobs = find_staged(connection, player_id, command.digests)
+    blobs = tables.find_blobs(connection, player_id, command.digests)
     unsure = [
         sha256 for sha256 in sorted(command.digests) if command.checked_blobs.get(sha256, -1) != blobs.get(sha256)
     ]
@@ -171,12 +171,13 @@ def stage_bytes(connection: Connection, limits: SaveLimits, command: StageComman
     player_id, content = command.context.player_id, command.content
     if tables.find_player(connection, player_id).erased_since(command.context.epoch):
         return erased_error()
-    if tables.find_blob(connection, player_id, content.sha256) is None:
+    known = tables.find_blobs(connection, player_id, [content.sha256]).get(content.sha256)
+    if known is None:
         waiting = tables.staged_bytes(connection, player_id, command.expired_ms)
         error = room_to_stage(limits, waiting, content.size)
         if error is not None:
             return error
-    blob_id = ensure_blob(connection, command)
+    blob_id = ensure_blob(connection, command, known)
     if isinstance(blob_id, BytesMissing):
         return blob_id
     tables.stage_blob(connection, blob_id, command.now_ms)
@@ -185,11 +186,5 @@ def stage_bytes(connection: Connection, limits: SaveLimits, command: StageComman
 
 def staged_size_of(connection: Connection, player_id: str, sha256: bytes) -> int | None:
     """Return the size of the player's bytes with this hash, or None if there are none."""
-    blob_id = tables.find_blob(connection, player_id, sha256)
+    blob_id = tables.find_blobs(connection, player_id, [sha256]).get(sha256)
     return None if blob_id is None else tables.staged_size(connection, blob_id)
-
-
-def find_staged(connection: Connection, player_id: str, digests: Collection[bytes]) -> dict[bytes, int]:
-    """Return the player's blobs of these bytes, as far as they exist."""
-    found = {sha256: tables.find_blob(connection, player_id, sha256) for sha256 in digests}
-    return {sha256: blob_id for sha256, blob_id in found.items() if blob_id is not None}

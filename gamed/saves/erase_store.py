@@ -156,15 +156,14 @@ def slots_of(connection: Connection, player_id: str) -> list[str]:
 
 def _move_blobs(connection: Connection, player_id: str, heir_id: str) -> None:
     """Let the heir own the blobs; where the heir has the same bytes, refer to the heir's blob."""
-    query = f"SELECT blob_id, sha256 FROM blob WHERE {tables.OWNED}"
+    known = {sha256: blob_id for blob_id, sha256 in tables.blobs_of_player(connection, heir_id).items()}
     equal: dict[int, int] = {}
-    for blob_id, sha256 in connection.execute(query, {"player_id": player_id}).fetchall():
-        known = tables.find_blob(connection, heir_id, sha256)
-        if known is None:
+    for blob_id, sha256 in tables.blobs_of_player(connection, player_id).items():
+        if sha256 in known:
+            equal[blob_id] = known[sha256]
+        else:
             values = {"blob_id": blob_id, "heir_id": heir_id}
             connection.execute("UPDATE blob SET player_id = :heir_id WHERE blob_id = :blob_id", values)
-        else:
-            equal[blob_id] = known
     if equal:
         tables.move_blobs(connection, player_id, equal)
 

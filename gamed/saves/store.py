@@ -109,7 +109,7 @@ class SqliteSaveStore(Component, frozen=True):
 
     def find_blobs(self, player_id: str, digests: Collection[bytes]) -> Deferred[dict[bytes, int]]:
         return self._databases.reads.submit(
-            attributed(STATE, partial(batch_store.find_staged, player_id=player_id, digests=digests))
+            attributed(STATE, partial(tables.find_blobs, player_id=player_id, digests=digests))
         )
 
     def stage(self, command: StageCommand) -> Deferred[Staged | BytesMissing | SaveError]:

@@ -55,7 +55,8 @@ def write_save(
     error = room_to_write(limits, summary.usage, state.size, command.content.size)
     if error is not None:
         return error
-    blob_id = ensure_blob(connection, command, refs=1)
+    known = tables.find_blob_to_share(connection, player_id, slot, command.content)
+    blob_id = ensure_blob(connection, command, known, refs=1)
     if isinstance(blob_id, BytesMissing):
         return blob_id
     current = set_current(connection, limits, command, state, content=command.content, blob_id=blob_id, summary=summary)
@@ -73,11 +74,16 @@ def _keep_current(
         return WriteResult(decision, state.current, base=base)
     if decision.stores_copy and not fits_into_history(connection, limits, player_id, command.content.size):
         return WriteResult(decision, state.current, base=base, dropped=True)
-    blob_id = ensure_blob(connection, command, refs=1 if decision.stores_copy else 0)
+    if not decision.stores_copy:
+        holder = decision.yours or state.current
+        held = ensure_blob(connection, command, holder.blob_id if holder else None)
+        if isinstance(held, BytesMissing):
+            return held
+        return WriteResult(decision, state.current, base=base, yours=decision.yours)
+    known = tables.find_blob_to_share(connection, player_id, slot, command.content)
+    blob_id = ensure_blob(connection, command, known, refs=1)
     if isinstance(blob_id, BytesMissing):
         return blob_id
-    if not decision.stores_copy:
-        return WriteResult(decision, state.current, base=base, yours=decision.yours)
     yours = store_conflict_copy(connection, limits, command, state, base=base, blob_id=blob_id)
     base = version_by_tag(connection, player_id, slot, command.condition.base)  # the copy may have displaced it
     return WriteResult(decision, state.current, base=base, yours=yours)
@@ -375,13 +381,15 @@ def prune_to_quota(
     return bool(candidates)
 
 
-def ensure_blob(connection: Connection, command: WriteCommand | StageCommand, refs: int = 0) -> int | BytesMissing:
+def ensure_blob(
+    connection: Connection, command: WriteCommand | StageCommand, known: int | None, refs: int = 0
+) -> int | BytesMissing:
     """Return a blob of the player with exactly these bytes, with `refs` references more.
 
-    The command's bytes replace damaged ones on disk, for every version that shares them: a player who still has the
-    bytes repairs the save by storing it again. BytesMissing changes nothing.
+    `known` is a blob of the player with this hash, if one was found. The command's bytes replace damaged ones on disk,
+    for every version that shares them: a player who still has the bytes repairs the save by storing it again.
+    BytesMissing changes nothing.
     """
-    known = tables.find_blob(connection, command.context.player_id, command.content.sha256)
     if known is None and command.data is not None:
         return _insert(connection, command, command.data, command.content.sha256, refs)
     found = _use_or_publish(connection, command, known)

@@ -8,7 +8,7 @@ from gamed.saves.cleanup import CleanupTask
 from gamed.saves.limits import SaveLimits
 from gamed.saves.retention import DAY_MS
 from tests.saves.commit_helpers import CommitCase, digest, write
-from tests.saves.helpers import ABSENT, BIG, digest_of
+from tests.saves.helpers import ABSENT, BIG, digest_of, tag
 from tests.saves.state_machine import damage_blobs
 from tests.sessions.fixtures import ANNA
 from tests.support.covers import covers
@@ -81,6 +81,19 @@ class StageTest(CommitCase):
             self.stage(data)
             self.assertEqual(self.commit(write("auto", data, None if data != BIG else "*")).status, 200)
             self.assertEqual(self.get("auto").body, data)
+
+    def test_damaged_bytes_of_one_of_two_saves(self) -> None:
+        """Bytes of two saves, of which one went bad, can be committed after they were staged."""
+        for slot in ("a", "b"):
+            self.put(slot, b"one", ABSENT)
+        for slot in ("a", "b"):
+            self.damage(slot, 1)
+            self.stage(b"one")
+            self.assertEqual(self.commit(write(f"new-{slot}", b"one")).status, 200)
+            self.assertEqual(self.get(f"new-{slot}").body, b"one")
+            self.assertEqual(self.put(slot, b"one", {"If-Match": tag(1, b"one")}).status, 200)
+            self.assertEqual(self.get(slot).body, b"one")
+        self.assert_counts_agree()
 
 
 class OrderTest(CommitCase):

@@ -38,13 +38,12 @@ CREATE TABLE blob (                     -- bytes of one player, stored once
     data       BLOB                     -- up to 16 KiB of bytes; else NULL, and they are in parts
 ) STRICT;
 
--- A few bytes of both find the rows to compare. Each new blob changes a page of this index: the smaller its entries,
--- the fewer pages a batch of writes changes. The first four characters of each player_id are equal.
-CREATE INDEX blob_lookup ON blob (substr(player_id, 5, 3), substr(sha256, 1, 3)) WHERE sha256 NOT NULL;
+-- Small blobs are not in this index: each new one would change a page of it. They are found by their versions.
+CREATE INDEX blob_lookup ON blob (player_id, sha256) WHERE data IS NULL AND sha256 IS NOT NULL;
 
 CREATE INDEX blob_unreferenced ON blob (created_ms) WHERE refs = 0;
--- The server counts what a player has staged before it accepts more (PROTOCOL 4.4, 7).
-CREATE INDEX blob_staged ON blob (player_id, created_ms, size) WHERE refs = 0 AND sha256 NOT NULL;
+-- Staged bytes are found by their hash. The server also counts them before it accepts more (PROTOCOL 4.4, 7).
+CREATE INDEX blob_staged ON blob (player_id, sha256, created_ms, size) WHERE refs = 0 AND sha256 IS NOT NULL;
 
 -- AUTOINCREMENT would write its table for each new blob; this one is written only if the newest blob is deleted.
 CREATE TABLE deleted_blob (             -- one row
