@@ -41,6 +41,7 @@ from gamed.cli.restore_journal import refuse_unfinished
 from gamed.config.authentication import FILE_NAME
 from gamed.config.game import FILE_NAME as GAME
 from gamed.database.sqlite.offline import write_locked
+from gamed.database.sqlite.write_lock import MAINTENANCE_FILE, SUFFIX
 
 COPIED = ".copied"
 """The suffix of the folders in which configuration files are copied."""
@@ -48,8 +49,8 @@ SPARE_BYTES = 1024 * 1024
 FULL = (ENOSPC, EDQUOT, EFBIG)
 OF_DISK = {"lost+found"}
 """What an empty disk has."""
-BESIDE = {f"{name}{suffix}" for name in (AUTH_DB, STATE_DB) for suffix in ("-wal", "-shm")}
-"""Files of SQLite that are empty once the databases are closed."""
+BESIDE = {f"{name}{suffix}" for name in (AUTH_DB, STATE_DB) for suffix in ("-wal", "-shm", SUFFIX)} | {MAINTENANCE_FILE}
+"""Files of SQLite that are empty once the databases are closed, and lock files."""
 
 
 class MoveResult(Struct, frozen=True):

@@ -36,6 +36,7 @@ from gamed.clock import now_ms
 from gamed.config.settings import DEFAULT_LISTEN, KEY_FILE, LogFormat, Settings
 from gamed.database.sqlite.migrations import MigrationError, check_schema, prepare_file, prepare_state
 from gamed.database.sqlite.offline import run_read
+from gamed.database.sqlite.write_lock import lock_path
 from gamed.ops.logging import LogStream, Observer
 from gamed.ops.systemd import StartTimeoutExtender, SystemdNotifier
 
@@ -184,7 +185,8 @@ def _files_of_first_start(places: Paths) -> list[Path]:
     made = []
     for name, beside in ((paths.STATE_DB, []), (paths.AUTH_DB, [places.data / KEY_FILE])):
         if not (places.data / name).exists():
-            made += [*(places.data / f"{name}{suffix}" for suffix in restore_journal.SQLITE_SUFFIXES[::-1]), *beside]
+            files = [places.data / f"{name}{suffix}" for suffix in restore_journal.SQLITE_SUFFIXES[::-1]]
+            made += [*files, lock_path(places.data / name), *beside]
     return [*made, places.config]
 
 

@@ -23,7 +23,7 @@ from twisted.python.failure import Failure
 from gamed.database.connection import Connection, Transaction
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseBusy, DatabaseUnavailable, new_error, of_disk
 from gamed.database.group_commit import Outcome, corruptions, run_reads
-from gamed.database.queues import DatabaseQueue, DatabaseThread, write_batch
+from gamed.database.queues import DatabaseQueue, DatabaseThread, report_locked, write_batch
 from gamed.database.sqlite.files import DatabaseFile, SqliteConnection
 from gamed.event_log import EventLog
 from gamed.timestamps import Now
@@ -196,6 +196,7 @@ class _SerialQueue(DatabaseQueue):
     def _inspect(self, outcomes: Sequence[Outcome]) -> None:
         if corruptions(outcomes):
             self._file.mark_damaged()
+        report_locked(self._file.name, outcomes)
 
 
 class PinnedBlobReader(Struct, eq=False):

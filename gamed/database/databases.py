@@ -29,6 +29,7 @@ from gamed.database.sqlite.files import (
     prepare_to_write,
 )
 from gamed.database.sqlite.migrations import MigrationError, check_schema, prepare_file
+from gamed.database.sqlite.write_lock import MAINTENANCE_FILE, MaintenanceLock
 from gamed.event_log import EventLog
 from gamed.timestamps import Now
 
@@ -65,6 +66,7 @@ class Databases:
 
         self._state = state
         self._files = (auth, state)
+        self._maintenance = MaintenanceLock(None if auth.path is None else auth.path.with_name(MAINTENANCE_FILE))
         self._clock = reactor
         self.threads = tuple(
             DatabaseThread(reactor, file, setup)
@@ -130,6 +132,14 @@ class Databases:
         """Return all queues by name."""
         return {"read": self.reads, "auth": self.auth, "state": self.state, "blob": self.blobs.queue}
 
+    @property
+    def tends(self) -> bool:
+        """Return whether this process is the one that deletes what has expired; raise DatabaseError.
+
+        Exactly one of the processes that serve a data folder is, and another one once that has ended.
+        """
+        return self._maintenance.held
+
     def wal_bytes(self) -> Mapping[str, int]:
         """Return the size of each database's write-ahead log."""
         return {file.name: file.wal_bytes() for file in self._files}
@@ -154,9 +164,12 @@ class Databases:
         await self._checkpointer.stop()
         for thread in self.threads:
             thread.close()
+        for file in self._files:
+            file.lock.close()
+        self._maintenance.close()
 
     def _clean_up(self) -> Deferred[int]:
-        return self.blobs.delete_expired() if self._state.unavailable_as is None else succeed(0)
+        return self.blobs.delete_expired() if self._state.unavailable_as is None and self.tends else succeed(0)
 
 
 class ExternalChangeWatcher:

@@ -11,6 +11,15 @@ class DatabaseBusy(DatabaseError):
     """A full queue, or a file that another process holds: the same request may succeed in a moment."""
 
 
+class DatabaseLocked(DatabaseBusy):
+    """A file that another process does not finish to write; that process may be stopped."""
+
+    process: str = "unknown"
+    """The id of that process."""
+    first: bool = False
+    """True for the first of several such errors in a row, which is logged."""
+
+
 class DiskFull(DatabaseError):
     """A disk that is full or cannot be written."""
 

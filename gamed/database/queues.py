@@ -18,7 +18,14 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gamed.database.connection import Transaction
-from gamed.database.errors import DatabaseBusy, DatabaseFailing, DatabaseReadOnly, DatabaseUnavailable, new_error
+from gamed.database.errors import (
+    DatabaseBusy,
+    DatabaseFailing,
+    DatabaseLocked,
+    DatabaseReadOnly,
+    DatabaseUnavailable,
+    new_error,
+)
 from gamed.database.group_commit import UNEXPECTED, Outcome, corruptions, find_corruption, group_commit, run_reads
 from gamed.database.sqlite.error_mapping import detached_failure
 from gamed.database.sqlite.files import DatabaseFile, SqliteConnection, state_attached
@@ -288,6 +295,20 @@ def _lacks_table(outcome: Outcome) -> bool:
     return isinstance(outcome, Failure) and str(outcome.value).startswith("no such table")
 
 
+def report_locked(database: str, outcomes: Sequence[Outcome]) -> None:
+    """Log once which process does not finish its write, if transactions failed because of that."""
+    for outcome in outcomes:
+        error = outcome.value if isinstance(outcome, Failure) else None
+        if isinstance(error, DatabaseLocked) and error.first:
+            _log.error(
+                "database_locked",
+                database=database,
+                process=error.process,
+                detail="That process does not finish its write. If it is stopped, continue or end it",
+            )
+            return
+
+
 def write_batch(
     thread: DatabaseThread,
     file: DatabaseFile,
@@ -336,6 +357,7 @@ class WriteQueue(DatabaseQueue):
     def _inspect(self, outcomes: Sequence[Outcome]) -> None:
         if corruptions(outcomes):
             self._file.mark_damaged()
+        report_locked(self._file.name, outcomes)
         if all(isinstance(outcome, Failure) and outcome.check(DatabaseBusy) for outcome in outcomes):
             # Another process holds the file. What waited as long as this batch does not wait once more.
             while self._queue and self._queue[0].batch < self._started:

@@ -43,7 +43,7 @@ class RoundTripTests(RestoreCase):
         self.assertEqual([player for player, _ in self.players(auth)], [ANNA, BERT])
         self.assertEqual(self.slots(state), ["auto", "later"])
         left = {path.name for path in self.data.iterdir()}
-        self.assertEqual(left, {"auth.db", "state.db", "auth.key", auth, state})
+        self.assertEqual(left, {"auth.db", "auth.db.lock", "state.db", "state.db.lock", "auth.key", auth, state})
         self.assertEqual((self.data / "auth.db").stat().st_mode & 0o777, 0o600)
         prepare_files(self.data)
         self.assertEqual(self.slots(), ["auto"])

@@ -8,6 +8,7 @@ checkpoint and its reads for a RESTART, after which the log begins anew.
 
 import sqlite3
 from collections.abc import Sequence
+from time import monotonic, sleep
 from typing import Any
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from gamed.database.connection import AUTH
-from gamed.database.errors import DatabaseReadOnly
+from gamed.database.errors import DatabaseBusy, DatabaseReadOnly
 from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue
 from gamed.database.sqlite.error_mapping import translate
 from gamed.database.sqlite.files import WAL_LIMIT_BYTES, DatabaseFile, SqliteConnection
@@ -27,8 +28,8 @@ PASSIVE_SECONDS = 5
 COMMIT_BYTES = 32 * 1024
 """Counted for a batch, besides the bytes that its transactions announced."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1, 30
-BUSY_MS = 250
-"""How long the queues may wait for another process's snapshot, such as a backup's."""
+TRY_SECONDS, PAUSE_SECONDS = 0.1, 0.0005
+"""How long a restart may wait for other processes' snapshots, and the pause between two tries: reads end within ms."""
 _log = EventLog(Logger())
 
 
@@ -75,7 +76,7 @@ class Checkpointer:
             self._cancel_timer(log)
             if self._thread.started and _in_use(log.file):
                 try:
-                    await self._run(log.file, "TRUNCATE")
+                    await self._run(log.file, "TRUNCATE", alone=True)
                 except Exception as e:  # the next start replays the log
                     _log_failed(log.file, e)
 
@@ -106,8 +107,8 @@ class Checkpointer:
 
     async def _checkpoint(self, log: _WalState) -> None:
         try:
-            await self._run(log.file, "PASSIVE")
-            if self._too_long(log) and not self._stopped:
+            done = await self._run(log.file, "PASSIVE")
+            if done and self._too_long(log) and not self._stopped:
                 self._set_pause(log, await self._restart(log))
         except Exception as e:
             _log_failed(log.file, e)
@@ -133,13 +134,16 @@ class Checkpointer:
                 queues = [queue for queue in log.queues if isinstance(queue, ReadQueue) is reading]
                 paused += queues
                 await gatherResults([queue.pause() for queue in queues])
-                restarted = await self._run(log.file, mode)
+                restarted = await self._run(log.file, mode, alone=True)
             return restarted
+        except DatabaseBusy:
+            return False
         finally:
             for queue in paused:
                 queue.resume()
 
-    def _run(self, file: DatabaseFile, mode: str) -> Deferred[bool]:
+    def _run(self, file: DatabaseFile, mode: str, *, alone: bool = False) -> Deferred[bool]:
+        """Make a checkpoint, with `alone` while no process writes; fire with False if it is not complete."""
         schema = "main" if file.name == AUTH else file.name
 
         def checkpoint(connection: SqliteConnection) -> bool:
@@ -150,7 +154,11 @@ class Checkpointer:
                     raise
             return _checkpoint(self._thread.reopen(), schema, mode)
 
-        return self._thread.run(checkpoint)
+        def checkpoint_alone(connection: SqliteConnection) -> bool:
+            with file.lock:
+                return checkpoint(connection)
+
+        return self._thread.run(checkpoint_alone if alone else checkpoint)
 
 
 def _in_use(file: DatabaseFile) -> bool:
@@ -158,9 +166,14 @@ def _in_use(file: DatabaseFile) -> bool:
 
 
 def _checkpoint(connection: SqliteConnection, schema: str, mode: str) -> bool:
-    connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
-    [(busy, _, _)] = connection.execute(f"PRAGMA {schema}.wal_checkpoint({mode})").fetchall()
-    return not busy
+    """Return whether the checkpoint is complete. SQLite's own busy handler would try again too rarely."""
+    connection.execute("PRAGMA busy_timeout = 0")
+    ends = monotonic() + TRY_SECONDS
+    while True:
+        [(busy, _, _)] = connection.execute(f"PRAGMA {schema}.wal_checkpoint({mode})").fetchall()
+        if not busy or mode == "PASSIVE" or monotonic() >= ends:
+            return not busy
+        sleep(PAUSE_SECONDS)
 
 
 def _log_failed(file: DatabaseFile, error: Exception) -> None:

@@ -4,7 +4,6 @@ import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from msgspec import Struct, field
@@ -13,6 +12,7 @@ from twisted.logger import Logger
 from gamed.database.connection import AUTH, STATE
 from gamed.database.errors import DatabaseCorrupt, DatabaseError, DatabaseUnavailable, new_error
 from gamed.database.sqlite.error_mapping import SQLITE_ERRORS, translate
+from gamed.database.sqlite.write_lock import WriteLock
 from gamed.event_log import EventLog
 
 APPLICATION_ID = {AUTH: 0x676D6441, STATE: 0x676D6453}
@@ -45,14 +45,14 @@ class DatabaseFile(Struct, eq=False):
     """The path; None for a database in memory, which has no WAL."""
     unavailable_as: type[DatabaseError] | None = None
     """The error for all writes, once the file can no longer be written."""
-    lock: Lock = field(default_factory=Lock)
-    """Held during every write transaction of this process: SQLite itself would wait in sleeps of up to 100 ms."""
+    lock: WriteLock = field(default_factory=WriteLock)
+    """Held during every write transaction: the threads of this process and all processes take turns."""
 
     @classmethod
     def at(cls, folder: Path, name: str) -> "DatabaseFile":
         """Return the file `auth` or `state` of a data folder."""
         path = folder / f"{name}.db"
-        return cls(name, file_uri(path, "rw"), path)
+        return cls(name, file_uri(path, "rw"), path, lock=WriteLock(path))
 
     def mark_damaged(self) -> None:
         """Stop all writes to this file and log that once. Reads go on."""

@@ -21,6 +21,7 @@ from gamed.database.sqlite.files import (
     prepare,
     reading_uri,
 )
+from gamed.database.sqlite.write_lock import lock_writes
 from gamed.event_log import EventLog
 
 SCHEMAS = Path(__file__).parent / "schema"
@@ -70,7 +71,7 @@ def prepare_file(
     it. Raise MigrationError if the file is not for this version, DatabaseError if SQLite cannot use it.
     """
     folder = schema_folder(path.stem)
-    with translated(), closing(connect(file_uri(path, "rwc"))) as connection:
+    with lock_writes(path), translated(), closing(connect(file_uri(path, "rwc"))) as connection:
         connection.set_progress_handler(working, STEPS)
         prepare(connection)
         _begin(connection, path)

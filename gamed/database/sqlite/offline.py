@@ -25,6 +25,7 @@ from gamed.database.sqlite.files import (
     reading_uri,
 )
 from gamed.database.sqlite.migrations import STEPS, MigrationError, no_progress, schema_folder, scripts_in, version_of
+from gamed.database.sqlite.write_lock import lock_writes
 
 T = TypeVar("T")
 LOCK_TRIES = 3
@@ -35,10 +36,11 @@ SHOWN_ERRORS = 3
 def run_transaction(path: Path, transaction: Transaction[T]) -> T:
     """Run a write transaction on auth.db or state.db; it should take less than 20 ms, as the service waits for it.
 
-    Wait up to five seconds for the lock. Raise DatabaseError as the queues do, and MigrationError if the file does not
-    have this version's schema. A transaction that raises an exception changes nothing.
+    Wait up to five seconds for other writers. Raise DatabaseError as the queues do, and MigrationError if the file does
+    not have this version's schema. A transaction that raises an exception changes nothing.
     """
-    with _open(path) as connection:
+    _require_file(path)
+    with lock_writes(path), _open(path) as connection:
         return _run(connection, transaction, "BEGIN IMMEDIATE")
 
 
@@ -91,11 +93,15 @@ def _open(path: Path) -> Iterator[SqliteConnection]:
 @contextmanager
 def _open_any(path: Path) -> Iterator[SqliteConnection]:
     """Open a file of any schema version."""
-    if not path.is_file():
-        raise DatabaseUnavailable(f"{path} does not exist; start the service once to make it.")
+    _require_file(path)
     with translated(), closing(connect(file_uri(path, "rw"))) as connection:
         prepare(connection)
         yield connection
+
+
+def _require_file(path: Path) -> None:
+    if not path.is_file():
+        raise DatabaseUnavailable(f"{path} does not exist; start the service once to make it.")
 
 
 @contextmanager
@@ -105,7 +111,7 @@ def write_locked(path: Path) -> Iterator[BinaryIO]:
     The file stays open until the end, and no other descriptor of it may be closed before: closing one drops all locks
     that this process has on the file. Raise DatabaseBusy if another process reads or writes for long.
     """
-    with open(path, "r+b", buffering=0) as file, _open_any(path) as connection:
+    with lock_writes(path), open(path, "r+b", buffering=0) as file, _open_any(path) as connection:
         log = path.with_name(f"{path.name}-wal")
         for _ in range(LOCK_TRIES):
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
