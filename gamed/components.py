@@ -96,6 +96,8 @@ class ServiceContext(Struct, frozen=True, kw_only=True):
     now_ms: Now
     counters: "Counters | None" = None
     """The counters of `/metrics`; None without `--admin`."""
+    process_id: str = ""
+    """Eight hex digits that are new at each start."""
     tasks: ShieldedTasks = field(default_factory=ShieldedTasks)
 
     @property
@@ -126,14 +128,15 @@ class LoginComponents:
     ) -> None:
         config, keys, databases = context.config, context.keys, context.databases
         self._service = context
-        self._context = LoginContext(keys, token_bytes, context.now_ms, login_policy(config), context.audit)
+        self._context = LoginContext(
+            keys, token_bytes, context.now_ms, login_policy(config), context.audit, context.process_id
+        )
         self._sessions = sessions
-        self._started_ms: int | None = None
-        """The time of the first call of recover(), before the first request."""
+        self._recovering = False
         self._waiters = LongPollRegistry(context.reactor)
         self._store = SqliteLoginStore(databases.reads, databases.auth, keys, first_uses)
         self._browsers = BrowserLoginService(self._context, self._store, self._waiters)
-        self._lifecycle = LoginLifecycle(self._store, self._waiters, context.now_ms)
+        self._lifecycle = LoginLifecycle(self._store, self._waiters, context.now_ms, databases.ended_processes)
         configured = config.providers if config.mode is Mode.OAUTH else {}
         self._realms = namespace_indexes(keys.indexer, configured.values())
         providers = _build_providers(context, configured)
@@ -228,9 +231,9 @@ class LoginComponents:
             )
 
     async def recover(self) -> None:
-        """End the logins that the last process left unfinished; the service calls this until it succeeds."""
-        started_ms, self._started_ms = self._started_ms, self._started_ms or self._context.now_ms()
-        await self._lifecycle.recover(started_ms)
+        """End the exchanges of processes that have ended; the service calls this before the first request, too."""
+        first, self._recovering = not self._recovering, True
+        await self._lifecycle.recover(first=first)
 
     async def clean_up(self) -> None:
         """End and delete expired logins, and delete rate limits that limit no client."""

@@ -53,11 +53,11 @@ EVENTS_SECONDS = 5
 FIRST_USES_SECONDS = 10
 """The pause between two attempts to write first uses of credentials that could not be written at once."""
 RECOVERY_SECONDS = 5
-"""The pause between two attempts to end the logins that the last process left unfinished."""
+"""The pause between two attempts to end the exchanges that ended processes left, until the first one succeeds."""
 SHUTDOWN_SECONDS = 3
 """The time that open connections have to read their responses, and that requests of disconnected clients have to end.
 
-A request to a provider may take longer: its login is interrupted, and the next start ends it.
+A request to a provider may take longer: its login is interrupted, and another process, or the next start, ends it.
 """
 _log = EventLog(Logger())
 
@@ -67,7 +67,9 @@ class GamedService(MultiService):
 
     def __init__(self, reactor: Any, settings: Settings, manager: SystemdNotifier) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        databases = Databases.open(reactor, settings.data, now_ms, settings.game.staged_seconds * 1000)
+        process_id = token_bytes(4).hex()
+        staged_ms = settings.game.staged_seconds * 1000
+        databases = Databases.open(reactor, settings.data, now_ms, staged_ms, process_id)
         counters = _new_counters(settings)
         self._events = StoringAuditLog(_new_audit_log(counters), databases.auth, now_ms)
         self._context = context = ServiceContext(
@@ -78,6 +80,7 @@ class GamedService(MultiService):
             audit=self._events,
             now_ms=now_ms,
             counters=counters,
+            process_id=process_id,
         )
         self._supervisor = SystemdSupervisor(reactor, manager, databases)
         self._saves = SaveComponents(context)
@@ -106,6 +109,8 @@ class GamedService(MultiService):
         return self._context.settings.config.public_url or f"http://127.0.0.1:{self._listeners.port}"
 
     def startService(self) -> None:
+        registering = self._context.databases.register_process()
+        registering.addErrback(lambda reason: _log.failure("process_not_registered", reason))
         if self._admin is not None:
             self._admin.open()
         self._assets.open()
@@ -163,11 +168,10 @@ class GamedService(MultiService):
 
     def _routes(self) -> Sequence[RouteGroup]:
         context = self._context
-        instance = token_bytes(4).hex()
         built, revoked = self._saves.build(self._sessions), self._saves.change_waiters.revoked
         labels = {name: provider.label for name, provider in context.config.providers.items()}
         return (
-            PublicRoutes(context.config.mode.value, labels, instance, context.databases),
+            PublicRoutes(context.config.mode.value, labels, context.process_id, context.databases),
             *self._login.routes(),
             SessionRoutes(self._sessions, context.tasks),
             self._players.routes(self._sessions),
@@ -218,6 +222,7 @@ class GamedService(MultiService):
         return [
             self._periodic(FIRST_USES_SECONDS, self._sessions.write_first_uses),
             self._periodic(EVENTS_SECONDS, self._events.flush),
+            self._periodic(CLEANUP_SECONDS, self._login.recover),
             *(self._periodic(CLEANUP_SECONDS, clean_up) for clean_up in cleanups),
         ]
 

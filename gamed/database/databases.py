@@ -4,7 +4,7 @@ Writes of other processes are detected, so that a command beside the service wak
 (PROTOCOL 4.2). A state.db that could not be opened at the start is opened as soon as that is possible.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from gamed.database.sqlite.files import (
     prepare_to_write,
 )
 from gamed.database.sqlite.migrations import MigrationError, check_schema, prepare_file
+from gamed.database.sqlite.processes import ProcessLocks
 from gamed.database.sqlite.write_lock import MAINTENANCE_FILE, MaintenanceLock
 from gamed.event_log import EventLog
 from gamed.timestamps import Now
@@ -42,7 +43,8 @@ _log = EventLog(Logger())
 class Databases:
     """Both databases behind their queues. Open no file and start no thread before the reactor runs.
 
-    `staged_ms`: how long the server keeps bytes that wait for a commit (PROTOCOL 4.4).
+    `staged_ms`: how long the server keeps bytes that wait for a commit (PROTOCOL 4.4). `process_id` names this process
+    for the others that use these databases.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Databases:
         now_ms: Now,
         *,
         staged_ms: int = KEPT_MS,
+        process_id: str = "",
     ) -> None:
         def prepare_reader(connection: SqliteConnection) -> None:
             prepare(connection)
@@ -67,6 +70,7 @@ class Databases:
         self._state = state
         self._files = (auth, state)
         self._maintenance = MaintenanceLock(None if auth.path is None else auth.path.with_name(MAINTENANCE_FILE))
+        self._processes = ProcessLocks(None if auth.path is None else auth.path.parent, process_id)
         self._clock = reactor
         self.threads = tuple(
             DatabaseThread(reactor, file, setup)
@@ -96,7 +100,7 @@ class Databases:
         self._closing: Deferred[None] | None = None
 
     @classmethod
-    def open(cls, reactor: Any, data: Path, now_ms: Now, staged_ms: int = KEPT_MS) -> "Databases":
+    def open(cls, reactor: Any, data: Path, now_ms: Now, staged_ms: int = KEPT_MS, process_id: str = "") -> "Databases":
         """Return the databases of a data folder whose files were prepared; raise DatabaseUnavailable without auth.db.
 
         If state.db cannot be opened, everything that does not need it works, and opening is tried again.
@@ -109,11 +113,24 @@ class Databases:
             _log.error("database_unavailable", database=STATE, path=state.path, detail=problem)
         folder = data / "tmp"
         folder.mkdir(mode=0o700, exist_ok=True)
-        return cls(reactor, auth, state, folder, now_ms, staged_ms=staged_ms)
+        return cls(reactor, auth, state, folder, now_ms, staged_ms=staged_ms, process_id=process_id)
 
     def state_damaged(self) -> None:
         """Mark state.db as damaged, after a transaction found damage that it could leave out."""
         self._state.mark_damaged()
+
+    def register_process(self) -> Deferred[None]:
+        """Let the other processes know that this one lives, before it writes what names it."""
+        return self.threads[1].call(self._processes.hold)
+
+    def ended_processes(self, ids: Collection[str]) -> Deferred[frozenset[str]]:
+        """Fire with those of the processes that have ended, whatever they left unfinished; this one has not."""
+
+        def find() -> frozenset[str]:
+            self._processes.hold()  # again, if the disk did not allow it before
+            return self._processes.ended(ids)
+
+        return self.threads[1].call(find)
 
     def watch(self, changed: Callable[[], None], file: str | None = None) -> None:
         """Call `changed` within a second of a change that another process made to either file, or to this one."""
@@ -167,6 +184,7 @@ class Databases:
         for file in self._files:
             file.lock.close()
         self._maintenance.close()
+        self._processes.close()
 
     def _clean_up(self) -> Deferred[int]:
         return self.blobs.delete_expired() if self._state.unavailable_as is None and self.tends else succeed(0)

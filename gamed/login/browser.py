@@ -14,7 +14,7 @@ from gamed.login.errors import (
 )
 from gamed.login.keys import LoginLookup, ReturnProof, login_token
 from gamed.login.policy import LoginContext
-from gamed.login.store import SqliteLoginStore
+from gamed.login.store import FindEnded, SqliteLoginStore
 from gamed.login.transaction import (
     EXCHANGE_GRACE_MS,
     FINAL,
@@ -288,6 +288,7 @@ class LoginLifecycle(Component, frozen=True):
     _store: SqliteLoginStore
     _waiters: LongPollRegistry
     _now_ms: Now
+    _ended: FindEnded
 
     async def cancel(self, secret: Index) -> None:
         """Cancel the login of this device secret, in any stage but `collected`; its credentials work no longer.
@@ -315,9 +316,13 @@ class LoginLifecycle(Component, frozen=True):
             for secret in changed:
                 self._waiters.wake(secret)
 
-    async def recover(self, started_ms: int | None = None) -> None:
-        """Interrupt the exchanges that the last process left; after a DatabaseError call it again.
+    async def recover(self, *, first: bool = False) -> None:
+        """Interrupt the exchanges of processes that have ended, and wake their games; after a DatabaseError call again.
 
-        `started_ms`: when this process started, for a later call; None before the first request.
+        `first`: no request was served yet, and none learns of the old stage.
         """
-        await self._store.interrupt(self._now_ms(), started_ms)
+        if first:
+            await self._store.interrupt_first(self._ended, self._now_ms())
+            return
+        for login in await self._store.interrupt(self._ended, self._now_ms()):
+            wake_login(self._waiters, login)

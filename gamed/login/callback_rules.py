@@ -45,6 +45,8 @@ class CallbackContext(Struct, frozen=True):
     issuer: str | None
     """The required `iss`; None for a provider without an issuer, where `iss` is ignored."""
     now_ms: int
+    process_id: str = ""
+    """The process that redeems the code if all checks pass."""
 
 
 class CallbackCheck(Enum):
@@ -128,7 +130,8 @@ def decide_callback(
         return CallbackDecision(CallbackCheck.ENDED, attempt, current)
     if attempt.status is AttemptStatus.USED or current.stage is not LoginStage.AUTHORIZING:
         return CallbackDecision(CallbackCheck.ALREADY_USED, attempt, current)
-    return CallbackDecision(CallbackCheck.EXCHANGE, attempt, current.bound_to(context.browser, context.now_ms))
+    bound = current.bound_to(context.browser, context.now_ms, context.process_id)
+    return CallbackDecision(CallbackCheck.EXCHANGE, attempt, bound)
 
 
 def _pairs(raw: bytes) -> Iterator[tuple[str, str]]:

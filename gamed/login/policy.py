@@ -41,6 +41,8 @@ class LoginContext(Component, frozen=True):
     now_ms: Now
     policy: LoginPolicy
     audit: AuditLog = NULL_AUDIT_LOG
+    process_id: str = ""
+    """Names this process in the logins whose code it redeems."""
 
 
 class ProviderAccess(Component, frozen=True):

@@ -1,6 +1,6 @@
 """The store of logins runs each operation as one transaction of auth.db (PROTOCOL 3.1 to 3.5, 3.9)."""
 
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Container, Mapping, Sequence
 
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred
@@ -25,6 +25,8 @@ from gamed.structs import Component
 
 CallbackRule = Callable[[AuthorizationAttempt | None, LoginTransaction | None], CallbackDecision]
 """A pure function that runs inside the transaction, perhaps more than once."""
+FindEnded = Callable[[Collection[str]], Awaitable[Collection[str]]]
+"""A function that returns which of some processes have ended; this process has not."""
 
 
 class SqliteLoginStore(Component, frozen=True):
@@ -78,24 +80,24 @@ class SqliteLoginStore(Component, frozen=True):
         """
         return self._writes.submit(lambda connection: tables.expire_logins(connection, now_ms))
 
-    async def interrupt(self, now_ms: int, started_ms: int | None) -> None:
-        """End the exchanges of an earlier process after a restart.
+    async def interrupt(self, ended: FindEnded, now_ms: int) -> Sequence[LoginTransaction]:
+        """End the exchanges of processes that have ended; return their logins."""
+        processes = await ended(await self._reads.submit(tables.exchanging_processes))
+        return await self._interrupt(processes, now_ms) if processes else ()
 
-        `started_ms`: exchanges that began later belong to this process and continue. None: end every exchange; all
-        reads wait until that is committed or has failed.
-        """
-
-        def transaction(connection: Connection) -> None:
-            tables.interrupt_logins(connection, now_ms, started_ms)
-
-        if started_ms is not None:
-            return await self._writes.submit(transaction)
+    async def interrupt_first(self, ended: FindEnded, now_ms: int) -> None:
+        """Do what interrupt() does, before the first request: all reads wait until that is committed or has failed."""
         reads_paused = self._reads.pause()
         try:
             await reads_paused
-            await self._writes.submit(transaction)
+            processes = await ended(await self._writes.submit(tables.exchanging_processes))
+            if processes:
+                await self._interrupt(processes, now_ms)
         finally:
             self._reads.resume()
+
+    def _interrupt(self, processes: Collection[str], now_ms: int) -> Deferred[Sequence[LoginTransaction]]:
+        return self._writes.submit(lambda connection: tables.interrupt_logins(connection, processes, now_ms))
 
     def find_account(self, index: Index) -> Deferred[LocalAccount | None]:
         """Return the local account with this name index."""

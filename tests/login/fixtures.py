@@ -1,6 +1,6 @@
 """This module builds the services of a login over databases in memory, with a manual clock and repeatable bytes."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -81,7 +81,8 @@ class LoginServer:
         self.terms = replace(terms, limits=limits)
         self.security: list[str] = []
         audit = TwistedAuditLog(self.security.append)
-        self.context = LoginContext(self.keys, self.random, self.now_ms, self.terms, audit)
+        self.context = LoginContext(self.keys, self.random, self.now_ms, self.terms, audit, "first")
+        self.living: set[str] = set()
         self.store = SqliteLoginStore(self.databases.reads, self.databases.auth, self.keys)
         self.providers = dict(providers or {})
         self.log = FailureLines()
@@ -91,7 +92,7 @@ class LoginServer:
             SqliteSessionStore(self.databases.reads, self.databases.auth, issuer), lambda player_id: None, self.now_ms
         )
         self.starts = StartService(self.context, self.store, self.access, self.sessions, self.waiters)
-        self.lifecycle = LoginLifecycle(self.store, self.waiters, self.now_ms)
+        self.lifecycle = LoginLifecycle(self.store, self.waiters, self.now_ms, self.ended)
         self.browsers = BrowserLoginService(self.context, self.store, self.waiters)
         self.results = ResultService(self.context, self.store, self.browsers)
         hasher = AsyncPasswordHasher(reactor, InlineThreads())
@@ -102,6 +103,14 @@ class LoginServer:
         self.collects = self.new_collects()
         account = {"player_id": ANNA, "name": "Anna", "password": PASSWORD_HASH, "now_ms": START_MS}
         self.write(lambda connection: player_tables.add_local_player(connection, self.keys, **account))
+
+    async def ended(self, processes: Collection[str]) -> Collection[str]:
+        """Return the processes that have ended; without a test that adds to `living`, all of them."""
+        return set(processes) - self.living
+
+    def as_process(self, process_id: str) -> None:
+        """Let this process of the service receive the callbacks from now on."""
+        self.callbacks = replace(self.callbacks, _context=replace(self.context, process_id=process_id))
 
     def new_collects(self) -> CollectService:
         return CollectService(self.context, self.store, self.waiters)

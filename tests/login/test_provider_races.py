@@ -110,7 +110,7 @@ class Restarts(LoginCase):
         server.callback(server.redirect_state(started)).send(None)
         self.assertEqual((server.login(started).stage, len(fake.calls)), (LoginStage.EXCHANGING, 1))
         server.databases.auth.pause()
-        recovering = Deferred.fromCoroutine(server.lifecycle.recover())
+        recovering = Deferred.fromCoroutine(server.lifecycle.recover(first=True))
         early = server.begin_collect(started)
         self.assertFalse(early.called)
         server.databases.auth.resume()
@@ -129,24 +129,46 @@ class Restarts(LoginCase):
 
         store = replace(server.store, _writes=Busy())
         with self.assertRaises(DatabaseBusy):
-            done(replace(server.lifecycle, _store=store).recover())
+            done(replace(server.lifecycle, _store=store).recover(first=True))
         self.assertEqual(server.collect(started), Pending("exchanging", 600))
         server.clock.advance(EXCHANGE_MS / 1000)
         self.assertEqual(server.collect(started), Failed(LoginFailure.LOGIN_INTERRUPTED))
 
     def test_a_recovery_that_succeeds_late(self) -> None:
-        """A late recovery ends only the exchanges of an earlier process, also after the clock was set back."""
+        """A late recovery ends only the exchanges of earlier processes, also after the clock was set back."""
         server = self.oauth_server(FakeProvider(holding=True))
         from_the_future, before, since = (server.start() for _ in range(3))
-        for login, later in ((from_the_future, 30), (before, -30), (since, 1)):
-            server.clock.advance(later)
+        for login, shift_ms, process_id in ((from_the_future, 30_000, "1"), (before, 0, "2"), (since, 0, "3")):
+            server.shift_ms = shift_ms
+            server.as_process(process_id)
             server.callback(server.redirect_state(login)).send(None)
-            if login is before:
-                started_ms = server.now_ms() + 1
-        done(server.lifecycle.recover(started_ms))
+        server.living.add("3")
+        done(server.lifecycle.recover())
         interrupted = Failed(LoginFailure.LOGIN_INTERRUPTED)
         self.assertEqual([server.collect(from_the_future), server.collect(before)], [interrupted] * 2)
-        self.assertEqual(server.collect(since), Pending("exchanging", 599))
+        self.assertEqual(server.collect(since), Pending("exchanging", 600))
+
+    def test_a_process_that_lives(self) -> None:
+        """The start of another process ends no exchange of a living one; that one ends it as always."""
+        server = self.oauth_server(fake := FakeProvider(holding=True))
+        started = server.start()
+        back = Deferred.fromCoroutine(server.callback(server.redirect_state(started)))
+        server.living.add("first")
+        for first in (True, False):
+            done(server.lifecycle.recover(first=first))
+        self.assertEqual(server.collect(started), Pending("exchanging", 600))
+        fake.answer()
+        self.assertIsInstance(self.successResultOf(back), RedirectToResult)
+
+    def test_waiters_of_an_ended_process(self) -> None:
+        """A game that waits at another process learns at once that the exchange was interrupted."""
+        server = self.oauth_server(FakeProvider(holding=True))
+        started = server.start()
+        server.callback(server.redirect_state(started)).send(None)
+        waiting = server.begin_collect(started, wait_seconds=25, seen="exchanging")
+        self.assertNoResult(waiting)
+        done(server.lifecycle.recover())
+        self.assertEqual(self.successResultOf(waiting), Failed(LoginFailure.LOGIN_INTERRUPTED))
 
     def test_a_read_under_way(self) -> None:
         """The recovery waits for the reads that began before it."""
@@ -156,7 +178,7 @@ class Restarts(LoginCase):
         under_way = Deferred[None]()
         server.databases.reads.pause = lambda: under_way
         server.databases.reads.resume = lambda: None
-        recovering = Deferred.fromCoroutine(server.lifecycle.recover())
+        recovering = Deferred.fromCoroutine(server.lifecycle.recover(first=True))
         self.assertFalse(recovering.called)
         self.assertIs(server.login(started).stage, LoginStage.EXCHANGING)
         under_way.callback(None)

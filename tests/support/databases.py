@@ -103,6 +103,8 @@ def file_databases(
     now_ms: Now = lambda: 0,
     data: Path | None = None,
     inline: InlineReactor | None = None,
+    *,
+    process_id: str = "",
 ) -> Databases:
     """Return empty databases on real files, closed when the test ends.
 
@@ -112,10 +114,10 @@ def file_databases(
     data = data or data_folder(test)
     prepare_files(data)
     if reactor is None:
-        stores = _inline(Databases.open(inline or InlineReactor(), data, now_ms))
+        stores = _inline(Databases.open(inline or InlineReactor(), data, now_ms, process_id=process_id))
     else:
         assert isinstance(test, TestCase)
-        stores = Databases.open(reactor, data, now_ms)
+        stores = Databases.open(reactor, data, now_ms, process_id=process_id)
     test.addCleanup(stores.close)
     return stores
 
