@@ -22,6 +22,7 @@ from gamed.config.game import AssetAccess
 from gamed.config.model import Config, Mode, Provider
 from gamed.config.settings import Settings
 from gamed.crypto import Keys
+from gamed.database.changes import ExternalChangeNotifier, Topic
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseError
 from gamed.event_log import EventLog
@@ -39,7 +40,7 @@ from gamed.login.newcomer import NewcomerService
 from gamed.login.policy import LoginContext, LoginPolicy, ProviderAccess
 from gamed.login.routes import LoginRoutes, QrRoutes
 from gamed.login.start import StartService
-from gamed.login.store import SqliteLoginStore
+from gamed.login.store import SqliteLoginStore, advanced_logins
 from gamed.long_poll import LongPollRegistry
 from gamed.ops.logging import LoggedSignInFailures
 from gamed.players.account import AccountPage, AccountSignIn
@@ -134,6 +135,7 @@ class LoginComponents:
         self._sessions = sessions
         self._recovering = False
         self._waiters = LongPollRegistry(context.reactor)
+        ExternalChangeNotifier(databases.changes, databases.reads, self._waiters, {Topic.LOGINS: advanced_logins})
         self._store = SqliteLoginStore(databases.reads, databases.auth, keys, first_uses)
         self._browsers = BrowserLoginService(self._context, self._store, self._waiters)
         self._lifecycle = LoginLifecycle(self._store, self._waiters, context.now_ms, databases.ended_processes)

@@ -4,10 +4,11 @@ All ends of waits that fall into one tick share one timer of the reactor, so tha
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from math import ceil
 from types import TracebackType
+from typing import Any
 
 from msgspec import Struct
 from twisted.internet.defer import Deferred, succeed
@@ -43,6 +44,8 @@ class Waiter(Struct, eq=False):
 
     registry: "LongPollRegistry"
     key: bytes
+    known: Any = None
+    """The state that its client knows, as the feature compares it; None until the first read has ended."""
     pending: WakeReason | None = None
     """The reason why this wait, or the next one, is over."""
     result: Deferred[WakeReason] | None = None
@@ -77,6 +80,9 @@ class Waiter(Struct, eq=False):
 class LongPollRegistry:
     """The open waiters of one kind by key; opening a key again supersedes its older waiter."""
 
+    on_use_changed: Callable[[bool], None] = staticmethod(lambda in_use: None)
+    """Called with True when the first waiter opens, and with False when the last one has left."""
+
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
         self._waiters: dict[bytes, Waiter] = {}
@@ -92,10 +98,16 @@ class LongPollRegistry:
         """Return the number of open waiters."""
         return len(self._waiters)
 
+    def waiters(self) -> Sequence[Waiter]:
+        """Return the open waiters."""
+        return tuple(self._waiters.values())
+
     def open(self, key: bytes) -> Waiter:
         """Add a waiter for this key, and end the wait of the one that had it."""
+        if not self._waiters:
+            self.on_use_changed(True)
         older = self._waiters.pop(key, None)
-        waiter = self._waiters[key] = Waiter(self, key, WakeReason.SHUTTING_DOWN if self._closed else None)
+        waiter = self._waiters[key] = Waiter(self, key, pending=WakeReason.SHUTTING_DOWN if self._closed else None)
         if older is not None:  # its client may open the key again before this returns
             self._end([older], WakeReason.SUPERSEDED)
         return waiter
@@ -147,6 +159,8 @@ class LongPollRegistry:
         self._cancel_timer(waiter)
         if self._waiters.get(waiter.key) is waiter:
             del self._waiters[waiter.key]
+            if not self._waiters:
+                self.on_use_changed(False)
 
     def _cancel_timer(self, waiter: Waiter) -> None:
         if waiter.tick != _NO_TICK:

@@ -41,3 +41,15 @@ class Connection(Protocol):
 
 Transaction = Callable[[Connection], T]
 """A function that reads, decides and writes without waiting; it may be called again if its batch starts over."""
+
+MOST_KEYS = 250
+_PLACES = f"({', '.join(['?'] * MOST_KEYS)})"
+
+
+def rows_in(connection: Connection, query: str, keys: Sequence[Any]) -> list[Any]:
+    """Return the rows of a query that ends with `IN`, for at most MOST_KEYS keys.
+
+    The text of the statement is the same for any number of them, so that it is prepared once.
+    """
+    padded = [*keys, *([keys[-1]] * (MOST_KEYS - len(keys)))] if keys else [None] * MOST_KEYS
+    return connection.rows(query + _PLACES, padded)

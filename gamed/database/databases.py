@@ -1,10 +1,9 @@
 """Databases owns auth.db and state.db and the queues in front of them, from open to close (SPEC 1.6).
 
-Writes of other processes are detected, so that a command beside the service wakes the clients that wait for changes
-(PROTOCOL 4.2). A state.db that could not be opened at the start is opened as soon as that is possible.
+A state.db that could not be opened at the start is opened as soon as that is possible.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,13 @@ from twisted.internet.defer import Deferred, gatherResults, succeed
 from twisted.logger import Logger
 
 from gamed.database.blobs import KEPT_MS, BlobStore
+from gamed.database.changes import ChangeSource, Topic
 from gamed.database.connection import AUTH, STATE
 from gamed.database.errors import DatabaseError, DatabaseUnavailable
 from gamed.database.health import Health, WatchdogProbe, unresponsive
 from gamed.database.periodic import PeriodicTask
 from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue, WriteQueue
+from gamed.database.sqlite.changes import DataVersionSource
 from gamed.database.sqlite.checkpoints import Checkpointer
 from gamed.database.sqlite.error_mapping import translated
 from gamed.database.sqlite.files import (
@@ -34,7 +35,6 @@ from gamed.database.sqlite.write_lock import MAINTENANCE_FILE, MaintenanceLock
 from gamed.event_log import EventLog
 from gamed.timestamps import Now
 
-WATCH_SECONDS = 0.5
 RETRY_SECONDS = 10
 CLEANUP_SECONDS = 3600
 _log = EventLog(Logger())
@@ -90,7 +90,11 @@ class Databases:
         self.blobs = BlobStore(blobs, state, folder, now_ms, self._checkpointer.wrote, staged_ms=staged_ms)
         self._checkpointer.register(auth, (self.reads, self.auth))
         self._checkpointer.register(state, (self.reads, self.state, self.blobs.queue))
-        self._watcher = ExternalChangeWatcher(reactor, (self.auth, self.state))
+        self._data_versions = DataVersionSource(
+            reactor, {Topic.LOGINS: self.auth, Topic.SESSIONS: self.auth, Topic.SAVES: self.state}
+        )
+        self.changes: ChangeSource = self._data_versions
+        """The reports of what other processes change."""
         self._health = Health(reactor, self.reads, (auth, state))
         self.watchdog_probe = partial(WatchdogProbe, reactor, auth, state)
         """Make another way to check that both databases respond, past all queues; the caller closes it."""
@@ -132,14 +136,6 @@ class Databases:
 
         return self.threads[1].call(find)
 
-    def watch(self, changed: Callable[[], None], file: str | None = None) -> None:
-        """Call `changed` within a second of a change that another process made to either file, or to this one."""
-        self._watcher.add(changed, file)
-
-    def unwatch(self, changed: Callable[[], None]) -> None:
-        """End watch()."""
-        self._watcher.remove(changed)
-
     def check(self) -> Deferred[None]:
         """Fire with the result of a check that is at most 5 s old, or wait 2 s for one; fail with a DatabaseError."""
         return self._health.check()
@@ -176,7 +172,7 @@ class Databases:
     async def _close(self) -> None:
         self._cleanup.stop()
         self._reopening.stop()
-        self._watcher.stop()
+        self._data_versions.stop()
         await gatherResults([queue.drain() for queue in (self.reads, self.auth, self.state, self.blobs)])
         await self._checkpointer.stop()
         for thread in self.threads:
@@ -188,56 +184,6 @@ class Databases:
 
     def _clean_up(self) -> Deferred[int]:
         return self.blobs.delete_expired() if self._state.unavailable_as is None and self.tends else succeed(0)
-
-
-class ExternalChangeWatcher:
-    """The comparison of every file's data_version twice a second, while there are callbacks.
-
-    The write queues read it, so that this process's own writes, which they make, do not count (appended blobs do count,
-    and cause a needless call). The last version is kept while there is no callback, and the first check counts as a
-    change, so that no change is lost between a client's read and its wait.
-    """
-
-    def __init__(self, clock: Any, queues: Sequence[WriteQueue]) -> None:
-        self._queues = queues
-        self._versions: dict[WriteQueue, int] = {}
-        self._callbacks: list[tuple[Callable[[], None], str | None]] = []
-        self._task = PeriodicTask(clock, WATCH_SECONDS, lambda: Deferred.fromCoroutine(self._check()))
-
-    def add(self, changed: Callable[[], None], file: str | None = None) -> None:
-        """Call `changed` after each change, or only after changes of this file, `auth` or `state`."""
-        self._callbacks.append((changed, file))
-        if len(self._callbacks) == 1:
-            self._task.start(now=True)
-
-    def remove(self, changed: Callable[[], None]) -> None:
-        """Call `changed` no more."""
-        self._callbacks = [callback for callback in self._callbacks if callback[0] != changed]
-        if not self._callbacks:
-            self._task.stop()
-
-    def stop(self) -> None:
-        """Remove all callbacks."""
-        self._callbacks.clear()
-        self._task.stop()
-
-    async def _check(self) -> None:
-        files = {queue.name for queue in self._queues if await self._has_changed(queue)}
-        for changed, file in tuple(self._callbacks):
-            if file in files or (file is None and files):
-                try:
-                    changed()
-                except Exception:
-                    _log.failure("external_change_callback_failed")
-
-    async def _has_changed(self, queue: WriteQueue) -> bool:
-        try:
-            version = await queue.data_version()
-        except DatabaseError:  # the requests that need this database report it
-            return False
-        changed = self._versions.get(queue) != version
-        self._versions[queue] = version
-        return changed
 
 
 class Reopening:

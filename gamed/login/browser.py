@@ -14,7 +14,7 @@ from gamed.login.errors import (
 )
 from gamed.login.keys import LoginLookup, ReturnProof, login_token
 from gamed.login.policy import LoginContext
-from gamed.login.store import FindEnded, SqliteLoginStore
+from gamed.login.store import FindEnded, SqliteLoginStore, callback_key
 from gamed.login.transaction import (
     EXCHANGE_GRACE_MS,
     FINAL,
@@ -137,8 +137,9 @@ class BrowserLoginService(Component, frozen=True):
     async def wait_for_exchange(self, login: LoginTransaction) -> None:
         """Wait until the exchange has ended, at most EXCHANGE_GRACE_MS."""
         ends_ms = self._context.now_ms() + EXCHANGE_GRACE_MS
-        with self._waiters.open(_callback_key(login)) as waiter:
+        with self._waiters.open(callback_key(login.secret_index)) as waiter:
             while (await self.find(LoginLookup("login_id", login.login_id))).stage is LoginStage.EXCHANGING:
+                waiter.known = LoginStage.EXCHANGING
                 left_ms = min(ends_ms - self._context.now_ms(), EXCHANGE_GRACE_MS)
                 if left_ms <= 0 or await waiter.wait(left_ms / 1000) is not WakeReason.CHANGED:
                     return
@@ -168,13 +169,8 @@ def _next_page(login: LoginTransaction, browser: Index | None) -> SignInPrompt |
 
 def wake_login(waiters: LongPollRegistry, login: LoginTransaction) -> None:
     """Wake the game, and callbacks that wait for the exchange of another one."""
-    for key in (login.secret_index, _callback_key(login)):
+    for key in (login.secret_index, callback_key(login.secret_index)):
         waiters.wake(key)
-
-
-def _callback_key(login: LoginTransaction) -> bytes:
-    """Return the key under which a second callback waits for the first one."""
-    return b"callback " + login.login_id.encode()
 
 
 class InProgress(Struct, frozen=True):

@@ -112,7 +112,7 @@ class CollectService(Component, frozen=True):
             login = await self._find(request)
             self._limit_polling(request)
             while True:
-                now_ms = now()
+                now_ms, waiter.known = now(), login.stage
                 if request.may_deliver(login):
                     return None
                 left_ms = min(ends_ms - now_ms, login.deadline_ms - now_ms, wait_ms)

@@ -17,6 +17,7 @@ from gamed.login.errors import TooManyLogins
 from gamed.login.keys import LoginLookup
 from gamed.login.policy import LoginQuota, per_address
 from gamed.login.transaction import ClientInfo, LoginEvent, LoginStage, LoginTransaction, Transition, TransitionFunction
+from gamed.long_poll import Waiter
 from gamed.players import tables as player_tables
 from gamed.players.tables import LocalAccount, NamedPlayer
 from gamed.rate_limit import RateLimit, RateLimited
@@ -163,6 +164,21 @@ class SqliteLoginStore(Component, frozen=True):
         rows = rate_limits.CLEANUP_ROWS
         while rows >= rate_limits.CLEANUP_ROWS:
             rows = await self._writes.submit(lambda connection: rate_limits.delete_idle(connection, now_ms))
+
+
+_CALLBACK = b"callback "
+
+
+def callback_key(secret: Index) -> bytes:
+    """Return the key under which a second callback waits for the first one of the login with this secret index."""
+    return _CALLBACK + secret
+
+
+def advanced_logins(connection: Connection, waiters: Sequence[Waiter]) -> list[Waiter]:
+    """Return the waiters whose login has another stage than they know."""
+    secrets = {waiter: Index(waiter.key.removeprefix(_CALLBACK)) for waiter in waiters}
+    stages = tables.find_stages(connection, list(secrets.values()))
+    return [waiter for waiter, secret in secrets.items() if stages.get(secret) is not waiter.known]
 
 
 def begin_attempt(

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from gamed.crypto import Index
-from gamed.database.connection import Connection
+from gamed.database.connection import Connection, rows_in
 from gamed.login.attempt import LIVE_ATTEMPTS, AttemptStatus, AuthorizationAttempt
 from gamed.login.keys import LoginLookup
 from gamed.login.transaction import (
@@ -104,6 +104,12 @@ def find_login(connection: Connection, key: LoginLookup) -> LoginTransaction | N
     query = f"SELECT {_LOGIN_COLUMNS} FROM login WHERE {key.column} = :value"
     row = connection.execute(query, {"value": key.value}).fetchone()
     return None if row is None else _login(row)
+
+
+def find_stages(connection: Connection, secrets: Sequence[Index]) -> dict[Index, LoginStage]:
+    """Return the stages of the logins with these secret indexes; those that do not exist are left out."""
+    query = "SELECT secret_index, stage FROM login WHERE secret_index IN "
+    return {Index(secret): LoginStage(stage) for secret, stage in rows_in(connection, query, secrets)}
 
 
 def find_created_player(connection: Connection, login_id: str) -> str | None:

@@ -13,7 +13,7 @@ from gamed.crypto import Random, Secret
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseBusy, DatabaseCorrupt, DatabaseError
 from gamed.http.conditional import Conditions, Precondition, parse_range, range_holds
 from gamed.long_poll import WakeReason
-from gamed.saves.change_waits import ChangeWaiters
+from gamed.saves.change_waits import ChangeWaiters, KnownSaves
 from gamed.saves.commands import (
     BytesMissing,
     DeleteCommand,
@@ -105,9 +105,10 @@ class SaveService(Component, frozen=True):
         await self._sessions.record_first_use(caller, reading=True)
         if wait_seconds <= 0 or listing.has_changes(since):
             return listing
-        with waiters.register(caller.player_id, listing.cursor) as waiter:
+        with waiters.register(caller.player_id) as waiter:
             while True:
                 _, listing = await self._store.list_saves(token, began_ms, since, conditions)
+                waiter.known = KnownSaves(caller.player_id, caller.session_id, listing.cursor)
                 left_ms = min(began_ms + wait_seconds * 1000 - now_ms(), wait_seconds * 1000)
                 if left_ms <= 0 or listing.has_changes(since):
                     return listing

@@ -6,14 +6,13 @@ slot that ever held bytes. `blob` and `blob_part` have the bytes; the blob store
 until it is too old by its `created_ms` (PROTOCOL 4.4).
 """
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
 from gamed.crypto import Random
 from gamed.database import blobs
-from gamed.database.connection import STATE, Connection
+from gamed.database.connection import STATE, Connection, rows_in
 from gamed.database.errors import damaged_row
 from gamed.saves.limits import KIB, Usage
 from gamed.saves.model import (
@@ -241,9 +240,8 @@ def find_player(connection: Connection, player_id: str) -> SavesSummary:
 
 def cursors(connection: Connection, players: Sequence[str]) -> dict[str, Cursor]:
     """Return the cursors of these players; those who never saved are left out."""
-    query = "SELECT player_id, epoch, seq FROM player_saves WHERE player_id IN (SELECT value FROM json_each(:players))"
-    rows = connection.execute(query, {"players": json.dumps(players)})
-    return {player_id: Cursor(epoch, seq) for player_id, epoch, seq in rows}
+    query = "SELECT player_id, epoch, seq FROM player_saves WHERE player_id IN "
+    return {player_id: Cursor(epoch, seq) for player_id, epoch, seq in rows_in(connection, query, players)}
 
 
 def create_player(connection: Connection, player_id: str, epoch: str) -> None:

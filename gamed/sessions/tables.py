@@ -3,11 +3,11 @@
 A session outlives its tokens; each rotation is one more `generation` of it. The column `used` describes the newest one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from gamed.crypto import Index, Indexer, Keys, Purpose, Secret
-from gamed.database.connection import Connection
+from gamed.database.connection import Connection, rows_in
 from gamed.sessions import browser_tables
 from gamed.sessions.credentials import (
     AuthenticatedSession,
@@ -184,6 +184,15 @@ def living_player(connection: Connection, session_id: str, now_ms: int) -> str |
     """
     row = connection.execute(query, {"session_id": session_id, "now_ms": now_ms}).fetchone()
     return None if row is None else str(row[0])
+
+
+def living_sessions(connection: Connection, session_ids: Sequence[str]) -> set[str]:
+    """Return those of these sessions that have not ended and whose players may use them."""
+    query = """
+        SELECT s.session_id FROM session s JOIN player p ON p.player_id = s.player_id
+        WHERE s.revoked_ms IS NULL AND p.state = 'active' AND s.session_id IN
+    """
+    return {session_id for (session_id,) in rows_in(connection, query, session_ids)}
 
 
 def mark_used(connection: Connection, session_id: str, generation: int, now_ms: int) -> None:

@@ -3,17 +3,14 @@
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from twisted.internet import reactor
 from twisted.internet.defer import Deferred, gatherResults
-from twisted.trial.unittest import SynchronousTestCase, TestCase
+from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DatabaseError, DatabaseUnavailable
-from gamed.database.sqlite.files import connect, file_uri
 from tests.database.test_queues import arrivals, arrive
 from tests.support.covers import covers
 from tests.support.databases import InlineReactor, ask, data_folder, file_databases, memory_databases, prepare_files
@@ -284,124 +281,3 @@ class Health(SynchronousTestCase):
         self.successResultOf(run(ask("DETACH state")))
         self.clock.advance(1)
         self.failureResultOf(stores.check(), DatabaseUnavailable)
-
-
-class ExternalChanges(SynchronousTestCase):
-    def setUp(self) -> None:
-        self.clock = InlineReactor()
-        self.data = data_folder(self)
-        self.stores = file_databases(self, data=self.data, inline=self.clock)
-        self.changes = 0
-        self.stores.watch(self.changed)
-        self.clock.advance(1)
-        self.changes = 0
-
-    def changed(self) -> None:
-        self.changes += 1
-
-    def test_another_process(self) -> None:
-        """A write of another process to either file is detected within half a second, once."""
-        for name, sql in (
-            ("auth.db", "INSERT INTO limit_bucket VALUES (x'01', 1)"),
-            ("state.db", "INSERT INTO player_saves (player_id, epoch) VALUES ('p', 'e')"),
-        ):
-            self.changes = 0
-            from_outside(self.data / name, sql)
-            self.assertEqual(0, self.changes)
-            self.clock.pump([0.5] * 5)
-            self.assertEqual(1, self.changes)
-
-    def test_one_file(self) -> None:
-        """A callback for one file is called for that file only."""
-        called: list[str] = []
-        self.stores.watch(lambda: called.append("auth"), "auth")
-        self.stores.watch(lambda: called.append("state"), "state")
-        from_outside(self.data / "state.db", "INSERT INTO player_saves (player_id, epoch) VALUES ('p', 'e')")
-        self.clock.pump([0.5] * 3)
-        self.assertEqual((called, self.changes), (["state"], 1))
-
-    def test_own_writes(self) -> None:
-        """This process's own writes call no callback."""
-        self.successResultOf(self.stores.auth.submit(arrive(1)))
-        self.successResultOf(self.stores.state.submit(insert_player))
-        self.clock.pump([0.5] * 5)
-        self.assertEqual(0, self.changes)
-
-    def test_idle(self) -> None:
-        """While requests wait and nothing changes, nothing is written and no checkpoint is scheduled."""
-        planned = len(self.clock.getDelayedCalls())
-        self.clock.pump([0.5] * 20)
-        self.assertEqual([queue.transactions for queue in (self.stores.auth, self.stores.state)], [0, 0])
-        self.assertEqual(len(self.clock.getDelayedCalls()), planned)
-
-    def test_another_writer(self) -> None:
-        """A check of the files does not wait for a writer of another process."""
-        with closing(connect(file_uri(self.data / "auth.db", "rw"))) as other:
-            other.execute("BEGIN IMMEDIATE")
-            other.execute("INSERT INTO limit_bucket VALUES (x'01', 1)")
-            self.clock.pump([0.5] * 2)
-            self.assertEqual(0, self.changes)
-            other.execute("COMMIT")
-        self.clock.pump([0.5] * 2)
-        self.assertEqual(1, self.changes)
-
-    def test_lost_file(self) -> None:
-        """A file that cannot be opened counts as unchanged, and a later check detects its changes."""
-        data = data_folder(self)
-        stores = file_databases(self, data=data, inline=self.clock)
-        (data / "auth.db").rename(data / "away")
-        stores.watch(self.changed, "auth")
-        self.clock.pump([0.5] * 3)
-        self.assertEqual((0, self.flushLoggedErrors()), (self.changes, []))
-        (data / "away").rename(data / "auth.db")
-        self.clock.pump([0.5] * 3)
-        self.assertEqual(1, self.changes)
-
-    def test_change_between_callbacks(self) -> None:
-        """A write while there is no callback calls the next callback at once; meanwhile no file is checked."""
-        self.stores.unwatch(self.changed)
-        from_outside(self.data / "auth.db", "INSERT INTO limit_bucket VALUES (x'01', 1)")
-        self.clock.pump([0.5] * 5)
-        self.assertEqual(0, self.changes)
-        self.stores.watch(self.changed)
-        self.assertEqual(1, self.changes)
-
-    def test_first_check_counts(self) -> None:
-        """The first callback of all is called at once, as earlier changes are unknown."""
-        stores = file_databases(self, inline=self.clock)
-        stores.watch(self.changed)
-        self.assertEqual(1, self.changes)
-
-    def test_callback_that_fails(self) -> None:
-        """An exception in a callback is logged, and the other callbacks are called."""
-
-        def fails() -> None:
-            raise ZeroDivisionError
-
-        self.stores.unwatch(self.changed)
-        self.stores.watch(fails)
-        self.stores.watch(self.changed)
-        for n in range(2):
-            from_outside(self.data / "auth.db", f"INSERT INTO limit_bucket VALUES (x'0{n}', 1)")
-            self.clock.advance(0.5)
-        self.assertEqual(2, self.changes)
-        self.assertEqual(2, len(self.flushLoggedErrors(ZeroDivisionError)))
-
-    def test_closed(self) -> None:
-        """Closed databases check nothing."""
-        self.successResultOf(self.stores.close())
-        self.assertEqual([], self.clock.getDelayedCalls())
-
-
-class InService(TestCase):
-    async def test_noticed_in_time(self) -> None:
-        """With the real reactor, too, another process's write calls the callback."""
-        data = data_folder(self)
-        stores = file_databases(self, reactor, data=data)
-        calls: list[Deferred[None]] = [Deferred(), Deferred()]
-        waiting = iter(calls)
-        stores.watch(lambda: next(waiting).callback(None))
-        await calls[0]
-        with closing(connect(file_uri(data / "auth.db", "rw"))) as other:
-            other.execute("INSERT INTO limit_bucket VALUES (x'01', 1)")
-        await calls[1]

@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.model import Mode, Registration, ReturnProofSetting
 from gamed.crypto import Index, Keys, Secret
+from gamed.database.changes import ExternalChangeNotifier, Topic
 from gamed.login.authorize import AuthorizeService, RedirectToProvider
 from gamed.login.browser import (
     BrowserLoginService,
@@ -26,7 +27,7 @@ from gamed.login.keys import LoginLookup, PresentedProof, secret_index
 from gamed.login.local import LocalLoginService, PasswordAuthenticator, SignInForm
 from gamed.login.policy import LoginContext, LoginPolicy, ProviderAccess
 from gamed.login.start import StartedLogin, StartRequest, StartService
-from gamed.login.store import SqliteLoginStore
+from gamed.login.store import SqliteLoginStore, advanced_logins
 from gamed.login.transaction import LoginIntent, LoginTransaction
 from gamed.long_poll import LongPollRegistry
 from gamed.ops.logging import TwistedAuditLog
@@ -39,7 +40,7 @@ from gamed.sessions.credentials import CredentialIssuer, SessionPolicy
 from gamed.sessions.service import SessionService
 from gamed.sessions.store import SqliteSessionStore
 from tests.login.examples import BROWSER, START_MS, CountingRandom
-from tests.support.databases import InlineReactor, InlineThreads, memory_databases
+from tests.support.databases import InlineReactor, InlineThreads, databases_of_another_process, memory_databases
 
 T = TypeVar("T")
 ANNA, PASSWORD = "ply_" + "A" * 22, "correct horse"
@@ -69,14 +70,22 @@ class LoginServer:
         terms: LoginPolicy = TERMS,
         passwords_per_minute: int = 0,
         providers: Mapping[str, IdentityProvider] | None = None,
+        beside: "LoginServer | None" = None,
     ) -> None:
+        """Build a server with its own databases, or another process of the server `beside`."""
         self.clock = Clock()
         self.shift_ms = 0
-        reactor = InlineReactor()
-        self.random = CountingRandom()
+        self.database_clock = reactor = InlineReactor()
+        self.random = beside.random if beside else CountingRandom()
         self.keys = Keys.of(Secret(b"k" * 32), self.random)
-        self.databases = memory_databases(self.now_ms, reactor)
+        if beside is None:
+            self.databases = memory_databases(self.now_ms, reactor)
+        else:
+            self.databases = databases_of_another_process(beside.databases, self.now_ms, reactor)
         self.waiters = LongPollRegistry(self.clock)
+        ExternalChangeNotifier(
+            self.databases.changes, self.databases.reads, self.waiters, {Topic.LOGINS: advanced_logins}
+        )
         limits = replace(terms.limits, passwords_per_minute=passwords_per_minute)
         self.terms = replace(terms, limits=limits)
         self.security: list[str] = []
@@ -101,8 +110,9 @@ class LoginServer:
         self.authorize = AuthorizeService(self.context, self.browsers, self.store, self.access, self.passwords)
         self.callbacks = CallbackService(self.context, self.browsers, self.store, self.access, self.waiters)
         self.collects = self.new_collects()
-        account = {"player_id": ANNA, "name": "Anna", "password": PASSWORD_HASH, "now_ms": START_MS}
-        self.write(lambda connection: player_tables.add_local_player(connection, self.keys, **account))
+        if beside is None:
+            account = {"player_id": ANNA, "name": "Anna", "password": PASSWORD_HASH, "now_ms": START_MS}
+            self.write(lambda connection: player_tables.add_local_player(connection, self.keys, **account))
 
     async def ended(self, processes: Collection[str]) -> Collection[str]:
         """Return the processes that have ended; without a test that adds to `living`, all of them."""

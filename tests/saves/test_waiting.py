@@ -209,7 +209,7 @@ class WaitTest(WaitCase):
         waiting = self.wait()
         self.server.now_ms += 3600_000
         self.in_state(lambda c: c.execute("UPDATE player_saves SET seq = seq + 1").rowcount)
-        self.change_waiters.notify_all()
+        self.change_waiters.notify(ANNA)
         self.pass_seconds(0.1)
         self.assertEqual(waiting.answer.status, 200)
 
@@ -234,6 +234,27 @@ class EndedTest(WaitCase):
         self.elsewhere("auth", "UPDATE player SET state = 'blocked'")
         self.watch_clock(1)
         self.assertEqual((waiting.answer.status, waiting.answer.code), (403, "player_blocked"))
+
+    def test_erased_by_a_command(self) -> None:
+        """A player whom another process erased within one check: the wait ends, too."""
+        waiting = self.wait()
+        self.pass_seconds(0.6)
+        self.elsewhere("auth", "DELETE FROM credential; DELETE FROM session; DELETE FROM player")
+        self.watch_clock(1)
+        self.assertEqual((waiting.answer.status, waiting.answer.code), (401, "token_invalid"))
+
+    def test_ends_of_other_sessions(self) -> None:
+        """Sessions of others that another process ends cause one comparison, and no read for each waiting client."""
+        waits = [self.wait()]
+        self.bearer = self.sign_in(OTHER)
+        self.put("auto", b"one", ABSENT)
+        waits += [self.wait() for _ in range(3)]
+        self.watch_clock(1)
+        before = self.stores.reads.transactions
+        self.elsewhere("auth", f"UPDATE session SET revoked_ms = 1 WHERE player_id <> '{OTHER}'")
+        self.watch_clock(1)
+        self.assertEqual([self.waits(each) for each in waits], [False, True, True, True])
+        self.assertEqual(self.stores.reads.transactions - before, 2)
 
     def test_save_of_a_command(self) -> None:
         """A change by another process is answered within a second; other players' changes wake no client."""

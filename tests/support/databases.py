@@ -92,6 +92,14 @@ def memory_databases(
     return stores
 
 
+def databases_of_another_process(stores: Databases, now_ms: Now, reactor: InlineReactor) -> Databases:
+    """Return further databases over the same files as memory_databases(), which hear of each other's writes by them."""
+    auth, state = (DatabaseFile(file.name, file.uri, None) for file in stores._files)
+    others = _inline(Databases(reactor, auth, state, Path("."), now_ms))
+    finalize(others, _release, [], [thread.pool for thread in others.threads])
+    return others
+
+
 def _release(keepers: list[sqlite3.Connection], pools: list[ConnectionPool]) -> None:
     for connection in [*keepers, *(each for pool in pools for each in pool.connections.values())]:
         connection.close()

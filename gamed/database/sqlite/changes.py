@@ -1,0 +1,79 @@
+"""SQLite's ChangeSource compares the files' data_version twice a second, while there are listeners."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from twisted.internet.defer import Deferred, gatherResults
+from twisted.logger import Logger
+
+from gamed.database.changes import ChangeListener, Topic
+from gamed.database.errors import DatabaseError
+from gamed.database.periodic import PeriodicTask
+from gamed.database.queues import WriteQueue
+from gamed.event_log import EventLog
+
+CHECK_SECONDS = 0.5
+_log = EventLog(Logger())
+
+
+class DataVersionSource:
+    """The source of changes by other processes; each topic is in the file of one write queue.
+
+    The write queues read data_version, on the connections that make this process's own writes, which so do not count.
+    Appended blobs do count, and cause a needless comparison. The last version is kept while there is no listener, and
+    the first check counts as a change, so that no change is lost between a client's read and its wait.
+    """
+
+    def __init__(self, clock: Any, queues: Mapping[Topic, WriteQueue]) -> None:
+        self._queues = queues
+        self._versions: dict[WriteQueue, int] = {}
+        self._listeners: dict[ChangeListener, Topic] = {}
+        self._postponed: set[ChangeListener] = set()
+        """Listeners that could not read the database after the last change."""
+        self._task = PeriodicTask(clock, CHECK_SECONDS, lambda: Deferred.fromCoroutine(self._check()))
+
+    def listen(self, topic: Topic, changed: ChangeListener) -> None:
+        """Call `changed` when rows of this topic may have changed, never twice at the same time."""
+        self._listeners[changed] = topic
+        self._task.start()
+
+    def unlisten(self, changed: ChangeListener) -> None:
+        """Call `changed` no more."""
+        self._listeners.pop(changed, None)
+        self._postponed.discard(changed)
+        if not self._listeners:
+            self._task.stop()
+
+    def stop(self) -> None:
+        """Remove all listeners."""
+        self._listeners.clear()
+        self._task.stop()
+
+    async def _check(self) -> None:
+        queues = {self._queues[topic] for topic in self._listeners.values()}
+        changed = {queue for queue in queues if await self._has_changed(queue)}
+        calls = [
+            Deferred.fromCoroutine(self._call(listener))
+            for listener, topic in tuple(self._listeners.items())
+            if self._queues[topic] in changed or listener in self._postponed
+        ]
+        await gatherResults(calls)
+
+    async def _call(self, listener: ChangeListener) -> None:
+        self._postponed.discard(listener)
+        try:
+            await listener()
+        except DatabaseError:  # the requests that need this database report it
+            if listener in self._listeners:
+                self._postponed.add(listener)
+        except Exception:
+            _log.failure("external_change_check_failed")
+
+    async def _has_changed(self, queue: WriteQueue) -> bool:
+        try:
+            version = await queue.data_version()
+        except DatabaseError:
+            return False
+        changed = self._versions.get(queue) != version
+        self._versions[queue] = version
+        return changed
