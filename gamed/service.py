@@ -1,6 +1,7 @@
 """The service builds everything from its settings, starts it and stops it; it decides nothing."""
 
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -210,21 +211,28 @@ class GamedService(MultiService):
         return deferToThreadPool(reactor, reactor.getThreadPool(), read_machine, settings, now_ms())
 
     def _build_periodic_tasks(self) -> list[PeriodicTask]:
-        """Return one task for each component, so that a component that fails does not stop the others."""
+        """Return one task for each component, so that a component that fails does not stop the others.
+
+        Of several processes on these databases one deletes what has expired; each does what concerns its own memory.
+        """
         cleanups = (
             self._login.clean_up,
             self._sessions.clean_up,
             self._saves.clean_up,
             self._players.clean_up,
-            self._assets.clean_up,
             self._events.clean_up,
         )
         return [
             self._periodic(FIRST_USES_SECONDS, self._sessions.write_first_uses),
             self._periodic(EVENTS_SECONDS, self._events.flush),
             self._periodic(CLEANUP_SECONDS, self._login.recover),
-            *(self._periodic(CLEANUP_SECONDS, clean_up) for clean_up in cleanups),
+            self._periodic(CLEANUP_SECONDS, self._assets.clean_up),
+            *(self._periodic(CLEANUP_SECONDS, partial(self._in_one_process, clean_up)) for clean_up in cleanups),
         ]
+
+    async def _in_one_process(self, work: Callable[[], Coroutine[Deferred[Any], Any, object]]) -> None:
+        if self._context.databases.tends:
+            await work()
 
     def _periodic(self, seconds: float, work: Callable[[], Coroutine[Deferred[Any], Any, object]]) -> PeriodicTask:
         return PeriodicTask(self._context.reactor, seconds, lambda: Deferred.fromCoroutine(work()))

@@ -65,7 +65,8 @@ class EventCount(Struct, frozen=True):
 def write_events(connection: Connection, events: Iterable[EventCount], now_ms: int, rows: int = ROWS) -> None:
     """Add events to their rows, then delete rows that are too old, and the oldest of more than `rows`.
 
-    The end of an erasure comes last, after the player's rows that were written since these were deleted.
+    The end of an erasure comes last, after the player's rows that were written since these were deleted. Events that
+    another process kept about a player who was erased meanwhile are left out.
     """
     query = """
         INSERT INTO security_event (hour, event, player_id, detail, first_ms, last_ms, times)
@@ -79,10 +80,19 @@ def write_events(connection: Connection, events: Iterable[EventCount], now_ms: i
         key = each.key
         if key.event == SecurityEvent.ERASED.value:
             delete_player(connection, key.player_id, CLEANUP_ROWS)
+        elif key.event != SecurityEvent.COMMAND.value and _is_erased(connection, key.player_id):
+            continue
         values = {"hour": key.hour, "event": key.event, "player_id": key.player_id, "detail": key.detail}
         counts = {"first_ms": each.first_ms, "last_ms": each.last_ms, "times": each.times}
         connection.execute(query, {**values, **counts})
     delete_old(connection, now_ms, rows)
+
+
+def _is_erased(connection: Connection, player_id: str) -> bool:
+    """Return whether an event tells that the player was erased; no later player has the same id."""
+    query = "SELECT 1 FROM security_event WHERE player_id = :player_id AND event = :erased LIMIT 1"
+    values = {"player_id": player_id, "erased": SecurityEvent.ERASED.value}
+    return player_id != "" and connection.execute(query, values).fetchone() is not None
 
 
 def delete_old(connection: Connection, now_ms: int, rows: int = ROWS) -> int:

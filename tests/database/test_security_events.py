@@ -83,6 +83,17 @@ class TableTests(SynchronousTestCase):
         self.assertEqual(key.detail, '{"scope": "all"}')
         self.assertFalse([name for names in FIELDS.values() for name in names if "address" in name or name == "ip"])
 
+    def test_late_events_of_an_erased_player(self) -> None:
+        """Leave out what another process still had about a player who was erased; commands and other players stay."""
+        self.write([refused(), event(SecurityEvent.ERASED, player=ANNA)])
+        command = event(SecurityEvent.COMMAND, player=ANNA, command="players erase", by="uid:0")
+        self.write([refused(NOON_MS + 1), refused(player=BERT), refused(player=""), command])
+        kept = {(row.key.player_id, row.key.event) for row in self.listed()}
+        self.assertEqual(
+            kept,
+            {(ANNA, "erased"), (ANNA, "command"), (BERT, "sign_in_refused"), ("", "sign_in_refused")},
+        )
+
     def test_bounded(self) -> None:
         """Keep the newest rows only, however many different events are written."""
         for turn in range(5):
