@@ -69,18 +69,8 @@ class GamedInstance:
         return connection
 
     def sign_in(self, players: Sequence[str], *, over_ms: int = 0) -> list[Player]:
-        """Create the players that do not exist, and sign them in; the service must have run before.
-
-        The sign-ins are spread evenly over the last `over_ms` milliseconds.
-        """
-        now_ms = time.time_ns() // 1_000_000
-        instants = [now_ms - over_ms + over_ms * number // len(players) for number in range(len(players))]
-        host = CommandContext(str(self.folder / "authentication.json"), str(self.data), development=False)
-
-        def transaction(connection: Connection, keys: Keys) -> list[Player]:
-            return [_sign_in(connection, keys, *each) for each in zip(players, instants, strict=True)]
-
-        return host.open().write(transaction)
+        """Sign players in as sign_in_players() does; the service must have run before."""
+        return sign_in_players(self.folder / "authentication.json", self.data, players, over_ms=over_ms)
 
     def rss_mib(self, name: str = "VmRSS") -> float:
         return self.process.memory_mib(name)
@@ -98,6 +88,21 @@ class GamedInstance:
         connection.request(method, path, body, {"Authorization": f"Bearer {token}", **(headers or {})})
         answer = connection.getresponse()
         return answer.status, answer.read()
+
+
+def sign_in_players(config: Path, data: Path, players: Sequence[str], *, over_ms: int = 0) -> list[Player]:
+    """Create the players that do not exist in this data folder, and sign them in.
+
+    The sign-ins are spread evenly over the last `over_ms` milliseconds.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    instants = [now_ms - over_ms + over_ms * number // len(players) for number in range(len(players))]
+    host = CommandContext(str(config), str(data), development=False)
+
+    def transaction(connection: Connection, keys: Keys) -> list[Player]:
+        return [_sign_in(connection, keys, *each) for each in zip(players, instants, strict=True)]
+
+    return host.open().write(transaction)
 
 
 def _sign_in(connection: Connection, keys: Keys, player_id: str, now_ms: int) -> Player:

@@ -43,6 +43,8 @@ class Recorder:
         self.exchanges: list[Exchange] = []
         self.held: str | None = None
         """The path of requests that are neither passed on nor answered."""
+        self._paused: str | None = None
+        self._arrived, self._resumed = threading.Event(), threading.Event()
         self._closed = threading.Event()
         self._lock = threading.Lock()
         recorder = self
@@ -70,6 +72,22 @@ class Recorder:
         self._server.shutdown()
         self._server.server_close()
 
+    def pause(self, path: str) -> None:
+        """Hold requests to this path until resume()."""
+        self._arrived.clear()
+        self._resumed.clear()
+        self._paused = path
+
+    def wait_paused(self) -> None:
+        """Return when a request is held; raise TimeoutError if none comes."""
+        if not self._arrived.wait(60):
+            raise TimeoutError
+
+    def resume(self) -> None:
+        """Pass on the requests that pause() holds, and later ones."""
+        self._paused = None
+        self._resumed.set()
+
     def of_service(self) -> list[Exchange]:
         """Return the requests that did not come from a browser."""
         return [exchange for exchange in self.exchanges if not exchange.from_browser]
@@ -83,6 +101,9 @@ class Recorder:
             self._closed.wait()
             request.close_connection = True
             return
+        if request.path.partition("?")[0] == self._paused:
+            self._arrived.set()
+            self._resumed.wait()
         connection = http.client.HTTPConnection("127.0.0.1", upstream, timeout=60)
         try:
             connection.putrequest(request.command, request.path, skip_host=True, skip_accept_encoding=True)

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.support.ports import free_port
@@ -27,16 +27,23 @@ class Service:
     """`python -m gamed serve` with its configuration and data below `folder`; the same port after a restart."""
 
     def __init__(
-        self, folder: Path, config: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        config: Mapping[str, object] | None = None,
+        environ: Mapping[str, str] | None = None,
+        *,
+        arguments: Sequence[str] = (),
+        log: str = "log",
     ) -> None:
-        """Without `config` the service writes its own on the first run."""
+        """Without `config` the service writes its own on the first run. Services of one folder need a log each."""
         self.folder = folder
-        self.data, self.config, self.log = folder / "data", folder / "etc" / "authentication.json", folder / "log"
+        self.data, self.config, self.log = folder / "data", folder / "etc" / "authentication.json", folder / log
         self.port = free_port()
         self.base = f"http://127.0.0.1:{self.port}"
         self.environ = dict(environ or {})
+        self.arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
-        self.config.parent.mkdir(parents=True)
+        self.config.parent.mkdir(parents=True, exist_ok=True)
         if config is not None:
             self.config.write_text(json.dumps(config))
 
@@ -46,24 +53,32 @@ class Service:
 
     def start(self) -> "Service":
         """Returns when it answers."""
+        self.begin()
+        self.wait_until_healthy()
+        return self
+
+    def begin(self) -> None:
+        """Start the process; it may not answer yet."""
         files = ["--config", str(self.config), "--data", str(self.data)]
         listen = ["--listen", f"tcp:{self.port}:interface=127.0.0.1"]
         environ = {name: os.environ[name] for name in INHERITED if name in os.environ}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "gamed", "serve", *files, *listen],
+                [sys.executable, "-m", "gamed", "serve", *files, *listen, *self.arguments],
                 cwd=self.folder,
                 env={**environ, "PYTHONPATH": str(ROOT), **self.environ},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
+
+    def wait_until_healthy(self) -> None:
+        """Return when it answers; raise ServiceDied if it ends."""
         limit = time.monotonic() + START_SECONDS
         while not self._healthy():
             if self._process.poll() is not None or time.monotonic() > limit:
                 raise ServiceDied(self.text())
             time.sleep(0.05)
-        return self
 
     def _healthy(self) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=START_SECONDS)
