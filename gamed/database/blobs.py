@@ -196,7 +196,7 @@ class _SerialQueue(DatabaseQueue):
     def _inspect(self, outcomes: Sequence[Outcome]) -> None:
         if corruptions(outcomes):
             self._file.mark_damaged()
-        report_locked(self._file.name, outcomes)
+        report_locked(self._file.name, outcomes[0])
 
 
 class PinnedBlobReader(Struct, eq=False):

@@ -295,18 +295,16 @@ def _lacks_table(outcome: Outcome) -> bool:
     return isinstance(outcome, Failure) and str(outcome.value).startswith("no such table")
 
 
-def report_locked(database: str, outcomes: Sequence[Outcome]) -> None:
-    """Log once which process does not finish its write, if transactions failed because of that."""
-    for outcome in outcomes:
-        error = outcome.value if isinstance(outcome, Failure) else None
-        if isinstance(error, DatabaseLocked) and error.first:
-            _log.error(
-                "database_locked",
-                database=database,
-                process=error.process,
-                detail="That process does not finish its write. If it is stopped, continue or end it",
-            )
-            return
+def report_locked(database: str, outcome: Outcome) -> None:
+    """Log once which process does not finish its write, if a batch failed because of that."""
+    error = outcome.value if isinstance(outcome, Failure) else outcome
+    if isinstance(error, DatabaseLocked) and error.first:
+        _log.error(
+            "database_locked",
+            database=database,
+            process=error.process,
+            detail="That process does not finish its write. If it is stopped, continue or end it",
+        )
 
 
 def write_batch(
@@ -357,7 +355,7 @@ class WriteQueue(DatabaseQueue):
     def _inspect(self, outcomes: Sequence[Outcome]) -> None:
         if corruptions(outcomes):
             self._file.mark_damaged()
-        report_locked(self._file.name, outcomes)
+        report_locked(self._file.name, outcomes[0])
         if all(isinstance(outcome, Failure) and outcome.check(DatabaseBusy) for outcome in outcomes):
             # Another process holds the file. What waited as long as this batch does not wait once more.
             while self._queue and self._queue[0].batch < self._started:

@@ -1,9 +1,16 @@
 """Another process holds auth.db for longer than the service waits: 503 busy, what only reads goes on (PROTOCOL 1)."""
 
+import os
 import sqlite3
+import subprocess
+import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from signal import SIGCONT, SIGSTOP
 
+from gamed.database.sqlite.write_lock import WAIT_SECONDS
 from tests.e2e.cases import ServiceCase
 from tests.e2e.wire import Answer
 
@@ -35,3 +42,47 @@ class LockedStore(ServiceCase):
         self.assertEqual(answers["cancel"].status, 204)
         self.assertEqual(self.collect(login).json["problem"]["code"], "login_cancelled")
         self.start()
+
+
+class StoppedWriter(ServiceCase):
+    """Another process has the write lock of auth.db, and is stopped."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.login = self.start()
+        command = [sys.executable, "-m", "tests.database.lock_users", "hold", str(self.service.data / "auth.db")]
+        self.writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.addCleanup(self.writer.communicate)
+        self.addCleanup(self.writer.kill)
+        self.writer.stdout.readline()
+        os.kill(self.writer.pid, SIGSTOP)
+
+    def cancel(self) -> Answer:
+        return self.ask("POST", "/auth/login/cancel", bearer=self.login["device_secret"])
+
+    def test_busy_until_it_continues(self) -> None:
+        """After five seconds a write is refused, later ones at once; once the process writes on, so does the server."""
+        asked = time.monotonic()
+        refused = self.cancel()
+        self.assertEqual((refused.status, refused.json["code"]), (503, "busy"))
+        self.assertLess(time.monotonic() - asked, PATIENCE_SECONDS)
+        asked = time.monotonic()
+        self.assertEqual(self.cancel().status, 503)
+        self.assertLess(time.monotonic() - asked, WAIT_SECONDS)
+        self.assertEqual(self.collect(self.login).json["stage"], "waiting_for_browser")
+        self.assertIn(f"database_locked database=auth process={self.writer.pid} ", self.service.text())
+        os.kill(self.writer.pid, SIGCONT)
+        self.writer.communicate(b"\n")
+        ends = time.monotonic() + PATIENCE_SECONDS
+        while (answer := self.cancel()).status == 503 and time.monotonic() < ends:
+            time.sleep(0.05)
+        self.assertEqual(answer.status, 204)
+        self.start()
+
+    def test_end_while_waiting(self) -> None:
+        """SIGTERM ends a server that waits for the lock; the write that waits gets an answer."""
+        with ThreadPoolExecutor(1) as game:
+            waits = game.submit(self.cancel)
+            time.sleep(1)
+            self.assertEqual(self.service.terminate(), 0)
+            self.assertEqual(waits.result().json["code"], "busy")

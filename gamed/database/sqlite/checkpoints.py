@@ -17,8 +17,8 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from gamed.database.connection import AUTH
-from gamed.database.errors import DatabaseBusy, DatabaseReadOnly
-from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue
+from gamed.database.errors import DatabaseLocked, DatabaseReadOnly
+from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue, report_locked
 from gamed.database.sqlite.error_mapping import translate
 from gamed.database.sqlite.files import WAL_LIMIT_BYTES, DatabaseFile, SqliteConnection
 from gamed.event_log import EventLog
@@ -77,7 +77,9 @@ class Checkpointer:
             if self._thread.started and _in_use(log.file):
                 try:
                     await self._run(log.file, "TRUNCATE", alone=True)
-                except Exception as e:  # the next start replays the log
+                except DatabaseLocked as e:  # the other process or the next start copies the log
+                    report_locked(log.file.name, e)
+                except Exception as e:
                     _log_failed(log.file, e)
 
     def _checkpoint_later(self, log: _WalState) -> None:
@@ -136,7 +138,8 @@ class Checkpointer:
                 await gatherResults([queue.pause() for queue in queues])
                 restarted = await self._run(log.file, mode, alone=True)
             return restarted
-        except DatabaseBusy:
+        except DatabaseLocked as e:
+            report_locked(log.file.name, e)
             return False
         finally:
             for queue in paused:

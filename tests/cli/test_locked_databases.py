@@ -1,0 +1,52 @@
+"""Commands while another process does not finish its write to a database."""
+
+import os
+import subprocess
+import sys
+from signal import SIGSTOP
+
+from tests.cli.process import CommandTestCase
+
+PASSWORD = "correct horse battery"
+
+
+class LockedTests(CommandTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        process, _ = self.serve()
+        self.stop(process)
+        command = [sys.executable, "-m", "tests.database.lock_users", "hold", str(self.data / "auth.db")]
+        self.writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.addCleanup(self.writer.communicate)
+        self.addCleanup(self.writer.kill)
+        assert self.writer.stdout is not None
+        self.writer.stdout.readline()
+        os.kill(self.writer.pid, SIGSTOP)
+
+    def test_a_stopped_writer(self) -> None:
+        """Commands that write end with 1 and name the process; commands that read work; a backup is made."""
+        writing = (
+            ("players", "add", "Anna", "--password-stdin"),
+            ("serve", "--listen=tcp:0:interface=127.0.0.1"),
+            ("move-data", str(self.folder / "moved")),
+        )
+        reading = (("players", "list"), ("backup", str(self.folder / "backups")))
+        refused = [self.gamed(*words, stdin=PASSWORD) for words in writing]
+        done = [self.gamed(*words) for words in reading]
+        for code, out, err in refused:
+            self.assertEqual((code, out), (1, ""), err)
+            self.assertIn(f"process {self.writer.pid} has been writing to it for 5 seconds. ", err)
+            self.assertIn("If that process is stopped, continue or end it. Then try again.", err)
+        self.assertEqual([code for code, _, _ in done], [0, 0], done)
+        self.assertIn(f"auth.db could not record it: {self.data}/auth.db cannot be used now: process", done[1][2])
+        self.assertFalse((self.folder / "moved").exists())
+        self.writer.kill()
+        self.assertEqual(self.gamed(*writing[0], stdin=PASSWORD)[0], 0)
+
+    def test_locked_twice(self) -> None:
+        """A command locks the files for its write alone: the next one works, and no new file is left."""
+        self.writer.kill()
+        before = set(os.listdir(self.data))
+        for name in ("Anna", "Ben"):
+            self.assertEqual(self.gamed("players", "add", name, "--password-stdin", stdin=PASSWORD)[0], 0)
+        self.assertEqual(set(os.listdir(self.data)), before)
