@@ -21,10 +21,10 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gamed.database.connection import Connection, Transaction
+from gamed.database.engine import Database, EngineConnection
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseBusy, DatabaseUnavailable, new_error, of_disk
 from gamed.database.group_commit import Outcome, corruptions, run_reads
 from gamed.database.queues import DatabaseQueue, DatabaseThread, report_locked, write_batch
-from gamed.database.sqlite.files import DatabaseFile, SqliteConnection
 from gamed.event_log import EventLog
 from gamed.timestamps import Now
 
@@ -46,16 +46,15 @@ class BlobStore:
     def __init__(
         self,
         thread: DatabaseThread,
-        file: DatabaseFile,
         folder: Path,
         now_ms: Now,
-        wrote: Callable[[DatabaseFile, int], None],
+        wrote: Callable[[Database, int], None],
         *,
         staged_ms: int = KEPT_MS,
     ) -> None:
         self._thread = thread
-        self.queue = _SerialQueue(thread, file)
-        self._file = file
+        self.queue = _SerialQueue(thread)
+        self._database = thread.engine.database
         self._folder = folder
         self._now_ms = now_ms
         self._wrote = wrote
@@ -107,9 +106,11 @@ class BlobStore:
 
     def read(self, transaction: Transaction[T]) -> Deferred[T]:
         """Run a transaction that only reads, in a snapshot of its own."""
-        if self._file.unavailable_as is DatabaseUnavailable:
+        if self._database.unavailable_as is DatabaseUnavailable:
             return fail(new_error(DatabaseUnavailable))
-        return self.queue.submit(lambda connection: run_reads(cast(SqliteConnection, connection), [transaction])[0])
+        return self.queue.submit(
+            lambda connection: run_reads(self._thread.engine, cast(EngineConnection, connection), [transaction])[0]
+        )
 
     def in_thread(self, work: Callable[[], T]) -> Deferred[T]:
         """Call a function that works on files in the thread of the blobs; drain() does not wait for it."""
@@ -167,14 +168,14 @@ class BlobStore:
         return deleted
 
     def _write(self, transaction: Transaction[T], size: int = 0) -> Deferred[T]:
-        if self._file.unavailable_as is not None:
-            return fail(new_error(self._file.unavailable_as))
+        if self._database.unavailable_as is not None:
+            return fail(new_error(self._database.unavailable_as))
 
         def run(connection: Connection) -> Outcome:
-            return write_batch(self._thread, self._file, cast(SqliteConnection, connection), [transaction])[0]
+            return write_batch(self._thread, cast(EngineConnection, connection), [transaction])[0]
 
         def wrote(result: T) -> T:
-            self._wrote(self._file, size)
+            self._wrote(self._database, size)
             return result
 
         written: Deferred[T] = self.queue.submit(run)
@@ -186,17 +187,16 @@ class _SerialQueue(DatabaseQueue):
 
     batch_items = 1
 
-    def __init__(self, thread: DatabaseThread, file: DatabaseFile) -> None:
+    def __init__(self, thread: DatabaseThread) -> None:
         super().__init__(thread, "blobs")
-        self._file = file
 
-    def _run_batch(self, connection: SqliteConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
+    def _run_batch(self, connection: EngineConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
         return self._explain([transaction(connection) for transaction in transactions])
 
     def _inspect(self, outcomes: Sequence[Outcome]) -> None:
         if corruptions(outcomes):
-            self._file.mark_damaged()
-        report_locked(self._file.name, outcomes[0])
+            self._thread.engine.database.mark_damaged()
+        report_locked(self._thread.engine.database.name, outcomes[0])
 
 
 class PinnedBlobReader(Struct, eq=False):

@@ -38,6 +38,12 @@ class Connection(Protocol):
     def rows(self, sql: str, parameters: Parameters = (), /) -> list[Any]:
         """Execute one statement and return all its rows as tuples."""
 
+    def found_in(self, database: str, error: BaseException) -> BaseException:
+        """Return the DatabaseError for an error of a statement on `auth` or `state`, to which damage is attributed.
+
+        Other errors are returned unchanged.
+        """
+
 
 Transaction = Callable[[Connection], T]
 """A function that reads, decides and writes without waiting; it may be called again if its batch starts over."""
@@ -53,3 +59,15 @@ def rows_in(connection: Connection, query: str, keys: Sequence[Any]) -> list[Any
     """
     padded = [*keys, *([keys[-1]] * (MOST_KEYS - len(keys)))] if keys else [None] * MOST_KEYS
     return connection.rows(query + _PLACES, padded)
+
+
+def attributed(database: str, transaction: Transaction[T]) -> Transaction[T]:
+    """Return a transaction for the read queue whose damage is attributed to `auth` or `state`."""
+
+    def read(connection: Connection) -> T:
+        try:
+            return transaction(connection)
+        except Exception as e:
+            raise connection.found_in(database, e)  # noqa: B904  its cause is set
+
+    return read

@@ -20,14 +20,11 @@ from gamed.database.periodic import PeriodicTask
 from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue, WriteQueue
 from gamed.database.sqlite.changes import DataVersionSource
 from gamed.database.sqlite.checkpoints import Checkpointer
+from gamed.database.sqlite.engine import SqliteEngine, SqliteReadEngine
 from gamed.database.sqlite.error_mapping import translated
 from gamed.database.sqlite.files import (
     DatabaseFile,
-    SqliteConnection,
-    attach_state,
     open_error,
-    prepare,
-    prepare_to_write,
 )
 from gamed.database.sqlite.migrations import MigrationError, check_schema, prepare_file
 from gamed.database.sqlite.processes import ProcessLocks
@@ -58,36 +55,27 @@ class Databases:
         staged_ms: int = KEPT_MS,
         process_id: str = "",
     ) -> None:
-        def prepare_reader(connection: SqliteConnection) -> None:
-            prepare(connection)
-            attach_state(connection, state)
-            connection.execute("PRAGMA query_only = ON")
-
-        def prepare_checkpoints(connection: SqliteConnection) -> None:
-            prepare(connection)
-            attach_state(connection, state)
-
         self._state = state
         self._files = (auth, state)
         self._maintenance = MaintenanceLock(None if auth.path is None else auth.path.with_name(MAINTENANCE_FILE))
         self._processes = ProcessLocks(None if auth.path is None else auth.path.parent, process_id)
         self._clock = reactor
         self.threads = tuple(
-            DatabaseThread(reactor, file, setup)
-            for file, setup in (
-                (auth, prepare_reader),
-                (auth, prepare_to_write),
-                (state, prepare_to_write),
-                (state, prepare),
-                (auth, prepare_checkpoints),
+            DatabaseThread(reactor, engine)
+            for engine in (
+                SqliteReadEngine(auth, state),
+                SqliteEngine(auth, large_cache=True),
+                SqliteEngine(state, large_cache=True),
+                SqliteEngine(state),
+                SqliteReadEngine(auth, state, query_only=False),
             )
         )
         reads, auth_writes, state_writes, blobs, checkpoints = self.threads
         self._checkpointer = Checkpointer(reactor, checkpoints)
         self.reads = ReadQueue(reads, self._files)
-        self.auth = WriteQueue(auth_writes, auth, self._checkpointer.wrote)
-        self.state = WriteQueue(state_writes, state, self._checkpointer.wrote)
-        self.blobs = BlobStore(blobs, state, folder, now_ms, self._checkpointer.wrote, staged_ms=staged_ms)
+        self.auth = WriteQueue(auth_writes, self._checkpointer.wrote)
+        self.state = WriteQueue(state_writes, self._checkpointer.wrote)
+        self.blobs = BlobStore(blobs, folder, now_ms, self._checkpointer.wrote, staged_ms=staged_ms)
         self._checkpointer.register(auth, (self.reads, self.auth))
         self._checkpointer.register(state, (self.reads, self.state, self.blobs.queue))
         self._data_versions = DataVersionSource(
@@ -96,7 +84,7 @@ class Databases:
         self.changes: ChangeSource = self._data_versions
         """The reports of what other processes change."""
         self._health = Health(reactor, self.reads, (auth, state))
-        self.watchdog_probe = partial(WatchdogProbe, reactor, auth, state)
+        self.watchdog_probe = partial(WatchdogProbe, reactor, SqliteReadEngine(auth, state), state)
         """Make another way to check that both databases respond, past all queues; the caller closes it."""
         self._reopening = Reopening(reactor, state, blobs, (reads, checkpoints))
         self._cleanup = PeriodicTask(reactor, CLEANUP_SECONDS, self._clean_up)

@@ -1,6 +1,7 @@
 """The errors of the databases; each feature's problems.py maps them to a status and a problem code."""
 
 from errno import EIO, errorcode
+from typing import TypeVar
 
 
 class DatabaseError(Exception):
@@ -54,6 +55,7 @@ class BlobCorrupt(DatabaseError):
     """Stored bytes that no longer match their hash; the file itself may be intact."""
 
 
+E = TypeVar("E", bound=DatabaseError)
 TEXTS: dict[type[DatabaseError], str] = {
     DatabaseBusy: "The server is busy. Try again in a moment.",
     DiskFull: "The server's disk has no room or cannot be written. Its owner must make room; then try again.",
@@ -64,17 +66,15 @@ TEXTS: dict[type[DatabaseError], str] = {
 }
 
 
-def new_error(kind: type[DatabaseError]) -> DatabaseError:
+def new_error(kind: type[E]) -> E:
     """Return a new error of this class with its text."""
     return kind(TEXTS[kind])
 
 
-def of_disk(error: OSError) -> DatabaseError:
+def of_disk(error: OSError) -> DiskFull:
     """Return the DatabaseError for an OSError about a file on the disk, which is its cause."""
-    if error.errno != EIO:
-        ours = new_error(DiskFull)
-    else:
-        ours = DatabaseFailing(TEXTS[DatabaseFailing])
+    ours = new_error(DatabaseFailing if error.errno == EIO else DiskFull)
+    if isinstance(ours, DatabaseFailing):
         ours.code = errorcode[EIO]
     ours.__cause__ = error
     return ours
@@ -82,6 +82,6 @@ def of_disk(error: OSError) -> DatabaseError:
 
 def damaged_row(file: str) -> DatabaseCorrupt:
     """Return the error for a row of `auth` or `state` that no version of gamed has written."""
-    error = DatabaseCorrupt(TEXTS[DatabaseCorrupt])
+    error = new_error(DatabaseCorrupt)
     error.file = file
     return error

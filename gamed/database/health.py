@@ -10,10 +10,9 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gamed.database.connection import AUTH, STATE, Connection
-from gamed.database.errors import DatabaseBusy, DatabaseError, new_error
+from gamed.database.engine import Database, Engine, EngineConnection
+from gamed.database.errors import DatabaseBusy, DatabaseError, DatabaseUnavailable, new_error
 from gamed.database.queues import DatabaseThread, ReadQueue
-from gamed.database.sqlite.error_mapping import SQLITE_ERRORS, found_in, translated
-from gamed.database.sqlite.files import DatabaseFile, SqliteConnection, attach_state, prepare, state_attached
 from gamed.event_log import EventLog
 
 FRESH_SECONDS = 1
@@ -24,14 +23,14 @@ WAIT_SECONDS = 2
 """How long a request waits for a check if there is no valid result, such as for the first one."""
 ANSWER_SECONDS = 5
 """How long the databases have to respond to a check."""
-SCHEMAS = {AUTH: "main", STATE: "state"}
+PINGS = {AUTH: "SELECT 1 FROM player LIMIT 1", STATE: "SELECT 1 FROM player_saves LIMIT 1"}
 _log = EventLog(Logger())
 
 
 class Health:
     """The last result of a check that runs at most once a second."""
 
-    def __init__(self, clock: Any, reads: ReadQueue, files: Sequence[DatabaseFile]) -> None:
+    def __init__(self, clock: Any, reads: ReadQueue, files: Sequence[Database]) -> None:
         self._clock = clock
         self._reads = reads
         self._files = files
@@ -85,22 +84,22 @@ def _too_late(_cancelled: object, _seconds: float) -> NoReturn:
     raise new_error(DatabaseBusy)
 
 
-def ping(connection: Connection, files: Sequence[str] = (AUTH, STATE)) -> None:
-    """Read one row of each file; a bare SELECT 1 would open neither."""
-    for name in files:
+def ping(connection: Connection, databases: Sequence[str] = (AUTH, STATE)) -> None:
+    """Read a row of each database; a bare SELECT 1 would open neither of SQLite's files."""
+    for name in databases:
         try:
-            connection.execute(f"SELECT 1 FROM {SCHEMAS[name]}.sqlite_schema LIMIT 1").fetchall()
-        except SQLITE_ERRORS as e:
-            raise found_in(name, e)  # noqa: B904  its cause is set
+            connection.execute(PINGS[name]).fetchall()
+        except Exception as e:
+            raise connection.found_in(name, e)  # noqa: B904  its cause is set
 
 
-async def unresponsive(reads: ReadQueue, files: Sequence[DatabaseFile], clock: Any) -> list[str]:
+async def unresponsive(reads: ReadQueue, files: Sequence[Database], clock: Any) -> list[str]:
     """Return a sentence for each file that is unavailable or does not respond; check one after the other."""
     sentences = []
     for file in files:
         problem: type[Exception] | None = file.unavailable_as
         if problem is None:
-            pinged = reads.submit(partial(ping, files=(file.name,))).addTimeout(ANSWER_SECONDS, clock)
+            pinged = reads.submit(partial(ping, databases=(file.name,))).addTimeout(ANSWER_SECONDS, clock)
             try:
                 await pinged
             except Exception as e:
@@ -113,14 +112,10 @@ async def unresponsive(reads: ReadQueue, files: Sequence[DatabaseFile], clock: A
 class WatchdogProbe:
     """A thread and a connection past all queues, for the sign of life that a service manager gets."""
 
-    def __init__(self, reactor: Any, auth: DatabaseFile, state: DatabaseFile) -> None:
-        def setup(connection: SqliteConnection) -> None:
-            with translated():
-                prepare(connection)
-                attach_state(connection, state)
-
+    def __init__(self, reactor: Any, engine: Engine, state: Database) -> None:
         self._state = state
-        self._thread = DatabaseThread(reactor, auth, setup)
+        self._engine = engine
+        self._thread = DatabaseThread(reactor, engine)
 
     def ping(self) -> Deferred[None]:
         """Fire when each database has responded; fail with a DatabaseError when one could not.
@@ -133,9 +128,15 @@ class WatchdogProbe:
         """Close the connection and end the thread."""
         self._thread.close()
 
-    def _ping(self, connection: SqliteConnection) -> None:
-        with translated():
-            if self._state.unavailable_as is None and not state_attached(connection):
+    def _ping(self, connection: EngineConnection) -> None:
+        databases = (AUTH,) if self._state.unavailable_as is DatabaseUnavailable else (AUTH, STATE)
+        try:
+            try:
+                ping(connection, databases)
+            except Exception as e:  # state.db could not be opened when this connection was
+                if not isinstance(self._engine.translate(e, connection), DatabaseUnavailable):
+                    raise
                 connection = self._thread.reopen()
-            for _, schema, _ in connection.execute("PRAGMA database_list").fetchall():
-                connection.execute(f'SELECT 1 FROM "{schema}".sqlite_schema LIMIT 1').fetchall()
+                ping(connection, databases)
+        except Exception as e:
+            raise self._engine.translate(e, connection)  # noqa: B904  its cause is set

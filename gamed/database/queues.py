@@ -1,13 +1,14 @@
 """A database queue runs transactions in order in a thread of its own, up to 64 of them in one batch.
 
-A transaction is a function that is called in that thread with the connection, inside a transaction of SQLite. It
+A transaction is a function that is called in that thread with the connection, inside a transaction of the engine. It
 decides and writes without waiting for anything else and returns values; a conflict is a value, too. It may be called
 again if its batch has to start over.
 """
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -18,17 +19,9 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gamed.database.connection import Transaction
-from gamed.database.errors import (
-    DatabaseBusy,
-    DatabaseFailing,
-    DatabaseLocked,
-    DatabaseReadOnly,
-    DatabaseUnavailable,
-    new_error,
-)
-from gamed.database.group_commit import UNEXPECTED, Outcome, corruptions, find_corruption, group_commit, run_reads
-from gamed.database.sqlite.error_mapping import detached_failure
-from gamed.database.sqlite.files import DatabaseFile, SqliteConnection, state_attached
+from gamed.database.engine import Database, Engine, EngineConnection
+from gamed.database.errors import DatabaseBusy, DatabaseFailing, DatabaseLocked, DatabaseReadOnly, new_error
+from gamed.database.group_commit import Outcome, corruptions, detached_failure, group_commit, run_reads
 from gamed.event_log import EventLog
 
 T = TypeVar("T")
@@ -36,42 +29,27 @@ T = TypeVar("T")
 QUEUE_ITEMS = 4096
 BATCH_ITEMS = 64
 BATCH_BYTES = 4 * 1024 * 1024
+UNEXPECTED = (LookupError, TypeError, ValueError, AssertionError, AttributeError, ArithmeticError)
+"""Exceptions that a transaction raises only for a defect, or for rows that no version of gamed has written."""
 EXAMINATIONS = 10
 """How often a queue searches its file for damage after an unexpected error: a defect must not slow each request."""
 _log = EventLog(Logger())
 
 
 class DatabaseThread:
-    """A thread with one SQLite connection: adbapi's pool of exactly one, without its transactions.
+    """A thread with one connection: adbapi's pool of exactly one, without its transactions.
 
-    adbapi's defaults let sqlite3 begin transactions where it guesses, in several threads: two decisions then read the
+    adbapi's defaults begin transactions in several threads, for sqlite3 where it guesses: two decisions then read the
     same row before either writes. Here each function begins and ends its own transactions. The thread starts when the
     reactor runs, so after any fork.
     """
 
-    def __init__(self, reactor: Any, file: DatabaseFile, setup: Callable[[SqliteConnection], None]) -> None:
-        def opened(connection: SqliteConnection) -> None:
-            try:
-                setup(connection)
-            except BaseException:
-                connection.close()
-                raise
-
+    def __init__(self, reactor: Any, engine: Engine) -> None:
         self.reactor = reactor
-        self.pool = ConnectionPool(
-            "sqlite3",
-            file.uri,
-            uri=True,
-            factory=SqliteConnection,
-            isolation_level=None,
-            check_same_thread=False,
-            cp_reactor=reactor,
-            cp_min=1,
-            cp_max=1,
-            cp_openfun=opened,
-        )
+        self.engine = engine
+        self.pool = ConnectionPool("gamed.database.engine", engine, cp_reactor=reactor, cp_min=1, cp_max=1)
 
-    def run(self, work: Callable[[SqliteConnection], T]) -> Deferred[T]:
+    def run(self, work: Callable[[EngineConnection], T]) -> Deferred[T]:
         """Call `work` in the thread with the connection, which is opened if there is none."""
         return self.call(lambda: work(self.pool.connect()))
 
@@ -79,10 +57,10 @@ class DatabaseThread:
         """Call `work` in the thread, without the connection."""
         return deferToThreadPool(self.reactor, self.pool.threadpool, work)
 
-    def reopen(self) -> SqliteConnection:
+    def reopen(self) -> EngineConnection:
         """Close the connection and return a new one for all later calls; only called in the thread."""
         self.pool.disconnect(self.pool.connect())
-        connection: SqliteConnection = self.pool.connect()
+        connection: EngineConnection = self.pool.connect()
         return connection
 
     @property
@@ -177,7 +155,7 @@ class DatabaseQueue(ABC):
         return drained
 
     @abstractmethod
-    def _run_batch(self, connection: SqliteConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
+    def _run_batch(self, connection: EngineConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
         """Run one batch, in the thread."""
 
     def _inspect(self, outcomes: Sequence[Outcome]) -> None:  # noqa: B027 (a hook)
@@ -188,13 +166,18 @@ class DatabaseQueue(ABC):
 
     def _explain(self, outcomes: list[Outcome]) -> list[Outcome]:
         """Report a damaged file as the reason of unexpected errors, if it is; called in the thread, after the batch."""
-        if self._examinations and any(isinstance(each, Failure) and each.check(*UNEXPECTED) for each in outcomes):
+        unexpected = [place for place, outcome in enumerate(outcomes) if self._is_unexpected(outcome)]
+        if unexpected and self._examinations:
             self._examinations -= 1
-            try:
-                return find_corruption(self._thread.pool.connect(), outcomes)
-            except Exception:  # the search failed, but the batch is committed
-                return outcomes
+            with suppress(Exception):  # the search failed, but the batch is committed
+                damage = self._thread.engine.find_damage(self._thread.pool.connect())
+                if damage is not None:
+                    for place in unexpected:
+                        outcomes[place] = detached_failure(damage)
         return outcomes
+
+    def _is_unexpected(self, outcome: Outcome) -> bool:
+        return isinstance(outcome, Failure) and bool(outcome.check(*self._thread.engine.errors, *UNEXPECTED))
 
     def _cancelled(self, queued: Deferred[Any]) -> None:
         if queued in self._queue:
@@ -211,7 +194,7 @@ class DatabaseQueue(ABC):
             self._started += 1
             self._running = True
             work = partial(self._run_batch, transactions=[queued.transaction for queued in batch])
-            done = self._thread.run(work).addErrback(_fail_each, len(batch))
+            done = self._thread.run(work).addErrback(self._fail_each, len(batch))
             done.addCallback(self._batch_done, batch)
         self._starting = False
 
@@ -242,6 +225,14 @@ class DatabaseQueue(ABC):
         self._answered(batch)
         self._wake_drainers()
 
+    def _fail_each(self, reason: Failure, items: int) -> list[Outcome]:
+        """Return a Failure for each transaction of a batch that did not run, such as after a failed open()."""
+        return [self._detached(reason) for _ in range(items)]
+
+    def _detached(self, reason: Failure) -> Failure:
+        assert reason.value is not None
+        return detached_failure(self._thread.engine.translate(reason.value))
+
     def _wake_drainers(self) -> None:
         """Fire the Deferreds of pause() if no batch runs, and those of drain() if the queue is empty, too."""
         if self._running:
@@ -254,45 +245,25 @@ class DatabaseQueue(ABC):
             waiter.callback(None)
 
 
-def _detached(reason: Failure) -> Failure:
-    assert reason.value is not None
-    return detached_failure(reason.value)
-
-
-def _fail_each(reason: Failure, items: int) -> list[Outcome]:
-    """Return a Failure for each transaction of a batch that did not run, such as after a failed open()."""
-    return [_detached(reason) for _ in range(items)]
-
-
 class ReadQueue(DatabaseQueue):
-    """The queue of reads that decide nothing: auth.db with state.db attached, read-only, one snapshot per batch.
+    """The queue of reads that decide nothing, of both databases: read-only, one snapshot per batch.
 
-    The two files are two snapshots: read auth.db first and rely on no common instant. A transaction that reads state.db
-    marks the damage that it finds there (error_mapping.found_in).
+    SQLite's two files are two snapshots: read `auth` first and rely on no common instant. A transaction that reads
+    `state` marks the damage that it finds there (Connection.found_in).
     """
 
-    def __init__(self, thread: DatabaseThread, files: Sequence[DatabaseFile]) -> None:
-        """Read `files`, auth.db first."""
+    def __init__(self, thread: DatabaseThread, databases: Sequence[Database]) -> None:
+        """Read these databases, `auth` first."""
         super().__init__(thread, "reads")
-        self._files = files
+        self._databases = databases
 
-    def _run_batch(self, connection: SqliteConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
-        outcomes = self._explain(run_reads(connection, transactions))
-        if any(map(_lacks_table, outcomes)) and not state_attached(connection):
-            return [
-                detached_failure(new_error(DatabaseUnavailable)) if _lacks_table(outcome) else outcome
-                for outcome in outcomes
-            ]
-        return outcomes
+    def _run_batch(self, connection: EngineConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
+        return self._explain(run_reads(self._thread.engine, connection, transactions))
 
     def _inspect(self, outcomes: Sequence[Outcome]) -> None:
         for damage in corruptions(outcomes):
-            damaged = [file for file in self._files if file.name == damage.file]
-            (damaged or self._files)[0].mark_damaged()
-
-
-def _lacks_table(outcome: Outcome) -> bool:
-    return isinstance(outcome, Failure) and str(outcome.value).startswith("no such table")
+            damaged = [database for database in self._databases if database.name == damage.file]
+            (damaged or self._databases)[0].mark_damaged()
 
 
 def report_locked(database: str, outcome: Outcome) -> None:
@@ -309,33 +280,32 @@ def report_locked(database: str, outcome: Outcome) -> None:
 
 def write_batch(
     thread: DatabaseThread,
-    file: DatabaseFile,
-    connection: SqliteConnection,
+    connection: EngineConnection,
     transactions: Sequence[Transaction[Any]],
+    players: Collection[str] | None = None,
 ) -> list[Outcome]:
     """Run a group commit in its thread, and again on a new connection if this one can only read.
 
     SQLite opens a file for reading when it cannot be written at that moment, and a connection stays as it was opened.
     """
-    with file.lock:
-        outcomes = group_commit(connection, transactions)
-        if all(isinstance(outcome, Failure) and outcome.check(DatabaseReadOnly) for outcome in outcomes):
-            return group_commit(thread.reopen(), transactions)
-        return outcomes
+    outcomes = group_commit(thread.engine, connection, transactions, players)
+    if all(isinstance(outcome, Failure) and outcome.check(DatabaseReadOnly) for outcome in outcomes):
+        return group_commit(thread.engine, thread.reopen(), transactions, players)
+    return outcomes
 
 
 class WriteQueue(DatabaseQueue):
-    """The queue of writes to one file, in group commits; only the blob store writes to the same file beside it."""
+    """The queue of writes to one database, in group commits; only the blob store writes to the same one beside it."""
 
-    def __init__(self, thread: DatabaseThread, file: DatabaseFile, wrote: Callable[[DatabaseFile, int], None]) -> None:
-        super().__init__(thread, file.name)
-        self._file = file
+    def __init__(self, thread: DatabaseThread, wrote: Callable[[Database, int], None]) -> None:
+        self._database = thread.engine.database
+        super().__init__(thread, self._database.name)
         self._wrote = wrote
 
     def submit(self, transaction: Transaction[T], size: int = 0) -> Deferred[T]:
-        """Queue a transaction as in DatabaseQueue.submit(); fail at once if the file cannot be written."""
-        if self._file.unavailable_as is not None:
-            return fail(new_error(self._file.unavailable_as))
+        """Queue a transaction as in DatabaseQueue.submit(); fail at once if the database cannot be written."""
+        if self._database.unavailable_as is not None:
+            return fail(new_error(self._database.unavailable_as))
         return super().submit(transaction, size)
 
     def data_version(self) -> Deferred[int]:
@@ -343,28 +313,28 @@ class WriteQueue(DatabaseQueue):
 
         It is read between two batches, outside a write transaction: nothing is locked, and nothing counts as written.
         """
-        if self._closed or self._file.unavailable_as is not None:
-            return fail(new_error(self._file.unavailable_as or DatabaseBusy))
-        return self._thread.run(_data_version).addErrback(_detached)
+        if self._closed or self._database.unavailable_as is not None:
+            return fail(new_error(self._database.unavailable_as or DatabaseBusy))
+        return self._thread.run(_data_version).addErrback(self._detached)
 
-    def _run_batch(self, connection: SqliteConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
-        if self._file.unavailable_as is not None:
-            return [detached_failure(new_error(self._file.unavailable_as)) for _ in transactions]
-        return self._explain(write_batch(self._thread, self._file, connection, transactions))
+    def _run_batch(self, connection: EngineConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
+        if self._database.unavailable_as is not None:
+            return [detached_failure(new_error(self._database.unavailable_as)) for _ in transactions]
+        return self._explain(write_batch(self._thread, connection, transactions))
 
     def _inspect(self, outcomes: Sequence[Outcome]) -> None:
         if corruptions(outcomes):
-            self._file.mark_damaged()
-        report_locked(self._file.name, outcomes[0])
+            self._database.mark_damaged()
+        report_locked(self._database.name, outcomes[0])
         if all(isinstance(outcome, Failure) and outcome.check(DatabaseBusy) for outcome in outcomes):
             # Another process holds the file. What waited as long as this batch does not wait once more.
             while self._queue and self._queue[0].batch < self._started:
                 self._queue.popleft().errback(detached_failure(new_error(DatabaseBusy)))
 
     def _answered(self, batch: Sequence[_Queued[Any]]) -> None:
-        self._wrote(self._file, sum(queued.size for queued in batch))
+        self._wrote(self._database, sum(queued.size for queued in batch))
 
 
-def _data_version(connection: SqliteConnection) -> int:
+def _data_version(connection: EngineConnection) -> int:
     [(version,)] = connection.execute("PRAGMA data_version").fetchall()
     return int(version)

@@ -7,9 +7,8 @@ from functools import partial
 from msgspec import Struct
 
 from gamed.database.changes import ExternalChangeNotifier, Topic
-from gamed.database.connection import STATE, Connection
+from gamed.database.connection import STATE, Connection, attributed
 from gamed.database.databases import Databases
-from gamed.database.sqlite.error_mapping import attributed
 from gamed.long_poll import LongPollRegistry, Waiter
 from gamed.saves import tables
 from gamed.saves.model import EMPTY_CURSOR, Cursor

@@ -25,10 +25,9 @@ from msgspec.json import encode
 from twisted.internet.defer import Deferred
 
 from gamed.database import blobs
-from gamed.database.connection import Connection
+from gamed.database.connection import STATE, Connection
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseCorrupt, of_disk
-from gamed.database.sqlite.error_mapping import SQLITE_ERRORS, translate
 from gamed.saves import tables
 from gamed.saves.model import Cursor, SaveContent, Version
 from gamed.saves.responses import version_info
@@ -120,8 +119,8 @@ class ExportWriter:
             for data in blobs.read_all(connection, blob_id):
                 digest.update(data)
                 size += len(data)
-        except SQLITE_ERRORS as e:
-            if not isinstance(translate(e), DatabaseCorrupt):
+        except Exception as e:
+            if not isinstance(connection.found_in(STATE, e), DatabaseCorrupt):
                 raise
             self.unreadable = True
             return False

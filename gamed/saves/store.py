@@ -11,10 +11,9 @@ from typing import IO, BinaryIO, TypeVar
 from twisted.internet.defer import Deferred
 
 from gamed.crypto import Keys, Secret
-from gamed.database.connection import STATE, Connection
+from gamed.database.connection import STATE, Connection, attributed
 from gamed.database.databases import Databases
 from gamed.database.errors import DiskFull
-from gamed.database.sqlite.error_mapping import SQLITE_ERRORS, attributed, found_in
 from gamed.http.conditional import UNCONDITIONAL, Conditions, Precondition, Representation, evaluate_conditions
 from gamed.players.tables import display_name_of
 from gamed.saves import batch_store, tables, write_store
@@ -152,8 +151,8 @@ class SqliteSaveStore(Component, frozen=True):
         caller = authenticate(connection, self._keys.indexer, token, now_ms)
         try:
             return caller, read(connection, caller.player_id)
-        except SQLITE_ERRORS as e:
-            raise found_in(STATE, e)  # noqa: B904  its cause is set
+        except Exception as e:
+            raise connection.found_in(STATE, e)  # noqa: B904  its cause is set
 
 
 def read_current_saves(connection: Connection, player_id: str, since: Cursor | None, conditions: Conditions) -> Listing:

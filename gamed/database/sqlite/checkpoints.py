@@ -17,10 +17,11 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from gamed.database.connection import AUTH
+from gamed.database.engine import Database, EngineConnection
 from gamed.database.errors import DatabaseLocked, DatabaseReadOnly
 from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue, report_locked
 from gamed.database.sqlite.error_mapping import translate
-from gamed.database.sqlite.files import WAL_LIMIT_BYTES, DatabaseFile, SqliteConnection
+from gamed.database.sqlite.files import WAL_LIMIT_BYTES, DatabaseFile
 from gamed.event_log import EventLog
 
 PASSIVE_BYTES = 16 * 1024 * 1024
@@ -50,7 +51,7 @@ class Checkpointer:
     def __init__(self, clock: Any, thread: DatabaseThread) -> None:
         self._clock = clock
         self._thread = thread
-        self._logs: dict[DatabaseFile, _WalState] = {}
+        self._logs: dict[Database, _WalState] = {}
         self._working = False
         self._stopped = False
 
@@ -58,10 +59,10 @@ class Checkpointer:
         """Begin to checkpoint this file; `queues` are all that read or write it."""
         self._logs[file] = _WalState(file, queues)
 
-    def wrote(self, file: DatabaseFile, size: int) -> None:
+    def wrote(self, file: Database, size: int) -> None:
         """Count a batch of about `size` bytes that was committed; start a checkpoint if one is due."""
         log = self._logs[file]
-        if self._stopped or not _in_use(file):
+        if self._stopped or not _in_use(log.file):
             return
         log.written += size + COMMIT_BYTES
         if log.timer is None:
@@ -149,7 +150,7 @@ class Checkpointer:
         """Make a checkpoint, with `alone` while no process writes; fire with False if it is not complete."""
         schema = "main" if file.name == AUTH else file.name
 
-        def checkpoint(connection: SqliteConnection) -> bool:
+        def checkpoint(connection: EngineConnection) -> bool:
             try:
                 return _checkpoint(connection, schema, mode)
             except sqlite3.OperationalError as e:
@@ -157,7 +158,7 @@ class Checkpointer:
                     raise
             return _checkpoint(self._thread.reopen(), schema, mode)
 
-        def checkpoint_alone(connection: SqliteConnection) -> bool:
+        def checkpoint_alone(connection: EngineConnection) -> bool:
             with file.lock:
                 return checkpoint(connection)
 
@@ -168,7 +169,7 @@ def _in_use(file: DatabaseFile) -> bool:
     return file.path is not None and file.unavailable_as is None
 
 
-def _checkpoint(connection: SqliteConnection, schema: str, mode: str) -> bool:
+def _checkpoint(connection: EngineConnection, schema: str, mode: str) -> bool:
     """Return whether the checkpoint is complete. SQLite's own busy handler would try again too rarely."""
     connection.execute("PRAGMA busy_timeout = 0")
     ends = monotonic() + TRY_SECONDS

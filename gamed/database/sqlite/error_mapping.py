@@ -1,14 +1,10 @@
-"""This module translates SQLite's errors, and makes Failures that keep no statement open."""
+"""This module translates SQLite's errors."""
 
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from traceback import clear_frames
 from typing import TypeVar
 
-from twisted.python.failure import Failure
-
-from gamed.database.connection import Connection, Transaction
 from gamed.database.errors import (
     DatabaseBusy,
     DatabaseCorrupt,
@@ -63,26 +59,6 @@ def translate(error: BaseException) -> BaseException:
     return ours.with_traceback(error.__traceback__)
 
 
-def found_in(file: str, error: BaseException) -> BaseException:
-    """Return the translated error; attribute damage to `file`, `auth` or `state`, whatever else the connection has."""
-    ours = translate(error)
-    if isinstance(ours, DatabaseCorrupt):
-        ours.file = file
-    return ours
-
-
-def attributed(file: str, transaction: Transaction[T]) -> Transaction[T]:
-    """Return a transaction for the read queue whose damage is attributed to `file`, `auth` or `state`."""
-
-    def read(connection: Connection) -> T:
-        try:
-            return transaction(connection)
-        except SQLITE_ERRORS as e:
-            raise found_in(file, e)  # noqa: B904  its cause is set
-
-    return read
-
-
 @contextmanager
 def translated() -> Iterator[None]:
     """Raise the DatabaseError for an error of SQLite inside."""
@@ -92,23 +68,3 @@ def translated() -> Iterator[None]:
         if (ours := translate(e)) is e:
             raise
         raise ours  # noqa: B904  its cause is set
-
-
-def detached_failure(error: BaseException) -> Failure:
-    """Return a Failure with the translated error; clear the frames of its traceback.
-
-    A frame in a traceback keeps its cursors, and a SELECT that was not read to its end keeps its snapshot: the next
-    batch on this connection would read old rows.
-    """
-    for each in _chain(error):
-        clear_frames(each.__traceback__)
-    return Failure(translate(error))
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield the error, its cause, and so on."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__

@@ -6,10 +6,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
 from twisted.logger import Logger
 
-from gamed.database.connection import AUTH, STATE
+from gamed.database.connection import AUTH, STATE, Connection
+from gamed.database.engine import Database
 from gamed.database.errors import DatabaseCorrupt, DatabaseError, DatabaseUnavailable, new_error
 from gamed.database.sqlite.error_mapping import SQLITE_ERRORS, translate
 from gamed.database.sqlite.write_lock import WriteLock
@@ -34,36 +34,31 @@ class SqliteConnection(sqlite3.Connection):
         """Execute one statement and return all its rows as tuples."""
         return self.execute(sql, parameters).fetchall()
 
+    def found_in(self, database: str, error: BaseException) -> BaseException:
+        """Return the translated error; attribute damage to `auth` or `state`, whatever else the connection has."""
+        ours = translate(error)
+        if isinstance(ours, DatabaseCorrupt):
+            ours.file = database
+        return ours
 
-class DatabaseFile(Struct, eq=False):
+
+class DatabaseFile(Database):
     """A database file, and the state that its queues share."""
 
-    name: str
-    uri: str
-    """The URI of an existing file: a connection never creates one."""
-    path: Path | None
-    """The path; None for a database in memory, which has no WAL."""
-    unavailable_as: type[DatabaseError] | None = None
-    """The error for all writes, once the file can no longer be written."""
-    lock: WriteLock = field(default_factory=WriteLock)
-    """Held during every write transaction: the threads of this process and all processes take turns."""
+    def __init__(self, name: str, uri: str, path: Path | None, lock: WriteLock | None = None) -> None:
+        super().__init__(name)
+        self.uri = uri
+        """The URI of an existing file: a connection never creates one."""
+        self.path = path
+        """The path; None for a database in memory, which has no WAL."""
+        self.lock = lock or WriteLock()
+        """Held during every write transaction: the threads of this process and all processes take turns."""
 
     @classmethod
     def at(cls, folder: Path, name: str) -> "DatabaseFile":
         """Return the file `auth` or `state` of a data folder."""
         path = folder / f"{name}.db"
         return cls(name, file_uri(path, "rw"), path, lock=WriteLock(path))
-
-    def mark_damaged(self) -> None:
-        """Stop all writes to this file and log that once. Reads go on."""
-        if self.unavailable_as is None:
-            self.unavailable_as = DatabaseCorrupt
-            _log.error(
-                "database_damaged",
-                database=self.name,
-                detail="Nothing is written to it any more. Stop the service, copy the data folder as it is, then"
-                " restore a backup",
-            )
 
     def wal_bytes(self) -> int:
         """Return the size of the write-ahead log. Only SQLite may open a database file: close() drops its locks."""
@@ -145,7 +140,7 @@ def attach_state(connection: SqliteConnection, state: DatabaseFile) -> None:
             connection.execute("DETACH state")
 
 
-def state_attached(connection: SqliteConnection) -> bool:
+def state_attached(connection: Connection) -> bool:
     """Return whether the connection has state.db beside auth.db."""
     return any(name == "state" for _, name, _ in connection.execute("PRAGMA database_list").fetchall())
 

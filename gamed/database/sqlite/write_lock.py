@@ -58,7 +58,7 @@ class WriteLock:
         self._reported = False
         self._closed = False
 
-    def __enter__(self) -> None:
+    def acquire(self) -> None:
         """Wait for the lock, at most five seconds for other processes; raise DatabaseLocked, or as open_lock_file()."""
         self._thread.acquire()
         try:
@@ -68,10 +68,17 @@ class WriteLock:
             self._thread.release()
             raise
 
-    def __exit__(self, *_: object) -> None:
+    def release(self) -> None:
+        """Let the next thread or process have the lock."""
         if self._path is not None:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         self._thread.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def close(self) -> None:
         """Close the file, after the last turn; a thread that still waits for the lock closes it later."""

@@ -1,0 +1,92 @@
+"""The queues use a database through an Engine, which does what SQLite and other databases do differently."""
+
+from collections.abc import Collection
+from typing import Protocol
+
+from twisted.logger import Logger
+
+from gamed.database.connection import Connection
+from gamed.database.errors import DatabaseCorrupt, DatabaseError
+from gamed.event_log import EventLog
+
+_log = EventLog(Logger())
+
+
+class Database:
+    """One of the two databases, and what all its queues know about it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        """`auth` or `state`."""
+        self.unavailable_as: type[DatabaseError] | None = None
+        """The error for all writes, once the database can no longer be written."""
+
+    def mark_damaged(self) -> None:
+        """Stop all writes to this database and log that once. Reads go on."""
+        if self.unavailable_as is None:
+            self.unavailable_as = DatabaseCorrupt
+            _log.error(
+                "database_damaged",
+                database=self.name,
+                detail="Nothing is written to it any more. Stop the service, copy the data folder as it is, then"
+                " restore a backup",
+            )
+
+
+class EngineConnection(Connection, Protocol):
+    """A connection as a queue uses it, outside and around the transactions."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Return whether a transaction is open."""
+
+    @property
+    def total_changes(self) -> int:
+        """Return a number that grows with every row that a statement changes, or that only a savepoint can undo."""
+
+    def rollback(self) -> None:
+        """Roll back the open transaction, if there is one."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+class Engine(Protocol):
+    """The way of one thread to one database. Every method is called in that thread."""
+
+    @property
+    def database(self) -> Database:
+        """Return the database that the thread writes; of a thread that reads both, `auth`."""
+
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        """Return the classes of exceptions that a statement may raise, besides DatabaseError."""
+
+    def open(self) -> EngineConnection:
+        """Return a new connection that is ready to be used."""
+
+    def begin_reading(self, connection: EngineConnection) -> None:
+        """Begin a transaction that only reads, in one snapshot."""
+
+    def begin_writing(self, connection: EngineConnection, players: Collection[str] | None) -> None:
+        """Begin a transaction as soon as no other thread or process writes the rows of these players.
+
+        With None the transaction may write all rows, so that there is no other writer. SQLite has one writer at a time.
+        """
+
+    def commit(self, connection: EngineConnection) -> None:
+        """Commit the transaction: what it wrote is on disk when this returns."""
+
+    def end(self, connection: EngineConnection) -> None:
+        """Roll back a transaction that was not committed, and let the next writer begin; raise nothing."""
+
+    def translate(self, error: BaseException, connection: EngineConnection | None = None) -> BaseException:
+        """Return the DatabaseError for an error of the engine, which is its cause; return other errors unchanged."""
+
+    def find_damage(self, connection: EngineConnection) -> DatabaseCorrupt | None:
+        """Search the database for damage after an unexpected error; return None if it is large, or undamaged."""
+
+
+def connect(engine: Engine) -> EngineConnection:
+    """Return a new connection; adbapi calls the function of this name."""
+    return engine.open()
