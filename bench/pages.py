@@ -26,7 +26,8 @@ from msgspec import Struct
 
 from gamed.crypto import Keys, Secret
 from gamed.database.group_commit import group_commit
-from gamed.database.sqlite.files import PAGE_BYTES, connect, file_uri, prepare_to_write
+from gamed.database.sqlite.engine import SqliteEngine
+from gamed.database.sqlite.files import PAGE_BYTES, DatabaseFile, file_uri
 from gamed.database.sqlite.migrations import prepare_file
 from gamed.saves.commands import WriteCommand, WriteContext, WriteResult
 from gamed.saves.limits import SaveLimits
@@ -77,12 +78,12 @@ class LoggedFile:
     def __init__(self, path: Path) -> None:
         prepare_file(path)
         self._log = path.with_name(f"{path.name}-wal")
-        self.connection = connect(file_uri(path, "rw"))
-        prepare_to_write(self.connection)
+        self._engine = SqliteEngine(DatabaseFile(path.stem, file_uri(path, "rw"), path), large_cache=True)
+        self.connection = self._engine.open()
 
     def run(self, transactions: Sequence[Callable[[sqlite3.Connection], Any]]) -> list[Any]:
         """Run one batch and return its outcomes; raise RuntimeError if a transaction did not do what was asked."""
-        outcomes = group_commit(self.connection, transactions)
+        outcomes = group_commit(self._engine, self.connection, transactions)
         for outcome in outcomes:
             if not (isinstance(outcome, Refreshed | None) or (isinstance(outcome, WriteResult) and outcome.changed)):
                 raise RuntimeError(f"{outcome}")

@@ -63,7 +63,7 @@ class Engine(Protocol):
         """Return the classes of exceptions that a statement may raise, besides DatabaseError."""
 
     def open(self) -> EngineConnection:
-        """Return a new connection that is ready to be used."""
+        """Return a new connection that is ready to be used; raise DatabaseError."""
 
     def begin_reading(self, connection: EngineConnection) -> None:
         """Begin a transaction that only reads, in one snapshot."""

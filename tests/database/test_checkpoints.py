@@ -45,7 +45,7 @@ class Checkpoints(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = InlineReactor()
         self.stores = file_databases(self, inline=self.clock)
-        path = self.stores.state._file.path
+        path = self.stores.state._database.path
         assert path is not None
         self.path, self.wal = path, path.with_name("state.db-wal")
 
@@ -145,7 +145,7 @@ class FullLoad(TestCase):
     async def test_log_stays_bounded(self) -> None:
         """At full rate, with readers, the log of state.db stays under 128 MiB."""
         stores = file_databases(self, reactor)
-        path = stores.state._file.path
+        path = stores.state._database.path
         assert path is not None
         load = Load(stores, path.with_name("state.db-wal"), until=reactor.seconds() + SOAK_SECONDS)
         await gatherResults([Deferred.fromCoroutine(load.write(place)) for place in range(32)])

@@ -49,7 +49,7 @@ class StateUnavailable(SynchronousTestCase):
         return stores
 
     def check(self, stores: Databases) -> None:
-        self.assertIs(stores.state._file.unavailable_as, DatabaseUnavailable)
+        self.assertIs(stores.state._database.unavailable_as, DatabaseUnavailable)
         self.failureResultOf(stores.state.submit(insert_player), DatabaseUnavailable)
         self.failureResultOf(stores.reads.submit(list_players), DatabaseUnavailable)
         self.failureResultOf(stores.blobs.fetch(1), DatabaseUnavailable)
@@ -63,7 +63,7 @@ class StateUnavailable(SynchronousTestCase):
         """With a state.db of other bytes, players can sign in, saves are unavailable, and the file stays as it is."""
         stores = self.broken(b"not a database " * 1000)
         self.check(stores)
-        path = stores.state._file.path
+        path = stores.state._database.path
         assert path is not None
         self.assertEqual(b"not a database " * 1000, path.read_bytes())
 
@@ -270,7 +270,7 @@ class Health(SynchronousTestCase):
         """A file that stopped accepting writes is reported at once, whatever the last result was."""
         stores = file_databases(self, inline=self.clock)
         self.successResultOf(stores.check())
-        stores.auth._file.unavailable_as = DatabaseCorrupt
+        stores.auth._database.unavailable_as = DatabaseCorrupt
         self.failureResultOf(stores.check(), DatabaseCorrupt)
 
     def test_a_file_is_gone_bad(self) -> None:

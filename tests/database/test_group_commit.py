@@ -15,8 +15,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.database import group_commit
 from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DiskFull
 from gamed.database.group_commit import TransactionMisuse
+from gamed.database.sqlite.engine import SqliteEngine
 from gamed.database.sqlite.files import PAGE_BYTES as PAGE
-from gamed.database.sqlite.files import connect, file_uri, prepare
+from gamed.database.sqlite.files import DatabaseFile, connect, file_uri, prepare
 from tests.support.databases import data_folder
 
 
@@ -52,6 +53,7 @@ def refuse(connection: sqlite3.Connection) -> None:
 class Case(SynchronousTestCase):
     def setUp(self) -> None:
         self.path = data_folder(self) / "kept.db"
+        self.engine = SqliteEngine(DatabaseFile("kept", file_uri(self.path, "rw"), None))
         self.connection = self.open()
         self.connection.executescript(
             f"PRAGMA page_size = {PAGE}; PRAGMA journal_mode = WAL;"
@@ -72,7 +74,7 @@ class Case(SynchronousTestCase):
             return [n for (n,) in other.execute("SELECT n FROM kept ORDER BY n").fetchall()]
 
     def write(self, *transactions: Any) -> list[Any]:
-        outcomes = group_commit.group_commit(self.connection, transactions)
+        outcomes = group_commit.group_commit(self.engine, self.connection, transactions)
         self.assertFalse(self.connection.in_transaction)
         return outcomes
 
@@ -297,8 +299,8 @@ class SharedSnapshot(Case):
             self.write(put(2))
             return counted
 
-        self.assertEqual([1, 1], group_commit.run_reads(reader, [interrupted, count]))
-        self.assertEqual([2], group_commit.run_reads(reader, [count]))
+        self.assertEqual([1, 1], group_commit.run_reads(self.engine, reader, [interrupted, count]))
+        self.assertEqual([2], group_commit.run_reads(self.engine, reader, [count]))
         self.assertFalse(reader.in_transaction)
 
     def test_error_is_ones_own(self) -> None:
@@ -307,14 +309,14 @@ class SharedSnapshot(Case):
         def fails(connection: sqlite3.Connection) -> None:
             raise Refused
 
-        first, failed, last = group_commit.run_reads(self.connection, [count, fails, count])
+        first, failed, last = group_commit.run_reads(self.engine, self.connection, [count, fails, count])
         self.assertEqual((0, 0), (first, last))
         self.assertFailure_(failed, Refused)
 
     def test_nothing_is_written(self) -> None:
         """A read queue's connection cannot write."""
         self.connection.execute("PRAGMA query_only = ON")
-        [outcome] = group_commit.run_reads(self.connection, [put(1)])
+        [outcome] = group_commit.run_reads(self.engine, self.connection, [put(1)])
         self.assertIsInstance(outcome, Failure)
         self.assertEqual([], self.rows())
 
@@ -327,10 +329,10 @@ class SharedSnapshot(Case):
             rows.fetchone()
             raise Refused("with two rows to go")
 
-        held = group_commit.run_reads(self.connection, [gives_up])
+        held = group_commit.run_reads(self.engine, self.connection, [gives_up])
         other = self.open()
-        group_commit.group_commit(other, [put(4)])
-        self.assertEqual([4], group_commit.run_reads(self.connection, [count]))
+        group_commit.group_commit(self.engine, other, [put(4)])
+        self.assertEqual([4], group_commit.run_reads(self.engine, self.connection, [count]))
         self.assertFailure_(held[0], Refused)
 
     def test_half_read_select_behind_a_cause(self) -> None:
@@ -347,9 +349,9 @@ class SharedSnapshot(Case):
             except KeyError as e:
                 raise Refused from e
 
-        held = group_commit.run_reads(self.connection, [outer])
-        group_commit.group_commit(self.open(), [put(4)])
-        self.assertEqual([4], group_commit.run_reads(self.connection, [count]))
+        held = group_commit.run_reads(self.engine, self.connection, [outer])
+        group_commit.group_commit(self.engine, self.open(), [put(4)])
+        self.assertEqual([4], group_commit.run_reads(self.engine, self.connection, [count]))
         self.assertFailure_(held[0], Refused)
 
 

@@ -19,7 +19,8 @@ from gamed.database.errors import (
     DiskFull,
     of_disk,
 )
-from gamed.database.sqlite.error_mapping import detached_failure, translate
+from gamed.database.group_commit import detached_failure
+from gamed.database.sqlite.error_mapping import translate
 from gamed.database.sqlite.files import connect, file_uri
 from gamed.database.sqlite.migrations import MigrationError
 from gamed.database.sqlite.offline import run_transaction
@@ -154,4 +155,4 @@ class Translation(SynchronousTestCase):
             sqlite3.connect("/nowhere/at/all")
         except sqlite3.OperationalError as e:
             self.assertIn("test_failure_keeps_its_place", detached_failure(e).getTraceback())
-            self.assertIs(DatabaseUnavailable, detached_failure(e).type)
+            self.assertIs(DatabaseUnavailable, detached_failure(translate(e)).type)

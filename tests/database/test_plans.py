@@ -8,6 +8,7 @@ from twisted.internet.defer import ensureDeferred
 
 from gamed.components import PlayerComponents
 from gamed.database.databases import Databases
+from gamed.database.sqlite.files import SqliteConnection
 from gamed.login.store import SqliteLoginStore
 from gamed.players import store as player_store
 from gamed.saves.cleanup import CleanupTask
@@ -21,7 +22,7 @@ SMALL = {"player_merge", "deleted_blob", "command_log", "key_record", "login_cou
 """Tables that have a few rows at most, or of which only the first rows are read."""
 
 
-class Explained(sqlite3.Connection):
+class Explained(SqliteConnection):
     """A connection that records the query plan of each statement."""
 
     plans: dict[str, list[str]]
@@ -39,7 +40,7 @@ class PlanTest(CommitCase):
         self.plans: dict[str, list[str]] = {}
         kind = type("Noted", (Explained,), {"plans": self.plans})
         for thread in stores.threads:
-            thread.pool.connkw["factory"] = kind
+            thread.engine.connection_class = kind
         return stores
 
     def scans(self) -> Iterator[tuple[str, str]]:

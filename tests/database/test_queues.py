@@ -195,7 +195,7 @@ class Locked(QueueCase):
     def setUp(self) -> None:
         self.stores = file_databases(self)
         self.successResultOf(self.stores.auth.submit(ask("PRAGMA busy_timeout = 0")))
-        path = self.stores.auth._file.path
+        path = self.stores.auth._database.path
         assert path is not None
         self.other = connect(file_uri(path, "rw"))
         self.addCleanup(self.other.close)
@@ -240,7 +240,7 @@ class Damaged(SynchronousTestCase):
         stores = file_databases(self)
         self.successResultOf(stores.state.submit(fill_players))
         self.successResultOf(stores.close())
-        path = stores.state._file.path
+        path = stores.state._database.path
         assert path is not None
         pages = spoil_players(path)
         stores = file_databases(self, data=path.parent)
@@ -252,7 +252,7 @@ class Damaged(SynchronousTestCase):
         self.assertEqual([(0,)], self.successResultOf(stores.reads.submit(ask("SELECT count(*) FROM save"))))
         self.assertEqual(1, self.successResultOf(stores.auth.submit(arrive(1))))
         self.failureResultOf(stores.check(), DatabaseCorrupt)
-        self.assertIs(stores.state._file.unavailable_as, DatabaseCorrupt)
+        self.assertIs(stores.state._database.unavailable_as, DatabaseCorrupt)
         self.assertGreater(pages, 1)
 
 
@@ -289,7 +289,7 @@ class Threads(TestCase):
 
     async def test_no_lost_update_between_two(self) -> None:
         """Two Databases on the same files, like a command beside the service, lose no update either."""
-        data = self.stores.auth._file.path
+        data = self.stores.auth._database.path
         assert data is not None
         second = file_databases(self, reactor, data=data.parent)
         queues = [self.stores.auth, second.auth] * 30
@@ -319,7 +319,7 @@ class Threads(TestCase):
         answers = [self.stores.auth.submit(arrive(n)) for n in range(500)]
         await self.stores.close()
         self.assertEqual(list(range(500)), await gatherResults(answers))
-        path = self.stores.auth._file.path
+        path = self.stores.auth._database.path
         assert path is not None
         again = file_databases(self, reactor, data=path.parent)
         self.assertEqual(list(range(500)), await again.reads.submit(arrivals))

@@ -7,6 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.database.connection import AUTH, STATE
 from gamed.database.errors import DatabaseCorrupt, DatabaseUnavailable
 from gamed.database.health import WatchdogProbe
+from gamed.database.sqlite.engine import SqliteReadEngine
 from gamed.database.sqlite.files import DatabaseFile
 from tests.support.databases import InlineReactor, InlineThreads, data_folder, prepare_files
 
@@ -18,7 +19,7 @@ class WatchdogProbeTests(SynchronousTestCase):
         self.auth, self.state = DatabaseFile.at(self.data, AUTH), DatabaseFile.at(self.data, STATE)
 
     def watchdog_probe(self) -> WatchdogProbe:
-        probe = WatchdogProbe(InlineReactor(), self.auth, self.state)
+        probe = WatchdogProbe(InlineReactor(), SqliteReadEngine(self.auth, self.state), self.state)
         probe._thread.pool.threadpool = InlineThreads()
         self.addCleanup(probe.close)
         return probe

@@ -65,9 +65,9 @@ class StoringTests(SynchronousTestCase):
     def test_not_writable(self) -> None:
         """Keep events while auth.db cannot be written, and write each of them once afterwards."""
         self.audit.record(SecurityEvent.SIGNED_OUT, player=ANNA, scope="all")
-        self.stores.auth._file.unavailable_as = DatabaseReadOnly
+        self.stores.auth._database.unavailable_as = DatabaseReadOnly
         self.failureResultOf(ensureDeferred(self.audit.flush()), DatabaseReadOnly)
-        self.stores.auth._file.unavailable_as = None
+        self.stores.auth._database.unavailable_as = None
         self.audit.record(SecurityEvent.SIGNED_OUT, player=ANNA, scope="all")
         self.flush()
         self.assertEqual([each.times for each in self.stored()], [2])

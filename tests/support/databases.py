@@ -151,16 +151,14 @@ def _inline(stores: Databases) -> Databases:
 def unwritable(queue: WriteQueue) -> Callable[[], None]:
     """Make the connections of the queue read-only, later ones too; return a function that ends that."""
     pool = queue._thread.pool
-    prepare = pool.openfun
 
     def opened(connection: sqlite3.Connection) -> None:
-        prepare(connection)
         connection.execute("PRAGMA query_only = ON")
 
     pool.openfun = opened
     for connection in pool.connections.values():
         connection.execute("PRAGMA query_only = ON")
-    return lambda: setattr(pool, "openfun", prepare)
+    return lambda: setattr(pool, "openfun", None)
 
 
 def ask(sql: str) -> Callable[[sqlite3.Connection], list[tuple[Any, ...]]]:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from gamed.database.connection import STATE
 from gamed.database.engine import EngineConnection
 from gamed.database.errors import DatabaseCorrupt, DatabaseUnavailable, damaged_row, new_error
-from gamed.database.sqlite.error_mapping import SQLITE_ERRORS, translate
+from gamed.database.sqlite.error_mapping import SQLITE_ERRORS, translate, translated
 from gamed.database.sqlite.files import (
     PAGE_BYTES,
     DatabaseFile,
@@ -26,6 +26,7 @@ class SqliteEngine:
     """The way of one thread to a database file."""
 
     errors = SQLITE_ERRORS
+    connection_class = SqliteConnection
 
     def __init__(self, file: DatabaseFile, *, large_cache: bool = False) -> None:
         """Use this file; `large_cache` is for the queue that writes the pages of many players."""
@@ -35,13 +36,14 @@ class SqliteEngine:
         """True while this thread holds the file's lock."""
 
     def open(self) -> SqliteConnection:
-        """Return a new connection to the existing file."""
-        connection = connect(self._file.uri)
-        try:
-            self._set_up(connection)
-        except BaseException:
-            connection.close()
-            raise
+        """Return a new connection to the existing file; raise DatabaseError."""
+        with translated():
+            connection = connect(self._file.uri, self.connection_class)
+            try:
+                self._set_up(connection)
+            except BaseException:
+                connection.close()
+                raise
         return connection
 
     def _set_up(self, connection: SqliteConnection) -> None:

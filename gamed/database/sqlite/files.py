@@ -82,9 +82,9 @@ def reading_uri(path: Path) -> str:
     return file_uri(path, "ro") + ("" if logged else "&immutable=1")
 
 
-def connect(uri: str) -> SqliteConnection:
+def connect(uri: str, kind: type[SqliteConnection] = SqliteConnection) -> SqliteConnection:
     """Return a connection that begins no transaction by itself, for use by one thread at a time."""
-    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, factory=SqliteConnection)
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, factory=kind)
 
 
 def prepare(connection: SqliteConnection) -> None:
