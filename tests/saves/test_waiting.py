@@ -269,8 +269,8 @@ class EndedTest(WaitCase):
 
     def elsewhere(self, file: str, script: str) -> None:
         """Open a connection as another process would."""
-        uri = next(worker.pool.connargs[0] for worker in self.stores.threads if f"-{file}?" in worker.pool.connargs[0])
-        connection = connect(uri)
+        queue = self.stores.auth if file == "auth" else self.stores.state
+        connection = connect(queue._database.uri)
         connection.executescript(script)
         connection.close()
 
