@@ -308,14 +308,14 @@ class WriteQueue(DatabaseQueue):
             return fail(new_error(self._database.unavailable_as))
         return super().submit(transaction, size)
 
-    def data_version(self) -> Deferred[int]:
-        """Return a number that changes when another connection commits to this file; DatabaseError.
+    def between_batches(self, work: Callable[[EngineConnection], T]) -> Deferred[T]:
+        """Call `work` with the connection that writes, between two batches and outside a transaction; DatabaseError.
 
-        It is read between two batches, outside a write transaction: nothing is locked, and nothing counts as written.
+        Nothing is locked, and nothing counts as written.
         """
         if self._closed or self._database.unavailable_as is not None:
             return fail(new_error(self._database.unavailable_as or DatabaseBusy))
-        return self._thread.run(_data_version).addErrback(self._detached)
+        return self._thread.run(work).addErrback(self._detached)
 
     def _run_batch(self, connection: EngineConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
         if self._database.unavailable_as is not None:
@@ -333,8 +333,3 @@ class WriteQueue(DatabaseQueue):
 
     def _answered(self, batch: Sequence[_Queued[Any]]) -> None:
         self._wrote(self._database, sum(queued.size for queued in batch))
-
-
-def _data_version(connection: EngineConnection) -> int:
-    [(version,)] = connection.execute("PRAGMA data_version").fetchall()
-    return int(version)

@@ -7,6 +7,7 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.logger import Logger
 
 from gamed.database.changes import ChangeListener, Topic
+from gamed.database.engine import EngineConnection
 from gamed.database.errors import DatabaseError
 from gamed.database.periodic import PeriodicTask
 from gamed.database.queues import WriteQueue
@@ -19,9 +20,9 @@ _log = EventLog(Logger())
 class DataVersionSource:
     """The source of changes by other processes; each topic is in the file of one write queue.
 
-    The write queues read data_version, on the connections that make this process's own writes, which so do not count.
-    Appended blobs do count, and cause a needless comparison. The last version is kept while there is no listener, and
-    the first check counts as a change, so that no change is lost between a client's read and its wait.
+    The write queues' connections read data_version: on them this process's own writes do not count. Appended blobs do,
+    and cause a needless comparison. The last version is kept while there is no listener, and the first check counts as
+    a change, so that no change is lost between a client's read and its wait.
     """
 
     def __init__(self, clock: Any, queues: Mapping[Topic, WriteQueue]) -> None:
@@ -71,9 +72,15 @@ class DataVersionSource:
 
     async def _has_changed(self, queue: WriteQueue) -> bool:
         try:
-            version = await queue.data_version()
+            version = await queue.between_batches(_data_version)
         except DatabaseError:
             return False
         changed = self._versions.get(queue) != version
         self._versions[queue] = version
         return changed
+
+
+def _data_version(connection: EngineConnection) -> int:
+    """Return a number that changes when another connection commits to the file."""
+    [(version,)] = connection.execute("PRAGMA data_version").fetchall()
+    return int(version)
