@@ -138,7 +138,7 @@ class Inside:
         )
         groups: list[RouteGroup] = [
             SaveRoutes(saves, ShieldedTasks(), body_policy, cast(Any, None)),
-            PublicRoutes("local", [], "0" * 8, fake),
+            PublicRoutes("local", [], "0" * 8, "0" * 16, fake),
             AssetRoutes(published(folder)),
         ]
         log = AccessLog(lambda text: None, clock, now_ms, count=Counters(()).record_request)

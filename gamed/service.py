@@ -168,11 +168,11 @@ class GamedService(MultiService):
         return SessionService(store, self._saves.change_waiters.revoked, now_ms, context.audit, first_uses)
 
     def _routes(self) -> Sequence[RouteGroup]:
-        context = self._context
+        context, settings = self._context, self._context.settings
         built, revoked = self._saves.build(self._sessions), self._saves.change_waiters.revoked
         labels = {name: provider.label for name, provider in context.config.providers.items()}
         return (
-            PublicRoutes(context.config.mode.value, labels, context.process_id, context.databases),
+            PublicRoutes(settings.config.mode.value, labels, context.process_id, settings.store_id, context.databases),
             *self._login.routes(),
             SessionRoutes(self._sessions, context.tasks),
             self._players.routes(self._sessions),

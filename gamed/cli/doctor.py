@@ -23,7 +23,7 @@ from gamed.cli.context import (
     read_with_key,
     reports_json,
 )
-from gamed.cli.doctor_local import Step, instance
+from gamed.cli.doctor_local import Step, server
 from gamed.cli.errors import CONFIGURATION, CommandFailed, SetupError, exit_with
 from gamed.cli.http_client import REQUEST_TIMEOUT_SECONDS, ask
 from gamed.cli.output import progress, utf8
@@ -38,11 +38,13 @@ from gamed.config.model import Config
 from gamed.config.validators import parse_public_url
 from gamed.crypto import Keys
 from gamed.database.connection import Connection
+from gamed.database.sqlite.processes import is_living
 from gamed.ops import doctor_public
 from gamed.ops.doctor_findings import (
     Finding,
     HttpFailure,
     HttpReply,
+    Level,
     Reached,
     any_problem,
     lines,
@@ -195,13 +197,15 @@ def probe_public(base: str, data: Path) -> PublicProbe:
     answer = ask(f"{base}/healthz")
     if isinstance(answer, HttpFailure):
         return PublicProbe([doctor_public.check_unreached(base, answer)], answered=False, ours=False)
-    here = instance(data)
+    here, process_id = server(data), answer.headers.get("gamed-instance", "")
+    local = here if isinstance(here, HttpReply) else None
+    same = doctor_public.check_instance(answer, local, lives_here=is_living(data, process_id))
     findings = [
         doctor_public.check_health(answer),
-        doctor_public.check_instance(answer, here),
+        same,
         doctor_public.check_certificate(answer.certificate, now_ms()),
     ]
-    return PublicProbe(findings, answered=True, ours=here is not None and answer.headers.get("gamed-instance") == here)
+    return PublicProbe(findings, answered=True, ours=same.level is Level.OK)
 
 
 def public_steps(base: str, config: Config) -> list[Step]:

@@ -66,12 +66,6 @@ def server(data: Path) -> Reached | None:
         return None
 
 
-def instance(data: Path) -> str | None:
-    """Return the instance id of the server of this folder, if it answers."""
-    answer = server(data)
-    return answer.headers.get("gamed-instance") if isinstance(answer, HttpReply) else None
-
-
 def _configuration(places: Paths, *, complete: bool) -> list[Finding]:
     try:
         found = facts(places.config)

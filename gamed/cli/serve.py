@@ -39,6 +39,7 @@ from gamed.database.sqlite.offline import run_read
 from gamed.database.sqlite.write_lock import lock_path
 from gamed.ops.logging import LogStream, Observer
 from gamed.ops.systemd import StartTimeoutExtender, SystemdNotifier
+from gamed.players import keyring
 
 MAKER = ServiceMaker("gamed", "gamed.tap", "A game server to host at home.", "gamed")
 PRIVATE_LISTEN = "GAMED_PRIVATE_LISTEN"
@@ -104,9 +105,11 @@ def prepare(
     others = [each for each in read_listeners(places.data) if each not in addresses] if folder.joined else []
     write_listeners(places.data, [*addresses, *others])
     choice = folder.choice
+    with keys.database_errors(places.data / paths.AUTH_DB):
+        store_id = run_read(places.data / paths.AUTH_DB, keyring.read_store_id)
     settings = Settings(config, places.config, places.data, texts, private, choice.key, choice.source, opened.game)
     report(settings, opened, listeners, folder.accounts)
-    return replace(settings, admin=admin), folder.lock
+    return replace(settings, admin=admin, store_id=store_id), folder.lock
 
 
 class OpenedFolder(Struct, frozen=True):

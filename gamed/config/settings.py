@@ -53,3 +53,5 @@ class Settings(Struct, frozen=True):
     log_format: LogFormat = LogFormat.TEXT
     admin: str | None = None
     """The endpoint string of `/metrics` and `/readyz`; None disables both."""
+    store_id: str = ""
+    """The id of `auth.db`, which all processes that serve it report."""

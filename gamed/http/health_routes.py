@@ -36,11 +36,13 @@ class PublicRoutes(Component, frozen=True):
     _labels: Mapping[str, str]
     _instance: str
     """Eight hex digits that are new at each start."""
+    _store: str
+    """The id of the data, which all processes have that serve it."""
     _databases: DatabaseHealth
 
     @app.route("/healthz", methods=["GET"])
     async def healthz(self, request: Request) -> bytes:
-        headers = {"Cache-Control": "no-store", "Gamed-Instance": self._instance}
+        headers = {"Cache-Control": "no-store", "Gamed-Instance": self._instance, "Gamed-Store": self._store}
         try:
             await self._databases.check()
         except DatabaseError:

@@ -58,15 +58,22 @@ def check_health(answer: HttpReply) -> Finding:
     return problem(name, f"{text}, and not gamed's ok", f"Forward /healthz, too. {FORWARD}")
 
 
-def check_instance(answer: HttpReply, local: str | None) -> Finding:
-    """Check that it is the server of this data folder (PROTOCOL 2, `Gamed-Instance`)."""
+def check_instance(answer: HttpReply, local: HttpReply | None, *, lives_here: bool) -> Finding:
+    """Check that it is a server of this data folder, by `Gamed-Store` (PROTOCOL 2).
+
+    `local` is the reply of a server of this folder; behind the address may be another one. A copied folder has the same
+    store: `lives_here` means that the process that replied uses this folder.
+    """
     if local is None:
         why = "the server of this data folder does not answer here, so they cannot be compared"
         return skipped("instance", why, "Run this where the server runs, with its --data.")
-    if answer.headers.get("gamed-instance") != local:
-        advice = "Check the address of the name, and where the proxy forwards to."
+    advice = "Check the address of the name, and where the proxy forwards to."
+    store, instance = (answer.headers.get(name) for name in ("gamed-store", "gamed-instance"))
+    if store is None or store != local.headers.get("gamed-store"):
         return problem("instance", "another server answers there than that of this data folder", advice)
-    return ok("instance", f"it is the server of this data folder, {local}")
+    if instance != local.headers.get("gamed-instance") and not lives_here:
+        return problem("instance", "a server answers there that uses a copy of this data folder", advice)
+    return ok("instance", f"it is the server of this data folder, {instance}")
 
 
 def check_policy(answer: HttpReply, mode: str, providers: tuple[str, ...]) -> Finding:

@@ -37,6 +37,12 @@ def read_key_record(connection: Connection) -> KeyRecord | None:
     return None if row is None else KeyRecord(row[0], row[1], KeySource(row[2]))
 
 
+def read_store_id(connection: Connection) -> str:
+    """Return the id that auth.db was given with its first key, and has in every copy."""
+    [(store_id,)] = connection.execute("SELECT store_id FROM key_record").fetchall()
+    return str(store_id)
+
+
 def check_key(connection: Connection, keys: Keys, source: KeySource, now_ms: int) -> None:
     """Record the key at the first start; at every later start raise KeyMismatch unless it is the same key."""
     record = read_key_record(connection)

@@ -2,7 +2,10 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPMessage
+from shutil import copytree
 from subprocess import Popen
+from urllib.request import urlopen
 
 from tests.cli.process import CommandTestCase, free_port, get
 
@@ -21,6 +24,47 @@ class SharingTests(CommandTestCase):
         self.assertEqual(self.stop(first), 0)
         self.assertEqual(get(other, "/game/saves", token)[0], 200)
         self.assertEqual(self.stop(second), 0)
+
+    def test_doctor(self) -> None:
+        """`gamed doctor --public` finds this folder's data behind an address, whichever of its servers responds."""
+        ports = [self.share()[1] for _ in range(2)]
+        answers = [self.headers_of(port) for port in ports]
+        self.assertEqual(len({each["Gamed-Store"] for each in answers}), 1)
+        self.assertEqual(len({each["Gamed-Instance"] for each in answers}), 2)
+        for port in ports:
+            _, out, err = self.gamed("doctor", "--public", f"http://127.0.0.1:{port}", "--json")
+            [found] = [each for each in json.loads(out)["findings"] if each["check"] == "instance"]
+            self.assertEqual(found["level"], "ok", (found, err))
+
+    def test_a_copied_folder(self) -> None:
+        """A server of a copied data folder has the same store; `gamed doctor` reports that it is not this one's."""
+        first, _ = self.share()
+        self.assertEqual(self.stop(first), 0)
+        copied = self.data.with_name("copied")
+        copytree(self.data, copied)
+        _, port = self.share()
+        store = self.headers_of(port)["Gamed-Store"]
+        own, self.data = self.data, copied
+        _, other = self.share()
+        self.data = own
+        self.assertEqual(self.headers_of(other)["Gamed-Store"], store)
+        _, out, _ = self.gamed("doctor", "--public", f"http://127.0.0.1:{other}", "--json")
+        [found] = [each for each in json.loads(out)["findings"] if each["check"] == "instance"]
+        self.assertEqual((found["level"], "a copy of this data folder" in found["text"]), ("problem", True), found)
+
+    def test_the_store_stays(self) -> None:
+        """Restarts and a lost state.db do not change the store."""
+        stores = set()
+        for _ in range(2):
+            process, port = self.share()
+            stores.add(self.headers_of(port)["Gamed-Store"])
+            self.assertEqual(self.stop(process), 0)
+            (self.data / "state.db").unlink()
+        self.assertEqual(len(stores), 1)
+
+    def headers_of(self, port: int) -> HTTPMessage:
+        with urlopen(f"http://127.0.0.1:{port}/healthz") as answer:
+            return answer.headers
 
     def test_at_the_same_moment(self) -> None:
         """Servers that start together on a new folder all serve it: the first one makes its files."""

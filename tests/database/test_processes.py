@@ -7,7 +7,7 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.database.sqlite.processes import ProcessLocks
+from gamed.database.sqlite.processes import ProcessLocks, is_living
 from tests.support.databases import data_folder, file_databases, memory_databases
 
 HOLDER = """
@@ -34,10 +34,10 @@ class ProcessLocksTest(SynchronousTestCase):
         self.addCleanup(locks.close)
         return locks
 
-    def holder(self) -> "subprocess.Popen[str]":
-        """Return another process that holds its lock, as `other`."""
+    def holder(self, name: str = "other") -> "subprocess.Popen[str]":
+        """Return another process that holds the lock of this name."""
         process = subprocess.Popen(
-            [sys.executable, "-c", HOLDER, str(self.data), "other"],
+            [sys.executable, "-c", HOLDER, str(self.data), name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -80,6 +80,20 @@ class ProcessLocksTest(SynchronousTestCase):
         process.wait()
         self.assertEqual(self.files(), {"me.lock"})
         self.assertEqual(self.mine.ended(IDS), {"other", "never"})
+
+    def test_names_from_elsewhere(self) -> None:
+        """A name from the network is found only if a living process has it; it never leads out of the folder."""
+        process = self.holder("0a1b2c3d")
+        self.assertTrue(is_living(self.data, "0a1b2c3d"))
+        outside = ProcessLocks(self.data / "processes", "ab")
+        outside.hold()
+        self.addCleanup(outside.close)
+        for name in ("", "ffffffff", "processes/ab", "../processes/0a1b2c3d", "\0", "0a1b2c3d\n"):
+            self.assertFalse(is_living(self.data, name), name)
+        process.kill()
+        process.wait()
+        self.assertFalse(is_living(self.data, "0a1b2c3d"))
+        self.assertIn("0a1b2c3d.lock", self.files())
 
     def test_leftovers(self) -> None:
         """A start deletes the files of ended processes, also half made ones, and no file of a living process."""

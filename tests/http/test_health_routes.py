@@ -23,18 +23,23 @@ class PolicyCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.stores = Stores()
         self.browser = Browser(
-            [PublicRoutes("oauth", {"zeta": "Zeta", "alpha": "Ålpha & Söhne"}, "0a1b2c3d", self.stores)]
+            [
+                PublicRoutes(
+                    "oauth", {"zeta": "Zeta", "alpha": "Ålpha & Söhne"}, "0a1b2c3d", "00112233445566ff", self.stores
+                )
+            ]
         )
 
 
 class HealthTests(PolicyCase):
     def test_well(self) -> None:
-        """A healthy service answers 200 `ok`, not cached, with its instance."""
+        """A healthy service answers 200 `ok`, not cached, with its instance and its store."""
         call = self.browser.send("GET", "/healthz")
         self.stores.checks[0].callback(None)
         answer = call.answer
         self.assertEqual((answer.status, answer.body, answer.headers["content-type"]), (200, b"ok", "text/plain"))
         self.assertEqual((answer.headers["cache-control"], answer.headers["gamed-instance"]), ("no-store", "0a1b2c3d"))
+        self.assertEqual(answer.headers["gamed-store"], "00112233445566ff")
 
     def test_not_well(self) -> None:
         """An unhealthy service answers 503 without the reason, and 200 once the databases answer."""
@@ -43,6 +48,7 @@ class HealthTests(PolicyCase):
         answer = call.answer
         self.assertEqual((answer.status, answer.code, answer.headers["retry-after"]), (503, "unhealthy", "5"))
         self.assertEqual((answer.headers["cache-control"], answer.headers["gamed-instance"]), ("no-store", "0a1b2c3d"))
+        self.assertEqual(answer.headers["gamed-store"], "00112233445566ff")
         self.assertNotIn(b"disk", answer.body)
         call = self.browser.send("GET", "/healthz")
         self.stores.checks[1].callback(None)
@@ -56,7 +62,7 @@ class ConfigTests(PolicyCase):
 
     def test_local_mode(self) -> None:
         """Local mode has an empty list of providers."""
-        browser = Browser([PublicRoutes("local", {}, "0a1b2c3d", self.stores)])
+        browser = Browser([PublicRoutes("local", {}, "0a1b2c3d", "00112233445566ff", self.stores)])
         self.assertEqual(browser.get("/auth/config").body, b'{"mode":"local","providers":[]}')
 
 
@@ -70,5 +76,5 @@ class ProviderTests(PolicyCase):
 
     def test_local_mode(self) -> None:
         """Local mode has an empty list of providers."""
-        browser = Browser([PublicRoutes("local", {}, "0a1b2c3d", self.stores)])
+        browser = Browser([PublicRoutes("local", {}, "0a1b2c3d", "00112233445566ff", self.stores)])
         self.assertEqual(browser.get("/auth/providers").body, b'{"providers":[]}')

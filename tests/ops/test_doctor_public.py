@@ -15,7 +15,7 @@ REFUSED, SILENT = (
 )
 NOBODY = HttpFailure(FailureCause.NAME, "Name or service not known")
 STRANGER = HttpFailure(FailureCause.CERTIFICATE, "certificate verify failed")
-GAMED = {"gamed-instance": "0a1b2c3d"}
+GAMED = {"gamed-instance": "0a1b2c3d", "gamed-store": "00112233445566ff"}
 NOW_MS, HOUR_MS, DAY_MS = 1_800_000_000_000, 3_600_000, 86_400_000
 
 
@@ -59,11 +59,20 @@ class AddressTests(SynchronousTestCase):
             self.assertIn(advice, finding.advice)
 
     def test_instance(self) -> None:
-        """It is this folder's server, another, or that cannot be said."""
-        answer = HttpReply(200, GAMED)
-        for local, level in (("0a1b2c3d", OK), ("ffffffff", PROBLEM), (None, SKIPPED)):
-            self.assertEqual(doctor_public.check_instance(answer, local).level, level)
-        self.assertEqual(doctor_public.check_instance(HttpReply(200), "0a1b2c3d").level, PROBLEM)
+        """It is a server of this folder, another, one of a copied folder, or that is not known."""
+        beside, elsewhere = GAMED | {"gamed-instance": "ffffffff"}, GAMED | {"gamed-store": "ffffffffffffffff"}
+        for theirs, ours, lives_here, level in (
+            (GAMED, GAMED, False, OK),
+            (GAMED, beside, True, OK),
+            (GAMED, beside, False, PROBLEM),
+            (GAMED, elsewhere, True, PROBLEM),
+            ({}, GAMED, True, PROBLEM),
+            ({}, {}, True, PROBLEM),
+            (GAMED, None, False, SKIPPED),
+        ):
+            local = None if ours is None else HttpReply(200, ours)
+            found = doctor_public.check_instance(HttpReply(200, theirs), local, lives_here=lives_here)
+            self.assertEqual(found.level, level, (theirs, ours, lives_here))
 
     def test_certificate(self) -> None:
         """A certificate of months is a warning in its last two weeks, with the days or hours it has left."""

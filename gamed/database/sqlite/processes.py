@@ -16,6 +16,7 @@ from gamed.event_log import EventLog
 
 FOLDER = "processes"
 """The folder of the lock files, in the data folder."""
+NAME_CHARACTERS = frozenset("0123456789abcdef")
 TRIES = 3
 _log = EventLog(Logger())
 
@@ -68,6 +69,23 @@ class ProcessLocks:
     @staticmethod
     def _path(folder: Path, process_id: str) -> Path:
         return folder / f"{process_id}.lock"
+
+
+def is_living(data: Path, process_id: str) -> bool:
+    """Return whether a process of this name serves the data folder now; the name may come from anywhere."""
+    if not process_id or not set(process_id) <= NAME_CHARACTERS:
+        return False
+    try:
+        descriptor = os.open(data / FOLDER / f"{process_id}.lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _locked_file(path: Path) -> int:

@@ -6,7 +6,8 @@ CREATE TABLE key_record (               -- one row
     check_value BLOB NOT NULL,          -- HMAC of a constant: shows a wrong master key
     fingerprint TEXT NOT NULL,          -- 12 hex digits that the owner can compare with `gamed key fingerprint`
     source      TEXT NOT NULL CHECK (source IN ('file', 'master')),
-    created_ms  INTEGER NOT NULL
+    created_ms  INTEGER NOT NULL,
+    store_id    TEXT NOT NULL DEFAULT (lower(hex(randomblob(8)))) -- never changes: Gamed-Store of /healthz
 ) STRICT;
 
 CREATE TABLE player (
