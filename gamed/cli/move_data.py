@@ -41,7 +41,7 @@ from gamed.cli.restore_journal import refuse_unfinished
 from gamed.config.authentication import FILE_NAME
 from gamed.config.game import FILE_NAME as GAME
 from gamed.database.sqlite.offline import write_locked
-from gamed.database.sqlite.write_lock import MAINTENANCE_FILE, SUFFIX
+from gamed.database.sqlite.write_lock import lock_files
 
 COPIED = ".copied"
 """The suffix of the folders in which configuration files are copied."""
@@ -49,7 +49,8 @@ SPARE_BYTES = 1024 * 1024
 FULL = (ENOSPC, EDQUOT, EFBIG)
 OF_DISK = {"lost+found"}
 """What an empty disk has."""
-BESIDE = {f"{name}{suffix}" for name in (AUTH_DB, STATE_DB) for suffix in ("-wal", "-shm", SUFFIX)} | {MAINTENANCE_FILE}
+LOGS = {f"{name}{suffix}" for name in (AUTH_DB, STATE_DB) for suffix in ("-wal", "-shm")}
+BESIDE = {*LOGS, *(path.name for path in lock_files(Path()))}
 """Files of SQLite that are empty once the databases are closed, and lock files."""
 
 

@@ -11,7 +11,8 @@ from msgspec import Struct
 from gamed.config.model import LOOPBACK, Config
 from gamed.config.settings import KEY_FILE, RESERVED_FILES
 from gamed.database.backup_format import STORES
-from gamed.ops.doctor_findings import Finding, HttpFailure, Reached, ok, problem, skipped, warning
+from gamed.database.sqlite.write_lock import lock_files
+from gamed.ops.doctor_findings import Finding, HttpFailure, Level, Reached, ok, problem, skipped, warning
 
 OTHERS = 0o077
 WRITTEN_BY_ALL = 0o002
@@ -41,14 +42,16 @@ def facts(path: Path) -> FileFacts | None:
 
 
 def check_files(data: Path) -> list[Finding]:
-    """Check the data folder, and the databases and the key file in it, if they exist."""
+    """Check the data folder, and the databases, their locks and the key file in it, if they exist."""
     folder = facts(data)
     findings = [check_folder(str(data), folder, os.geteuid())]
     for name in (*STORES, KEY_FILE):
         found = facts(data / name)
         if folder is not None and found is not None:
             findings.append(check_file(name, str(data / name), found, folder.uid, secret=name == KEY_FILE))
-    return findings
+    locks = [(path, facts(path)) for path in lock_files(data)]
+    checked = [check_file(path.name, str(path), found, folder.uid) for path, found in locks if folder and found]
+    return [*findings, *(finding for finding in checked if finding.level is not Level.OK)]
 
 
 def check_free(data: Path, min_free_bytes: int) -> Finding:

@@ -209,10 +209,11 @@ class Maintenance(LockCase):
         self.assertTrue(MaintenanceLock(None).held)
 
     def test_release(self) -> None:
-        """A closed lock is free for the next process."""
+        """A closed lock is free for the next process, and is not taken again."""
         locks = [MaintenanceLock(self.data / "maintenance.lock") for _ in range(2)]
         self.assertTrue(locks[0].held)
         self.assertFalse(locks[1].held)
         locks[0].close()
+        self.assertFalse(locks[0].held)
         self.assertTrue(locks[1].held)
         locks[1].close()

@@ -21,6 +21,7 @@ from gamed.ops.doctor_findings import (
     warning,
 )
 from gamed.ops.doctor_local import FileFacts
+from tests.support.databases import data_folder
 
 OK, SKIPPED, WARNING, PROBLEM = Level.OK, Level.SKIPPED, Level.WARNING, Level.PROBLEM
 MIB = 1024 * 1024
@@ -52,6 +53,16 @@ class LocalTests(SynchronousTestCase):
             self.assertEqual(doctor_local.check_folder("/d", found, 7).level, level, found)
         for mode, level in ((0o640, OK), (0o644, OK), (0o666, PROBLEM)):
             self.assertEqual(doctor_local.check_config_file("/c", FileFacts(mode, 0)).level, level)
+
+    def test_lock_files(self) -> None:
+        """A lock file that other users can open is shown, as they could stop all writes; a private one is not."""
+        data = data_folder(self)
+        data.chmod(0o700)
+        for name, mode in (("auth.db.lock", 0o600), ("state.db.lock", 0o604), ("maintenance.lock", 0o600)):
+            (data / name).touch()
+            (data / name).chmod(mode)
+        found = [(finding.check, finding.level) for finding in doctor_local.check_files(data)]
+        self.assertEqual(found, [("data", OK), ("state.db.lock", WARNING)])
 
     def test_disk(self) -> None:
         """Below min_free_bytes saves are refused; a warning comes before."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Lock, Semaphore, Thread
 from time import monotonic
 
+from gamed.database.connection import AUTH, STATE
 from gamed.database.errors import (
     TEXTS,
     DatabaseBusy,
@@ -30,6 +31,11 @@ MAINTENANCE_FILE = "maintenance.lock"
 WAIT_SECONDS = 5
 """How long threads wait, together: once another process holds the lock for longer, each new wait fails at once."""
 NOTE_BYTES = 11
+
+
+def lock_files(data: Path) -> list[Path]:
+    """Return the paths of all lock files of a data folder's databases."""
+    return [*(data / f"{name}.db{SUFFIX}" for name in (AUTH, STATE)), data / MAINTENANCE_FILE]
 
 
 def lock_path(database: Path) -> Path:
@@ -163,10 +169,10 @@ class MaintenanceLock:
         return self._held
 
     def close(self) -> None:
-        """Release the lock for other processes."""
+        """Release the lock for other processes, and never take it again."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
-            self._descriptor, self._held = -1, False
+        self._path, self._descriptor, self._held = None, -1, False
 
 
 def open_lock_file(path: Path) -> int:
