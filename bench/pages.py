@@ -1,7 +1,8 @@
 """This counts the pages that one PUT or refresh logs in the WAL: real transactions in batches of a fixed size.
 
 Neither the disk nor other processes change the number of pages. A page is 4,120 bytes of the log. `put-8 of 64` is a
-PUT of 4 KiB in a batch of 8, in a store of 64 saves; `refresh-1 of 100` is a refresh alone, among 100 sessions.
+PUT of 4 KiB in a batch of 8, in a store of 64 saves; `refresh-1 of 100` is a refresh alone, among 100 sessions. After
+`put-8 and cleanup` each history is full: each PUT makes the cleanup delete a version.
 
 python -m bench.pages [--smoke] [--trees] [--tokens 100000]
 """
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from hashlib import sha256
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -25,10 +26,13 @@ from typing import Any
 from msgspec import Struct
 
 from gamed.crypto import Keys, Secret
+from gamed.database import blobs
+from gamed.database.connection import Connection
 from gamed.database.group_commit import group_commit
 from gamed.database.sqlite.engine import SqliteEngine
 from gamed.database.sqlite.files import PAGE_BYTES, DatabaseFile, file_uri
 from gamed.database.sqlite.migrations import prepare_file
+from gamed.saves import cleanup
 from gamed.saves.commands import WriteCommand, WriteContext, WriteResult
 from gamed.saves.limits import SaveLimits
 from gamed.saves.model import EMPTY_CURSOR, SaveContent
@@ -49,6 +53,8 @@ BATCHES = 1, 8
 FEW, MANY = 64, 2000
 """The number of saves in a small store, and in one of 20 MB."""
 FEW_TOKENS = 100
+SHORT = SaveLimits(keep_versions=4, keep_hours=0, keep_days=0)
+"""The limits of the measurement with cleanup."""
 PRESENT, ABSENT = Condition(ConditionKind.PRESENT), Condition(ConditionKind.ABSENT)
 
 
@@ -89,6 +95,11 @@ class LoggedFile:
                 raise RuntimeError(f"{outcome}")
         return outcomes
 
+    def commit(self, transaction: Callable[[Connection], Any]) -> Any:
+        """Run one transaction and return its result."""
+        [outcome] = group_commit(self.connection, [transaction])
+        return outcome
+
     def empty_log(self) -> None:
         self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
@@ -127,8 +138,9 @@ class LoggedFile:
 class Saves:
     """A store of `saves` slots, up to three for each player, of which every one has been replaced once."""
 
-    def __init__(self, folder: Path, saves: int) -> None:
+    def __init__(self, folder: Path, saves: int, limits: SaveLimits = SaveLimits()) -> None:  # noqa: B008  frozen
         self.file = LoggedFile(folder / "state.db")
+        self._limits = limits
         self._random = Random(saves)
         self._now_ms = map(lambda step: START_MS + step * 1000, count())
         self._known: set[str] = set()
@@ -143,6 +155,20 @@ class Saves:
         """Replace so many random saves in one batch."""
         self.file.run([self._put(*slot) for slot in self._random.sample(self._slots, size)])
 
+    def replace_all(self, size: int) -> None:
+        """Replace all saves in batches of this size, then delete what is due, as the server does once a minute."""
+        self._random.shuffle(self._slots)
+        for first in range(0, len(self._slots), size):
+            self.file.run([self._put(*slot) for slot in self._slots[first : first + size]])
+        now_ms = next(self._now_ms)
+        while self.file.commit(partial(cleanup.prune_histories, limits=self._limits, now_ms=now_ms)).slots:
+            pass
+        expired_ms = now_ms - blobs.KEPT_MS
+        claim = partial(blobs.claim_unreferenced, unfinished_ms=expired_ms, staged_ms=expired_ms)
+        while (blob_id := self.file.commit(claim)) is not None:
+            while self.file.commit(partial(blobs.delete_parts, blob_id=blob_id)):
+                pass
+
     def _put(self, player_id: str, slot: str, *, exists: bool = True) -> Callable[[sqlite3.Connection], Any]:
         data = self._random.randbytes(SIZE)
         content = SaveContent(sha256(data).digest(), SIZE, "application/octet-stream")
@@ -151,7 +177,7 @@ class Saves:
         context = WriteContext(player_id, epoch, device="ANNA-PC")
         condition = PRESENT if exists else ABSENT
         command = WriteCommand(context, slot, condition, content, next(self._now_ms), EPOCH, data)
-        return partial(write_save, limits=SaveLimits(), command=command)
+        return partial(write_save, limits=self._limits, command=command)
 
 
 class Sessions:
@@ -213,9 +239,24 @@ def measured(folder: Path, scale: Scale, *, trees: bool = False) -> Iterator[tup
                 shutil.rmtree(place)
 
 
+def measured_with_cleanup(folder: Path, scale: Scale) -> tuple[str, Figures]:
+    """Return the name and the figures of PUTs whose slots have full histories, with their share of the cleanup."""
+    place, size = Path(tempfile.mkdtemp(dir=folder)), BATCHES[-1]
+    saves = Saves(place, FEW, SHORT)
+    with closing(saves.file.connection):
+        for _ in range(SHORT.keep_versions):
+            saves.replace_all(size)
+        rounds = max(1, scale.batches * size // FEW)
+        figures = saves.file.measure(rounds, FEW, lambda _: saves.replace_all(size), trees=False)
+    shutil.rmtree(place)
+    return f"put-{size} and cleanup", figures
+
+
 def pages(folder: Path, *, smoke: bool) -> Mapping[str, float]:
     """Return the pages that each kind of request logs."""
-    return {name: figures.pages for name, figures in measured(folder, SMOKE if smoke else WHOLE)}
+    scale = SMOKE if smoke else WHOLE
+    found = [*measured(folder, scale), measured_with_cleanup(folder, scale)]
+    return {name: figures.pages for name, figures in found}
 
 
 def main() -> None:
@@ -227,7 +268,8 @@ def main() -> None:
     given = options.parse_args()
     scale = SMOKE if given.smoke else Scale(MANY, given.tokens, given.batches)
     with tempfile.TemporaryDirectory(prefix="gamed-bench-") as folder:
-        for name, figures in measured(Path(folder), scale, trees=given.trees):
+        every = measured(Path(folder), scale, trees=given.trees)
+        for name, figures in chain(every, map(measured_with_cleanup, [Path(folder)], [scale])):
             print(f"{name:24} {figures.pages:6.2f} pages {figures.cpu_us:6.0f} us of this thread", flush=True)
             for tree, pages in figures.trees.items() if given.trees else ():
                 print(f"    {tree:40} {pages:6.2f}")

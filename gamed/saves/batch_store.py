@@ -52,6 +52,10 @@ def commit_changes(
     error = room_to_change(limits, summary.usage, [each.sizes for each in decided])
     if error is not None:
         return error
+    for each in decided:
+        if isinstance(each, _Write) and each.decision.rule in WRITES:
+            # Before any entry changes the history: an old version, which may be deleted for that, may have the bytes.
+            tables.add_references(connection, each.blob_id, 1)
     now = [_apply(connection, limits, player_id, each) for each in decided]
     cursor = tables.find_player(connection, player_id).cursor
     return Committed(cursor, now, changed=cursor != summary.cursor)
@@ -115,7 +119,7 @@ def _too_large(limits: SaveLimits, decided: Sequence[_Decided]) -> SaveTooLarge 
 
 
 def _apply(connection: Connection, limits: SaveLimits, player_id: str, each: _Decided) -> Version | SlotEntry:
-    """Apply one decision; return the slot's new state."""
+    """Apply one decision, whose reference to a blob is counted; return the slot's new state."""
     if isinstance(each, _Delete):
         if each.decision is DeleteDecision.DELETES and each.state.current is not None:
             write_store.delete_current(
@@ -123,7 +127,6 @@ def _apply(connection: Connection, limits: SaveLimits, player_id: str, each: _De
             )
         return tables.deleted_slot(connection, player_id, each.change.slot)
     if each.decision.rule in WRITES:
-        tables.add_references(connection, each.blob_id, +1)
         content = each.command.content
         return write_store.set_current(
             connection, limits, each.command, each.state, content=content, blob_id=each.blob_id
@@ -136,10 +139,12 @@ def _conflict(
     connection: Connection, limits: SaveLimits, player_id: str, decided: Sequence[_Decided]
 ) -> Sequence[tuple[Change, WriteResult | DeleteResult]]:
     """Keep refused bytes as conflict copies; let all bytes of the commit wait for the next commit again."""
-    for each in decided:
-        if isinstance(each, _Write):
-            _keep_refused(connection, limits, player_id, each)
-            tables.stage_blob(connection, each.blob_id, each.command.now_ms)
+    writes = [each for each in decided if isinstance(each, _Write)]
+    for each in writes:  # before a copy displaces an old version that may have the bytes
+        tables.stage_blob(connection, each.blob_id, each.command.now_ms)
+    for each in writes:
+        _keep_refused(connection, limits, player_id, each)
+        tables.stage_blob(connection, each.blob_id, each.command.now_ms)
     refused = [each for each in decided if not succeeds(each.decision)]
     return [(each.change, _outcome(connection, player_id, each)) for each in refused]
 
@@ -147,7 +152,7 @@ def _conflict(
 def _keep_refused(connection: Connection, limits: SaveLimits, player_id: str, each: _Write) -> None:
     if each.decision.stores_copy and fits_into_history(connection, limits, player_id, each.command.content.size):
         base = version_by_tag(connection, player_id, each.change.slot, each.change.condition.base)
-        tables.add_references(connection, each.blob_id, +1)
+        tables.add_references(connection, each.blob_id, 1)
         write_store.store_conflict_copy(connection, limits, each.command, each.state, base=base, blob_id=each.blob_id)
 
 

@@ -104,7 +104,7 @@ def erase_step(connection: Connection, player_id: str, epoch: str) -> bool | Non
     for version in map(tables.version_from_row, rows):
         tables.delete_version(connection, player_id, version.slot, version.version)
         if version.blob_id is not None:
-            tables.add_references(connection, version.blob_id, -1)
+            tables.remove_reference(connection, version.blob_id)
     if rows:
         return True
     some = "(SELECT slot FROM save WHERE player_id = :player_id LIMIT :slots)"
@@ -196,6 +196,6 @@ def _move_copy(connection: Connection, player_id: str, heir_id: str, slot: str, 
     stored = current.blob_id, current.content, now_ms, now_ms
     copy = Version(slot, number, None, None, VersionKind.CONFLICT, *stored, device=current.device)
     tables.insert_version(connection, heir_id, copy)
-    tables.add_references(connection, current.blob_id, +1)
+    tables.add_references(connection, current.blob_id, 1)
     seq, _ = tables.change_player(connection, heir_id, Usage(history_bytes=copy.size))
     tables.touch_slot(connection, heir_id, slot, last_version=number, seq=seq, prune_at_ms=now_ms)

@@ -209,8 +209,8 @@ def move_blobs(connection: Connection, player_id: str, to: Mapping[int, int]) ->
         if (other := to.get(blob_id)) is not None:
             values = {"to": other, "player_id": player_id, "slot": slot, "version": version}
             connection.execute(move, values)
-            add_references(connection, other, +1)
-            add_references(connection, blob_id, -1)
+            add_references(connection, other, 1)
+            remove_reference(connection, blob_id)
 
 
 PLAYER_COLUMNS = "epoch", "seq", "slots", "live_bytes", "kept_bytes", "erased_ms", "erasing", "write_arrival_ms"
@@ -540,12 +540,22 @@ def unpublish(connection: Connection, blob_id: int) -> None:
 
 
 def add_references(connection: Connection, blob_id: int, by: int) -> None:
-    """Count `by` references more, or fewer if negative; cleanup deletes a blob without references."""
-    query = """
-        UPDATE blob SET refs = refs + :by, created_ms = CASE WHEN :by > 0 THEN 0 ELSE created_ms END
-        WHERE blob_id = :blob_id
-    """
+    """Count `by` references more."""
+    query = "UPDATE blob SET refs = refs + :by, created_ms = 0 WHERE blob_id = :blob_id"
     connection.execute(query, {"blob_id": blob_id, "by": by})
+
+
+_DELETE_SMALL = "DELETE FROM blob WHERE blob_id = ? AND refs = 1 AND created_ms = 0 AND data IS NOT NULL"
+_REMOVE_REFERENCE = "UPDATE blob SET refs = refs - 1 WHERE blob_id = ?"
+
+
+def remove_reference(connection: Connection, blob_id: int) -> None:
+    """Count one reference less; delete a small blob with its last one, unless it waits for a commit.
+
+    Cleanup deletes the others. A small blob would cost it two transactions more, and each several pages.
+    """
+    if not connection.execute(_DELETE_SMALL, (blob_id,)).rowcount:
+        connection.execute(_REMOVE_REFERENCE, (blob_id,))
 
 
 def stage_blob(connection: Connection, blob_id: int, now_ms: int) -> None:

@@ -146,7 +146,7 @@ def restore_version(connection: Connection, limits: SaveLimits, command: Restore
     if error is not None:
         return error
     if old.blob_id is not None:
-        tables.add_references(connection, old.blob_id, +1)
+        tables.add_references(connection, old.blob_id, 1)
     return WriteResult(
         decision, set_current(connection, limits, command, state, content=old.content, blob_id=old.blob_id)
     )
@@ -315,7 +315,7 @@ def delete_version(connection: Connection, player_id: str, version: Version) -> 
     """Delete one version of the history; cleanup deletes its bytes when no other version has them."""
     tables.delete_version(connection, player_id, version.slot, version.version)
     if version.blob_id is not None:
-        tables.add_references(connection, version.blob_id, -1)
+        tables.remove_reference(connection, version.blob_id)
         tables.reduce_history_bytes(connection, player_id, version.size)
 
 

@@ -1,5 +1,7 @@
 """The cleanup deletes what has expired, in small transactions and with exact counters (PROTOCOL 4.3)."""
 
+from functools import partial
+
 from msgspec.structs import replace
 from twisted.internet.defer import ensureDeferred
 
@@ -64,6 +66,14 @@ class PruneTest(SweepCase):
         self.assertEqual(self.numbers(), list(range(48, 38, -1)))
         self.clean_up()
         self.assertEqual(self.changed, [])
+
+    def test_small_bytes_with_their_version(self) -> None:
+        """The transaction that deletes a version deletes its small bytes, which no other version has."""
+        self.save_often(13, minutes=1)
+        self.later(DAY_MS)
+        self.in_state(partial(cleanup.prune_histories, limits=self.limits, now_ms=self.server.now_ms))
+        self.assertEqual((len(self.numbers()), self.blobs()), (11, 11))
+        self.assert_counts_agree()
 
     def test_only_what_is_due(self) -> None:
         """A short history is never checked, a longer one only when a version can have expired."""

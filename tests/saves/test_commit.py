@@ -66,6 +66,27 @@ class CommitTest(CommitCase):
         self.assertEqual(self.get("copy").body, BIG)
         self.assert_counts_agree()
 
+    def test_bytes_of_a_displaced_version(self) -> None:
+        """A commit can name the bytes of an old version that its other entries displace from the history."""
+        for slot in "cd":
+            for data in (slot.encode() * 3, b"22", b"33"):
+                self.put(slot, data + slot.encode(), ABSENT if len(data) == 3 else {"If-Match": "*"})
+        for slot in "ab":
+            self.put(slot, b"second", ABSENT)
+        self.server.now_ms += 1000
+        self.browser = self.browser_for(SaveLimits(history_bytes=17))
+        refused = write("a", b"copy", tag(7, b"")), write("b", b"cccc", tag(7, b""))
+        [_, conflict] = self.commit_staged(*refused, bodies=(b"copy",)).json["conflicts"]
+        self.assertEqual(self.ask("GET", conflict["yours"]["href"]).body, b"cccc")
+        self.assertEqual([len(self.versions(slot)) for slot in "abcd"], [2, 2, 2, 2])
+        self.assert_counts_agree()
+        writes = write("a", b"following", "*"), write("b", b"copy", "*")
+        self.server.now_ms += 1000
+        self.assertEqual(self.commit_staged(*writes, bodies=(b"following",)).status, 200)
+        self.assertEqual((self.get("a").body, self.get("b").body), (b"following", b"copy"))
+        self.assertEqual([version["version"] for version in self.versions("a")], [3, 1])
+        self.assert_counts_agree()
+
     def test_missing_bytes(self) -> None:
         """Missing bytes are listed and nothing is changed; once they are staged, the same commit succeeds."""
         self.put("auto", ONE, ABSENT)
