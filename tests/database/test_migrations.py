@@ -1,8 +1,10 @@
 """Migrations from one schema to the next, each one complete or not at all."""
 
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -19,7 +21,9 @@ from gamed.database.sqlite.migrations import (
 )
 from tests.support.covers import covers
 from tests.support.databases import data_folder, prepare_files
+from tests.support.examples import examples
 
+MANY = "INSERT INTO a WITH RECURSIVE c(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM c LIMIT 50000) SELECT n FROM c;"
 FIRST = "CREATE TABLE a (n INTEGER PRIMARY KEY) STRICT; CREATE TABLE b (n INTEGER REFERENCES a) STRICT;"
 
 
@@ -49,6 +53,61 @@ class Case(SynchronousTestCase):
         prepare_file(self.path)
         self.ask("INSERT INTO a VALUES (1)")
         self.ask("INSERT INTO b VALUES (1)")
+
+
+PREPARER = """
+import sys
+from pathlib import Path
+from gamed.database.sqlite import migrations
+migrations.SCHEMAS = Path(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+migrations.prepare_file(Path(sys.argv[2]), print)
+"""
+ROUNDS = examples(few=3, many=20)
+
+
+class TwoProcesses(Case):
+    """Processes that prepare one file at the same time: one does it, the others find it done."""
+
+    def prepare_together(self) -> list[str]:
+        """Let three processes prepare auth.db at once; return what each printed."""
+        command = [sys.executable, "-c", PREPARER, str(self.schemas), str(self.path)]
+        processes = [Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True) for _ in range(3)]
+        for process in processes:
+            assert process.stdout
+            self.assertEqual(process.stdout.readline(), "ready\n")
+        for process in processes:
+            assert process.stdin
+            process.stdin.write("\n")
+            process.stdin.flush()
+        printed = [process.communicate() for process in processes]
+        self.assertEqual([process.returncode for process in processes], [0] * 3, printed)
+        return [out for out, _ in printed]
+
+    def test_missing_file(self) -> None:
+        """A missing file is created once, with every script."""
+        self.script(1, FIRST + MANY)
+        self.script(2, "INSERT INTO a VALUES (1);")
+        for _ in range(ROUNDS):
+            self.prepare_together()
+            self.assertEqual([(50_001,)], self.ask("SELECT count(*) FROM a"))
+            self.assertEqual([(2,)], self.ask("PRAGMA user_version"))
+            for path in self.data.glob("auth.db*"):
+                path.unlink()
+
+    def test_old_file(self) -> None:
+        """An old file is copied and migrated by one process."""
+        self.filled()
+        self.ask(MANY)
+        for version in range(2, 2 + ROUNDS):
+            self.script(version, f"ALTER TABLE a ADD COLUMN c{version} INTEGER; UPDATE a SET c{version} = n;")
+            printed = self.prepare_together()
+            self.assertEqual(sorted(len(text.splitlines()) for text in printed), [0, 0, 2])
+            self.assertEqual([(50_001,)], self.ask(f"SELECT count(*) FROM a WHERE c{version} = n"))
+            self.assertEqual([(version,)], self.ask("PRAGMA user_version"))
+        copies = sorted(path.name for path in self.data.glob("*.v*"))
+        self.assertEqual(copies, sorted(f"auth.db.v{version}" for version in range(1, 1 + ROUNDS)))
 
 
 class NewFile(Case):
@@ -97,9 +156,7 @@ class NextVersion(Case):
     def test_long_work(self) -> None:
         """While a large file is copied, and while a script runs, `working` is called repeatedly."""
         self.filled()
-        self.ask(
-            "INSERT INTO a WITH RECURSIVE c(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM c LIMIT 50000) SELECT n FROM c"
-        )
+        self.ask(MANY)
         self.script(2, "UPDATE a SET n = -n WHERE n > 1;")
         progress: list[str] = []
         prepare_file(self.path, progress.append, lambda: progress.append("working"))
