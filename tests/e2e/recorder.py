@@ -1,5 +1,6 @@
 """A proxy in front of a provider that notes what it is sent, and by whom."""
 
+import contextlib
 import http.client
 import http.server
 import threading
@@ -124,9 +125,10 @@ class Recorder:
             if name.lower() not in HOP_BY_HOP:
                 request.send_header(name, value)
         request.send_header("Content-Length", str(len(answered)))
-        request.end_headers()
-        if request.command != "HEAD":
-            request.wfile.write(answered)
+        with contextlib.suppress(OSError):  # a service that was killed waits no more
+            request.end_headers()
+            if request.command != "HEAD":
+                request.wfile.write(answered)
 
     def _note(
         self,

@@ -12,6 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.e2e.client import CONFIG, Keeper, digest, gamed, write_game
 from tests.e2e.service import Service
+from tests.e2e.wire import Answer
 from tests.support.examples import examples
 
 ROUNDS = examples(few=9, many=50)
@@ -35,6 +36,17 @@ class Slot(Struct):
     version: int = 0
     asked: str | None = None
     """What a request that was never answered would have made of it."""
+
+    def compare(self, answer: Answer) -> None:
+        """Learn from a read after the kill; raise AssertionError if it is neither `state` nor `asked`."""
+        found = {404: None, 410: DELETED, 200: digest(answer.body)}[answer.status]
+        assert found in {self.state, self.asked or self.state}, self
+        if found == self.asked and found != self.state:
+            self.version += 1
+        self.state, self.asked = found, None
+        self.etag = answer.headers.get("etag") if answer.status == 200 else None
+        if self.etag:
+            self.version = number_in(self.etag)
 
 
 class Writer(Struct):
@@ -161,7 +173,7 @@ class KilledSaves(SynchronousTestCase):
             self.write_until_killed(1 + (MOST_ANSWERS - 1) * number // (ROUNDS - 1))
             self.service.start()
             for slot in (slot for writer in self.writers for slot in writer.slots):
-                self.compare(slot)
+                slot.compare(self.keeper.ask("GET", f"/{slot.name}"))
         self.assertGreater(len(self.acknowledged), 5 * ROUNDS)
         for (slot, number), sha in self.acknowledged.items():
             answer = self.keeper.ask("GET", f"/{slot}/versions/{number}")
@@ -181,14 +193,3 @@ class KilledSaves(SynchronousTestCase):
         for thread in threads:
             thread.join(60)
         self.assertEqual([writer.problem for writer in self.writers if writer.problem], [])
-
-    def compare(self, slot: Slot) -> None:
-        answer = self.keeper.ask("GET", f"/{slot.name}")
-        found = {404: None, 410: DELETED, 200: digest(answer.body)}[answer.status]
-        self.assertIn(found, {slot.state, slot.asked or slot.state}, slot)
-        if found == slot.asked and found != slot.state:
-            slot.version += 1
-        slot.state, slot.asked = found, None
-        slot.etag = answer.headers.get("etag") if answer.status == 200 else None
-        if slot.etag:
-            slot.version = number_in(slot.etag)
