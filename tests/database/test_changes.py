@@ -97,6 +97,15 @@ class Source(ChangeCase):
         self.clock.pump([0.5] * 5)
         self.assertEqual([Topic.LOGINS], self.called)
 
+    def test_reopened(self) -> None:
+        """A write before this process opens a file anew is reported: the versions of two connections do not compare."""
+        self.listen(Topic.LOGINS)
+        self.settle()
+        self.elsewhere("auth", BUCKET)
+        self.stores.auth._thread.reopen()
+        self.clock.pump([0.5] * 2)
+        self.assertEqual([Topic.LOGINS], self.called)
+
     def test_idle(self) -> None:
         """While nothing changes, nothing is read or written and no checkpoint is scheduled."""
         self.listen(Topic.SAVES)

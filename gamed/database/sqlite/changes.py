@@ -14,6 +14,8 @@ from gamed.database.queues import WriteQueue
 from gamed.event_log import EventLog
 
 CHECK_SECONDS = 0.5
+_Version = tuple[EngineConnection, int]
+"""Two numbers are comparable only if they are of the same connection."""
 _log = EventLog(Logger())
 
 
@@ -27,7 +29,7 @@ class DataVersionSource:
 
     def __init__(self, clock: Any, queues: Mapping[Topic, WriteQueue]) -> None:
         self._queues = queues
-        self._versions: dict[WriteQueue, int] = {}
+        self._versions: dict[WriteQueue, _Version] = {}
         self._listeners: dict[ChangeListener, Topic] = {}
         self._postponed: set[ChangeListener] = set()
         """Listeners that could not read the database after the last change."""
@@ -80,7 +82,7 @@ class DataVersionSource:
         return changed
 
 
-def _data_version(connection: EngineConnection) -> int:
-    """Return a number that changes when another connection commits to the file."""
+def _data_version(connection: EngineConnection) -> _Version:
+    """Return the connection, and a number that changes when another one commits to the file."""
     [(version,)] = connection.execute("PRAGMA data_version").fetchall()
-    return int(version)
+    return connection, int(version)
