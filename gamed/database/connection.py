@@ -48,17 +48,20 @@ class Connection(Protocol):
 Transaction = Callable[[Connection], T]
 """A function that reads, decides and writes without waiting; it may be called again if its batch starts over."""
 
-MOST_KEYS = 250
-_PLACES = f"({', '.join(['?'] * MOST_KEYS)})"
+KEYS = 100
+_PLACES = f"({', '.join(['?'] * KEYS)})"
 
 
 def rows_in(connection: Connection, query: str, keys: Sequence[Any]) -> list[Any]:
-    """Return the rows of a query that ends with `IN`, for at most MOST_KEYS keys.
+    """Return the rows of a query that ends with `IN`, for any number of keys.
 
-    The text of the statement is the same for any number of them, so that it is prepared once.
+    Each execution has KEYS of them, the last one repeated, so that there is one statement to prepare.
     """
-    padded = [*keys, *([keys[-1]] * (MOST_KEYS - len(keys)))] if keys else [None] * MOST_KEYS
-    return connection.rows(query + _PLACES, padded)
+    found = []
+    for begin in range(0, len(keys), KEYS):
+        portion = [*keys[begin : begin + KEYS]]
+        found += connection.rows(query + _PLACES, portion + [portion[-1]] * (KEYS - len(portion)))
+    return found
 
 
 def attributed(database: str, transaction: Transaction[T]) -> Transaction[T]:

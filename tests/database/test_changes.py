@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from twisted.internet import reactor
@@ -12,7 +13,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from gamed.database.changes import COMPARED, ChangeListener, ExternalChangeNotifier, Topic
-from gamed.database.connection import Connection
+from gamed.database.connection import KEYS, Connection, rows_in
 from gamed.database.errors import DatabaseBusy
 from gamed.database.sqlite.files import connect, file_uri
 from gamed.long_poll import LongPollRegistry, Waiter, WakeReason
@@ -265,6 +266,18 @@ class Notified(ChangeCase):
         self.insert(b"1")
         self.clock.pump([0.5] * 3)
         self.assertEqual([], self.compared)
+
+
+class RowsIn(ChangeCase):
+    def test_any_number_of_keys(self) -> None:
+        """A query is executed for as many keys as there are, and finds each row once."""
+        for n in range(2 * KEYS + 1):
+            self.elsewhere("auth", f"INSERT INTO limit_bucket VALUES (x'{n:04x}', {n})")
+        for count in (0, 1, KEYS, KEYS + 1, 2 * KEYS + 1):
+            keys = [n.to_bytes(2, "big") for n in range(count)]
+            query = partial(rows_in, query="SELECT arrival_ms FROM limit_bucket WHERE bucket_index IN ", keys=keys)
+            found = self.successResultOf(self.stores.reads.submit(query))
+            self.assertEqual(sorted(found), [(n,) for n in range(count)])
 
 
 class InService(TestCase):
