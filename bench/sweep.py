@@ -19,6 +19,7 @@ from bench.instance import disk_probe_ms, percentile
 from gamed.database import blobs as database_blobs
 from gamed.database.connection import Connection
 from gamed.database.sqlite.files import connect, file_uri, prepare
+from gamed.database.sqlite.inspection import release_pages
 from gamed.database.sqlite.migrations import prepare_file
 from gamed.saves import cleanup, erase_store
 from gamed.saves.limits import SaveLimits
@@ -121,7 +122,7 @@ def measure(connection: Connection) -> None:
     player = "ply_" + "0" * 22
     timed(connection, partial(erase_store.begin_erase, player_id=player, epoch="new", now_ms=NOW))
     repeat(connection, "erase", partial(erase_store.erase_step, player_id=player, epoch="last"))
-    repeat(connection, "vacuum", cleanup.vacuum)
+    repeat(connection, "vacuum", release_pages)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from secrets import token_bytes
 from typing import Any
 
 import click
@@ -16,8 +17,10 @@ from gamed.cli.paths import AUTH_DB, STATE_DB
 from gamed.database import blobs as database_blobs
 from gamed.database.connection import Connection
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseCorrupt
+from gamed.database.sqlite.inspection import check_table, dangling_rows, table_names
 from gamed.database.sqlite.offline import open_reader
 from gamed.saves import integrity
+from gamed.saves.model import new_epoch
 
 Run = Callable[[Callable[[Connection], Any]], Any]
 BEYOND = "Restore the file from a backup."
@@ -52,7 +55,7 @@ def data(context: CommandContext, fix: bool) -> None:
     lock = Lock.acquire(files.data, "gamed check data --fix") if fix else None
     repaired, found = 0, [*_file(files, AUTH_DB), *_file(files, STATE_DB)]
     if not found:  # a damaged file is not written to
-        repaired = files.write_state(integrity.repair) if fix else 0
+        repaired = files.write_state(partial(integrity.repair, epoch=new_epoch(token_bytes))) if fix else 0
         found = _saves(files)
     if lock is not None:
         lock.release()
@@ -88,23 +91,12 @@ def _file(files: OfflineDatabases, name: str) -> list[str]:
 def _tables(path: Path, name: str) -> list[str]:
     found = []
     with open_reader(path) as run:
-        tables = run(_table_names)
+        tables = run(table_names)
         with progress(tables, name) as shown:
             for table in shown:
-                rows = run(partial(_integrity, table=table))
-                found += [f"{name}: {line}. {BEYOND}" for (line,) in rows if line != "ok"]
-        lost = run(lambda connection: connection.execute("PRAGMA foreign_key_check").fetchall())
-        found += [f"{name}: row {row[1]} of {row[0]} refers to a missing row" for row in lost]
+                found += [f"{name}: {line}. {BEYOND}" for line in run(partial(check_table, table=table))]
+        found += [f"{name}: row {number} of {table} refers to a missing row" for table, number in run(dangling_rows)]
     return found
-
-
-def _integrity(connection: Connection, table: str) -> list[tuple[str]]:
-    return connection.execute(f"PRAGMA integrity_check({table})").fetchall()
-
-
-def _table_names(connection: Connection) -> list[str]:
-    query = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name"
-    return [name for (name,) in connection.execute(query)]
 
 
 def _saves(files: OfflineDatabases) -> list[str]:

@@ -17,8 +17,8 @@ from gamed.cli.paths import AUTH_DB, STATE_DB, Paths
 from gamed.cli.process import read_listeners
 from gamed.clock import now_ms
 from gamed.config.model import Config, Provider
-from gamed.database.connection import Connection
 from gamed.database.errors import DatabaseError
+from gamed.database.sqlite.inspection import quick_check
 from gamed.database.sqlite.migrations import MigrationError, version_of
 from gamed.database.sqlite.offline import open_reader
 from gamed.ops import doctor_local
@@ -81,7 +81,7 @@ def _store(path: Path) -> list[Finding]:
     try:
         with open_reader(path) as run:
             schema = run(version_of)
-            return [doctor_local.check_store(path.name, schema, run(_quick))]
+            return [doctor_local.check_store(path.name, schema, run(quick_check))]
     except (DatabaseError, MigrationError) as e:
         return [
             problem(
@@ -90,11 +90,6 @@ def _store(path: Path) -> list[Finding]:
                 "Check the owner of the file. Run gamed check data, and if the file is damaged restore a backup.",
             )
         ]
-
-
-def _quick(connection: Connection) -> list[str]:
-    found = connection.execute("PRAGMA quick_check(1)").fetchall()
-    return [str(line) for (line,) in found if line != "ok"]
 
 
 def _assets(store: AssetStore) -> list[Finding]:

@@ -20,6 +20,7 @@ from gamed.config.game import TIB
 from gamed.database import blobs
 from gamed.database.connection import Connection
 from gamed.database.errors import BlobCorrupt, BlobNotFound
+from gamed.database.sqlite.inspection import file_bytes
 from gamed.database.sqlite.offline import open_reader
 from gamed.players.tables import count_players, find_player
 from gamed.readable import ago, size
@@ -161,7 +162,8 @@ def erase(context: CommandContext, who: str, yes: bool) -> None:
 def stats(context: CommandContext) -> None:
     """Show the totals of all players' saves, and the players who use most bytes."""
     files = context.open_keyless()
-    players, totals = files.read_auth(count_players), files.read_state(state_totals)
+    players = files.read_auth(count_players)
+    totals = files.read_state(lambda connection: state_totals(connection, *file_bytes(connection)))
     members = {"players": players, **{name: kept for name, kept in asdict(totals).items() if name in TOTALS}}
     largest = [{"player": player_id, "bytes": kept} for player_id, kept in totals.largest]
     rows = [(TOTALS[name], size(count) if "bytes" in name else str(count)) for name, count in members.items()]

@@ -35,7 +35,9 @@ PART_BYTES = 256 * 1024
 STEP_PARTS = 4
 STEP_BYTES = STEP_PARTS * PART_BYTES
 """Appended or deleted in one transaction: SQLite overwrites what it deletes, so that both write as much."""
-NEXT_ID = "max((SELECT coalesce(max(blob_id), 0) FROM blob), (SELECT highest FROM deleted_blob)) + 1"
+NEXT_ID = """
+    (SELECT max(n) + 1 FROM (SELECT max(blob_id) AS n FROM blob UNION ALL SELECT highest FROM deleted_blob) AS known)
+"""
 """The blob_id of a new blob, in SQL: no blob ever had it."""
 _log = EventLog(Logger())
 
@@ -320,7 +322,7 @@ def _check_parts(
 def read_part(connection: Connection, blob_id: int, n: int, digest: bytes) -> bytes:
     """Return part `n`; raise BlobCorrupt if it does not have this hash."""
     query = """
-        SELECT data FROM blob WHERE blob_id = :blob_id AND data NOT NULL AND :n = 0
+        SELECT data FROM blob WHERE blob_id = :blob_id AND data IS NOT NULL AND :n = 0
         UNION ALL SELECT data FROM blob_part WHERE blob_id = :blob_id AND n = :n
     """
     row = connection.execute(query, {"blob_id": blob_id, "n": n}).fetchone()
@@ -335,7 +337,7 @@ def read_part(connection: Connection, blob_id: int, n: int, digest: bytes) -> by
 def read_all(connection: Connection, blob_id: int) -> Iterator[bytes]:
     """Yield the parts as they are stored; of a small blob, the bytes in its own row."""
     for query in (
-        "SELECT data FROM blob WHERE blob_id = ? AND data NOT NULL",
+        "SELECT data FROM blob WHERE blob_id = ? AND data IS NOT NULL",
         "SELECT data FROM blob_part WHERE blob_id = ? ORDER BY n",
     ):
         for (data,) in connection.execute(query, (blob_id,)):
@@ -351,7 +353,7 @@ def claim_unreferenced(
     than `staged_ms`. The mark keeps other transactions from using or staging it until its parts are deleted.
     """
     query = """
-        SELECT blob_id FROM blob INDEXED BY blob_unreferenced
+        SELECT blob_id FROM blob
         WHERE refs = 0 AND created_ms < :later_ms
           AND created_ms < CASE WHEN sha256 IS NULL THEN :unfinished_ms ELSE :staged_ms END
         ORDER BY created_ms LIMIT :some

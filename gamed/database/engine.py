@@ -83,6 +83,9 @@ class Engine(Protocol):
     def translate(self, error: BaseException, connection: EngineConnection | None = None) -> BaseException:
         """Return the DatabaseError for an error of the engine, which is its cause; return other errors unchanged."""
 
+    def release_space(self, connection: Connection) -> bool:
+        """Give some free space back to the disk, in a transaction; return True while there is more."""
+
     def find_damage(self, connection: EngineConnection) -> DatabaseCorrupt | None:
         """Search the database for damage after an unexpected error; return None if it is large, or undamaged."""
 

@@ -317,6 +317,10 @@ class WriteQueue(DatabaseQueue):
             return fail(new_error(self._database.unavailable_as or DatabaseBusy))
         return self._thread.run(work).addErrback(self._detached)
 
+    def release_space(self) -> Deferred[bool]:
+        """Give some free space back to the disk; fire with True while there is more."""
+        return self.submit(self._thread.engine.release_space)
+
     def _run_batch(self, connection: EngineConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
         if self._database.unavailable_as is not None:
             return [detached_failure(new_error(self._database.unavailable_as)) for _ in transactions]

@@ -40,7 +40,7 @@ def insert_attempt(connection: Connection, attempt: AuthorizationAttempt) -> Non
     delete = """
         DELETE FROM authorization_attempt WHERE number IN (
             SELECT number FROM authorization_attempt WHERE login_id = :login_id AND status = :status
-            ORDER BY number DESC LIMIT -1 OFFSET :retained)
+            ORDER BY number DESC LIMIT 1000000 OFFSET :retained)
     """
     for status in (AttemptStatus.OPEN, AttemptStatus.INVALIDATED):
         connection.execute(delete, {"login_id": attempt.login_id, "status": status.value, "retained": LIVE_ATTEMPTS})

@@ -95,7 +95,7 @@ def unfinished_removals(connection: Connection) -> list[Removal]:
     """Return every player who is marked, those with an heir first."""
     heirs = "SELECT player_id, heir_id FROM player_merge ORDER BY started_ms, player_id"
     erasing = """
-        SELECT player_id FROM player INDEXED BY player_erasing
+        SELECT player_id FROM player
         WHERE state = 'erasing' AND player_id NOT IN (SELECT player_id FROM player_merge) ORDER BY player_id
     """
     return [Removal(*row) for query in (heirs, erasing) for row in connection.execute(query)]
@@ -219,7 +219,7 @@ def block_again(connection: Connection, theirs: BlockedPlayers) -> int:
         return kept
     for table, columns in BLOCKED_COLUMNS.items():
         names, places = ", ".join(columns), ", ".join(f":{name}" for name in columns)
-        insert = f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({places})"
+        insert = f"INSERT INTO {table} ({names}) VALUES ({places}) ON CONFLICT DO NOTHING"
         known = [dict(zip(columns, row, strict=True)) for row in theirs.rows[table]]
         added = sum(connection.execute(insert, each).rowcount for each in known)
         kept += added if table == "player" else 0

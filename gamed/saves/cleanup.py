@@ -12,10 +12,9 @@ from gamed.crypto import Random
 from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DatabaseUnavailable, DiskFull
-from gamed.database.sqlite.files import PAGE_BYTES
 from gamed.saves import erase_store, tables
 from gamed.saves.erase_store import SqliteEraseStore
-from gamed.saves.limits import MIB, SaveLimits
+from gamed.saves.limits import SaveLimits
 from gamed.saves.model import VersionKind
 from gamed.saves.retention import plan_pruning
 from gamed.saves.write_store import bump_slot, delete_version, prune_to_quota
@@ -25,9 +24,6 @@ SLOTS = 32
 VERSIONS = 64
 """One transaction prunes at most so many slots, and deletes at most about so many versions."""
 SCHEDULED = 100
-FREE_PAGES = 16 * MIB // PAGE_BYTES
-"""Free pages that the next writes will use; further ones are given back to the disk."""
-VACUUMED = 100
 
 
 class CleanupTask(Struct, eq=False):
@@ -46,7 +42,7 @@ class CleanupTask(Struct, eq=False):
             await self._erase()
             await self._prune()
             await self._databases.blobs.delete_expired()
-            while await self._databases.state.submit(vacuum):
+            while await self._databases.state.release_space():
                 pass
         except (DatabaseBusy, DiskFull, DatabaseUnavailable, DatabaseCorrupt):
             return
@@ -125,13 +121,3 @@ def schedule_histories(connection: Connection, limits: SaveLimits, now_ms: int) 
     last = {"player_id": last_player, "slot": last_slot}
     connection.execute("UPDATE retention SET player_id = :player_id, slot = :slot", last)
     return bool(found)
-
-
-def vacuum(connection: Connection) -> bool:
-    """Give some free pages back to the disk; return True while there are more."""
-    [(free,)] = connection.execute("PRAGMA freelist_count").fetchall()
-    if free <= FREE_PAGES:
-        return False
-    for _ in range(VACUUMED):  # sqlite3 makes one step of this statement, which frees one page, whatever number it has
-        connection.execute("PRAGMA incremental_vacuum(1)").fetchall()
-    return True

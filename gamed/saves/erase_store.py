@@ -68,7 +68,8 @@ def begin_erase(connection: Connection, player_id: str, epoch: str, now_ms: int)
     query = """
         INSERT INTO player_saves (player_id, epoch, erased_ms, erasing) VALUES (:player_id, :epoch, :now_ms, 1)
         ON CONFLICT (player_id) DO UPDATE
-        SET epoch = :epoch, seq = seq + 1, slots = 0, live_bytes = 0, kept_bytes = 0, erased_ms = :now_ms, erasing = 1
+        SET epoch = excluded.epoch, seq = player_saves.seq + 1, slots = 0, live_bytes = 0, kept_bytes = 0,
+            erased_ms = excluded.erased_ms, erasing = 1
     """
     connection.execute(query, {"player_id": player_id, "epoch": epoch, "now_ms": now_ms})
 
@@ -85,7 +86,7 @@ def begin_erase_if(connection: Connection, command: EraseCommand) -> tuple[Delet
 
 def unfinished_erase(connection: Connection) -> str | None:
     """Return a player whose erase has begun and not ended."""
-    query = "SELECT player_id FROM player_saves INDEXED BY player_saves_erasing WHERE erasing = 1"
+    query = "SELECT player_id FROM player_saves WHERE erasing = 1"
     row = connection.execute(query).fetchone()
     return None if row is None else str(row[0])
 
@@ -120,7 +121,7 @@ def unreferenced(connection: Connection, player_id: str) -> int | None:
     """Return a blob of erased saves: it has no references, and was not staged after the erase."""
     query = """
         SELECT b.blob_id FROM blob b JOIN player_saves h USING (player_id)
-        WHERE player_id = :player_id AND sha256 NOT NULL AND refs = 0 AND created_ms <= erased_ms LIMIT 1
+        WHERE player_id = :player_id AND sha256 IS NOT NULL AND refs = 0 AND created_ms <= erased_ms LIMIT 1
     """
     row = connection.execute(query, {"player_id": player_id}).fetchone()
     return None if row is None else int(row[0])

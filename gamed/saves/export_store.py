@@ -155,7 +155,9 @@ def _after(connection: Connection, player_id: str, slot: str, version: int) -> I
     """Yield the next versions by slot and number, and for each whether it is the current one."""
     query = f"""
         SELECT {tables.VERSION_COLUMNS},
-               version IS (SELECT current_version FROM save s WHERE s.player_id = v.player_id AND s.slot = v.slot)
+               version IS NOT DISTINCT FROM (
+                   SELECT current_version FROM save s WHERE s.player_id = v.player_id AND s.slot = v.slot
+               )
         FROM save_version v
         WHERE player_id = :player_id AND (slot, version) > (:slot, :version)
         ORDER BY slot, version LIMIT :limit

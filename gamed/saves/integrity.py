@@ -21,7 +21,7 @@ class ConsistencyCheck(Struct, frozen=True):
 
 COUNTED = """
     SELECT player_id, slots, live_bytes, kept_bytes,
-           (SELECT count(*) FROM save s WHERE s.player_id = h.player_id AND s.current_version NOT NULL) AS slots_now,
+           (SELECT count(*) FROM save s WHERE s.player_id = h.player_id AND s.current_version IS NOT NULL) AS slots_now,
            (SELECT coalesce(sum(v.size), 0) FROM save s JOIN save_version v USING (player_id, slot)
             WHERE s.player_id = h.player_id AND v.version = s.current_version) AS live_now,
            (SELECT coalesce(sum(v.size), 0) FROM save_version v WHERE v.player_id = h.player_id) AS all_now
@@ -52,12 +52,12 @@ CHECKS = (
         ORPHANED,
         f"""
         INSERT INTO player_saves (player_id, epoch, seq)
-        SELECT player_id, lower(hex(randomblob(6))), seq FROM ({ORPHANED})
+        SELECT player_id, :epoch, seq FROM ({ORPHANED}) AS orphaned
         """,
     ),
     ConsistencyCheck(
         "a version of a slot that is not listed",
-        f"SELECT player_id, slot FROM ({UNLISTED})",
+        f"SELECT player_id, slot FROM ({UNLISTED}) AS unlisted",
         f"""
         INSERT INTO save (player_id, slot, current_version, last_version, seq, deleted_ms)
         SELECT u.player_id, u.slot, CASE WHEN v.kind IN ('write', 'restore') THEN v.version END, u.last_version,
@@ -79,7 +79,7 @@ CHECKS = (
         """
         SELECT s.player_id, s.slot, s.current_version FROM save s
         LEFT JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.current_version
-        WHERE s.current_version NOT NULL AND (v.kind NOT IN ('write', 'restore') OR v.kind IS NULL)
+        WHERE s.current_version IS NOT NULL AND (v.kind NOT IN ('write', 'restore') OR v.kind IS NULL)
         """,
     ),
     ConsistencyCheck(
@@ -103,11 +103,12 @@ CHECKS = (
         "an old version without the time it was replaced",
         """
         SELECT v.player_id, v.slot, v.version FROM save_version v JOIN save s USING (player_id, slot)
-        WHERE v.kind IN ('write', 'restore', 'conflict') AND v.version IS NOT s.current_version AND v.retired_ms IS NULL
+        WHERE v.kind IN ('write', 'restore', 'conflict') AND v.retired_ms IS NULL
+          AND v.version IS DISTINCT FROM s.current_version
         """,
         """
         UPDATE save_version AS v SET retired_ms = created_ms
-        WHERE kind IN ('write', 'restore', 'conflict') AND retired_ms IS NULL AND version IS NOT (
+        WHERE kind IN ('write', 'restore', 'conflict') AND retired_ms IS NULL AND version IS DISTINCT FROM (
             SELECT current_version FROM save s WHERE s.player_id = v.player_id AND s.slot = v.slot
         )
         """,
@@ -116,7 +117,8 @@ CHECKS = (
         "a version whose bytes are recorded as others",
         """
         SELECT v.player_id, v.slot, v.version FROM save_version v LEFT JOIN blob b USING (blob_id)
-        WHERE v.kind != 'delete' AND (b.sha256 IS NOT v.sha256 OR b.size IS NOT v.size OR b.player_id != v.player_id)
+        WHERE v.kind != 'delete' AND (
+            b.sha256 IS DISTINCT FROM v.sha256 OR b.size IS DISTINCT FROM v.size OR b.player_id != v.player_id)
         """,
     ),
     ConsistencyCheck(
@@ -126,10 +128,10 @@ CHECKS = (
     ),
     ConsistencyCheck(
         "a player's usage that is counted wrong",
-        f"SELECT player_id FROM ({COUNTED}) WHERE {OFF}",
+        f"SELECT player_id FROM ({COUNTED}) AS counted WHERE {OFF}",
         f"""
         UPDATE player_saves SET slots = c.slots_now, live_bytes = c.live_now, kept_bytes = c.all_now - c.live_now
-        FROM (SELECT * FROM ({COUNTED}) WHERE {OFF}) c WHERE c.player_id = player_saves.player_id
+        FROM (SELECT * FROM ({COUNTED}) AS counted WHERE {OFF}) AS c WHERE c.player_id = player_saves.player_id
         """,
     ),
 )
@@ -140,20 +142,21 @@ def find_errors(connection: Connection, check: ConsistencyCheck) -> list[str]:
     return [f"{check.description}: {' '.join(map(str, row))}" for row in connection.execute(check.query)]
 
 
-def repair(connection: Connection) -> int:
-    """Run all repairs; return the number of repaired rows."""
-    return sum(connection.execute(check.repair).rowcount for check in CHECKS if check.repair)
+def repair(connection: Connection, epoch: str) -> int:
+    """Run all repairs; return the number of repaired rows. `epoch` is for players who have none."""
+    values = {"epoch": epoch}
+    return sum(connection.execute(check.repair, values).rowcount for check in CHECKS if check.repair)
 
 
 def blobs_after(connection: Connection, blob_id: int) -> list[int]:
     """Return the ids of the next finished blobs."""
-    query = "SELECT blob_id FROM blob WHERE blob_id > :blob_id AND sha256 NOT NULL ORDER BY blob_id LIMIT :some"
+    query = "SELECT blob_id FROM blob WHERE blob_id > :blob_id AND sha256 IS NOT NULL ORDER BY blob_id LIMIT :some"
     return [found for (found,) in connection.execute(query, {"blob_id": blob_id, "some": BLOBS})]
 
 
 def count_blobs(connection: Connection) -> int:
     """Return the number of finished blobs."""
-    ((blobs,),) = connection.execute("SELECT count(*) FROM blob WHERE sha256 NOT NULL").fetchall()
+    ((blobs,),) = connection.execute("SELECT count(*) FROM blob WHERE sha256 IS NOT NULL").fetchall()
     return int(blobs)
 
 
@@ -181,21 +184,18 @@ class Totals(Struct, frozen=True):
     """The players with the most bytes, and their bytes."""
 
 
-def state_totals(connection: Connection, most: int = 5) -> Totals:
-    """Add up the totals of all players."""
+def state_totals(connection: Connection, file_bytes: int, free_bytes: int, most: int = 5) -> Totals:
+    """Add up the totals of all players, beside the size of the file and of its free part."""
     query = """
         SELECT count(*) FILTER (WHERE slots > 0 OR live_bytes + kept_bytes > 0),
             sum(slots), sum(live_bytes), sum(kept_bytes)
         FROM player_saves
     """
     ((players, saves, live, kept),) = connection.execute(query).fetchall()
-    page, pages, free = (
-        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "page_count", "freelist_count")
-    )
     ((unreferenced,),) = connection.execute("SELECT count(*) FROM blob WHERE refs = 0").fetchall()
     query = """
         SELECT player_id, live_bytes + kept_bytes FROM player_saves
         WHERE live_bytes + kept_bytes > 0 ORDER BY 2 DESC, 1 LIMIT :most
     """
     largest = connection.execute(query, {"most": most}).fetchall()
-    return Totals(players, saves or 0, live or 0, kept or 0, page * pages, page * free, unreferenced, largest)
+    return Totals(players, saves or 0, live or 0, kept or 0, file_bytes, free_bytes, unreferenced, largest)

@@ -96,7 +96,7 @@ def matching_versions(
 def conflict_copies(connection: Connection, player_id: str) -> Mapping[str, list[int]]:
     """Return the numbers of a player's conflict copies by slot, oldest first."""
     query = """
-        SELECT slot, version FROM save_version INDEXED BY save_version_conflict
+        SELECT slot, version FROM save_version
         WHERE player_id = :player_id AND kind = 'conflict' ORDER BY slot, version
     """
     found: dict[str, list[int]] = {}
@@ -108,7 +108,7 @@ def conflict_copies(connection: Connection, player_id: str) -> Mapping[str, list
 def conflict_copies_of_slot(connection: Connection, player_id: str, slot: str) -> list[int]:
     """Return the numbers of one slot's conflict copies, oldest first."""
     query = """
-        SELECT version FROM save_version INDEXED BY save_version_conflict
+        SELECT version FROM save_version
         WHERE player_id = :player_id AND slot = :slot AND kind = 'conflict' ORDER BY version
     """
     return [version for (version,) in connection.execute(query, {"player_id": player_id, "slot": slot})]
@@ -136,7 +136,7 @@ def oldest_versions(connection: Connection, player_id: str, limit: int) -> list[
     """
     query = """
         SELECT slot, version FROM save_version
-        WHERE player_id = :player_id AND retired_ms NOT NULL AND kind != 'delete'
+        WHERE player_id = :player_id AND retired_ms IS NOT NULL AND kind != 'delete'
         ORDER BY retired_ms, slot, version
     """
     before_current: dict[str, int | None] = {}
@@ -308,8 +308,8 @@ _STATE_AND_BYTES = f"""
 """
 _PLAYER_AND_STATE = f"""
     SELECT {_prefixed("h", PLAYER_COLUMNS)}, s.last_version, s.current_version, {_CURRENT}
-    FROM (SELECT 1) LEFT JOIN player_saves h ON h.player_id = ?1
-    LEFT JOIN save s ON s.player_id = ?1 AND s.slot = ?2 {_JOINED}
+    FROM (SELECT 1) AS constant_row LEFT JOIN player_saves h ON h.player_id = ?
+    LEFT JOIN save s ON s.player_id = ? AND s.slot = ? {_JOINED}
 """
 
 
@@ -327,7 +327,7 @@ def slot_state_and_bytes(connection: Connection, player_id: str, slot: str) -> t
 
 def load_slot(connection: Connection, player_id: str, slot: str) -> tuple[SavesSummary, SlotState]:
     """Return the player's totals and one slot from one query; both are empty where the row does not exist."""
-    row = connection.execute(_PLAYER_AND_STATE, (player_id, slot)).fetchone()
+    row = connection.execute(_PLAYER_AND_STATE, (player_id, player_id, slot)).fetchone()
     totals, found = row[: len(PLAYER_COLUMNS)], row[len(PLAYER_COLUMNS) :]
     return player_from_row(totals), _state(connection, player_id, slot, found)
 
@@ -349,7 +349,7 @@ _INSERT_SLOT = """
 _CHANGED = "UPDATE save SET current_version = ?, last_version = ?, seq = ?, deleted_ms = ?"
 _CHANGE_SLOT = f"{_CHANGED} WHERE player_id = ? AND slot = ?"
 _CHANGE_AND_PRUNE = f"""
-    {_CHANGED}, prune_at_ms = coalesce(min(prune_at_ms, ?5), ?5) WHERE player_id = ?6 AND slot = ?7
+    {_CHANGED}, prune_at_ms = CASE WHEN prune_at_ms < ? THEN prune_at_ms ELSE ? END WHERE player_id = ? AND slot = ?
 """
 
 
@@ -371,7 +371,7 @@ def write_slot(
     elif prune_at_ms is None:
         connection.execute(_CHANGE_SLOT, (*values, player_id, slot))
     else:
-        connection.execute(_CHANGE_AND_PRUNE, (*values, prune_at_ms, player_id, slot))
+        connection.execute(_CHANGE_AND_PRUNE, (*values, prune_at_ms, prune_at_ms, player_id, slot))
 
 
 def touch_slot(
@@ -381,7 +381,8 @@ def touch_slot(
     query = """
         UPDATE save
         SET last_version = :last_version, seq = :seq,
-            prune_at_ms = coalesce(min(prune_at_ms, :prune_at_ms), prune_at_ms, :prune_at_ms)
+            prune_at_ms = CASE WHEN :prune_at_ms < coalesce(prune_at_ms, :prune_at_ms + 1)
+                               THEN :prune_at_ms ELSE prune_at_ms END
         WHERE player_id = :player_id AND slot = :slot
     """
     values = {"player_id": player_id, "slot": slot, "last_version": last_version, "seq": seq}
@@ -391,7 +392,7 @@ def touch_slot(
 def slots_to_prune(connection: Connection, now_ms: int, limit: int) -> list[tuple[str, str]]:
     """Return player and slot of the histories to prune now, longest due first."""
     query = """
-        SELECT player_id, slot FROM save INDEXED BY save_prune_at
+        SELECT player_id, slot FROM save
         WHERE prune_at_ms <= :now_ms ORDER BY prune_at_ms LIMIT :limit
     """
     return connection.execute(query, {"now_ms": now_ms, "limit": limit}).fetchall()
@@ -574,6 +575,6 @@ def staged_bytes(connection: Connection, player_id: str, after_ms: int) -> int:
     """Return how many bytes wait for a commit of the player, staged later than `after_ms`."""
     query = """
         SELECT coalesce(sum(size), 0) FROM blob
-        WHERE player_id = :player_id AND refs = 0 AND sha256 NOT NULL AND created_ms > :after_ms
+        WHERE player_id = :player_id AND refs = 0 AND sha256 IS NOT NULL AND created_ms > :after_ms
     """
     return int(connection.execute(query, {"player_id": player_id, "after_ms": after_ms}).fetchone()[0])

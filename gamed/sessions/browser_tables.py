@@ -79,7 +79,7 @@ def end_browser(connection: Connection, indexer: Indexer, token: Secret) -> str 
 
 def end_browsers_of(connection: Connection, player_id: str, keep: str | None) -> int:
     """End the browser sessions of a player but the one with the id `keep`; return how many there were."""
-    query = "DELETE FROM browser_session WHERE player_id = :player_id AND session_id IS NOT :keep"
+    query = "DELETE FROM browser_session WHERE player_id = :player_id AND session_id IS DISTINCT FROM :keep"
     return connection.execute(query, {"player_id": player_id, "keep": keep}).rowcount
 
 

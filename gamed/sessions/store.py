@@ -338,7 +338,7 @@ _DELETE_OLD = (
     """,
     """
     DELETE FROM player WHERE player_id IN (
-        SELECT player_id FROM player INDEXED BY player_pending
+        SELECT player_id FROM player
         WHERE state = 'pending' AND created_ms < :pending_before_ms LIMIT :rows)
     """,
     """

@@ -253,7 +253,7 @@ def revoke_all(connection: Connection, player_id: str, now_ms: int, keep: str | 
 
     Browser sessions end, too.
     """
-    living = "player_id = :player_id AND revoked_ms IS NULL AND session_id IS NOT :keep"
+    living = "player_id = :player_id AND revoked_ms IS NULL AND session_id IS DISTINCT FROM :keep"
     values = {"player_id": player_id, "keep": keep, "now_ms": now_ms}
     # only a session that was never used can have a login that is still `delivered`
     unused = f"SELECT session_id FROM session WHERE {living} AND generation = 1 AND used = 0"

@@ -7,7 +7,8 @@ from twisted.internet.defer import ensureDeferred
 
 from gamed.database.connection import Connection
 from gamed.database.databases import Databases
-from gamed.saves import cleanup, erase_store
+from gamed.database.sqlite.inspection import FREE_PAGES
+from gamed.saves import erase_store
 from gamed.saves.cleanup import CleanupTask
 from gamed.saves.limits import SaveLimits
 from gamed.saves.retention import DAY_MS, HOUR_MS
@@ -287,6 +288,6 @@ class VacuumTest(SweepCase):
         [(after,)] = self.in_state(lambda c: c.execute("PRAGMA page_count").fetchall())
         [(free,)] = self.in_state(lambda c: c.execute("PRAGMA freelist_count").fetchall())
         self.assertEqual(self.numbers(), [12, 11])
-        self.assertLessEqual(free, cleanup.FREE_PAGES)
+        self.assertLessEqual(free, FREE_PAGES)
         self.assertLess(after, before - 2000)
         self.assertEqual(self.in_state(lambda c: c.execute("PRAGMA integrity_check").fetchall()), [("ok",)])

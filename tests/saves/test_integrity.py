@@ -33,13 +33,13 @@ class CheckingTest(SynchronousTestCase):
         for statement in statements:
             self.assertGreater(self.stored.connection.execute(statement).rowcount, 0)
         found = self.found()
-        integrity.repair(self.stored.connection)
+        integrity.repair(self.stored.connection, "new")
         self.assertEqual((self.found(), count_errors(self.stored.connection)), ([], []))
         return found
 
     def test_well(self) -> None:
         """Without errors nothing is repaired."""
-        self.assertEqual((self.found(), integrity.repair(self.stored.connection)), ([], 0))
+        self.assertEqual((self.found(), integrity.repair(self.stored.connection, "new")), ([], 0))
 
     def test_lost_slots(self) -> None:
         """A slot without a row gets its current version back, a deleted one can be restored, and clients see it."""

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from contextlib import suppress
 
-from gamed.database.connection import STATE
+from gamed.database.connection import STATE, Connection
 from gamed.database.engine import EngineConnection
 from gamed.database.errors import DatabaseCorrupt, DatabaseUnavailable, damaged_row, new_error
 from gamed.database.sqlite.error_mapping import SQLITE_ERRORS, translate, translated
@@ -17,6 +17,7 @@ from gamed.database.sqlite.files import (
     prepare_to_write,
     state_attached,
 )
+from gamed.database.sqlite.inspection import release_pages
 
 EXAMINED_PAGES = 64 * 1024 * 1024 // PAGE_BYTES
 """The largest file that is searched for damage after an unexpected error: the queue waits some tenths of a second."""
@@ -74,6 +75,10 @@ class SqliteEngine:
     def translate(self, error: BaseException, connection: EngineConnection | None = None) -> BaseException:
         """Return the DatabaseError for an error of SQLite."""
         return translate(error)
+
+    def release_space(self, connection: Connection) -> bool:
+        """Give some free pages back to the disk."""
+        return release_pages(connection)
 
     def find_damage(self, connection: EngineConnection) -> DatabaseCorrupt | None:
         """Check the pages and references of every open file that is not too large."""

@@ -85,7 +85,7 @@ CREATE TABLE save_version (
 
 -- Each further index would cost every PUT a page. The queries that have none read the versions of one slot, or those
 -- of one player: only if a history is full, or damaged bytes are repaired.
-CREATE INDEX save_version_conflict ON save_version (player_id, slot, version) WHERE kind = 'conflict';
+CREATE INDEX save_version_conflict ON save_version (player_id, kind, slot, version) WHERE kind = 'conflict';
 
 CREATE TABLE retention (                -- the limits that all histories were last scheduled for, and the progress
     id         INTEGER PRIMARY KEY CHECK (id = 1),
