@@ -9,7 +9,7 @@ from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.database.sqlite.inspection import FREE_PAGES
 from gamed.saves import erase_store
-from gamed.saves.cleanup import CleanupTask
+from gamed.saves.cleanup import CleanupTask, prune_histories
 from gamed.saves.limits import SaveLimits
 from gamed.saves.retention import DAY_MS, HOUR_MS
 from tests.saves.helpers import ABSENT, BIG, SaveCase, tag
@@ -72,7 +72,7 @@ class PruneTest(SweepCase):
         """The transaction that deletes a version deletes its small bytes, which no other version has."""
         self.save_often(13, minutes=1)
         self.later(DAY_MS)
-        self.in_state(partial(cleanup.prune_histories, limits=self.limits, now_ms=self.server.now_ms))
+        self.in_state(partial(prune_histories, limits=self.limits, now_ms=self.server.now_ms))
         self.assertEqual((len(self.numbers()), self.blobs()), (11, 11))
         self.assert_counts_agree()
 
