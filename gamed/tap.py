@@ -5,8 +5,12 @@ Importing this module installs no reactor, because twistd chooses it later.
 
 import gc
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr
 from functools import partial
+from io import StringIO
+from typing import Any
 
 from msgspec.structs import replace
 from twisted.application.service import IService
@@ -17,9 +21,11 @@ from gamed.cli import context, paths, start_report
 from gamed.cli import serve as cli_serve
 from gamed.cli.errors import CONFIGURATION, exit_on_error, exit_with
 from gamed.cli.folder_lock import Lock
-from gamed.cli.process import allow_files, exit_cleanly_on_sigterm, harden, stop_reactor_on_sigterm
+from gamed.cli.listen import numbered
+from gamed.cli.process import allow_files, exit_cleanly_on_sigterm, exit_with_code, harden, stop_reactor_on_sigterm
+from gamed.cli.workers import WorkerMark, WorkerPlan, WorkersParent, log_arguments, parse_count, refuse_kinds
 from gamed.clock import use_monotonic_clock
-from gamed.config.settings import RESERVED_FILES, LogFormat
+from gamed.config.settings import RESERVED_FILES, LogFormat, Settings
 from gamed.gc_pause import gc_paused
 from gamed.ops.systemd import SystemdNotifier
 
@@ -60,12 +66,19 @@ class ServeOptions(StderrOptions):
         ["data", "d", None, "The data folder [$GAMED_DATA, else `data` beside the configuration file]."],
         ["admin", None, None, "The endpoint of /metrics and /readyz, for this machine only [none]."],
         ["log-format", None, "text", "The format of the log: text, json or journal (for systemd)."],
+        ["workers", None, None, "Serve with this number of processes, 2 to 16 [one process]."],
     ]
     optFlags = [  # noqa: RUF012
         ["private-listen", None, "Declare that non-loopback ports are reachable from this machine only."],
         ["share", None, "Share the data folder with other servers that are started with --share."],
     ]
     opened: context.OpenedConfiguration
+    worker: WorkerMark | None
+    """Set in a process that --workers started."""
+    workers: int
+    """The number of processes to start; 0 for a server that is one process."""
+    environ: Mapping[str, str]
+    """The environment with its secrets, for workers; empty without --workers."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -84,9 +97,14 @@ class ServeOptions(StderrOptions):
 
     def postOptions(self) -> None:
         harden()
+        self.worker = WorkerMark.pop(os.environ)
         with exit_on_error(), cli_serve.format_early_output(self.log_format):
-            cli_serve.choose_observer(getattr(self.parent, "parent", None), self.log_format)
-            self.opened = context.read_all(paths.find(os.environ, self["config"], self["data"]))
+            self.workers = parse_count(self["workers"])
+            self.environ = dict(os.environ) if self.workers else {}
+            number = None if self.worker is None else self.worker.number
+            cli_serve.choose_observer(getattr(self.parent, "parent", None), self.log_format, number)
+            with redirect_stderr(StringIO() if self.worker else sys.stderr):  # the parent has shown the warnings
+                self.opened = context.read_all(paths.find(os.environ, self["config"], self["data"]))
 
 
 class Options(StderrOptions):
@@ -109,8 +127,11 @@ def makeService(options: Options) -> IService:
     """Return the service of `twistd gamed serve`."""
     exit_cleanly_on_sigterm()
     serve = options.subOptions
+    if serve.worker:
+        return make_checked(options, start_report.show)
     foreground = bool(options.parent and options.parent["nodaemon"])
-    service = make_checked(options, partial(start_report.show, foreground=foreground))
+    make = make_parent if serve.workers else make_checked
+    service = make(options, partial(start_report.show, foreground=foreground))
     with exit_on_error(), cli_serve.format_early_output(serve.log_format):
         start_report.advise(serve.opened, serve.log_format)
     return service
@@ -126,21 +147,65 @@ def make_checked(options: Options, report: start_report.Report) -> IService:
     use_monotonic_clock(reactor)
     serve, notifier = options.subOptions, SystemdNotifier.from_environment(os.environ)
     with exit_on_error(), cli_serve.format_early_output(serve.log_format):
-        private = bool(serve["private-listen"])
-        settings, lock = cli_serve.prepare(
-            reactor,
-            serve.opened,
-            serve.listen,
-            private=private,
-            notifier=notifier,
-            share=bool(serve["share"]),
-            admin=serve["admin"],
-            report=report,
-        )
-        _locks.append(lock)
-        reactor.callWhenRunning(lock.note)  # twistd may have forked
+        if serve.worker:
+            settings, lock = cli_serve.prepare_worker(reactor, serve.opened, serve["admin"])
+        else:
+            settings, lock = _prepare(reactor, serve, notifier, report, [serve["admin"]] if serve["admin"] else [])
+        _hold(reactor, lock)
         allow_files(settings.config.limits.connections + RESERVED_FILES)
         reactor.callWhenRunning(gc.freeze)  # modules and routes live until the process ends
         service: IService = build_service(reactor, replace(settings, log_format=serve.log_format), notifier)
         stop_reactor_on_sigterm(reactor)
         return service
+
+
+def make_parent(options: Options, report: start_report.Report) -> IService:
+    """Return the service of --workers after all checks, which this process does for the workers."""
+    from twisted.internet import reactor
+
+    use_monotonic_clock(reactor)
+    serve, notifier = options.subOptions, SystemdNotifier.from_environment(os.environ)
+    with exit_on_error(), cli_serve.format_early_output(serve.log_format):
+        refuse_kinds(serve.listen)
+        numbers = range(1, serve.workers + 1)
+        admins = [numbered(serve["admin"], number) for number in numbers] if serve["admin"] else []
+        twistd = options.parent or {"nodaemon": True}
+        logs = [log_arguments(twistd, number, to_stdout=cli_serve.logs_to_stdout(twistd)) for number in numbers]
+        settings, lock = _prepare(reactor, serve, notifier, report, admins)
+        _hold(reactor, lock)
+        arguments = ["gamed", "serve", f"--config={settings.config_path}", f"--data={settings.data}"]
+        arguments += [f"--log-format={serve.log_format}"]
+        commands = [
+            ["--nodaemon", "--pidfile=", *log, *arguments, *(f"--admin={admin}" for admin in admins[index : index + 1])]
+            for index, log in enumerate(logs)
+        ]
+        stop_reactor_on_sigterm(reactor)
+        parent: IService = WorkersParent(
+            reactor, WorkerPlan(commands, serve.environ), settings.listen, notifier, exit_with_code
+        )
+        return parent
+
+
+def _prepare(
+    reactor: Any,
+    serve: ServeOptions,
+    notifier: SystemdNotifier,
+    report: start_report.Report,
+    admins: Sequence[str],
+) -> tuple[Settings, Lock]:
+    return cli_serve.prepare(
+        reactor,
+        serve.opened,
+        serve.listen,
+        private=bool(serve["private-listen"]),
+        notifier=notifier,
+        share=bool(serve["share"] or serve.workers),
+        admins=admins,
+        report=report,
+    )
+
+
+def _hold(reactor: Any, lock: Lock) -> None:
+    """Retain the lock until the process ends."""
+    _locks.append(lock)
+    reactor.callWhenRunning(lock.note)  # twistd may have forked

@@ -159,6 +159,9 @@ def gamed(context: click.Context, config: str | None, data: str | None) -> None:
     default="text",
     help="The format of log lines; journal is for systemd. [default: text]",
 )
+@click.option(
+    "--workers", type=click.IntRange(2, 16), metavar="N", help="Serve with N processes, 2 to 16. [default: one process]"
+)
 @click.option("--share", is_flag=True, help="Share the data folder with other servers that are started with --share.")
 @click.pass_obj
 def serve(  # noqa: PLR0917
@@ -169,6 +172,7 @@ def serve(  # noqa: PLR0917
     private_listen: bool,
     admin: str | None,
     log_format: str,
+    workers: int | None,
     share: bool,
 ) -> None:
     """Run the game server, until it is stopped. [key]
@@ -182,5 +186,6 @@ def serve(  # noqa: PLR0917
     places = context.places(config, data)
     arguments = [f"--config={places.config}", f"--data={places.data}", *(f"--listen={text}" for text in listen)]
     arguments += [f"--log-format={log_format}", *([] if admin is None else [f"--admin={admin}"])]
+    arguments += [] if workers is None else [f"--workers={workers}"]
     flags = {"--private-listen": private_listen, "--share": share}
     cli_serve.serve([*arguments, *(name for name, is_set in flags.items() if is_set)])

@@ -19,6 +19,14 @@ from gamed.structs import Component
 LOCK_FILE = "gamed.lock"
 SERVE, SHARE = "gamed serve", "gamed serve --share"
 """What a server notes in the file."""
+NETWORK = {
+    *("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "virtiofs", "afs", "beegfs", "ceph", "coda", "davfs", "gfs2"),
+    *("glusterfs", "gpfs", "lustre", "ncpfs", "ocfs2", "orangefs"),
+    *("curlftpfs", "grpcfuse", "juicefs", "mfs", "rclone", "s3fs", "sshfs"),
+}
+"""Types of file systems that other machines use, too; some of them are of FUSE."""
+MOUNT_POINT = 4
+"""The position of the mount point in a line of mountinfo."""
 MAX_NOTE_BYTES = 4096
 RETRY_SECONDS = 0.05
 GRACE_SECONDS = 1.0
@@ -102,6 +110,39 @@ class Lock(Component, frozen=True):
 
     def release(self) -> None:
         os.close(self._descriptor)
+
+
+def refuse_network_folder(data: Path, mounts: str) -> None:
+    """Raise SetupError if a folder that servers are to share is on a network file system.
+
+    SQLite's write-ahead log needs memory that all its processes share. `mounts` is /proc/self/mountinfo (proc(5)).
+    """
+    kind = file_system(data, mounts)
+    if kind is not None and kind.removeprefix("fuse.") in NETWORK:
+        raise SetupError(
+            f"{data} is on a network file system ({kind}), where servers cannot share it. Name a folder on a local "
+            "disk with --data DIR, or run one server, without --share and --workers."
+        )
+
+
+def file_system(path: Path, mounts: str) -> str | None:
+    """Return the type of the file system that has this absolute path, or None if no mount is known."""
+    found: tuple[int, str] | None = None
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        fields, (kind, *_) = before.split(" "), [*after.split(" "), ""]
+        if len(fields) <= MOUNT_POINT or not path.is_relative_to(point := Path(_unescaped(fields[MOUNT_POINT]))):
+            continue
+        if found is None or len(point.parts) >= found[0]:  # a later mount hides an earlier one
+            found = (len(point.parts), kind)
+    return None if found is None else found[1]
+
+
+def _unescaped(text: str) -> str:
+    """Resolve the escapes that the kernel writes for blanks, tabs, line ends and backslashes."""
+    for character in " \t\n\\":
+        text = text.replace(f"\\{ord(character):03o}", character)
+    return text
 
 
 def _open(data: Path) -> int:

@@ -113,6 +113,20 @@ def describe(text: str) -> Listener:
     return Listener(text, kind)
 
 
+def numbered(text: str, number: int) -> str:
+    """Return the endpoint of a worker: the first has `text` itself, the next the next port, or the path with `.2`."""
+    kind, *rest = _raw_pieces(text)
+    name = "address=" if kind == "unix" else "port="
+    for index, piece in enumerate(rest):
+        value = piece.removeprefix(name)
+        if number > 1 and (value != piece or "=" not in piece):
+            following = str(int(value) + number - 1) if value.isdecimal() and int(value) else value
+            new = f"{value}.{number}" if kind == "unix" else following
+            rest[index] = piece.removesuffix(value) + new
+            break
+    return ":".join([kind, *rest])
+
+
 def refuse_repeated(listeners: Sequence[Listener]) -> None:
     """Raise SetupError if two of the endpoints name one port or socket: the second could never be opened."""
     for one, other in combinations(listeners, 2):
@@ -189,7 +203,11 @@ def probe(listeners: Sequence[Listener]) -> None:
 
 def _pieces(text: str) -> list[str]:
     """Split an endpoint string at colons and resolve backslash escapes, as Twisted does."""
-    return [_ESCAPE.sub(r"\1", match[1]) for match in _PIECE.finditer(text) if match[0]] or [""]
+    return [_ESCAPE.sub(r"\1", piece) for piece in _raw_pieces(text)]
+
+
+def _raw_pieces(text: str) -> list[str]:
+    return [match[1] for match in _PIECE.finditer(text) if match[0]] or [""]
 
 
 def describe_inherited(text: str, descriptor: int, family: int) -> Listener:

@@ -6,6 +6,7 @@ is even lost. Python removes its handlers when it finalizes, but leaves an ignor
 makes all later ones ignored.
 """
 
+import atexit
 import ctypes
 import os
 import pwd
@@ -22,7 +23,7 @@ from gamed.cli.errors import SetupError
 from gamed.cli.paths import write_whole
 
 LISTENERS_FILE = "gamed.listeners"
-PR_SET_DUMPABLE = 4
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 
 
 def harden() -> None:
@@ -32,6 +33,26 @@ def harden() -> None:
     libc = ctypes.CDLL(None)
     if hasattr(libc, "prctl"):  # Linux: /proc/<pid>/{environ,mem,...} then belong to root
         libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def end_with_parent(parent: int) -> None:
+    """Let the kernel send SIGTERM to this process when its parent ends; exit at once if that has ended already."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "prctl"):
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def exit_with_code(code: int) -> None:
+    """Let this process end with an exit code once the reactor has stopped; twistd itself ends with 0."""
+
+    def leave() -> NoReturn:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+
+    atexit.register(leave)
 
 
 def allow_files(wanted: int) -> None:

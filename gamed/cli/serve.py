@@ -28,7 +28,7 @@ from gamed.cli import keys, paths, restore_journal, start_report
 from gamed.cli import listen as cli_listen
 from gamed.cli.context import OpenedConfiguration
 from gamed.cli.errors import CommandFailed, SetupError, echo
-from gamed.cli.folder_lock import SERVE, Lock
+from gamed.cli.folder_lock import SERVE, Lock, refuse_network_folder
 from gamed.cli.listen import Listener, cannot_listen, duplicate
 from gamed.cli.paths import Paths
 from gamed.cli.process import read_listeners, refuse_foreign_folder, write_listeners
@@ -43,8 +43,8 @@ from gamed.players import keyring
 
 MAKER = ServiceMaker("gamed", "gamed.tap", "A game server to host at home.", "gamed")
 PRIVATE_LISTEN = "GAMED_PRIVATE_LISTEN"
-_log_formats: list[tuple[Mapping[str, Any], LogFormat]] = []
-"""The options of twistd and the format; make_observer() gets no argument."""
+_logs: list[tuple[Mapping[str, Any], LogFormat, int | None]] = []
+"""The options of twistd, the format and the number of a worker; make_observer() gets no argument."""
 
 
 class GamedServerOptions(ServerOptions):
@@ -62,10 +62,15 @@ class GamedServerOptions(ServerOptions):
 
 def serve(arguments: Sequence[str]) -> None:
     """Run the service until it is stopped."""
+    run(["--nodaemon", "--pidfile=", MAKER.tapname, "serve", *arguments])
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run twistd with these arguments, as far as it may run one plugin only."""
     from twisted.scripts.twistd import runApp
 
     options = GamedServerOptions()
-    options.parseOptions(["--nodaemon", "--pidfile=", MAKER.tapname, "serve", *arguments])  # type: ignore[no-untyped-call]
+    options.parseOptions(arguments)  # type: ignore[no-untyped-call]
     try:
         runApp(options)
     except CannotListenError as e:  # the port was free a moment ago
@@ -80,13 +85,14 @@ def prepare(
     private: bool,
     notifier: SystemdNotifier,
     share: bool = False,
-    admin: str | None = None,
+    admins: Sequence[str] = (),
     report: start_report.Report = start_report.show,
 ) -> tuple[Settings, Lock]:
     """Check the setup, lock the data folder, migrate the databases and set their key; call this before any fork.
 
-    With `share`, other servers may use the folder at the same time; the first one prepares it. Return the settings,
-    and the lock, which the caller has to retain.
+    With `share`, other servers may use the folder at the same time; the first one prepares it. `admins` has the
+    endpoint of --admin, of each worker if there are several. Return the settings, and the lock, which the caller has
+    to retain.
     """
     config, places = opened.config, opened.places
     private = private or os.environ.get(PRIVATE_LISTEN) == "1"
@@ -95,7 +101,7 @@ def prepare(
     require_all_used(reactor, listeners)
     cli_listen.refuse_repeated(listeners)
     cli_listen.check_listeners(listeners, config, private=private)
-    probed = [*listeners, *_parse_admin(reactor, admin, listeners)]
+    probed = [*listeners, *(_parse_admin(reactor, text, listeners) for text in admins)]
     refuse_foreign_folder(places.data)
     if opened.first_run:
         cli_listen.probe(probed)
@@ -105,11 +111,26 @@ def prepare(
     others = [each for each in read_listeners(places.data) if each not in addresses] if folder.joined else []
     write_listeners(places.data, [*addresses, *others])
     choice = folder.choice
+    settings = _settings(opened, texts, choice, private=private)
+    report(settings, opened, listeners, folder.accounts)
+    return replace(settings, admin=admins[0] if admins else None), folder.lock
+
+
+def prepare_worker(reactor: Any, opened: OpenedConfiguration, admin: str | None) -> tuple[Settings, Lock]:
+    """Return the settings and the lock of a worker of --workers, whose parent has prepared everything."""
+    lock = Lock.acquire_shared(opened.places.data, lambda: None)
+    settings = _settings(opened, tuple(inherited_sockets(reactor)), _join(opened), private=True)
+    return replace(settings, admin=admin), lock
+
+
+def _settings(
+    opened: OpenedConfiguration, texts: tuple[str, ...], choice: keys.KeyChoice, *, private: bool
+) -> Settings:
+    config, places = opened.config, opened.places
     with keys.database_errors(places.data / paths.AUTH_DB):
         store_id = run_read(places.data / paths.AUTH_DB, keyring.read_store_id)
     settings = Settings(config, places.config, places.data, texts, private, choice.key, choice.source, opened.game)
-    report(settings, opened, listeners, folder.accounts)
-    return replace(settings, admin=admin, store_id=store_id), folder.lock
+    return replace(settings, store_id=store_id)
 
 
 class OpenedFolder(Struct, frozen=True):
@@ -128,6 +149,9 @@ def _open_folder(
 ) -> OpenedFolder:
     """Lock the folder and prepare it; with `share` use it as it is if another server uses it."""
     data = opened.places.data
+    if share:
+        with suppress(OSError):  # no Linux
+            refuse_network_folder(data.resolve(), Path("/proc/self/mountinfo").read_text("utf-8", "replace"))
     timeout = StartTimeoutExtender(notifier)
     while True:
         lock = Lock.acquire_shared(data, timeout.extend) if share else Lock.acquire(data, SERVE)
@@ -171,13 +195,11 @@ def _join(opened: OpenedConfiguration) -> keys.KeyChoice:
     return choice
 
 
-def _parse_admin(reactor: Any, admin: str | None, others: Sequence[Listener]) -> list[Listener]:
-    """Return the checked listener of --admin; [] without the option."""
-    if admin is None:
-        return []
+def _parse_admin(reactor: Any, admin: str, others: Sequence[Listener]) -> Listener:
+    """Return the checked listener of --admin."""
     listener = cli_listen.parse_listener(reactor, admin, "--admin")
     cli_listen.check_admin(listener, others)
-    return [listener]
+    return listener
 
 
 def _files_of_first_start(places: Paths) -> list[Path]:
@@ -254,31 +276,32 @@ def parse_log_format(text: str) -> LogFormat:
         raise SetupError(f"--log-format: expected one of {', '.join(LogFormat)}.") from None
 
 
-def choose_observer(twistd: MutableMapping[str, Any] | None, style: LogFormat) -> None:
+def choose_observer(twistd: MutableMapping[str, Any] | None, style: LogFormat, worker: int | None = None) -> None:
     """Set the log observer in twistd's options; twistd still decides between stdout and a rotating file.
 
     Text in a file is twistd's own choice: its observer rotates the file at SIGUSR1, too.
     """
-    if twistd is None or (style is LogFormat.TEXT and not _logs_to_stdout(twistd)):
+    if twistd is None or (style is LogFormat.TEXT and not logs_to_stdout(twistd)):
         return
     if twistd.get("syslog") or twistd.get("logger"):
         if style is LogFormat.TEXT:
             return
         raise SetupError(f"--log-format {style.value}: twistd has another option for logs. Leave one of them out.")
     twistd["logger"] = f"{__name__}.{make_observer.__name__}"
-    _log_formats.append((twistd, style))
+    _logs.append((twistd, style, worker))
 
 
 def make_observer() -> Observer:
     """Return the log observer; twistd calls this function by its name, and logs to the stream that it would choose."""
-    twistd, style = _log_formats[-1]
-    if _logs_to_stdout(twistd):
-        return Observer(sys.stdout, style)
+    twistd, style, worker = _logs[-1]
+    if logs_to_stdout(twistd):
+        return Observer(sys.stdout, style, worker)
     path = twistd.get("logfile") or "twistd.log"
-    return Observer(cast(TextIO, LogFile.fromFullPath(path)), style)  # a new file at 1 MB
+    return Observer(cast(TextIO, LogFile.fromFullPath(path)), style, worker)  # a new file at 1 MB
 
 
-def _logs_to_stdout(twistd: Mapping[str, Any]) -> bool:
+def logs_to_stdout(twistd: Mapping[str, Any]) -> bool:
+    """Return whether twistd writes the log to stdout, and not to a file."""
     path = twistd.get("logfile")
     return path == "-" or bool(twistd.get("nodaemon") and not path)
 

@@ -54,6 +54,13 @@ class ListenerService(Service):
         port.startListening()  # type: ignore[no-untyped-call]
         return port
 
+    def pause(self) -> list[int]:
+        """Accept no connection in this process; return the descriptors of the ports, for other processes."""
+        ports: list[Any] = list(self._ports)
+        for port in ports:
+            port.stopReading()
+        return [port.fileno() for port in ports]
+
     def startService(self) -> None:
         if not self._ports:
             self.privilegedStartService()

@@ -50,11 +50,15 @@ _security_log = EventLog(Logger(SECURITY_NAMESPACE))
 
 @implementer(ILogObserver)
 class Observer(FileLogObserver):
-    """A log observer that writes to the text stream `out`."""
+    """A log observer that writes to the text stream `out`; each line of a worker ends with the worker's number."""
 
-    def __init__(self, out: TextIO, style: LogFormat) -> None:
+    def __init__(self, out: TextIO, style: LogFormat, worker: int | None = None) -> None:
         formats = {LogFormat.TEXT: formatEventAsClassicLogText, LogFormat.JSON: as_json, LogFormat.JOURNAL: as_journal}
-        super().__init__(out, formats[style])
+        if worker is None:
+            super().__init__(out, formats[style])
+            return
+        end, marked = ("}\n", f',"worker":{worker}}}\n') if style is LogFormat.JSON else ("\n", f" worker={worker}\n")
+        super().__init__(out, lambda event: (formats[style](event) or "").replace(end, marked))
 
     def __call__(self, event: LogEvent) -> None:
         if not _is_of_framework(event):

@@ -1,6 +1,6 @@
 """The service notifies systemd (sd_notify(3)) of its start, its stop and, for the watchdog, that it works.
 
-A message is one datagram to the socket that $NOTIFY_SOCKET names.
+A message is one datagram to the socket that $NOTIFY_SOCKET names, or lines in the pipe to the parent of --workers.
 """
 
 import os
@@ -20,6 +20,7 @@ from gamed.database.periodic import PeriodicTask
 SEND_SECONDS = 1.0
 """How long a full socket may delay a message before it is dropped: systemd must not hold up the service."""
 START_INTERVAL_SECONDS, START_EXTENSION_SECONDS = 10, 60
+PIPE = "pipe:"
 EXTEND_SECONDS = 30
 """How long systemd waits for the next message while the service stops."""
 REPEAT_SECONDS = 10
@@ -32,7 +33,7 @@ class SystemdNotifier(Struct, frozen=True):
     """The socket for notifications and the watchdog's settings; without an address no method does anything."""
 
     address: str | None = None
-    """A path, or an abstract name that begins with @."""
+    """A path, an abstract name that begins with @, or `pipe:` and a descriptor."""
     watchdog_usec: int = 0
     """0: there is no watchdog."""
     watchdog_pid: int | None = None
@@ -42,7 +43,7 @@ class SystemdNotifier(Struct, frozen=True):
     def from_environment(cls, environ: MutableMapping[str, str]) -> "SystemdNotifier":
         """Remove the variables from `environ`, so that child processes send nothing to systemd, and read them."""
         address, usec, pid = (environ.pop(name, "") for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"))
-        known = address if address[:1] in ("/", "@") else None
+        known = address if address[:1] in ("/", "@") or address.startswith(PIPE) else None
         return cls(known, _number(usec) or 0, _number(pid))
 
     @property
@@ -54,6 +55,10 @@ class SystemdNotifier(Struct, frozen=True):
     def notify(self, *lines: str) -> None:
         """Send lines such as `READY=1`; a socket that cannot be reached is ignored."""
         if self.address is None:
+            return
+        if self.address.startswith(PIPE):
+            with suppress(OSError):  # the parent has ended
+                os.write(int(self.address.removeprefix(PIPE)), "".join(f"{line}\n" for line in lines).encode())
             return
         address = "\0" + self.address[1:] if self.address.startswith("@") else self.address
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:

@@ -5,12 +5,13 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Event
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.cli.errors import CommandFailed
-from gamed.cli.folder_lock import SERVE, SHARE, Lock
+from gamed.cli.errors import CommandFailed, SetupError
+from gamed.cli.folder_lock import SERVE, SHARE, Lock, file_system, refuse_network_folder
 from gamed.cli.process import read_listeners, write_listeners
 from tests.cli.process import folder_of
 
@@ -159,3 +160,40 @@ class SharedLockTests(SynchronousTestCase):
         self.addCleanup(holder.release)
         late = Lock(os.open(self.data / "gamed.lock", os.O_RDWR), SHARE, True)
         self.assertIsNone(late.share())
+
+
+class NetworkTests(SynchronousTestCase):
+    MOUNTS = r"""22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+23 22 0:22 / /srv rw shared:7 master:1 - nfs4 nas:/games rw,vers=4.2
+24 23 254:1 / /srv/local rw,relatime shared:8 - xfs /dev/vdb rw
+25 22 0:24 / /mnt/two\040words rw - cifs //nas/share rw
+26 22 0:25 / /mnt/host rw - 9p host rw,trans=virtio
+27 22 0:26 / /mnt/ssh rw - fuse.sshfs host: rw
+28 22 0:27 / /mnt/merged rw - fuse.mergerfs a:b rw
+29 22 254:3 / /mnt/hidden rw - ext4 /dev/vdc rw
+30 22 0:28 / /mnt/hidden rw - nfs nas:/other rw
+damaged line
+"""
+
+    def test_types(self) -> None:
+        """The innermost mount above a folder counts, and of two at one place the later one."""
+        for path, kind in (
+            ("/var/lib/gamed", "ext4"),
+            ("/srv/gamed", "nfs4"),
+            ("/srvother", "ext4"),
+            ("/srv/local/gamed", "xfs"),
+            ("/mnt/two words/gamed", "cifs"),
+            ("/mnt/host", "9p"),
+            ("/mnt/hidden/gamed", "nfs"),
+            ("/mnt/merged/gamed", "fuse.mergerfs"),
+        ):
+            self.assertEqual(file_system(Path(path), self.MOUNTS), kind, path)
+        self.assertIsNone(file_system(Path("/srv"), ""))
+
+    def test_refused(self) -> None:
+        """Servers do not share a folder of a network file system; the message has the folder and the type."""
+        for path, kind in (("/srv/gamed", "nfs4"), ("/mnt/host/d", "9p"), ("/mnt/ssh/d", "fuse.sshfs")):
+            refusal = str(self.assertRaises(SetupError, refuse_network_folder, Path(path), self.MOUNTS))
+            self.assertTrue(refusal.startswith(f"{path} is on a network file system ({kind}), "), refusal)
+        for path in ("/srv/local/gamed", "/mnt/merged/gamed", "/var/lib/gamed"):
+            refuse_network_folder(Path(path), self.MOUNTS)
