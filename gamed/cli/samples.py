@@ -34,6 +34,7 @@ USUAL = Paths(Path("/etc/gamed/authentication.json"), Path("/var/lib/gamed"))
 """The places that the units have without any change."""
 UNITS = {
     "service": "gamed.service",
+    "instance": "gamed@.service",
     "socket": "gamed.socket",
     "backup": "gamed-backup.service",
     "timer": "gamed-backup.timer",
@@ -66,17 +67,19 @@ class Server(Struct, frozen=True):
 @click.argument("part", type=click.Choice(list(UNITS)), default="service")
 @click.pass_obj
 def unit(context: CommandContext, part: str) -> None:
-    """Print a unit for systemd, filled in for this server: service, socket, backup or timer.
+    """Print a unit for systemd, filled in for this server: service, instance, socket, backup or timer.
 
     \b
     gamed unit service > /etc/systemd/system/gamed.service
     gamed unit socket > /etc/systemd/system/gamed.socket
 
-    With the socket, no connection is refused while the service restarts; it needs a public_url.
+    With the socket, no connection is refused while the service restarts; it needs a public_url. The unit instance is
+    gamed@.service, for several servers that share socket and data.
     """
     server = read_server(context)
     text = _sample(f"systemd/{UNITS[part]}")
-    filled = {"service": _service, "socket": _socket, "backup": _backup, "timer": _timer}[part](text, server)
+    fill = {"service": _service, "instance": _instance, "socket": _socket, "backup": _backup, "timer": _timer}[part]
+    filled = fill(text, server)
     echo(f"# {UNITS[part]}, printed by: gamed unit {part}\n{filled}".rstrip("\n"))
 
 
@@ -180,15 +183,15 @@ def _upstream(server: Server) -> str:
     return server.address
 
 
-def _service(text: str, server: Server) -> str:
-    command = f"{_program()} serve --log-format journal"
+def _service(text: str, server: Server, options: str = "") -> str:
+    command = f"{_program()} serve{options} --log-format journal"
     if server.public_url is None:  # a passed socket has no address for local mode
         command += f" --listen {quoted(server.listener.text, command=True)}"
         text = _replaced(text, "# Without --listen it serves on every socket that gamed.socket passes.\n", "")
         text = _replaced(text, "Requires=gamed.socket\n", "")
         text = _replaced(text, "After=gamed.socket ", "After=")
         text = _replaced(text, "Also=gamed.socket\n", "")
-    text = _replaced(text, f"{PROGRAM} serve --log-format journal", command)
+    text = _replaced(text, f"{PROGRAM} serve{options} --log-format journal", command)
     lines = text.splitlines(keepends=True)
     [(comment, credential)] = [pair for pair in pairwise(lines) if pair[1].startswith("LoadCredential=")]
     secrets = "".join(_credentials(server))
@@ -196,12 +199,21 @@ def _service(text: str, server: Server) -> str:
     return _in_places(text, server, "StateDirectory=gamed\nStateDirectoryMode=0700\n", "")
 
 
-def _socket(text: str, server: Server) -> str:
+def _instance(text: str, server: Server) -> str:
+    _require_public_url(server)
+    return _service(text, server, " --share")
+
+
+def _require_public_url(server: Server) -> None:
     if server.public_url is None:
         raise CommandFailed(
             f"A server with a socket of systemd needs a public_url in {server.places.config}. Without one, the unit of "
             "the service listens itself: gamed unit service"
         )
+
+
+def _socket(text: str, server: Server) -> str:
+    _require_public_url(server)
     return _replaced(text, f"ListenStream={UPSTREAM}", f"ListenStream={quoted(server.address)}")
 
 

@@ -56,12 +56,13 @@ class UnitTests(SampleCase):
         return texts
 
     def test_public(self) -> None:
-        """With a public_url systemd accepts all four units, and the socket has the address of the last start."""
+        """With a public_url systemd accepts all units, and the socket has the address of the last start."""
         self.listens("tcp:8090:interface=127.0.0.1")
         units = self.verified(PUBLIC, *UNITS)
         self.assertIn("\nListenStream=127.0.0.1:8090\n", units["socket"])
         self.assertIn("\nRequires=gamed.socket\n", units["service"])
-        for part in ("service", "backup"):
+        self.assertIn(" serve --share --log-format journal\n", units["instance"])
+        for part in ("service", "instance", "backup"):
             self.assertIn(f"\nEnvironment=GAMED_CONFIG={self.config}\n", units[part])
             self.assertIn(f"\nReadWritePaths={self.data}\n", units[part])
             self.assertNotIn("/opt/gamed", units[part])
@@ -72,9 +73,10 @@ class UnitTests(SampleCase):
         text = self.verified(LOCAL, "service")["service"]
         self.assertIn(" --listen tcp:8080:interface=127.0.0.1\n", text)
         self.assertNotIn("gamed.socket", text)
-        code, out, err = self.gamed("unit", "socket")
-        self.assertEqual((code, out), (1, ""))
-        self.assertIn("needs a public_url", err)
+        for part in ("socket", "instance"):
+            code, out, err = self.gamed("unit", part)
+            self.assertEqual((code, out), (1, ""))
+            self.assertIn("needs a public_url", err)
 
     def test_secrets(self) -> None:
         """The variables of the configuration become credentials, and none of their values is needed or printed."""

@@ -12,7 +12,7 @@ from tests.cli.process import ROOT, WAIT_SECONDS, folder_of
 from tests.support.covers import covers
 
 ETC = ROOT / "etc"
-UNITS = ("gamed.service", "gamed.socket", "gamed-backup.service", "gamed-backup.timer")
+UNITS = ("gamed.service", "gamed@.service", "gamed.socket", "gamed-backup.service", "gamed-backup.timer")
 EXPOSURE = 1.3
 
 
@@ -45,10 +45,19 @@ class UnitTests(SynchronousTestCase):
     @covers("threats/53")
     def test_exposure(self) -> None:
         """The sandbox leaves what a server with a database needs, and little else."""
-        for unit in ("gamed.service", "gamed-backup.service"):
+        for unit in ("gamed.service", "gamed@.service", "gamed-backup.service"):
             said = run("systemd-analyze", "security", "--offline=true", str(ETC / "systemd" / unit))
-            [level] = re.findall(rf"Overall exposure level for {unit}: (\d+\.\d+)", said)
+            [level] = re.findall(r"Overall exposure level for \S+: (\d+\.\d+)", said)
             self.assertLessEqual(float(level), EXPOSURE, said)
+
+    def test_instances(self) -> None:
+        """The template has the settings of the service but for what several servers need: --share and the socket."""
+        service, template = settings("gamed.service"), settings("gamed@.service")
+        other = {name for name in service.keys() | template.keys() if service.get(name) != template.get(name)}
+        self.assertEqual(other, {"Description", "After", "Conflicts", "Sockets", "ExecStart"})
+        self.assertEqual(template["Sockets"], ["gamed.socket"])
+        [command] = service["ExecStart"]
+        self.assertEqual(template["ExecStart"], [command.replace(" serve ", " serve --share ")])
 
     def test_backup(self) -> None:
         """A backup runs on the service's files, as its user, behind the same walls; it has no key and no network."""
