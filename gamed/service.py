@@ -55,10 +55,11 @@ FIRST_USES_SECONDS = 10
 """The pause between two attempts to write first uses of credentials that could not be written at once."""
 RECOVERY_SECONDS = 5
 """The pause between two attempts to end the exchanges that ended processes left, until the first one succeeds."""
-SHUTDOWN_SECONDS = 3
+SHUTDOWN_SECONDS, SHARED_SHUTDOWN_SECONDS = 3, 10
 """The time that open connections have to read their responses, and that requests of disconnected clients have to end.
 
-A request to a provider may take longer: its login is interrupted, and another process, or the next start, ends it.
+The second is for a server with --share: another one answers new clients meanwhile. A request to a provider may take
+longer: its login is interrupted, and another process, or the next start, ends it.
 """
 _log = EventLog(Logger())
 
@@ -158,7 +159,8 @@ class GamedService(MultiService):
         self._supervisor.stopped()
 
     def _within_shutdown_time(self, work: Deferred[None]) -> Deferred[None]:
-        return work.addTimeout(SHUTDOWN_SECONDS, self._context.reactor).addErrback(lambda _: None)
+        seconds = SHARED_SHUTDOWN_SECONDS if self._context.settings.share else SHUTDOWN_SECONDS
+        return work.addTimeout(seconds, self._context.reactor).addErrback(lambda _: None)
 
     def _build_sessions(self, first_uses: FirstUses) -> SessionService:
         context = self._context
@@ -343,4 +345,5 @@ def _http_settings(settings: Settings) -> HttpSettings:
         frozenset(config.cors_origins),
         config.limits.connections,
         upload_seconds=settings.game.saves.upload_seconds,
+        drains=settings.share,
     )

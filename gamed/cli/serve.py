@@ -113,14 +113,14 @@ def prepare(
     choice = folder.choice
     settings = _settings(opened, texts, choice, private=private)
     report(settings, opened, listeners, folder.accounts)
-    return replace(settings, admin=admins[0] if admins else None), folder.lock
+    return replace(settings, admin=admins[0] if admins else None, share=share), folder.lock
 
 
 def prepare_worker(reactor: Any, opened: OpenedConfiguration, admin: str | None) -> tuple[Settings, Lock]:
     """Return the settings and the lock of a worker of --workers, whose parent has prepared everything."""
     lock = Lock.acquire_shared(opened.places.data, lambda: None)
     settings = _settings(opened, tuple(inherited_sockets(reactor)), _join(opened), private=True)
-    return replace(settings, admin=admin), lock
+    return replace(settings, admin=admin, share=True), lock
 
 
 def _settings(

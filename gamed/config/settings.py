@@ -55,3 +55,5 @@ class Settings(Struct, frozen=True):
     """The endpoint string of `/metrics` and `/readyz`; None disables both."""
     store_id: str = ""
     """The id of `auth.db`, which all processes that serve it report."""
+    share: bool = False
+    """Other processes may serve the same data, on the same sockets."""

@@ -36,6 +36,8 @@ class HttpSettings(Struct, frozen=True):
     upload_seconds: int = 600
     idle_seconds: int = 30
     trusted_idle_seconds: int = 180
+    drains: bool = False
+    """Connections that are open at the shutdown may send a last request; without it they get 503."""
 
 
 class Peer(Struct, frozen=True):

@@ -25,7 +25,11 @@ HELD_BYTES: Final = 16 * 1024
 HALF_CLOSED_SECONDS: Final = 5
 """How long an answer may take to begin once the client has closed its side: it may be done sending, or be gone."""
 FIRST_REQUEST_SECONDS: Final = 0.25
-"""When the service stops, how long a connection without any byte is kept: its request may be on the way."""
+DRAIN_SECONDS: Final = 2.0
+"""When the service stops, how long a connection without any byte is kept: its request may be on the way.
+
+The second is for a service that still answers such a request, as another process serves new clients.
+"""
 INCOMPLETE: Final = "The request ended before it was whole."
 
 
@@ -365,7 +369,7 @@ class HttpConnection(Protocol):
         """Close now if nothing was asked, else after the answer."""
         self._last, self.persistent = True, False
         if self._silent and self._state is State.IDLE:
-            self._timeout.reset(FIRST_REQUEST_SECONDS)
+            self._timeout.reset(DRAIN_SECONDS if self._site.settings.drains else FIRST_REQUEST_SECONDS)
         elif self._state is State.IDLE or (self._state is State.WAITING and not self._turn_due):
             self._begin_closing().close()
 

@@ -224,7 +224,7 @@ class Site:
             check_host(raw.version, headers, authority, self.settings.host)
         except HttpError as e:
             return Routed(match, head, e)
-        if self.shutting_down:
+        if self.shutting_down and not self.settings.drains:
             return Routed(match, head, ShuttingDown())
         if match.methods and path.startswith(match.app.cors_families):
             if raw.method == "OPTIONS":

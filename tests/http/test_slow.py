@@ -7,7 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.settings import RESERVED_FILES
 from gamed.http.client_address import HttpSettings
-from gamed.http.connection import FIRST_REQUEST_SECONDS
+from gamed.http.connection import DRAIN_SECONDS, FIRST_REQUEST_SECONDS
 from gamed.http.server import spare_files
 from gamed.http.timeouts import LAST_ANSWER_SECONDS, PROGRESS_BYTES, StalledWrite
 from tests.http.apps import AcceptingPolicy, BlockingPolicy, EchoRoutes, RecordingReceiver
@@ -291,6 +291,23 @@ class ShutdownTests(SynchronousTestCase):
         for connection in (asking, silent):
             connection.leave()
         self.successResultOf(done)
+
+    def test_drained(self) -> None:
+        """Where another process serves on, open connections get one more answer, also if the request comes late."""
+        browser = Browser([self.routes], HttpSettings(BASE_HOST, drains=True))
+        late, silent, begun = browser.connect(), browser.connect(), browser.connect().send(GET[:-2])
+        done = browser.site.shut_down()
+        browser.clock.advance(DRAIN_SECONDS - 0.01)
+        for connection, rest in ((late, GET), (begun, GET[-2:])):
+            connection.send(rest)
+            self.assertEqual((connection.answer.status, connection.answer.headers["connection"]), (200, "close"))
+        self.assertFalse(silent.closed)
+        browser.clock.advance(0.01)
+        self.assertTrue(silent.closed)
+        for connection in (late, silent, begun):
+            connection.leave()
+        self.successResultOf(done)
+        self.assertTrue(browser.connect().refused)
 
     def test_what_is_under_way_is_answered(self) -> None:
         """The current response is the last one; pipelined requests are not started."""
