@@ -4,7 +4,6 @@ import sqlite3
 from contextlib import closing, redirect_stdout
 from io import StringIO
 from pathlib import Path
-from secrets import token_bytes
 
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
@@ -12,15 +11,12 @@ from twisted.internet.task import deferLater
 from twisted.trial.unittest import TestCase
 
 from gamed.cli import context, paths, serve
-from gamed.crypto import Index
-from gamed.login import tables as login_tables
-from gamed.login.transaction import ClientInfo, LoginIntent, LoginStage, LoginTransaction, ProofMethod
 from gamed.ops.systemd import SystemdNotifier
 from gamed.service import build_service
+from tests.startup.exchanges import begin_exchange
 from tests.support.ports import free_port
 
 POLL_SECONDS = 0.1
-FOREVER_MS = 2**53
 
 
 class Recovery(TestCase):
@@ -34,7 +30,7 @@ class Recovery(TestCase):
         with redirect_stdout(StringIO()):
             settings, lock = serve.prepare(reactor, opened, listen, private=False, notifier=SystemdNotifier())
         self.addCleanup(lock.release)
-        self.begin_exchange(settings.data / "auth.db")
+        begin_exchange(settings.data / "auth.db")
         service = build_service(reactor, settings)
         with closing(sqlite3.connect(settings.data / "auth.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -49,26 +45,6 @@ class Recovery(TestCase):
 
     def wait_seconds(self, seconds: float) -> Deferred[None]:
         return deferLater(reactor, seconds, lambda: None)
-
-    def begin_exchange(self, path: Path) -> None:
-        """Write a login whose process ended while it asked the provider."""
-        secret, token, address = (Index(token_bytes(32)) for _ in range(3))
-        words = ClientInfo(), ProofMethod.CODE, None
-        login = LoginTransaction(
-            "log_1",
-            secret,
-            token,
-            LoginIntent.LOGIN,
-            "google",
-            *words,
-            address,
-            0,
-            FOREVER_MS,
-            FOREVER_MS,
-            LoginStage.EXCHANGING,
-        )
-        with closing(sqlite3.connect(path)) as connection, connection:
-            login_tables.insert_login(connection, login)
 
     def stage(self, path: Path) -> str:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:

@@ -14,10 +14,11 @@ from twisted.trial.unittest import TestCase
 from gamed.cli import context, paths, serve
 from gamed.ops.systemd import SystemdNotifier
 from gamed.service import GamedService, build_service
+from tests.startup.exchanges import begin_exchange
 from tests.support.ports import free_port
 
 POLL_SECONDS = 0.05
-SETTLED_SECONDS = 1.5
+SETTLED_SECONDS = 0.7
 
 
 class TwoServices(TestCase):
@@ -65,6 +66,11 @@ class TwoServices(TestCase):
             [(count,)] = connection.execute(query).fetchall()
         return int(count)
 
+    async def settled(self, service: GamedService) -> None:
+        """Wait until the periodic work that begins with a start is done."""
+        while any(task._working for task in service._periodic_tasks):
+            await self.wait_seconds(POLL_SECONDS)
+
     async def cleaned_up(self) -> None:
         while self.left():
             await self.wait_seconds(POLL_SECONDS)
@@ -72,13 +78,39 @@ class TwoServices(TestCase):
     def wait_seconds(self, seconds: float) -> Deferred[None]:
         return deferLater(reactor, seconds, lambda: None)
 
+    async def test_exchanges(self) -> None:
+        """A service ends the exchanges of services that have ended, at its start and while it runs, and no others."""
+        first, second = self.start(), self.start()
+        auth = self.folder / "data" / "auth.db"
+        logins = [begin_exchange(auth, each) for each in ("dead", *map(self.name_of, (first, second)))]
+        self.start()
+        await self.reached([*zip(logins, ("failed", "exchanging", "exchanging"), strict=True)])
+        await self.stop(first)
+        for task in second._periodic_tasks:
+            task.start(now=True)  # within a minute by itself
+        await self.reached([*zip(logins, ("failed", "failed", "exchanging"), strict=True)])
+
+    def name_of(self, service: GamedService) -> str:
+        return service._context.process_id
+
+    async def reached(self, wanted: list[tuple[str, str]]) -> None:
+        """Wait until the logins have these stages, and a moment longer."""
+        for _ in range(2):
+            while self.stages() != dict(wanted):
+                await self.wait_seconds(POLL_SECONDS)
+            await self.wait_seconds(SETTLED_SECONDS)
+
+    def stages(self) -> dict[str, str]:
+        with closing(sqlite3.connect(self.folder / "data" / "auth.db")) as connection:
+            return dict(connection.execute("SELECT login_id, stage FROM login").fetchall())
+
     async def test_cleanup(self) -> None:
         """The first service deletes what has expired and the second does not, until the first one has ended."""
         first = self.start()
-        await self.wait_seconds(POLL_SECONDS)
+        await self.settled(first)
         self.add_expired(1)
         second = self.start()
-        await self.wait_seconds(SETTLED_SECONDS)
+        await self.settled(second)
         self.assertEqual(self.left(), 2)
         await self.stop(first)
         for task in second._periodic_tasks:
