@@ -111,8 +111,7 @@ class GamedService(MultiService):
         return self._context.settings.config.public_url or f"http://127.0.0.1:{self._listeners.port}"
 
     def startService(self) -> None:
-        registering = self._context.databases.register_process()
-        registering.addErrback(lambda reason: _log.failure("process_not_registered", reason))
+        self._context.databases.register_process()
         if self._admin is not None:
             self._admin.open()
         self._assets.open()
