@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from secrets import token_bytes
 
@@ -33,6 +33,7 @@ from gamed.database.sqlite.error_mapping import SQLITE_ERRORS
 from gamed.database.sqlite.files import connect, file_uri
 from gamed.database.sqlite.migrations import MigrationError, prepare_file
 from gamed.database.sqlite.offline import run_transaction
+from gamed.database.sqlite.write_lock import lock_writes
 from gamed.players import command_log
 from gamed.players import store as player_store
 from gamed.players.keyring import KeyRecord
@@ -198,8 +199,16 @@ def _lines(path: Path, done: RestoreResult, where: Paths) -> Iterator[str]:
 def replace_databases(backup: Backup, where: Paths, ran_by: str) -> RestoreResult:
     """Replace the databases by the backup's, under the folder's lock and with no restore unfinished.
 
-    CommandFailed and DatabaseError leave the databases as they were.
+    Commands cannot write meanwhile: their writes would go to the previous files. CommandFailed and DatabaseError leave
+    the databases as they were.
     """
+    with ExitStack() as locks:
+        for name in backup.stores:
+            locks.enter_context(lock_writes(where.data / name))
+        return _replace(backup, where, ran_by)
+
+
+def _replace(backup: Backup, where: Paths, ran_by: str) -> RestoreResult:
     _require_space(backup, where.data)
     blocked_now = _blocked(where.data / AUTH_DB) if AUTH_DB in backup.stores else NO_BLOCKED_PLAYERS
     staged = restore_journal.begin(where.data)

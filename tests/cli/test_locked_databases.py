@@ -1,5 +1,6 @@
 """Commands while another process does not finish its write to a database."""
 
+import json
 import os
 import subprocess
 import sys
@@ -25,23 +26,27 @@ class LockedTests(CommandTestCase):
 
     def test_a_stopped_writer(self) -> None:
         """Commands that write end with 1 and name the process; commands that read work; a backup is made."""
-        writing = (
-            ("players", "add", "Anna", "--password-stdin"),
-            ("serve", "--listen=tcp:0:interface=127.0.0.1"),
-            ("move-data", str(self.folder / "moved")),
-        )
-        reading = (("players", "list"), ("backup", str(self.folder / "backups")))
-        refused = [self.gamed(*words, stdin=PASSWORD) for words in writing]
-        done = [self.gamed(*words) for words in reading]
+        code, listed, _ = self.gamed("players", "list")
+        self.assertEqual(code, 0, listed)
+        code, made, warned = self.gamed("backup", str(self.folder / "backups"), "--json")
+        self.assertEqual(code, 0, warned)
+        self.assertIn(f"auth.db could not record it: {self.data}/auth.db cannot be used now: process", warned)
+        refused = [
+            self.gamed(*words, stdin=PASSWORD)
+            for words in (
+                ("players", "add", "Anna", "--password-stdin"),
+                ("serve", "--listen=tcp:0:interface=127.0.0.1"),
+                ("move-data", str(self.folder / "moved")),
+                ("restore", json.loads(made)["backup"]),
+            )
+        ]
         for code, out, err in refused:
             self.assertEqual((code, out), (1, ""), err)
             self.assertIn(f"process {self.writer.pid} has been writing to it for 5 seconds. ", err)
             self.assertIn("If that process is stopped, continue or end it. Then try again.", err)
-        self.assertEqual([code for code, _, _ in done], [0, 0], done)
-        self.assertIn(f"auth.db could not record it: {self.data}/auth.db cannot be used now: process", done[1][2])
-        self.assertFalse((self.folder / "moved").exists())
+        self.assertEqual((list(self.data.glob("*.before-*")), (self.folder / "moved").exists()), ([], False))
         self.writer.kill()
-        self.assertEqual(self.gamed(*writing[0], stdin=PASSWORD)[0], 0)
+        self.assertEqual(self.gamed("players", "add", "Anna", "--password-stdin", stdin=PASSWORD)[0], 0)
 
     def test_locked_twice(self) -> None:
         """A command locks the files for its write alone: the next one works, and no new file is left."""
