@@ -1,44 +1,28 @@
 """The write-ahead log stays small, also under full load and beside another process's snapshot."""
 
+import json
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
-from os import urandom
-from pathlib import Path
 from typing import Any
 
 from twisted.internet import reactor
-from twisted.internet.defer import Deferred, fail, gatherResults
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.threads import deferToThread
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from gamed.database.databases import Databases
 from gamed.database.sqlite.checkpoints import PASSIVE_SECONDS
 from gamed.database.sqlite.files import WAL_LIMIT_BYTES, connect, file_uri
-from tests.support.databases import InlineReactor, ask, file_databases
+from tests.database.load import Load, overwrite
+from tests.support.databases import InlineReactor, ask, data_folder, file_databases
 from tests.support.examples import examples
 
 MIB = 1024 * 1024
 ENOUGH_BYTES = 512 * MIB
 SOAK_SECONDS = examples(few=2 * PASSIVE_SECONDS, many=60)
-
-
-def overwrite(place: int, size: int) -> Callable[[sqlite3.Connection], None]:
-    """Return a transaction that fills one row of state.db with new bytes, so that the file itself stays small."""
-    data = urandom(size)
-
-    def transaction(connection: sqlite3.Connection) -> None:
-        connection.execute(
-            "INSERT INTO blob (blob_id, player_id, size, created_ms) VALUES (:place, 'p', 0, 0)"
-            " ON CONFLICT (blob_id) DO NOTHING",
-            {"place": place},
-        )
-        connection.execute(
-            "INSERT INTO blob_part VALUES (:place, 0, :data) ON CONFLICT (blob_id, n) DO UPDATE SET data = :data",
-            {"place": place, "data": data},
-        )
-
-    return transaction
 
 
 class Checkpoints(SynchronousTestCase):
@@ -144,26 +128,21 @@ class FullLoad(TestCase):
 
     async def test_log_stays_bounded(self) -> None:
         """At full rate, with readers, the log of state.db stays under 128 MiB."""
-        stores = file_databases(self, reactor)
-        path = stores.state._database.path
-        assert path is not None
-        load = Load(stores, path.with_name("state.db-wal"), until=reactor.seconds() + SOAK_SECONDS)
-        await gatherResults([Deferred.fromCoroutine(load.write(place)) for place in range(32)])
+        data = data_folder(self)
+        load = Load(file_databases(self, reactor, data=data), data, reactor.seconds() + SOAK_SECONDS, ENOUGH_BYTES)
+        await load.run(range(32))
         self.assertGreater(load.reads, 0)
         self.assertLess(load.largest, 128 * MIB)
 
-
-class Load:
-    """Writers that overwrite rows of 64 KiB with new bytes and read each one back on the read queue."""
-
-    def __init__(self, stores: Databases, wal: Path, until: float) -> None:
-        self.stores, self.wal, self.until = stores, wal, until
-        self.written = self.reads = self.largest = 0
-
-    async def write(self, place: int) -> None:
-        while reactor.seconds() < self.until or self.written < ENOUGH_BYTES:
-            await self.stores.state.submit(overwrite(place, 64 * 1024), 64 * 1024)
-            self.written += 64 * 1024
-            self.largest = max(self.largest, self.wal.stat().st_size)
-            await self.stores.reads.submit(ask("SELECT sum(length(data)) FROM blob_part"))
-            self.reads += 1
+    async def test_two_processes(self) -> None:
+        """So it does while another process writes at full rate, too, and both write about as much."""
+        data = data_folder(self)
+        stores = file_databases(self, reactor, data=data)
+        command = [sys.executable, "-m", "tests.database.load", str(data), str(SOAK_SECONDS)]
+        other = deferToThread(subprocess.run, command, stdout=subprocess.PIPE, check=True)
+        load = Load(stores, data, reactor.seconds() + SOAK_SECONDS)
+        await load.run(range(32))
+        figures = json.loads((await other).stdout)
+        self.assertLess(max(load.largest // MIB, figures["wal_mib"]), 128)
+        fewer, more = sorted((len(load.seconds), figures["writes"]))
+        self.assertGreater(fewer, more / 4)
