@@ -97,7 +97,7 @@ class LoggedFile:
 
     def commit(self, transaction: Callable[[Connection], Any]) -> Any:
         """Run one transaction and return its result."""
-        [outcome] = group_commit(self.connection, [transaction])
+        [outcome] = group_commit(self._engine, self.connection, [transaction])
         return outcome
 
     def empty_log(self) -> None:
