@@ -355,7 +355,7 @@ def claim_unreferenced(
     query = """
         SELECT blob_id FROM blob
         WHERE refs = 0 AND created_ms < :later_ms
-          AND created_ms < CASE WHEN sha256 IS NULL THEN :unfinished_ms ELSE :staged_ms END
+          AND (sha256 IS NULL AND created_ms < :unfinished_ms OR sha256 IS NOT NULL AND created_ms < :staged_ms)
         ORDER BY created_ms LIMIT :some
     """
     bounds = {"unfinished_ms": unfinished_ms, "staged_ms": staged_ms, "later_ms": max(unfinished_ms, staged_ms)}

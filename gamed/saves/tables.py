@@ -381,8 +381,8 @@ def touch_slot(
     query = """
         UPDATE save
         SET last_version = :last_version, seq = :seq,
-            prune_at_ms = CASE WHEN :prune_at_ms < coalesce(prune_at_ms, :prune_at_ms + 1)
-                               THEN :prune_at_ms ELSE prune_at_ms END
+            prune_at_ms = CASE WHEN prune_at_ms <= :prune_at_ms THEN prune_at_ms
+                               ELSE coalesce(:prune_at_ms, prune_at_ms) END
         WHERE player_id = :player_id AND slot = :slot
     """
     values = {"player_id": player_id, "slot": slot, "last_version": last_version, "seq": seq}

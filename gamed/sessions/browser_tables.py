@@ -12,7 +12,7 @@ from gamed.sessions.errors import PlayerBlocked, TokenExpired, TokenInvalid
 TOUCH_MS = 60_000
 """The last use is written at most once in this time."""
 _ALIVE = """
-    b.last_used_ms > :now_ms - :idle_ms AND b.created_ms > :now_ms - :total_ms AND b.created_ms <= :now_ms
+    b.last_used_ms + :idle_ms > :now_ms AND b.created_ms + :total_ms > :now_ms AND b.created_ms <= :now_ms
     AND p.state = 'active'
 """
 
