@@ -20,7 +20,7 @@ from gamed import __version__
 from gamed.cli import context, paths, start_report
 from gamed.cli import serve as cli_serve
 from gamed.cli.errors import CONFIGURATION, exit_on_error, exit_with
-from gamed.cli.folder_lock import Lock
+from gamed.cli.folder_lock import SERVE, SHARE, Lock
 from gamed.cli.listen import numbered
 from gamed.cli.process import allow_files, exit_cleanly_on_sigterm, exit_with_code, harden, stop_reactor_on_sigterm
 from gamed.cli.workers import WorkerMark, WorkerPlan, WorkersParent, log_arguments, parse_count, refuse_kinds
@@ -137,8 +137,11 @@ def makeService(options: Options) -> IService:
     return service
 
 
-def make_checked(options: Options, report: start_report.Report) -> IService:
-    """Return the service after all checks; twistd forks later, so that the operator sees errors in the terminal."""
+def make_checked(options: Options, report: start_report.Report, command: str = SERVE) -> IService:
+    """Return the service after all checks; twistd forks later, so that the operator sees errors in the terminal.
+
+    Messages to other processes name `command` as what uses the data folder.
+    """
     with gc_paused():
         from twisted.internet import reactor
 
@@ -150,7 +153,9 @@ def make_checked(options: Options, report: start_report.Report) -> IService:
         if serve.worker:
             settings, lock = cli_serve.prepare_worker(reactor, serve.opened, serve["admin"])
         else:
-            settings, lock = _prepare(reactor, serve, notifier, report, [serve["admin"]] if serve["admin"] else [])
+            admins = [serve["admin"]] if serve["admin"] else []
+            purpose = SHARE if serve["share"] else command
+            settings, lock = _prepare(reactor, serve, notifier, report, admins, purpose=purpose)
         _hold(reactor, lock)
         allow_files(settings.config.limits.connections + RESERVED_FILES)
         reactor.callWhenRunning(gc.freeze)  # modules and routes live until the process ends
@@ -171,7 +176,7 @@ def make_parent(options: Options, report: start_report.Report) -> IService:
         admins = [numbered(serve["admin"], number) for number in numbers] if serve["admin"] else []
         twistd = options.parent or {"nodaemon": True}
         logs = [log_arguments(twistd, number, to_stdout=cli_serve.logs_to_stdout(twistd)) for number in numbers]
-        settings, lock = _prepare(reactor, serve, notifier, report, admins)
+        settings, lock = _prepare(reactor, serve, notifier, report, admins, purpose=SHARE)
         _hold(reactor, lock)
         arguments = ["gamed", "serve", f"--config={settings.config_path}", f"--data={settings.data}"]
         arguments += [f"--log-format={serve.log_format}"]
@@ -192,6 +197,8 @@ def _prepare(
     notifier: SystemdNotifier,
     report: start_report.Report,
     admins: Sequence[str],
+    *,
+    purpose: str,
 ) -> tuple[Settings, Lock]:
     return cli_serve.prepare(
         reactor,
@@ -199,7 +206,7 @@ def _prepare(
         serve.listen,
         private=bool(serve["private-listen"]),
         notifier=notifier,
-        share=bool(serve["share"] or serve.workers),
+        purpose=purpose,
         admins=admins,
         report=report,
     )

@@ -249,7 +249,7 @@ class DevServiceMaker(Struct, frozen=True):
             for emulated, (name, secret) in zip((DISCORD, GOOGLE), self.secrets.items(), strict=True)
         )
         service = MultiService()
-        tap.make_checked(options, self._report).setServiceParent(service)
+        tap.make_checked(options, self._report, "gamed dev").setServiceParent(service)
         provider = DevelopmentProvider(dev.provider, clients, reactor, now_ms, token_bytes)
         others: list[LoopbackService] = [ProviderService(reactor, dev.provider_port, provider)]
         if dev.statics:

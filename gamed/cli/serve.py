@@ -28,7 +28,7 @@ from gamed.cli import keys, paths, restore_journal, start_report
 from gamed.cli import listen as cli_listen
 from gamed.cli.context import OpenedConfiguration
 from gamed.cli.errors import CommandFailed, SetupError, echo
-from gamed.cli.folder_lock import SERVE, Lock, refuse_network_folder
+from gamed.cli.folder_lock import SERVE, SHARE, Lock, refuse_network_folder
 from gamed.cli.listen import Listener, cannot_listen, duplicate
 from gamed.cli.paths import Paths
 from gamed.cli.process import read_listeners, refuse_foreign_folder, write_listeners
@@ -84,15 +84,15 @@ def prepare(
     *,
     private: bool,
     notifier: SystemdNotifier,
-    share: bool = False,
+    purpose: str = SERVE,
     admins: Sequence[str] = (),
     report: start_report.Report = start_report.show,
 ) -> tuple[Settings, Lock]:
     """Check the setup, lock the data folder, migrate the databases and set their key; call this before any fork.
 
-    With `share`, other servers may use the folder at the same time; the first one prepares it. `admins` has the
-    endpoint of --admin, of each worker if there are several. Return the settings, and the lock, which the caller has
-    to retain.
+    `purpose` is the command that locks the folder. With SHARE other servers may use it at the same time; the first one
+    prepares it. `admins` has the endpoint of --admin, of each worker if there are several. Return the settings, and
+    the lock, which the caller has to retain.
     """
     config, places = opened.config, opened.places
     private = private or os.environ.get(PRIVATE_LISTEN) == "1"
@@ -106,14 +106,14 @@ def prepare(
     if opened.first_run:
         cli_listen.probe(probed)
     paths.open_data(places.data)
-    folder = _open_folder(opened, notifier, probed, share=share)
+    folder = _open_folder(opened, notifier, probed, purpose)
     addresses = [listener.client_endpoint for listener in listeners]
     others = [each for each in read_listeners(places.data) if each not in addresses] if folder.joined else []
     write_listeners(places.data, [*addresses, *others])
     choice = folder.choice
     settings = _settings(opened, texts, choice, private=private)
     report(settings, opened, listeners, folder.accounts)
-    return replace(settings, admin=admins[0] if admins else None, share=share), folder.lock
+    return replace(settings, admin=admins[0] if admins else None, share=purpose == SHARE), folder.lock
 
 
 def prepare_worker(reactor: Any, opened: OpenedConfiguration, admin: str | None) -> tuple[Settings, Lock]:
@@ -145,16 +145,16 @@ class OpenedFolder(Struct, frozen=True):
 
 
 def _open_folder(
-    opened: OpenedConfiguration, notifier: SystemdNotifier, probed: Sequence[Listener], *, share: bool
+    opened: OpenedConfiguration, notifier: SystemdNotifier, probed: Sequence[Listener], purpose: str
 ) -> OpenedFolder:
-    """Lock the folder and prepare it; with `share` use it as it is if another server uses it."""
-    data = opened.places.data
+    """Lock the folder and prepare it; to share it, use it as it is if another server uses it."""
+    data, share = opened.places.data, purpose == SHARE
     if share:
         with suppress(OSError):  # no Linux
             refuse_network_folder(data.resolve(), Path("/proc/self/mountinfo").read_text("utf-8", "replace"))
     timeout = StartTimeoutExtender(notifier)
     while True:
-        lock = Lock.acquire_shared(data, timeout.extend) if share else Lock.acquire(data, SERVE)
+        lock = Lock.acquire_shared(data, timeout.extend) if share else Lock.acquire(data, purpose)
         if not lock.alone:
             cli_listen.probe(probed)
             return OpenedFolder(lock, _join(opened), joined=True)

@@ -13,7 +13,8 @@ that the page showed.
 import io
 from collections.abc import Callable
 from json import dumps
-from typing import TYPE_CHECKING, Any, TextIO
+from select import PIPE_BUF
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from twisted.logger import (
     FileLogObserver,
@@ -58,7 +59,9 @@ class Observer(FileLogObserver):
             super().__init__(out, formats[style])
             return
         end, marked = ("}\n", f',"worker":{worker}}}\n') if style is LogFormat.JSON else ("\n", f" worker={worker}\n")
-        super().__init__(out, lambda event: (formats[style](event) or "").replace(end, marked))
+        super().__init__(
+            cast(TextIO, WholeLines(out)), lambda event: (formats[style](event) or "").replace(end, marked)
+        )
 
     def __call__(self, event: LogEvent) -> None:
         if not _is_of_framework(event):
@@ -95,6 +98,31 @@ def prioritized(level: object, text: str) -> str:
     prefix = f"<{PRIORITIES.get(level, 6)}>"
     lines = text.encode("utf-8", "backslashreplace").decode("utf-8").splitlines()
     return "".join(f"{prefix}{line}\n" for line in [*lines[:1], *(f"\t{line}" for line in lines[1:])])
+
+
+class WholeLines:
+    """A stream that several processes write to: each write has whole lines, and as few as the kernel never mixes."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def write(self, text: str) -> None:
+        """Write at most PIPE_BUF bytes at a time, as far as the lines are no longer."""
+        piece, size = "", 0
+        for line in text.splitlines(keepends=True):
+            length = len(line.encode("utf-8", "backslashreplace"))
+            if piece and size + length > PIPE_BUF:
+                self._write(piece)
+                piece, size = "", 0
+            piece, size = piece + line, size + length
+        self._write(piece)
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()
+
+    def flush(self) -> None:
+        """Do nothing: each write is flushed."""
 
 
 class LogStream(io.TextIOBase):

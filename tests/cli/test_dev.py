@@ -109,6 +109,15 @@ class DevTests(CommandTestCase):
         found = json.loads(file.read_text())
         self.assertEqual((found["server_name"], found["public_url"]), ("Tryout", f"http://127.0.0.1:{port}"))
 
+    def test_a_folder_in_use(self) -> None:
+        """A folder of which another process has the data is refused, and the message names the process."""
+        folder = self.folder / "own"
+        process, *_ = self.dev(f"--folder={folder}")
+        ports = (f"--port={free_port()}", f"--provider-port={free_port()}")
+        refusal = self.refused("dev", *ports, f"--folder={folder}", expected=1)
+        needs = f"gamed dev (process {process.pid}) needs {folder}/data alone."
+        self.assertEqual(refusal, f"gamed: {needs} Try again when that has ended.\n")
+
     def test_other_folders(self) -> None:
         """A folder with anything else in it, such as a real server's, is refused and left as it is."""
         folder = self.folder / "real"

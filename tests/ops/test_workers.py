@@ -22,7 +22,7 @@ from gamed.cli.errors import SetupError
 from gamed.cli.listen import numbered
 from gamed.cli.workers import WorkerPlan, WorkersParent, log_arguments, parse_count, refuse_kinds
 from gamed.config.settings import LogFormat
-from gamed.ops.logging import Observer
+from gamed.ops.logging import RAW, Observer
 from gamed.ops.systemd import SystemdNotifier
 from tests.cli.process import (
     GAMED,
@@ -201,6 +201,18 @@ class SystemdTests(SocketTestCase):
         self.assertEqual(self.stop(process), 0, self.output())
 
 
+class Recorder(StringIO):
+    """A stream that records each write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[str] = []
+
+    def write(self, text: str) -> int:
+        self.writes.append(text)
+        return len(text)
+
+
 class FakeTransport(Struct):
     pid: int
     signals: list[str] = field(default_factory=list)
@@ -333,6 +345,17 @@ class ArgumentTests(SynchronousTestCase):
         """A socket with TLS, or of a plugin, is refused: workers cannot share it."""
         refuse_kinds(["tcp:8080", "unix:/run/a", "systemd:domain=INET:index=0"])
         self.assertRaises(SetupError, refuse_kinds, ["tcp:8080", "ssl:8443"])
+
+    def test_whole_lines(self) -> None:
+        """Processes that write to one pipe do not mix their lines: the kernel splits no write of up to 4096 bytes."""
+        out = Recorder()
+        lines = [f"{number} " + "é" * 600 for number in range(20)]
+        event = {"log_format": "{lines}", "lines": "", RAW: "".join(f"{line}\n" for line in [*lines, "x" * 5000])}
+        Observer(out, LogFormat.JOURNAL, 2)(event)
+        self.assertEqual("".join(out.writes), "".join(f"{line} worker=2\n" for line in [*lines, "x" * 5000]))
+        self.assertEqual([text for text in out.writes if not text.endswith(" worker=2\n")], [])
+        self.assertLessEqual(max(len(text.encode()) for text in out.writes[:-1]), 4096)
+        self.assertLess(len(out.writes), 10)
 
     def test_lines(self) -> None:
         """Each line of a worker's log ends with its number, and JSON stays JSON."""
