@@ -19,7 +19,7 @@ from gamed.database.sqlite.files import connect, file_uri
 from gamed.long_poll import LongPollRegistry, Waiter, WakeReason
 from tests.database.test_databases import insert_player
 from tests.database.test_queues import arrive
-from tests.support.databases import InlineReactor, data_folder, file_databases
+from tests.support.databases import InlineReactor, LateThreads, data_folder, file_databases
 
 OUTSIDER = """
 import sys
@@ -159,6 +159,19 @@ class Source(ChangeCase):
             other.execute("COMMIT")
         self.clock.pump([0.5] * 2)
         self.assertEqual([Topic.LOGINS], self.called)
+
+    def test_blocked_file(self) -> None:
+        """While the thread of one file is blocked, changes of the other one are reported."""
+        for topic in Topic:
+            self.listen(topic)
+        self.settle()
+        self.stores.auth._thread.pool.threadpool = late = LateThreads()
+        self.elsewhere("auth", BUCKET)
+        self.elsewhere("state", SAVES)
+        self.clock.pump([0.5] * 3)
+        self.assertEqual([Topic.SAVES], self.called)
+        late.run()
+        self.assertEqual([Topic.SAVES, Topic.LOGINS, Topic.SESSIONS], self.called)
 
     def test_lost_file(self) -> None:
         """A file that cannot be opened counts as unchanged, and a later check detects its changes."""

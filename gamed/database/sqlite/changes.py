@@ -1,6 +1,7 @@
 """SQLite's ChangeSource compares the files' data_version twice a second, while there are listeners."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred, gatherResults
@@ -23,8 +24,9 @@ class DataVersionSource:
     """The source of changes by other processes; each topic is in the file of one write queue.
 
     The write queues' connections read data_version: on them this process's own writes do not count. Appended blobs do,
-    and cause a needless comparison. The last version is kept while there is no listener, and the first check counts as
-    a change, so that no change is lost between a client's read and its wait.
+    and cause a needless comparison. A thread that waits for its turn to write does not delay the check of the other
+    file. The last version is kept while there is no listener, and the first check counts as a change, so that no change
+    is lost between a client's read and its wait.
     """
 
     def __init__(self, clock: Any, queues: Mapping[Topic, WriteQueue]) -> None:
@@ -33,34 +35,38 @@ class DataVersionSource:
         self._listeners: dict[ChangeListener, Topic] = {}
         self._postponed: set[ChangeListener] = set()
         """Listeners that could not read the database after the last change."""
-        self._task = PeriodicTask(clock, CHECK_SECONDS, lambda: Deferred.fromCoroutine(self._check()))
+        self._tasks = {
+            queue: PeriodicTask(clock, CHECK_SECONDS, partial(self._start_check, queue)) for queue in queues.values()
+        }
 
     def listen(self, topic: Topic, changed: ChangeListener) -> None:
         """Call `changed` when rows of this topic may have changed, never twice at the same time."""
         self._listeners[changed] = topic
-        self._task.start()
+        self._tasks[self._queues[topic]].start()
 
     def unlisten(self, changed: ChangeListener) -> None:
         """Call `changed` no more."""
-        self._listeners.pop(changed, None)
         self._postponed.discard(changed)
-        if not self._listeners:
-            self._task.stop()
+        topic = self._listeners.pop(changed, None)
+        if topic is not None and not self._listeners_of(self._queues[topic]):
+            self._tasks[self._queues[topic]].stop()
 
     def stop(self) -> None:
         """Remove all listeners."""
         self._listeners.clear()
-        self._task.stop()
+        for task in self._tasks.values():
+            task.stop()
 
-    async def _check(self) -> None:
-        queues = {self._queues[topic] for topic in self._listeners.values()}
-        changed = {queue for queue in queues if await self._has_changed(queue)}
-        calls = [
-            Deferred.fromCoroutine(self._call(listener))
-            for listener, topic in tuple(self._listeners.items())
-            if self._queues[topic] in changed or listener in self._postponed
-        ]
-        await gatherResults(calls)
+    def _listeners_of(self, queue: WriteQueue) -> list[ChangeListener]:
+        return [listener for listener, topic in self._listeners.items() if self._queues[topic] is queue]
+
+    def _start_check(self, queue: WriteQueue) -> Deferred[None]:
+        return Deferred.fromCoroutine(self._check(queue))
+
+    async def _check(self, queue: WriteQueue) -> None:
+        changed = await self._has_changed(queue)
+        called = [each for each in self._listeners_of(queue) if changed or each in self._postponed]
+        await gatherResults([Deferred.fromCoroutine(self._call(listener)) for listener in called])
 
     async def _call(self, listener: ChangeListener) -> None:
         self._postponed.discard(listener)
