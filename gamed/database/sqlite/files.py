@@ -24,6 +24,10 @@ SQLITE_VERSION = sqlite3.sqlite_version
 WRITER_CACHE_KIB = 16 * 1024
 """SQLite's default is 2 MiB; with it, a page is read again for each write of a player who did not save recently."""
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
+# Python's module searches for an adapter of each parameter that is not an int, a float or a str, and fails, in 0.8 us.
+# These two return the parameter as it is: each PUT has ten such parameters.
+sqlite3.register_adapter(bytes, bytes)
+sqlite3.register_adapter(type(None), lambda none: None)
 _log = EventLog(Logger())
 
 
