@@ -97,7 +97,7 @@ class ServiceContext(Struct, frozen=True, kw_only=True):
     now_ms: Now
     counters: "Counters | None" = None
     """The counters of `/metrics`; None without `--admin`."""
-    process_id: str = ""
+    instance_id: str = ""
     """Eight hex digits that are new at each start."""
     tasks: ShieldedTasks = field(default_factory=ShieldedTasks)
 
@@ -130,7 +130,7 @@ class LoginComponents:
         config, keys, databases = context.config, context.keys, context.databases
         self._service = context
         self._context = LoginContext(
-            keys, token_bytes, context.now_ms, login_policy(config), context.audit, context.process_id
+            keys, token_bytes, context.now_ms, login_policy(config), context.audit, context.instance_id
         )
         self._sessions = sessions
         self._recovering = False

@@ -69,9 +69,9 @@ class GamedService(MultiService):
 
     def __init__(self, reactor: Any, settings: Settings, manager: SystemdNotifier) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        process_id = token_bytes(4).hex()
+        instance_id = token_bytes(4).hex()
         staged_ms = settings.game.staged_seconds * 1000
-        databases = Databases.open(reactor, settings.data, now_ms, staged_ms, process_id)
+        databases = Databases.open(reactor, settings.data, now_ms, staged_ms, instance_id)
         counters = _new_counters(settings)
         self._events = StoringAuditLog(_new_audit_log(counters), databases.auth, now_ms)
         self._context = context = ServiceContext(
@@ -82,7 +82,7 @@ class GamedService(MultiService):
             audit=self._events,
             now_ms=now_ms,
             counters=counters,
-            process_id=process_id,
+            instance_id=instance_id,
         )
         self._supervisor = SystemdSupervisor(reactor, manager, databases)
         self._saves = SaveComponents(context)
@@ -173,7 +173,7 @@ class GamedService(MultiService):
         built, revoked = self._saves.build(self._sessions), self._saves.change_waiters.revoked
         labels = {name: provider.label for name, provider in context.config.providers.items()}
         return (
-            PublicRoutes(settings.config.mode.value, labels, context.process_id, settings.store_id, context.databases),
+            PublicRoutes(settings.config.mode.value, labels, context.instance_id, settings.store_id, context.databases),
             *self._login.routes(),
             SessionRoutes(self._sessions, context.tasks),
             self._players.routes(self._sessions),

@@ -197,9 +197,9 @@ def probe_public(base: str, data: Path) -> PublicProbe:
     answer = ask(f"{base}/healthz")
     if isinstance(answer, HttpFailure):
         return PublicProbe([doctor_public.check_unreached(base, answer)], answered=False, ours=False)
-    here, process_id = server(data), answer.headers.get("gamed-instance", "")
+    here, instance_id = server(data), answer.headers.get("gamed-instance", "")
     local = here if isinstance(here, HttpReply) else None
-    same = doctor_public.check_instance(answer, local, lives_here=is_living(data, process_id))
+    same = doctor_public.check_instance(answer, local, lives_here=is_living(data, instance_id))
     findings = [
         doctor_public.check_health(answer),
         same,

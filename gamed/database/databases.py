@@ -40,7 +40,7 @@ _log = EventLog(Logger())
 class Databases:
     """Both databases behind their queues. Open no file and start no thread before the reactor runs.
 
-    `staged_ms`: how long the server keeps bytes that wait for a commit (PROTOCOL 4.4). `process_id` names this process
+    `staged_ms`: how long the server keeps bytes that wait for a commit (PROTOCOL 4.4). `instance_id` names this process
     for the others that use these databases.
     """
 
@@ -53,12 +53,12 @@ class Databases:
         now_ms: Now,
         *,
         staged_ms: int = KEPT_MS,
-        process_id: str = "",
+        instance_id: str = "",
     ) -> None:
         self._state = state
         self._files = (auth, state)
         self._maintenance = MaintenanceLock(None if auth.path is None else auth.path.with_name(MAINTENANCE_FILE))
-        self._processes = ProcessLocks(None if auth.path is None else auth.path.parent, process_id)
+        self._processes = ProcessLocks(None if auth.path is None else auth.path.parent, instance_id)
         self._clock = reactor
         self.threads = tuple(
             DatabaseThread(reactor, engine)
@@ -92,7 +92,9 @@ class Databases:
         self._closing: Deferred[None] | None = None
 
     @classmethod
-    def open(cls, reactor: Any, data: Path, now_ms: Now, staged_ms: int = KEPT_MS, process_id: str = "") -> "Databases":
+    def open(
+        cls, reactor: Any, data: Path, now_ms: Now, staged_ms: int = KEPT_MS, instance_id: str = ""
+    ) -> "Databases":
         """Return the databases of a data folder whose files were prepared; raise DatabaseUnavailable without auth.db.
 
         If state.db cannot be opened, everything that does not need it works, and opening is tried again.
@@ -105,7 +107,7 @@ class Databases:
             _log.error("database_unavailable", database=STATE, path=state.path, detail=problem)
         folder = data / "tmp"
         folder.mkdir(mode=0o700, exist_ok=True)
-        return cls(reactor, auth, state, folder, now_ms, staged_ms=staged_ms, process_id=process_id)
+        return cls(reactor, auth, state, folder, now_ms, staged_ms=staged_ms, instance_id=instance_id)
 
     def state_damaged(self) -> None:
         """Mark state.db as damaged, after a transaction found damage that it could leave out."""

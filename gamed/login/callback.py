@@ -95,8 +95,8 @@ class CallbackService(Component, frozen=True):
     async def _decide(self, callback: CallbackParameters, browser: Index | None) -> CallbackDecision:
         provider = self._access.providers.get(callback.provider)
         issuer = None if provider is None else provider.issuer
-        now_ms, process_id = self._context.now_ms(), self._context.process_id
-        context = CallbackContext(browser, provider is not None, issuer, now_ms, process_id)
+        now_ms, instance_id = self._context.now_ms(), self._context.instance_id
+        context = CallbackContext(browser, provider is not None, issuer, now_ms, instance_id)
         return await self._store.consume_attempt(
             self._context.keys.indexer.index(Purpose.STATE, callback.state.encode()),
             lambda attempt, login: decide_callback(attempt, login, callback, context),

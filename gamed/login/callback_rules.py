@@ -45,7 +45,7 @@ class CallbackContext(Struct, frozen=True):
     issuer: str | None
     """The required `iss`; None for a provider without an issuer, where `iss` is ignored."""
     now_ms: int
-    process_id: str = ""
+    instance_id: str = ""
     """The process that redeems the code if all checks pass."""
 
 
@@ -130,7 +130,7 @@ def decide_callback(
         return CallbackDecision(CallbackCheck.ENDED, attempt, current)
     if attempt.status is AttemptStatus.USED or current.stage is not LoginStage.AUTHORIZING:
         return CallbackDecision(CallbackCheck.ALREADY_USED, attempt, current)
-    bound = current.bound_to(context.browser, context.now_ms, context.process_id)
+    bound = current.bound_to(context.browser, context.now_ms, context.instance_id)
     return CallbackDecision(CallbackCheck.EXCHANGE, attempt, bound)
 
 

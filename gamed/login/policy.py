@@ -41,7 +41,7 @@ class LoginContext(Component, frozen=True):
     now_ms: Now
     policy: LoginPolicy
     audit: AuditLog = NULL_AUDIT_LOG
-    process_id: str = ""
+    instance_id: str = ""
     """Names this process in the logins whose code it redeems."""
 
 

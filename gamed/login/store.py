@@ -83,7 +83,7 @@ class SqliteLoginStore(Component, frozen=True):
 
     async def interrupt(self, ended: FindEnded, now_ms: int) -> Sequence[LoginTransaction]:
         """End the exchanges of processes that have ended; return their logins."""
-        processes = await ended(await self._reads.submit(tables.exchanging_processes))
+        processes = await ended(await self._reads.submit(tables.exchanging_instances))
         return await self._interrupt(processes, now_ms) if processes else ()
 
     async def interrupt_first(self, ended: FindEnded, now_ms: int) -> None:
@@ -91,7 +91,7 @@ class SqliteLoginStore(Component, frozen=True):
         reads_paused = self._reads.pause()
         try:
             await reads_paused
-            processes = await ended(await self._writes.submit(tables.exchanging_processes))
+            processes = await ended(await self._writes.submit(tables.exchanging_instances))
             if processes:
                 await self._interrupt(processes, now_ms)
         finally:

@@ -86,7 +86,7 @@ CLEANUP_ROWS = 200
 _LOGIN_COLUMNS = (
     "login_id, approval_code, secret_index, token_index, intent, provider, client, return_proof, loopback_port,"
     " return_uri, address_index,"
-    " created_ms, expires_ms, stage_ms, stage, outcome, requesting_session_id, invite_id, browser_index, process_id,"
+    " created_ms, expires_ms, stage_ms, stage, outcome, requesting_session_id, invite_id, browser_index, instance_id,"
     " returned_to_game, sealed_identity, sealed_proof, wrong_codes, session_id, sealed_result, wide_index"
 )
 _LOGIN_NAMES = tuple(name.strip() for name in _LOGIN_COLUMNS.split(","))
@@ -150,7 +150,7 @@ def _update_login(connection: Connection, before: LoginTransaction, after: Login
     query = """
         UPDATE login
         SET stage = :stage, stage_ms = :stage_ms, outcome = :outcome, browser_index = :browser_index,
-            process_id = :process_id, returned_to_game = :returned_to_game, sealed_identity = :sealed_identity,
+            instance_id = :instance_id, returned_to_game = :returned_to_game, sealed_identity = :sealed_identity,
             sealed_proof = :sealed_proof, wrong_codes = :wrong_codes, session_id = :session_id,
             approval_code = :approval_code, sealed_result = :sealed_result,
             expires_or_purge_at_ms = :expires_or_purge_at_ms, client = :client, return_uri = :return_uri
@@ -178,18 +178,18 @@ def expire_logins(connection: Connection, now_ms: int) -> tuple[Index, ...]:
     return tuple(login.secret_index for login in due)
 
 
-def exchanging_processes(connection: Connection) -> frozenset[str]:
+def exchanging_instances(connection: Connection) -> frozenset[str]:
     """Return the processes that redeem codes, or did when they ended."""
-    rows = connection.execute("SELECT process_id FROM login WHERE stage = 'exchanging'")
-    return frozenset(process_id for (process_id,) in rows)
+    rows = connection.execute("SELECT instance_id FROM login WHERE stage = 'exchanging'")
+    return frozenset(instance_id for (instance_id,) in rows)
 
 
 def interrupt_logins(connection: Connection, processes: Collection[str], now_ms: int) -> Sequence[LoginTransaction]:
     """End the exchanges of processes that have ended; return their logins."""
     ended = []
-    for process_id in processes:
-        condition = "stage = 'exchanging' AND process_id = :process_id"
-        for login in select_logins(connection, condition, {"process_id": process_id}):
+    for instance_id in processes:
+        condition = "stage = 'exchanging' AND instance_id = :instance_id"
+        for login in select_logins(connection, condition, {"instance_id": instance_id}):
             current = login.at_time(now_ms)
             after = current if current.final else current.apply(LoginEvent.INTERRUPT, now_ms)
             save_login(connection, Transition(login, after))

@@ -204,7 +204,7 @@ class LoginTransaction(Struct, frozen=True):
     invite_id: str | None = None
     browser_index: Index | None = None
     """The browser to which the login belongs since its callback."""
-    process_id: str = ""
+    instance_id: str = ""
     """The process of this server that redeems the provider's code; only that one can end the exchange."""
     returned_to_game: bool = False
     """That browser was redirected to the loopback port or the app once."""
@@ -280,9 +280,9 @@ class LoginTransaction(Struct, frozen=True):
         current = self.at_time(now_ms)
         return current.apply(LoginEvent.OPEN, now_ms) if current.stage in UNDECIDED else current
 
-    def bound_to(self, browser: Index, now_ms: int, process_id: str = "") -> Self:
+    def bound_to(self, browser: Index, now_ms: int, instance_id: str = "") -> Self:
         """Return the login after the first callback: it belongs to this browser from now on."""
-        return replace(self.apply(LoginEvent.CALLBACK, now_ms), browser_index=browser, process_id=process_id)
+        return replace(self.apply(LoginEvent.CALLBACK, now_ms), browser_index=browser, instance_id=instance_id)
 
     def failed(self, outcome: LoginFailure, now_ms: int) -> Self:
         """Return the login after the sign-in was refused with this outcome."""

@@ -29,8 +29,8 @@ class ProcessLocksTest(SynchronousTestCase):
         self.mine = self.locks("me")
         self.mine.hold()
 
-    def locks(self, process_id: str) -> ProcessLocks:
-        locks = ProcessLocks(self.data, process_id)
+    def locks(self, instance_id: str) -> ProcessLocks:
+        locks = ProcessLocks(self.data, instance_id)
         self.addCleanup(locks.close)
         return locks
 
@@ -123,7 +123,7 @@ class DatabasesTest(SynchronousTestCase):
     def test_two_on_one_folder(self) -> None:
         """Databases know which of the others on their folder are open."""
         folder = data_folder(self)
-        first, second = (file_databases(self, data=folder, process_id=name) for name in ("first", "second"))
+        first, second = (file_databases(self, data=folder, instance_id=name) for name in ("first", "second"))
         for stores in (first, second):
             self.successResultOf(stores.register_process())
         self.assertEqual(self.successResultOf(first.ended_processes(["first", "second", "x"])), {"x"})

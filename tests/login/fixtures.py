@@ -118,9 +118,9 @@ class LoginServer:
         """Return the processes that have ended; without a test that adds to `living`, all of them."""
         return set(processes) - self.living
 
-    def as_process(self, process_id: str) -> None:
+    def as_instance(self, instance_id: str) -> None:
         """Let this process of the service receive the callbacks from now on."""
-        self.callbacks = replace(self.callbacks, _context=replace(self.context, process_id=process_id))
+        self.callbacks = replace(self.callbacks, _context=replace(self.context, instance_id=instance_id))
 
     def new_collects(self) -> CollectService:
         return CollectService(self.context, self.store, self.waiters)

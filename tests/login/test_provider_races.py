@@ -138,9 +138,9 @@ class Restarts(LoginCase):
         """A late recovery ends only the exchanges of earlier processes, also after the clock was set back."""
         server = self.oauth_server(FakeProvider(holding=True))
         from_the_future, before, since = (server.start() for _ in range(3))
-        for login, shift_ms, process_id in ((from_the_future, 30_000, "1"), (before, 0, "2"), (since, 0, "3")):
+        for login, shift_ms, instance_id in ((from_the_future, 30_000, "1"), (before, 0, "2"), (since, 0, "3")):
             server.shift_ms = shift_ms
-            server.as_process(process_id)
+            server.as_instance(instance_id)
             server.callback(server.redirect_state(login)).send(None)
         server.living.add("3")
         done(server.lifecycle.recover())

@@ -12,11 +12,11 @@ from gamed.login.transaction import ClientInfo, LoginIntent, LoginStage, LoginTr
 FOREVER_MS = 2**53
 
 
-def begin_exchange(path: Path, process_id: str = "") -> str:
+def begin_exchange(path: Path, instance_id: str = "") -> str:
     """Write a login that this process redeems the code of; return the login's id."""
     secret, token, address = (Index(token_bytes(32)) for _ in range(3))
     login = LoginTransaction(
-        f"log_{process_id}",
+        f"log_{instance_id}",
         secret,
         token,
         LoginIntent.LOGIN,
@@ -29,7 +29,7 @@ def begin_exchange(path: Path, process_id: str = "") -> str:
         FOREVER_MS,
         FOREVER_MS,
         LoginStage.EXCHANGING,
-        process_id=process_id,
+        instance_id=instance_id,
     )
     with closing(connect(file_uri(path, "rw"))) as connection:
         login_tables.insert_login(connection, login)

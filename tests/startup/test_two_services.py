@@ -91,7 +91,7 @@ class TwoServices(TestCase):
         await self.reached([*zip(logins, ("failed", "failed", "exchanging"), strict=True)])
 
     def name_of(self, service: GamedService) -> str:
-        return service._context.process_id
+        return service._context.instance_id
 
     async def reached(self, wanted: list[tuple[str, str]]) -> None:
         """Wait until the logins have these stages, and a moment longer."""

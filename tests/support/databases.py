@@ -112,7 +112,7 @@ def file_databases(
     data: Path | None = None,
     inline: InlineReactor | None = None,
     *,
-    process_id: str = "",
+    instance_id: str = "",
 ) -> Databases:
     """Return empty databases on real files, closed when the test ends.
 
@@ -122,10 +122,10 @@ def file_databases(
     data = data or data_folder(test)
     prepare_files(data)
     if reactor is None:
-        stores = _inline(Databases.open(inline or InlineReactor(), data, now_ms, process_id=process_id))
+        stores = _inline(Databases.open(inline or InlineReactor(), data, now_ms, instance_id=instance_id))
     else:
         assert isinstance(test, TestCase)
-        stores = Databases.open(reactor, data, now_ms, process_id=process_id)
+        stores = Databases.open(reactor, data, now_ms, instance_id=instance_id)
     test.addCleanup(stores.close)
     return stores
 

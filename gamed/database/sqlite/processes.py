@@ -67,16 +67,16 @@ class ProcessLocks:
             self._descriptor = -1
 
     @staticmethod
-    def _path(folder: Path, process_id: str) -> Path:
-        return folder / f"{process_id}.lock"
+    def _path(folder: Path, instance_id: str) -> Path:
+        return folder / f"{instance_id}.lock"
 
 
-def is_living(data: Path, process_id: str) -> bool:
+def is_living(data: Path, instance_id: str) -> bool:
     """Return whether a process of this name serves the data folder now; the name may come from anywhere."""
-    if not process_id or not set(process_id) <= NAME_CHARACTERS:
+    if not instance_id or not set(instance_id) <= NAME_CHARACTERS:
         return False
     try:
-        descriptor = os.open(data / FOLDER / f"{process_id}.lock", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(data / FOLDER / f"{instance_id}.lock", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:

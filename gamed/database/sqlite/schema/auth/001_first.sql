@@ -143,7 +143,7 @@ CREATE TABLE login (                    -- one login transaction (SPEC 2.3, PROT
     requesting_session_id  TEXT,            -- link: the session that requested it
     invite_id              TEXT,            -- the invite that admits the newcomer who signs in
     browser_index          BLOB,            -- the browser whose attempt won
-    process_id             TEXT NOT NULL,   -- the process that redeems the code; '': none yet
+    instance_id            TEXT NOT NULL,   -- the process that redeems the code; '': none yet
     returned_to_game       INTEGER NOT NULL DEFAULT 0 CHECK (returned_to_game IN (0, 1)), -- once
     sealed_identity        BLOB,            -- the identity that signed in, until collected; row: login_id
     sealed_proof           BLOB,            -- ticket and finish code; row: login_id
@@ -158,7 +158,7 @@ CREATE TABLE login (                    -- one login transaction (SPEC 2.3, PROT
 ) STRICT;
 
 CREATE INDEX login_pending ON login (expires_ms) WHERE stage = 'pending';
-CREATE INDEX login_exchanging ON login (login_id) WHERE stage = 'exchanging';
+CREATE INDEX login_exchanging ON login (instance_id) WHERE stage = 'exchanging';
 CREATE INDEX login_ended ON login (stage_ms)
     WHERE stage IN ('collected', 'denied', 'failed', 'cancelled', 'expired');
 CREATE INDEX login_expires_or_purge ON login (expires_or_purge_at_ms);
