@@ -184,10 +184,10 @@ def exchanging_instances(connection: Connection) -> frozenset[str]:
     return frozenset(instance_id for (instance_id,) in rows)
 
 
-def interrupt_logins(connection: Connection, processes: Collection[str], now_ms: int) -> Sequence[LoginTransaction]:
+def interrupt_logins(connection: Connection, instances: Collection[str], now_ms: int) -> Sequence[LoginTransaction]:
     """End the exchanges of processes that have ended; return their logins."""
     ended = []
-    for instance_id in processes:
+    for instance_id in instances:
         condition = "stage = 'exchanging' AND instance_id = :instance_id"
         for login in select_logins(connection, condition, {"instance_id": instance_id}):
             current = login.at_time(now_ms)
