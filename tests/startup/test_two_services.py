@@ -12,6 +12,7 @@ from twisted.internet.task import deferLater
 from twisted.trial.unittest import TestCase
 
 from gamed.cli import context, paths, serve
+from gamed.cli.folder_lock import SHARE
 from gamed.ops.systemd import SystemdNotifier
 from gamed.service import GamedService, build_service
 from tests.startup.exchanges import begin_exchange
@@ -38,7 +39,7 @@ class TwoServices(TestCase):
         listen = [f"tcp:{free_port()}:interface=127.0.0.1"]
         with redirect_stdout(StringIO()):
             settings, lock = serve.prepare(
-                reactor, opened, listen, private=False, notifier=SystemdNotifier(), share=True
+                reactor, opened, listen, private=False, notifier=SystemdNotifier(), purpose=SHARE
             )
         self.addCleanup(lock.release)
         service: IService = build_service(reactor, settings)
