@@ -1,8 +1,9 @@
 """Processes that write to one database file take turns, by a lock file beside it.
 
 SQLite alone would try again after sleeps of up to 100 ms; the kernel wakes the next process that waits in flock() at
-once. flock() has no timeout, and a stopped process keeps its locks: so a thread of its own waits there, which nothing
-waits for when it takes too long. A process that ends, however it ends, loses its locks.
+once. A process that ends, however it ends, loses its locks, but a stopped one keeps them, and flock() has no timeout.
+So a daemon thread waits in flock(), and the writing thread waits for that one, for some seconds: a process can always
+end.
 """
 
 import fcntl
