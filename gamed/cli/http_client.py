@@ -151,6 +151,7 @@ def _address(connection: HTTPConnection) -> str:
 def to_server(data: Path) -> HTTPConnection:
     """Return a connection to the server of this folder, by the listeners that it recorded when it started.
 
+    Several servers may share the folder, and one of them may have ended: prefer a listener that accepts a connection.
     Raise CommandFailed if there is no record, or no address in it that can be used here.
     """
     from gamed.cli.listen import NETWORK, describe  # late: it is most of Twisted
@@ -158,9 +159,23 @@ def to_server(data: Path) -> HTTPConnection:
     listeners = [describe(text) for text in read_listeners(data)]
     if not listeners:
         raise CommandFailed(f"No server was ever started on {data}. Start it, or name another folder with --data DIR.")
-    for listener in listeners:
-        if listener.path:
-            return UnixConnection(listener.path)
-        if listener.kind in NETWORK and listener.plain and listener.port:
-            return HTTPConnection(listener.client_host, listener.port, timeout=HEALTH_TIMEOUT_SECONDS)
-    raise CommandFailed("The address of this server is not known here. Pass it with --url.")
+    connections = [
+        UnixConnection(listener.path)
+        if listener.path
+        else HTTPConnection(listener.client_host, listener.port, timeout=HEALTH_TIMEOUT_SECONDS)
+        for listener in listeners
+        if listener.path or (listener.kind in NETWORK and listener.plain and listener.port)
+    ]
+    if not connections:
+        raise CommandFailed("The address of this server is not known here. Pass it with --url.")
+    if len(connections) == 1:
+        return connections[0]
+    return next(filter(_connects, connections), connections[0])
+
+
+def _connects(connection: HTTPConnection) -> bool:
+    try:
+        connection.connect()
+    except OSError:
+        return False
+    return True

@@ -48,8 +48,9 @@ def exit_with_code(code: int) -> None:
     """Let this process end with an exit code once the reactor has stopped; twistd itself ends with 0."""
 
     def leave() -> NoReturn:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+        with suppress(OSError, ValueError):  # closed, or the reader has ended
+            sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(code)
 
     atexit.register(leave)

@@ -34,6 +34,7 @@ from gamed.cli.paths import Paths
 from gamed.cli.process import read_listeners, refuse_foreign_folder, write_listeners
 from gamed.clock import now_ms
 from gamed.config.settings import DEFAULT_LISTEN, KEY_FILE, LogFormat, Settings
+from gamed.database.errors import DatabaseError
 from gamed.database.sqlite.migrations import MigrationError, check_schema, prepare_file, prepare_state
 from gamed.database.sqlite.offline import run_read
 from gamed.database.sqlite.write_lock import lock_path
@@ -119,6 +120,8 @@ def prepare(
 def prepare_worker(reactor: Any, opened: OpenedConfiguration, admin: str | None) -> tuple[Settings, Lock]:
     """Return the settings and the lock of a worker of --workers, whose parent has prepared everything."""
     lock = Lock.acquire_shared(opened.places.data, lambda: None)
+    if lock.alone:
+        raise CommandFailed("The process that started this one has ended. Start the server again.")
     settings = _settings(opened, tuple(inherited_sockets(reactor)), _join(opened), private=True)
     return replace(settings, admin=admin, share=True), lock
 
@@ -185,10 +188,13 @@ def _join(opened: OpenedConfiguration) -> keys.KeyChoice:
     """Return the key for a folder that other servers use; raise CommandFailed if it must change first."""
     config, data = opened.config, opened.places.data
     changes = "Other servers use it. Stop them first, so that this one can start alone and change it."
-    try:
-        run_read(data / paths.AUTH_DB, lambda connection: None)
-    except MigrationError as e:
-        raise CommandFailed(f"{e}. {changes}") from None
+    for path in (data / paths.AUTH_DB, data / paths.STATE_DB):
+        try:
+            run_read(path, lambda connection: None)
+        except MigrationError:
+            raise CommandFailed(f"{path} has the schema of another version. {changes}") from None
+        except DatabaseError:  # auth.db is opened next; without state.db players can still sign in
+            continue
     choice = keys.choose(data, config.master_key, token_bytes, config.master_key_origin)
     if choice.before is not None or choice.made:
         raise CommandFailed(f"{data / paths.AUTH_DB} is not written with the key of this start. {changes}")

@@ -43,7 +43,11 @@ class SystemdNotifier(Struct, frozen=True):
     def from_environment(cls, environ: MutableMapping[str, str]) -> "SystemdNotifier":
         """Remove the variables from `environ`, so that child processes send nothing to systemd, and read them."""
         address, usec, pid = (environ.pop(name, "") for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"))
-        known = address if address[:1] in ("/", "@") or address.startswith(PIPE) else None
+        descriptor = _number(address.removeprefix(PIPE)) if address.startswith(PIPE) else None
+        if descriptor is not None:
+            os.set_blocking(descriptor, False)
+            os.set_inheritable(descriptor, False)
+        known = address if address[:1] in ("/", "@") or descriptor is not None else None
         return cls(known, _number(usec) or 0, _number(pid))
 
     @property
@@ -57,7 +61,7 @@ class SystemdNotifier(Struct, frozen=True):
         if self.address is None:
             return
         if self.address.startswith(PIPE):
-            with suppress(OSError):  # the parent has ended
+            with suppress(OSError):  # the parent has ended, or does not read
                 os.write(int(self.address.removeprefix(PIPE)), "".join(f"{line}\n" for line in lines).encode())
             return
         address = "\0" + self.address[1:] if self.address.startswith("@") else self.address

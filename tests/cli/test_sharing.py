@@ -2,11 +2,13 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from http.client import HTTPMessage
 from shutil import copytree
 from subprocess import Popen
 from urllib.request import urlopen
 
+from gamed.database.sqlite.files import connect, file_uri
 from tests.cli.process import CommandTestCase, free_port, get
 
 
@@ -86,6 +88,26 @@ class SharingTests(CommandTestCase):
         code, _, err = self.gamed("serve", "--share", "--listen", alone)
         self.assertEqual(code, 1, err)
         self.assertIn(f"(process {second.pid}). Stop that one first, start all with --share, ", err)
+
+    def test_another_schema(self) -> None:
+        """A server of another version that would change the schema is refused beside one that serves."""
+        self.share()
+        for name in ("state.db", "auth.db"):
+            with closing(connect(file_uri(self.data / name, "rw"))) as connection:
+                connection.execute("PRAGMA user_version = 0")
+            code, _, err = self.gamed("serve", "--share", "--listen", f"tcp:{free_port()}:interface=127.0.0.1")
+            self.assertEqual(code, 1, err)
+            self.assertIn(f"{self.data / name} has the schema of another version. Other servers use it.", err)
+
+    def test_health(self) -> None:
+        """`gamed health` asks a server that still serves, whichever of them has ended."""
+        first, _ = self.share()
+        second, _ = self.share()
+        self.assertEqual(self.gamed("health"), (0, "ok\n", ""))
+        self.assertEqual(self.stop(second), 0)
+        self.assertEqual(self.gamed("health"), (0, "ok\n", ""))
+        self.assertEqual(self.stop(first), 0)
+        self.assertEqual(self.gamed("health")[0], 1)
 
     def test_a_changed_key(self) -> None:
         """A key change needs the folder alone: a server that would change the key is refused beside another."""
