@@ -49,7 +49,7 @@ class ProcessLocks:
         except OSError as e:
             if not self._reported:
                 self._reported = True
-                _log.warn("process_lock_failed", error=e.strerror)
+                _log.warn("instance_lock_failed", error=e.strerror)
 
     def ended(self, ids: Collection[str]) -> frozenset[str]:
         """Return which of these processes have ended; this one has not."""
