@@ -9,6 +9,7 @@ import os
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
+from time import sleep
 
 from twisted.logger import Logger
 
@@ -17,7 +18,8 @@ from gamed.event_log import EventLog
 FOLDER = "processes"
 """The folder of the lock files, in the data folder."""
 NAME_CHARACTERS = frozenset("0123456789abcdef")
-TRIES = 3
+TRIES = 10
+RETRY_SECONDS = 0.01
 _log = EventLog(Logger())
 
 
@@ -101,6 +103,7 @@ def _locked_file(path: Path) -> int:
             os.close(descriptor)
             if not left:
                 raise
+            sleep(RETRY_SECONDS)
         except BaseException:
             os.close(descriptor)
             raise
