@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -36,9 +37,11 @@ PLAYERS = 16
 class Contender:
     """One state of gamed: a running service with players, their saves and a release."""
 
-    def __init__(self, checkout: Path, folder: Path) -> None:
+    def __init__(
+        self, checkout: Path, folder: Path, *, arguments: Sequence[str] = (), shared_cpus: bool = False
+    ) -> None:
         self._command = (sys.executable, "-c", START.format(path=str(checkout)))
-        self._instance = GamedInstance(folder, command=self._command)
+        self._instance = GamedInstance(folder, command=self._command, arguments=arguments, shared_cpus=shared_cpus)
         self._instance.start()
         self._players = folder / "players"
         self._publish(folder / "files")
@@ -52,6 +55,9 @@ class Contender:
             load = replace(load, more=(ETAG, self._instance.process.entity_tag(load.path)))
         os.sync()  # do not count the other's writes
         return run(self._instance.process, load, self._players, seconds)
+
+    def children_cpu_seconds(self) -> list[float]:
+        return self._instance.process.children_cpu_seconds()
 
     def stop(self) -> None:
         self._instance.stop()
@@ -68,11 +74,11 @@ class Contender:
         if not self._players.exists():
             for name in names:
                 self._execute("players", "add", name, "--password-stdin", stdin=b"correct horse\n")
-        lines = []
-        for name in names:
-            given = json.loads(self._execute("players", "token", name, "--json"))
-            player = Player(given["access_token"], given["refresh_credential"])
-            lines.append(f"{player.access} {player.refresh} {saved(self._instance, player)}\n")
+        given = [json.loads(self._execute("players", "token", name, "--json")) for name in names]
+        self._write_players([Player(each["access_token"], each["refresh_credential"]) for each in given])
+
+    def _write_players(self, players: Sequence[Player]) -> None:
+        lines = [f"{player.access} {player.refresh} {saved(self._instance, player)}\n" for player in players]
         self._players.write_text("".join(lines))
 
     def _execute(self, *words: str, stdin: bytes = b"") -> bytes:

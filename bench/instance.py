@@ -44,6 +44,7 @@ class GamedInstance:
         command: Sequence[str] = GAMED,
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        shared_cpus: bool = False,
     ) -> None:
         self.folder, self.data = folder, folder / "data"
         self.port = free_port()
@@ -53,7 +54,7 @@ class GamedInstance:
         places = ["--config", str(folder / "authentication.json"), "--data", str(self.data)]
         listen = ["--listen", f"tcp:{self.port}:interface=127.0.0.1"]
         words = [*command, "serve", *places, *listen, *arguments]
-        self.process = Process(words, self.port, folder / "log", environment or {})
+        self.process = Process(words, self.port, folder / "log", environment or {}, shared_cpus=shared_cpus)
 
     def start(self) -> "GamedInstance":
         self.process.start()

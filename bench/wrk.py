@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from bench.machine import busy_seconds, children_seconds
-from bench.process import CLIENT_CPU, Process
+from bench.process import Process
 
 SCRIPT = Path(__file__).parent / "wrk.lua"
 
@@ -26,7 +26,7 @@ class Load(Struct, frozen=True):
 class Measured(Struct, frozen=True):
     """The result of one run; `cpu_us` is the server's processor time for each request in microseconds.
 
-    `foreign` is how many of the two processors were busy with other processes meanwhile.
+    `client_us` is wrk's. `foreign` is how many of the two processors were busy with other processes meanwhile.
     """
 
     per_second: float
@@ -34,6 +34,7 @@ class Measured(Struct, frozen=True):
     p50_ms: float
     p99_ms: float
     foreign: float
+    client_us: float = 0.0
 
 
 def run(server: Process, load: Load, players: Path, seconds: int) -> Measured:
@@ -45,19 +46,21 @@ def run(server: Process, load: Load, players: Path, seconds: int) -> Measured:
         before, own, busy = server.cpu_seconds(), children_seconds(), busy_seconds()
         result = _loaded(server, load, players, seconds * longer)
         spent = server.cpu_seconds() - before
-        others = max(0.0, busy_seconds() - busy - spent - (children_seconds() - own))
+        client = children_seconds() - own
+        others = max(0.0, busy_seconds() - busy - spent - client)
         if result["wrong"] or result["broken"]:
             break
         if asked := result["requests"]:
             taken = float(result["seconds"])
-            return Measured(asked / taken, spent / asked * 1e6, result["p50_ms"], result["p99_ms"], others / taken)
+            cpu_us, client_us = (seconds / asked * 1e6 for seconds in (spent, client))
+            return Measured(asked / taken, cpu_us, result["p50_ms"], result["p99_ms"], others / taken, client_us)
     raise RuntimeError(f"{load.kind} {load.path}: {result}")
 
 
 def _loaded(server: Process, load: Load, players: Path, seconds: int) -> dict[str, Any]:
     """Return the figures that wrk's script printed."""
     words: Sequence[str] = [
-        *("taskset", "-c", str(CLIENT_CPU), "wrk", "-t1", f"-c{load.connections}", f"-d{seconds}s", "--timeout=60s"),
+        *("taskset", "-c", server.client_cpu, "wrk", "-t1", f"-c{load.connections}", f"-d{seconds}s", "--timeout=60s"),
         *("-s", str(SCRIPT), f"http://127.0.0.1:{server.port}", "--"),
         *(load.kind, str(players), load.path, *load.more),
     ]

@@ -10,7 +10,10 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from bench.growth import SMOKE, WAITING, quartiles
 from bench.inside import Inside, requests
+from bench.process import CPUS
 from bench.where import ENOUGH, KERNEL, REST, THREADS, Spent, part_of, parts
+from bench.workers import Turns
+from bench.wrk import Measured
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 200
@@ -41,6 +44,35 @@ class GrowthTests(SynchronousTestCase):
         """With fewer than three rounds the quartiles are the minimum and the maximum."""
         self.assertEqual(quartiles([3.0, 1.0]), [1.0, 2.0, 3.0])
         self.assertEqual(quartiles([5.0, 1.0, 2.0, 4.0, 3.0]), [2.0, 3.0, 4.0])
+
+
+class WorkersTests(SynchronousTestCase):
+    def test_both_are_measured(self) -> None:
+        """`python -m bench.workers --smoke` measures one process and two workers, and reports their ratio."""
+        found = Path(self.mktemp()).absolute()
+        paths = ["--only", "read", "--only", "put-16"]
+        words = [sys.executable, "-m", "bench.workers", "--smoke", *paths, "--json", str(found)]
+        ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS)
+        self.assertEqual(ran.returncode, 0, ran.stderr[-3000:])
+        measured = json.loads(found.read_text())["paths"]
+        self.assertEqual([turns["path"] for turns in measured], ["read", "put-16"])
+        for turns in measured:
+            for side in ("one", "workers"):
+                self.assertGreater(turns[side][0]["per_second"], 0, turns)
+                self.assertGreater(turns[side][0]["client_us"], 0, turns)
+
+    def test_targets(self) -> None:
+        """Reads need their ratio; writes need theirs and a p99 of at most twice that of one process."""
+        one, equal, slow, fast = (
+            [Measured(rate, 100.0, 1.0, p99, 0.0, 10.0)] * 3
+            for rate, p99 in ((1000.0, 10.0), (1000.0, 10.0), (1000.0, 21.0), (1700.0, 10.0))
+        )
+        busiest = [0.5] * 3
+        self.assertEqual(Turns("put-16", one, equal, busiest).status, "met")
+        self.assertEqual(Turns("put-16", one, slow, busiest).status, "missed")
+        self.assertEqual(Turns("read", one, fast, busiest).status, "met")
+        self.assertEqual(Turns("read", one, equal, busiest).status, "missed")
+        self.assertAlmostEqual(Turns("read", one, equal, busiest).possible, len(CPUS) * 1e6 / 110 / 1000)
 
 
 class FuzzTests(SynchronousTestCase):
