@@ -5,7 +5,6 @@ Durations in the configuration are a number and a unit, such as `15m` (SPEC 2.1)
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from email.utils import format_datetime, parsedate_to_datetime
 from functools import lru_cache
 from re import ASCII, compile
 from typing import Final
@@ -14,6 +13,8 @@ Now = Callable[[], int]
 """A function that returns the wall clock's time in epoch milliseconds."""
 REMEMBERED_SECONDS = 1024
 """The size of each cache of formatted seconds: most responses of one second contain the same instants."""
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _RFC3339: Final = compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z", ASCII)
 
 
@@ -45,11 +46,14 @@ def http_date(instant_ms: int) -> str:
 
 @lru_cache(REMEMBERED_SECONDS)
 def _imf_fixdate(seconds: int) -> str:
-    return format_datetime(datetime.fromtimestamp(seconds, UTC), usegmt=True)
+    at = datetime.fromtimestamp(seconds, UTC)
+    return f"{_DAYS[at.weekday()]}, {at:%d} {_MONTHS[at.month - 1]} {at.year:04d} {at:%H:%M:%S} GMT"
 
 
 def parse_http_date(text: str) -> int | None:
     """Return the epoch milliseconds of an HTTP date in any of its three forms, or None if the text is not one."""
+    from email.utils import parsedate_to_datetime  # late: commands need no dates of HTTP
+
     try:
         instant = parsedate_to_datetime(text)
     except (ValueError, OverflowError):  # OverflowError for a year or an hour with too many digits

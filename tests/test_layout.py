@@ -131,6 +131,7 @@ TOP = {
     "audit": Kind.SHARED,
     "outcomes": Kind.SHARED,
     "long_poll": Kind.SHARED,
+    "disk": Kind.FILES,
     "clock": Kind.WIRING,
     "service": Kind.WIRING,
     "components": Kind.WIRING,

@@ -8,7 +8,8 @@ from gamed.assets import channel as asset_channel
 from gamed.assets.channel import MARKS_FILE, ChannelPointer, pointer_bytes
 from gamed.assets.errors import AssetsDamaged, ChannelNotFound, NoPreviousRelease, ObjectNotFound, ReleaseNotFound
 from gamed.assets.manifest import Manifest, parse_manifest
-from gamed.assets.store import CHANNELS, SUFFIX, AssetStore, channel_lock, make_folders, sync_folder, write_atomically
+from gamed.assets.store import CHANNELS, SUFFIX, AssetStore, channel_lock, make_folders, write_atomically
+from gamed.disk import sync_folder
 
 
 class ChannelUpdate(Struct, frozen=True):

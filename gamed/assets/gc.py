@@ -23,9 +23,9 @@ from gamed.assets.store import (
     channel_lock,
     make_folders,
     publish_lock,
-    sync_folder,
 )
 from gamed.assets.verify import stored_objects
+from gamed.disk import sync_folder
 
 
 class GcResult(Struct, frozen=True):

@@ -35,10 +35,10 @@ from gamed.assets.store import (
     make_folders,
     publish_lock,
     store_objects,
-    sync_folder,
     write_atomically,
 )
 from gamed.assets.verify import is_object_intact
+from gamed.disk import sync_folder
 from gamed.structs import Component
 from gamed.timestamps import Now
 

@@ -39,6 +39,7 @@ from gamed.assets.errors import (
 from gamed.assets.manifest import MAX_MANIFEST_BYTES, is_channel, is_object, is_release, release_id
 from gamed.assets.paths import Refused
 from gamed.assets.scan import CHANGED, Progress, ProgressDisplay, ScannedFile, UnusableSource, digest_of, run_parallel
+from gamed.disk import sync_folder
 
 FOLDER, CHANNELS, RELEASES, OBJECTS, TMP = "assets", "channels", "releases", "objects", "tmp"
 SUFFIX = ".json"
@@ -221,15 +222,6 @@ def write_atomically(path: Path, content: bytes) -> None:
         part.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Write the names in a folder to disk; before this a power cut may undo a new, renamed or deleted name."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def free_bytes(folder: Path) -> int:

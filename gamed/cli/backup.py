@@ -17,7 +17,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from gamed import __version__
-from gamed.assets.store import sync_folder
 from gamed.cli.context import CommandContext, OfflineDatabases, reports_json
 from gamed.cli.errors import CommandFailed, SetupError, warn
 from gamed.cli.output import counted, measured
@@ -30,6 +29,7 @@ from gamed.database.errors import DatabaseError, DiskFull
 from gamed.database.last_backup import LastBackup, write_last_backup
 from gamed.database.sqlite import offline
 from gamed.database.sqlite.offline import IntegrityResult
+from gamed.disk import sync_folder
 from gamed.players import keyring
 from gamed.timestamps import rfc3339
 

@@ -12,9 +12,9 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from gamed.assets.store import sync_folder
 from gamed.cli.errors import CommandFailed
 from gamed.cli.output import measured
+from gamed.disk import sync_folder
 
 CHUNK = 1024 * 1024
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK

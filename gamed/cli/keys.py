@@ -14,7 +14,6 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gamed.assets.store import sync_folder
 from gamed.cli.errors import CommandFailed, SetupError, warn
 from gamed.cli.paths import AUTH_DB, not_written, read_file, write_whole
 from gamed.config.errors import InvalidValue
@@ -26,6 +25,7 @@ from gamed.database.errors import DatabaseBusy, DatabaseError, DiskFull
 from gamed.database.sqlite.error_mapping import SQLITE_ERRORS
 from gamed.database.sqlite.migrations import MigrationError
 from gamed.database.sqlite.offline import read_unchanged, run_transaction
+from gamed.disk import sync_folder
 from gamed.players import keyring
 from gamed.structs import redacts
 from gamed.timestamps import Now

@@ -13,7 +13,7 @@ import click
 from msgspec import Struct
 
 from gamed.assets.errors import AssetsBusy
-from gamed.assets.store import CHANNELS, FOLDER, TMP, channel_lock, publish_lock, sync_folder
+from gamed.assets.store import CHANNELS, FOLDER, TMP, channel_lock, publish_lock
 from gamed.cli import paths
 from gamed.cli.context import CommandContext, reports_json
 from gamed.cli.errors import CommandFailed, DatabaseNotFound, SetupError
@@ -42,6 +42,7 @@ from gamed.config.authentication import FILE_NAME
 from gamed.config.game import FILE_NAME as GAME
 from gamed.database.sqlite.offline import write_locked
 from gamed.database.sqlite.write_lock import lock_files
+from gamed.disk import sync_folder
 
 COPIED = ".copied"
 """The suffix of the folders in which configuration files are copied."""

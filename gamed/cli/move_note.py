@@ -11,10 +11,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from gamed.assets.store import sync_folder
 from gamed.cli.errors import SetupError
 from gamed.cli.paths import Paths, command_line, read_file, write_whole
 from gamed.config.authentication import FILE_NAME
+from gamed.disk import sync_folder
 
 NOTE = "gamed.moved"
 """The note's name in a data folder; beside the old configuration it follows the name of that file."""

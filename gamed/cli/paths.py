@@ -13,12 +13,12 @@ from stat import S_ISREG, S_ISVTX
 
 from msgspec import Struct
 
-from gamed.assets.store import sync_folder
 from gamed.cli.errors import CommandFailed, SetupError, warn
 from gamed.config import game
 from gamed.config.authentication import FILE_NAME
 from gamed.config.errors import ConfigError
 from gamed.config.json_reader import JsonSyntaxError, decode
+from gamed.disk import sync_folder
 
 PACKAGE = Path(__file__).absolute().parent.parent
 BUILD = ".build"

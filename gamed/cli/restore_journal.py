@@ -13,9 +13,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from gamed.assets.store import sync_folder
 from gamed.cli.errors import SetupError
 from gamed.cli.paths import read_file, write_whole
+from gamed.disk import sync_folder
 
 JOURNAL = "restore.json"
 STAGED = "restore.new"

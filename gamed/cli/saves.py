@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import click
 from msgspec.structs import asdict, replace
 
-from gamed.assets.store import sync_folder
 from gamed.cli.context import CommandContext, OfflineDatabases, reports_json
 from gamed.cli.errors import CommandFailed
 from gamed.cli.output import confirm, counted, progress, table, utf8, who_argument, yes_option
@@ -22,6 +21,7 @@ from gamed.database.connection import Connection
 from gamed.database.errors import BlobCorrupt, BlobNotFound
 from gamed.database.sqlite.inspection import file_bytes
 from gamed.database.sqlite.offline import open_reader
+from gamed.disk import sync_folder
 from gamed.players.tables import count_players, find_player
 from gamed.readable import ago, size
 from gamed.saves import erase_store, write_store
