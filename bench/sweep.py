@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from bench.instance import disk_probe_ms, percentile
-from gamed.database import blobs as database_blobs
+from gamed.database import blob_rows
 from gamed.database.connection import Connection
 from gamed.database.sqlite.files import connect, file_uri, prepare
 from gamed.database.sqlite.inspection import release_pages
@@ -60,9 +60,9 @@ def add_large(connection: Connection, blobs: int) -> list[int]:
     found = []
     for _ in range(blobs):
         connection.execute("BEGIN")
-        blob_id = database_blobs.begin(connection, "ply_large", LARGE, 0)
-        for n in range(database_blobs.count(LARGE)):
-            database_blobs.insert(connection, blob_id, n, os.urandom(database_blobs.PART_BYTES))
+        blob_id = blob_rows.begin(connection, "ply_large", LARGE, 0)
+        for n in range(blob_rows.count(LARGE)):
+            blob_rows.insert(connection, blob_id, n, os.urandom(blob_rows.PART_BYTES))
         connection.execute("COMMIT")
         found.append(blob_id)
     return found
@@ -118,7 +118,7 @@ def measure(connection: Connection) -> None:
     repeat(connection, "mark", partial(cleanup.schedule_histories, limits=SaveLimits(keep_versions=5), now_ms=NOW))
     repeat(connection, "again", partial(cleanup.prune_histories, limits=SaveLimits(keep_versions=5), now_ms=NOW))
     for blob_id in add_large(connection, 8):
-        repeat(connection, "bytes", partial(database_blobs.delete_parts, blob_id=blob_id))
+        repeat(connection, "bytes", partial(blob_rows.delete_parts, blob_id=blob_id))
     player = "ply_" + "0" * 22
     timed(connection, partial(erase_store.begin_erase, player_id=player, epoch="new", now_ms=NOW))
     repeat(connection, "erase", partial(erase_store.erase_step, player_id=player, epoch="last"))

@@ -14,7 +14,7 @@ from gamed.cli.errors import CommandFailed, DatabaseNotFound
 from gamed.cli.folder_lock import Lock
 from gamed.cli.output import counted, progress
 from gamed.cli.paths import AUTH_DB, STATE_DB
-from gamed.database import blobs as database_blobs
+from gamed.database import blob_rows
 from gamed.database.connection import Connection
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseCorrupt
 from gamed.database.sqlite.inspection import check_table, dangling_rows, table_names
@@ -125,7 +125,7 @@ def _users_of(connection: Connection, blobs: Sequence[int]) -> list[list[str]]:
 
 def _users(connection: Connection, blob_id: int) -> list[str]:
     try:
-        database_blobs.check(connection, blob_id)
+        blob_rows.check(connection, blob_id)
     except BlobNotFound:  # deleted since
         return []
     except BlobCorrupt:

@@ -2,16 +2,18 @@
 
 from importlib import import_module
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from gamed import __version__
 from gamed.cli.context import CommandContext
 from gamed.cli.errors import exit_on_error
 from gamed.cli.process import exit_cleanly_on_sigterm
 from gamed.gc_pause import gc_paused
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 COMMANDS = {
     "serve": ("run", "commands", "[key] Run the game server."),
@@ -79,8 +81,10 @@ class MainGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list["CompletionItem"]:
         """Return the commands and options that begin so; the commands are not imported for that."""
+        from click.shell_completion import CompletionItem  # late: only completion needs it
+
         found = [CompletionItem(name, help=COMMANDS[name][2]) for name in COMMANDS if name.startswith(incomplete)]
         return found + click.Command.shell_complete(self, ctx, incomplete)
 

@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from pathlib import Path
 from re import ASCII, compile
 from secrets import token_bytes
@@ -257,6 +256,8 @@ class KeyedDatabases(OfflineDatabases, frozen=True):
         return self.read_auth(lambda connection: transaction(connection, keys_now))
 
     def _similar(self, wanted: str) -> str:
+        from difflib import get_close_matches  # late: only mistakes need it
+
         players = self.read(lambda connection, keys: list_players(connection, keys.sealer))
         names = {fold(each.name): each.name for each in players[:SUGGESTED_OF] if each.name}
         ids = [each.player.player_id for each in players[:SUGGESTED_OF]]

@@ -4,7 +4,6 @@ import os
 import shlex
 import shutil
 import sys
-import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from errno import EDQUOT, EINVAL, ENOSPC
@@ -63,7 +62,7 @@ def find(environ: Mapping[str, str], config: str | None, data: str | None, *, de
     elif checkout is not None:
         file = checkout / BUILD / "config" / FILE_NAME
     else:
-        file = Path(sysconfig.get_path("scripts")) / FILE_NAME
+        file = _scripts() / FILE_NAME
     folder = data or environ.get("GAMED_DATA") or environ.get("STATE_DIRECTORY", "").partition(":")[0]
     if folder:
         return Paths(file.absolute(), Path(folder).absolute())
@@ -88,8 +87,15 @@ def _program(*, development: bool) -> list[str]:
         return [sys.executable, "-m", "gamed"]
     started = sys.argv[0]
     if Path(started).name != "gamed":  # such as twistd
-        started = str(Path(sysconfig.get_path("scripts")) / "gamed")
+        started = str(_scripts() / "gamed")
     return ["gamed" if shutil.which("gamed") == started else started]
+
+
+def _scripts() -> Path:
+    """Return the folder of Python's console scripts."""
+    from sysconfig import get_path  # late: it reads how Python was built
+
+    return Path(get_path("scripts"))
 
 
 def virtual_environment(path: Path) -> Path | None:

@@ -21,13 +21,12 @@ from gamed.cli.removal import erase, merge
 from gamed.cli.sessions import device, session_members
 from gamed.clock import now_ms
 from gamed.config.model import Config, Mode
-from gamed.crypto import Keys
+from gamed.crypto import Keys, Secret
 from gamed.database.connection import Connection
 from gamed.login.transaction import ClientInfo
 from gamed.players import tables as player_tables
 from gamed.players.errors import NameTaken, PlayerError
 from gamed.players.names import name_index, new_player_id, parse_name
-from gamed.players.passwords import hash_password
 from gamed.players.tables import (
     NamedPlayer,
     Player,
@@ -75,7 +74,7 @@ def add(context: CommandContext, name: str, password_stdin: bool) -> None:
         raise CommandFailed(str(e)) from None
     store, player_id = _open(context), new_player_id(token_bytes)
     store.read(lambda connection, keys: _require_free(connection, keys, chosen))
-    password = hash_password(read_password())  # slow on purpose, so before the transaction
+    password = _hash_password(read_password())  # slow on purpose, so before the transaction
 
     def transaction(connection: Connection, keys: Keys) -> None:
         player_tables.add_local_player(
@@ -149,7 +148,7 @@ def password(context: CommandContext, who: str, password_stdin: bool) -> None:
     """
     read_password, store = password_reader(stdin=password_stdin), _open(context)
     store.read(lambda connection, keys: get_account(connection, keys, who))
-    encoded = hash_password(read_password())
+    encoded = _hash_password(read_password())
 
     def transaction(connection: Connection, keys: Keys) -> NamedPlayer:
         named, now = get_account(connection, keys, who), now_ms()
@@ -301,3 +300,9 @@ def note(context: CommandContext, who: str, text: str | None, clear: bool) -> No
     changes = text is not None or clear
     stored = store.write(transaction) if changes else store.read(transaction)
     context.report({"note": stored}, stored or "no note")
+
+
+def _hash_password(password: Secret) -> str:
+    from gamed.players.passwords import hash_password  # late: other commands need neither argon2 nor Twisted
+
+    return hash_password(password)

@@ -12,7 +12,7 @@ from gamed.cli.errors import CommandFailed
 from gamed.cli.output import confirm, utf8, who_argument, yes_option
 from gamed.clock import now_ms
 from gamed.crypto import Keys
-from gamed.database import blobs
+from gamed.database import blob_rows
 from gamed.database.connection import Connection
 from gamed.players import store as player_store
 from gamed.players.errors import PlayerUnknown
@@ -58,7 +58,7 @@ class CommandSaveRemoval(Component, frozen=True):
         while (
             blob_id := self._files.write_state(lambda connection: erase_store.unreferenced(connection, player_id))
         ) is not None:
-            while self._files.write_state(partial(blobs.delete_parts, blob_id=blob_id)):
+            while self._files.write_state(partial(blob_rows.delete_parts, blob_id=blob_id)):
                 pass
 
 

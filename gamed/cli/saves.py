@@ -16,7 +16,7 @@ from gamed.cli.paths import STATE_DB
 from gamed.cli.removal import CommandSaveRemoval
 from gamed.clock import now_ms
 from gamed.config.game import TIB
-from gamed.database import blobs
+from gamed.database import blob_rows
 from gamed.database.connection import Connection
 from gamed.database.errors import BlobCorrupt, BlobNotFound
 from gamed.database.sqlite.inspection import file_bytes
@@ -228,7 +228,7 @@ def _check_version(connection: Connection, player_id: str, slot: str, number: in
     if version.blob_id is None:
         raise CommandFailed(f"Version {number} of {slot} is a delete; version {version.parent} is what it deleted.")
     try:
-        blobs.check(connection, version.blob_id)
+        blob_rows.check(connection, version.blob_id)
     except (BlobCorrupt, BlobNotFound) as e:
         raise CommandFailed(f"Version {number} of {slot} cannot be restored. {e}") from None
     return version

@@ -8,7 +8,6 @@ converts the members of an object, and collects the errors of its values.
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from re import Pattern, compile
 from typing import NoReturn, TypeVar
 
@@ -332,6 +331,8 @@ def read_object(text: str, file: str, example: str) -> Iterator[ObjectReader]:
 def _unknown(name: str, known: Collection[str], hints: Mapping[str, str]) -> str:
     if name in hints:
         return f"no such member here; {hints[name]}"
+    from difflib import get_close_matches  # late: only mistakes need it
+
     folded = name.casefold().replace("-", "_")
     close = get_close_matches(folded, known, 1) if plain_word(name) else []
     if close:

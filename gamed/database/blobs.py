@@ -6,13 +6,10 @@ that the configuration allows. Small blobs have no parts: their bytes are in the
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
-from errno import EDQUOT, EIO, ENOSPC
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from hashlib import sha256
 from os import SEEK_END
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import IO, Any, BinaryIO, TypeVar, cast
 
 from msgspec import Struct
@@ -20,9 +17,10 @@ from twisted.internet.defer import Deferred, fail, gatherResults
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from gamed.database import blob_rows
 from gamed.database.connection import Connection, Transaction
 from gamed.database.engine import Database, EngineConnection
-from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseBusy, DatabaseUnavailable, new_error, of_disk
+from gamed.database.errors import DatabaseBusy, DatabaseUnavailable, new_error
 from gamed.database.group_commit import Outcome, corruptions, run_reads
 from gamed.database.queues import DatabaseQueue, DatabaseThread, report_locked, write_batch
 from gamed.event_log import EventLog
@@ -31,14 +29,6 @@ from gamed.timestamps import Now
 T = TypeVar("T")
 
 KEPT_MS = 24 * 3600 * 1000
-PART_BYTES = 256 * 1024
-STEP_PARTS = 4
-STEP_BYTES = STEP_PARTS * PART_BYTES
-"""Appended or deleted in one transaction: SQLite overwrites what it deletes, so that both write as much."""
-NEXT_ID = """
-    (SELECT max(n) + 1 FROM (SELECT max(blob_id) AS n FROM blob UNION ALL SELECT highest FROM deleted_blob) AS known)
-"""
-"""The blob_id of a new blob, in SQL: no blob ever had it."""
 _log = EventLog(Logger())
 
 
@@ -77,16 +67,16 @@ class BlobStore:
 
         Fail with BlobNotFound if the blob does not exist (any more), with BlobCorrupt if the hash differs.
         """
-        return self.read(partial(copy_out, blob_id=blob_id, folder=self._folder))
+        return self.read(partial(blob_rows.copy_out, blob_id=blob_id, folder=self._folder))
 
     def check(self, blob_id: int) -> Deferred[None]:
         """Check the hash of a finished blob; fail as fetch() does."""
-        return self.read(partial(check, blob_id=blob_id))
+        return self.read(partial(blob_rows.check, blob_id=blob_id))
 
     def read_parts(self, blob_id: int) -> Deferred["PinnedBlobReader"]:
         """Read a blob as fetch() does, without a copy: slower beside other work, but it needs no space on the disk."""
         self._pinned[blob_id] += 1
-        checked = self.read(partial(hash_parts, blob_id=blob_id))
+        checked = self.read(partial(blob_rows.hash_parts, blob_id=blob_id))
 
         def failed(reason: Failure) -> Failure:
             self.unpin(blob_id)
@@ -142,10 +132,12 @@ class BlobStore:
         if self._draining:
             raise new_error(DatabaseBusy)
         size = spool.seek(0, SEEK_END)
-        blob_id = await self._write(partial(begin, player_id=player_id, size=size, now_ms=self._now_ms()))
+        blob_id = await self._write(partial(blob_rows.begin, player_id=player_id, size=size, now_ms=self._now_ms()))
         try:
-            for first in range(0, count(size), STEP_PARTS):
-                await self._write(partial(append, blob_id=blob_id, spool=spool, first=first), STEP_BYTES)
+            for first in range(0, blob_rows.count(size), blob_rows.STEP_PARTS):
+                await self._write(
+                    partial(blob_rows.append, blob_id=blob_id, spool=spool, first=first), blob_rows.STEP_BYTES
+                )
         except BaseException:
             self.discard(blob_id).addErrback(_log_not_deleted)
             raise
@@ -153,14 +145,16 @@ class BlobStore:
 
     async def _discard(self, blob_id: int) -> None:
         while not self._pinned[blob_id]:
-            if not await self._write(partial(delete_parts, blob_id=blob_id)):
+            if not await self._write(partial(blob_rows.delete_parts, blob_id=blob_id)):
                 return
-        await self._write(partial(mark_deleted, blob_id=blob_id))
+        await self._write(partial(blob_rows.mark_deleted, blob_id=blob_id))
 
     async def _delete_expired(self) -> int:
         deleted = 0
         now_ms = self._now_ms()
-        claim = partial(claim_unreferenced, unfinished_ms=now_ms - KEPT_MS, staged_ms=now_ms - self._staged_ms)
+        claim = partial(
+            blob_rows.claim_unreferenced, unfinished_ms=now_ms - KEPT_MS, staged_ms=now_ms - self._staged_ms
+        )
         while not self._draining:
             blob_id = await self._write(partial(claim, spared=frozenset(self._pinned)))
             if blob_id is None:
@@ -210,12 +204,12 @@ class PinnedBlobReader(Struct, eq=False):
     _store: BlobStore
     _blob_id: int
     _digests: Sequence[bytes]
-    part_bytes: int = PART_BYTES
+    part_bytes: int = blob_rows.PART_BYTES
     _closed: bool = False
 
     def part(self, n: int) -> Deferred[bytes]:
         """Return the n-th part after its hash was checked again; fail with BlobNotFound or BlobCorrupt."""
-        return self._store.read(partial(read_part, blob_id=self._blob_id, n=n, digest=self._digests[n]))
+        return self._store.read(partial(blob_rows.read_part, blob_id=self._blob_id, n=n, digest=self._digests[n]))
 
     def close(self) -> None:
         """Allow the blob to be deleted."""
@@ -227,165 +221,3 @@ class PinnedBlobReader(Struct, eq=False):
 def _log_not_deleted(reason: Failure) -> None:
     """Log that an incomplete blob could not be deleted; the next cleanup deletes it."""
     _log.warn("blob_delete_failed", error=type(reason.value).__name__)
-
-
-# Transactions of the blob store's queue.
-
-
-def begin(connection: Connection, player_id: str, size: int, now_ms: int) -> int:
-    """Insert a blob without parts, hash or references; return its blob_id."""
-    query = f"""
-        INSERT INTO blob (blob_id, player_id, sha256, size, refs, created_ms)
-        VALUES ({NEXT_ID}, :player_id, NULL, :size, 0, :now_ms) RETURNING blob_id
-    """
-    values = {"player_id": player_id, "size": size, "now_ms": now_ms}
-    [(blob_id,)] = connection.execute(query, values).fetchall()
-    return int(blob_id)
-
-
-def append(connection: Connection, blob_id: int, spool: BinaryIO, first: int) -> None:
-    """Insert part `first` of the spool and up to three more."""
-    spool.seek(first * PART_BYTES)
-    for n in range(first, first + STEP_PARTS):
-        data = spool.read(PART_BYTES)
-        if not data:
-            return
-        insert(connection, blob_id, n, data)
-
-
-def insert(connection: Connection, blob_id: int, n: int, data: bytes) -> None:
-    """Insert one part."""
-    connection.execute(
-        "INSERT INTO blob_part (blob_id, n, data) VALUES (:blob_id, :n, :data)",
-        {"blob_id": blob_id, "n": n, "data": data},
-    )
-
-
-def count(size: int) -> int:
-    """Return how many parts hold this many bytes."""
-    return -(-size // PART_BYTES)
-
-
-def check(connection: Connection, blob_id: int) -> None:
-    """Raise BlobNotFound or BlobCorrupt unless the blob exists and has the stored hash."""
-    _check_parts(connection, blob_id, _size_and_hash(connection, blob_id), lambda data: None)
-
-
-def hash_parts(connection: Connection, blob_id: int) -> list[bytes]:
-    """Check the whole blob and return the SHA-256 of each part, with which a part can be checked alone."""
-    digests: list[bytes] = []
-    stored = _size_and_hash(connection, blob_id)
-    _check_parts(connection, blob_id, stored, lambda data: digests.append(sha256(data).digest()))
-    return digests
-
-
-def copy_out(connection: Connection, blob_id: int, folder: Path) -> IO[bytes]:
-    """Check the blob and copy it into an unlinked file under `folder`; return the file at its start."""
-    stored = _size_and_hash(connection, blob_id)
-    try:
-        copy = TemporaryFile(dir=folder)  # noqa: SIM115  the caller closes it
-        try:
-            _check_parts(connection, blob_id, stored, copy.write)
-            copy.seek(0)
-        except BaseException:
-            copy.close()
-            raise
-    except OSError as e:
-        if e.errno in (EDQUOT, EIO, ENOSPC):
-            raise of_disk(e) from e
-        raise
-    return copy
-
-
-def _size_and_hash(connection: Connection, blob_id: int) -> tuple[int, bytes]:
-    """Return the stored size and SHA-256 of a finished blob; raise BlobNotFound."""
-    query = "SELECT size, sha256 FROM blob WHERE blob_id = :blob_id AND sha256 IS NOT NULL"
-    stored: tuple[int, bytes] | None = connection.execute(query, {"blob_id": blob_id}).fetchone()
-    if stored is None:
-        raise BlobNotFound("These bytes are no longer kept.")
-    return stored
-
-
-def _check_parts(
-    connection: Connection, blob_id: int, stored: tuple[int, bytes], use: Callable[[bytes], object]
-) -> None:
-    """Call `use` with each part; then raise BlobCorrupt unless all together have the stored size and hash."""
-    digest, size = sha256(), 0
-    for data in read_all(connection, blob_id):
-        digest.update(data)
-        size += len(data)
-        use(data)
-    if (size, digest.digest()) != stored:
-        raise BlobCorrupt("The stored bytes are damaged.")
-
-
-def read_part(connection: Connection, blob_id: int, n: int, digest: bytes) -> bytes:
-    """Return part `n`; raise BlobCorrupt if it does not have this hash."""
-    query = """
-        SELECT data FROM blob WHERE blob_id = :blob_id AND data IS NOT NULL AND :n = 0
-        UNION ALL SELECT data FROM blob_part WHERE blob_id = :blob_id AND n = :n
-    """
-    row = connection.execute(query, {"blob_id": blob_id, "n": n}).fetchone()
-    if row is None:
-        raise BlobNotFound("These bytes are no longer kept.")
-    data = bytes(row[0])
-    if sha256(data).digest() != digest:
-        raise BlobCorrupt("The stored bytes are damaged.")
-    return data
-
-
-def read_all(connection: Connection, blob_id: int) -> Iterator[bytes]:
-    """Yield the parts as they are stored; of a small blob, the bytes in its own row."""
-    for query in (
-        "SELECT data FROM blob WHERE blob_id = ? AND data IS NOT NULL",
-        "SELECT data FROM blob_part WHERE blob_id = ? ORDER BY n",
-    ):
-        for (data,) in connection.execute(query, (blob_id,)):
-            yield data
-
-
-def claim_unreferenced(
-    connection: Connection, unfinished_ms: int, staged_ms: int, spared: Collection[int] = frozenset()
-) -> int | None:
-    """Find the oldest expired blob without references that is not `spared`, and mark it as deleted.
-
-    A blob has expired if it was never finished and is older than `unfinished_ms`, or if it was finished and is older
-    than `staged_ms`. The mark keeps other transactions from using or staging it until its parts are deleted.
-    """
-    query = """
-        SELECT blob_id FROM blob
-        WHERE refs = 0 AND created_ms < :later_ms
-          AND (sha256 IS NULL AND created_ms < :unfinished_ms OR sha256 IS NOT NULL AND created_ms < :staged_ms)
-        ORDER BY created_ms LIMIT :some
-    """
-    bounds = {"unfinished_ms": unfinished_ms, "staged_ms": staged_ms, "later_ms": max(unfinished_ms, staged_ms)}
-    rows = connection.execute(query, {**bounds, "some": len(spared) + 1}).fetchall()
-    found = next((int(blob_id) for (blob_id,) in rows if blob_id not in spared), None)
-    if found is not None:
-        mark_deleted(connection, found)
-    return found
-
-
-def mark_deleted(connection: Connection, blob_id: int) -> None:
-    """Hide an unreferenced blob from all queries but those of its readers; the next cleanup deletes it."""
-    query = "UPDATE blob SET sha256 = NULL, created_ms = 0 WHERE blob_id = :blob_id AND refs = 0"
-    connection.execute(query, {"blob_id": blob_id})
-
-
-def delete_parts(connection: Connection, blob_id: int) -> bool:
-    """Delete up to STEP_PARTS parts of an unreferenced blob, then the blob itself; return whether parts are left.
-
-    The hash is deleted first: no query may find a blob with missing parts by its hash.
-    """
-    key = {"blob_id": blob_id, "parts": STEP_PARTS}
-    found = connection.execute("UPDATE blob SET sha256 = NULL WHERE blob_id = :blob_id AND refs = 0", key).rowcount
-    if not found:
-        return False
-    removed = connection.execute(
-        "DELETE FROM blob_part WHERE blob_id = :blob_id AND n IN"
-        " (SELECT n FROM blob_part WHERE blob_id = :blob_id ORDER BY n DESC LIMIT :parts)",
-        key,
-    ).rowcount
-    if removed < STEP_PARTS:
-        connection.execute("DELETE FROM blob WHERE blob_id = :blob_id", key)
-    return removed == STEP_PARTS

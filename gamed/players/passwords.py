@@ -4,10 +4,9 @@ One run needs 19 MiB of memory: with 64 MiB for every sign-in a small home serve
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from argon2 import PasswordHasher, Type
-from argon2.exceptions import InvalidHashError, VerificationError
 from twisted.internet.defer import Deferred, DeferredSemaphore
 from twisted.internet.interfaces import IReactorThreads
 from twisted.python.failure import Failure
@@ -15,10 +14,12 @@ from twisted.python.failure import Failure
 from gamed.crypto import Secret
 from gamed.players.errors import PasswordsBusy
 
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
+
 T = TypeVar("T")
 AT_ONCE = 2
 QUEUED = 32
-HASHER = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1, hash_len=32, salt_len=16, type=Type.ID)
 DUMMY_HASH = "$argon2id$v=19$m=19456,t=2,p=1$qE4dQLP1GS/NEzuiAPlCkA$UArLCujA1DZ8Vb36dN6hsy2p/aV8oEQ63XSJl3KBBvk"
 """The hash that a password is verified against if the name is unknown, so that the response takes as long."""
 
@@ -70,11 +71,21 @@ class AsyncPasswordHasher:
 
 def hash_password(password: Secret) -> str:
     """Hash a password in the calling thread, for commands; this takes tens of milliseconds and 19 MiB."""
-    return HASHER.hash(password.reveal())
+    return _hasher().hash(password.reveal())
 
 
 def _verify(encoded: str, password: Secret) -> bool:
+    from argon2.exceptions import InvalidHashError, VerificationError
+
     try:
-        return HASHER.verify(encoded, password.reveal())
+        return _hasher().verify(encoded, password.reveal())
     except (VerificationError, InvalidHashError):
         return False
+
+
+@cache
+def _hasher() -> "PasswordHasher":
+    """Return the hasher, whose library is imported with the first password: not every service has one."""
+    from argon2 import PasswordHasher, Type
+
+    return PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1, hash_len=32, salt_len=16, type=Type.ID)

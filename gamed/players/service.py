@@ -6,7 +6,7 @@ moves the saves; then auth.db deletes the player's rows.
 """
 
 from collections.abc import Awaitable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -15,9 +15,11 @@ from gamed.players.errors import AccountReauthenticationRequired, LastIdentity
 from gamed.players.names import SignInMethod, SignInMethods
 from gamed.sessions.credentials import AuthenticatedSession
 from gamed.sessions.errors import SessionRevoked
-from gamed.sessions.service import RevocationListener
 from gamed.structs import Component
 from gamed.timestamps import Now
+
+if TYPE_CHECKING:  # commands remove players without the queues, which need Twisted
+    from gamed.sessions.service import RevocationListener
 
 
 class Removal(Struct, frozen=True):
@@ -110,7 +112,7 @@ class AccountService(Component, frozen=True):
 
     _store: AccountStore
     _removals: RemovalService
-    _revoked: RevocationListener
+    _revoked: "RevocationListener"
     _methods: SignInMethods
     _now_ms: Now
     _audit: AuditLog = NULL_AUDIT_LOG

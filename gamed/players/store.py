@@ -7,15 +7,13 @@ blocked.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
-from twisted.internet.defer import Deferred
 
 from gamed.crypto import Keys, Purpose
 from gamed.database import rate_limits, security_events
 from gamed.database.connection import Connection
-from gamed.database.queues import ReadQueue, WriteQueue
 from gamed.players import keyring, tables
 from gamed.players.errors import LastIdentity, PlayerUnknown
 from gamed.players.names import SignInMethod, SignInMethods
@@ -24,32 +22,37 @@ from gamed.rate_limit import RateLimit
 from gamed.sessions import tables as session_tables
 from gamed.structs import Component
 
+if TYPE_CHECKING:  # commands write rows without the queues, which need Twisted
+    from twisted.internet.defer import Deferred
+
+    from gamed.database.queues import ReadQueue, WriteQueue
+
 
 class SqlitePlayerStore(Component, frozen=True):
     """The gamed.players.service.AccountStore and PlayerRecords of auth.db; each call is one transaction."""
 
-    _reads: ReadQueue
-    _writes: WriteQueue
+    _reads: "ReadQueue"
+    _writes: "WriteQueue"
     _keys: Keys
 
-    def sign_in_methods(self, player_id: str) -> Deferred[list[SignInMethod]]:
+    def sign_in_methods(self, player_id: str) -> "Deferred[list[SignInMethod]]":
         return self._reads.submit(partial(tables.sign_in_methods, player_id=player_id))
 
-    def unlink(self, player_id: str, provider: str, methods: SignInMethods) -> Deferred[bool | LastIdentity]:
+    def unlink(self, player_id: str, provider: str, methods: SignInMethods) -> "Deferred[bool | LastIdentity]":
         return self._writes.submit(partial(tables.unlink, player_id=player_id, provider=provider, enabled=methods))
 
-    def rename(self, player_id: str, name: str | None, now_ms: int) -> Deferred[bool]:
+    def rename(self, player_id: str, name: str | None, now_ms: int) -> "Deferred[bool]":
         return self._writes.submit(
             partial(rename_player, keys=self._keys, player_id=player_id, name=name, now_ms=now_ms)
         )
 
-    def mark(self, player_id: str, now_ms: int) -> Deferred[bool]:
+    def mark(self, player_id: str, now_ms: int) -> "Deferred[bool]":
         return self._writes.submit(partial(mark_removed, player_id=player_id, now_ms=now_ms))
 
-    def unfinished(self) -> Deferred[list[Removal]]:
+    def unfinished(self) -> "Deferred[list[Removal]]":
         return self._reads.submit(unfinished_removals)
 
-    def delete_rows(self, removal: Removal) -> Deferred[bool]:
+    def delete_rows(self, removal: Removal) -> "Deferred[bool]":
         return self._writes.submit(partial(delete_player_rows, removal=removal))
 
 

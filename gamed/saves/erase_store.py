@@ -10,16 +10,19 @@ the other player's save becomes a conflict copy. The older history of such a slo
 """
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from gamed.crypto import Random
 from gamed.database.connection import Connection
-from gamed.database.databases import Databases
 from gamed.saves import tables
 from gamed.saves.commands import EraseCommand
 from gamed.saves.limits import Usage
 from gamed.saves.model import Cursor, Version, VersionKind, new_epoch
 from gamed.saves.write_rules import DeleteDecision, decide_erase
 from gamed.structs import Component
+
+if TYPE_CHECKING:  # commands write rows without the queues, which need Twisted
+    from gamed.database.databases import Databases
 
 ERASE_VERSIONS = 64
 ERASE_SLOTS = 256
@@ -29,7 +32,7 @@ ERASE_SLOTS = 256
 class SqliteEraseStore(Component, frozen=True):
     """The SaveRemoval of gamed.players.service and the EraseStore of gamed.saves.erase, on SQLite."""
 
-    _databases: Databases
+    _databases: "Databases"
     _random: Random
 
     async def check_writable(self) -> None:

@@ -17,21 +17,24 @@ from hashlib import sha256
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryFile
-from typing import IO
+from typing import IO, TYPE_CHECKING
 from zipfile import ZipFile, ZipInfo
 
 from msgspec import Struct
 from msgspec.json import encode
-from twisted.internet.defer import Deferred
 
-from gamed.database import blobs
+from gamed.database import blob_rows
 from gamed.database.connection import STATE, Connection
-from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseCorrupt, of_disk
 from gamed.saves import tables
 from gamed.saves.model import Cursor, SaveContent, Version
 from gamed.saves.responses import version_info
 from gamed.saves.write_store import erased_error
+
+if TYPE_CHECKING:  # commands write rows without the queues, which need Twisted
+    from twisted.internet.defer import Deferred
+
+    from gamed.database.databases import Databases
 
 STEP_BYTES = 1024 * 1024
 STEP_VERSIONS = 64
@@ -103,7 +106,7 @@ class ExportWriter:
         if body is not None and blob_id is not None and self._intact(connection, blob_id, body):
             name = f"saves/{version.slot}/{version.version}"
             with self._zip.open(_entry(name, version.created_ms, body.size), "w") as entry:
-                entry.writelines(blobs.read_all(connection, blob_id))
+                entry.writelines(blob_rows.read_all(connection, blob_id))
         damaged = body is not None and name is None
         self._damaged += damaged
         self._newest_ms = max(self._newest_ms, version.created_ms)
@@ -116,7 +119,7 @@ class ExportWriter:
         """Check whether the stored bytes are those that were acknowledged."""
         digest, size = sha256(), 0
         try:
-            for data in blobs.read_all(connection, blob_id):
+            for data in blob_rows.read_all(connection, blob_id):
                 digest.update(data)
                 size += len(data)
         except Exception as e:
@@ -137,7 +140,7 @@ class ExportWriter:
     def _hash_new_bytes(self) -> None:
         """Read back what this step wrote: zipfile writes an entry's size and CRC in front of it after its bytes."""
         self._out.seek(self.size)
-        while data := self._out.read(blobs.PART_BYTES):
+        while data := self._out.read(blob_rows.PART_BYTES):
             self._hash.update(data)
             self.size += len(data)
 
@@ -173,7 +176,7 @@ class SqliteExport(Struct, eq=False):
     No file is left behind when the process is killed.
     """
 
-    _databases: Databases
+    _databases: "Databases"
     _folder: Path
     _player_id: str
     _cursor: Cursor
@@ -198,7 +201,7 @@ class SqliteExport(Struct, eq=False):
             raise TypeError("an export has its bytes after its last step")
         return self._complete
 
-    def step(self) -> Deferred[bool]:
+    def step(self) -> "Deferred[bool]":
         """Write the next part; return False once the archive is complete. Raise DatabaseError or Erased."""
         return self._databases.blobs.read(self._step)
 

@@ -11,7 +11,7 @@ from contextlib import closing
 from typing import Any
 
 from gamed.crypto import Random
-from gamed.database import blobs
+from gamed.database import blob_rows
 from gamed.database.connection import STATE, Connection, rows_in
 from gamed.database.errors import damaged_row
 from gamed.saves.limits import KIB, Usage
@@ -454,7 +454,7 @@ _FIND_SMALL = f"""
 """
 _INSERT_BLOB = f"""
     INSERT INTO blob (blob_id, player_id, sha256, size, refs, created_ms, data)
-    VALUES ({blobs.NEXT_ID}, ?, ?, ?, ?, ?, ?) RETURNING blob_id
+    VALUES ({blob_rows.NEXT_ID}, ?, ?, ?, ?, ?, ?) RETURNING blob_id
 """
 _INSERT_PART = "INSERT INTO blob_part (blob_id, n, data) VALUES (?, 0, ?)"
 
@@ -502,7 +502,7 @@ def blobs_of_player(connection: Connection, player_id: str) -> dict[int, bytes]:
 
 def load_blob(connection: Connection, blob_id: int) -> bytes:
     """Return the bytes of a small blob, unchecked."""
-    return b"".join(blobs.read_all(connection, blob_id))
+    return b"".join(blob_rows.read_all(connection, blob_id))
 
 
 def insert_blob(

@@ -12,7 +12,8 @@ from twisted.internet.defer import CancelledError, gatherResults
 from twisted.internet.threads import deferToThread
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from gamed.database.blobs import KEPT_MS, PART_BYTES, claim_unreferenced
+from gamed.database.blob_rows import PART_BYTES, claim_unreferenced
+from gamed.database.blobs import KEPT_MS
 from gamed.database.databases import Databases
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DiskFull
 from tests.support.databases import InlineReactor, ask, file_databases, memory_databases
