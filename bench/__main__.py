@@ -26,6 +26,7 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("bench", description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="the shortest run of everything, to see that it works")
     parser.add_argument("--peers", action="store_true", help="other whole servers with the same work, and only these")
+    parser.add_argument("--all", action="store_true", help="the paths of --peers, too")
     parser.add_argument("--only", action="append", choices=names, metavar="PATH", help=", ".join(names))
     parser.add_argument("--rounds", type=int, default=7, help="[%(default)s]")
     parser.add_argument("--seconds", type=int, default=3, help="of one run; wrk knows whole ones [%(default)s]")
@@ -73,12 +74,12 @@ def run(given: argparse.Namespace, folder: Path) -> None:
 
 
 def chosen(given: argparse.Namespace) -> set[str]:
-    """Return the names of the paths to measure; a smoke test takes those of `--peers`, too."""
+    """Return the names of the paths to measure; --all and a smoke test take those of `--peers`, too."""
     peers = {row.name for row in PEER_ROWS}
     others = {row.name for row in ROWS} | {*ALONE}
     if given.only is not None:
         return {*given.only}
-    if given.smoke:
+    if given.smoke or given.all:
         return peers | others
     return peers if given.peers else others
 

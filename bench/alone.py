@@ -1,8 +1,8 @@
-"""Two figures are not rates: the time from start to the first response, and memory at rest."""
+"""Two figures are not rates: time and processor time from start to the first response, and memory at rest."""
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -11,27 +11,40 @@ from bench.process import Process, free_port
 
 
 def start_and_memory(folder: Path, rounds: int) -> Mapping[str, float]:
-    """Return the seconds to the first 200 and the MiB at rest of gamed and of a bare twistd (T), measured in turns."""
+    """Return what a start costs gamed, a bare twistd (T) and a bare Klein app (K), measured in turns.
+
+    The ratios are to T. Only processor time is a stable one, because the first response comes between two requests.
+    """
     instance = GamedInstance(folder / "start")
     instance.start().stop()
     port = free_port()
     tac = Path(__file__).parent / "references" / "bare.py"
     words = [str(Path(sys.executable).parent / "twistd"), "--nodaemon", "--pidfile=", "-y", str(tac)]
     bare = Process(words, port, folder / "bare.log", {"PORT": str(port)})
-    times: dict[str, list[float]] = {"gamed": [], "T": []}
-    memory: dict[str, list[float]] = {"gamed": [], "T": []}
+    klein_port = free_port()
+    klein_words = [sys.executable, "-m", "bench.references.klein_ok", str(klein_port)]
+    klein = Process(klein_words, klein_port, folder / "klein.log", {})
+    found: dict[str, list[Sequence[float]]] = {"": [], "_t": [], "_k": []}
     for _ in range(rounds):
-        for name, process in (("gamed", instance.process), ("T", bare)):
-            times[name].append(process.start())
+        for name, process in (("", instance.process), ("_t", bare), ("_k", klein)):
+            seconds = process.start()
+            cpu = _ran_seconds(process)
             time.sleep(1)
-            memory[name].append(process.memory_mib())
+            found[name].append((seconds, cpu, process.memory_mib()))
             process.stop()
-    ratios = [mine / theirs for mine, theirs in zip(times["gamed"], times["T"], strict=True)]
-    return {
-        "start_seconds": median(times["gamed"]),
-        "start_seconds_t": median(times["T"]),
-        "start_ratio": median(ratios),
-        "memory_mib": median(memory["gamed"]),
-        "memory_mib_t": median(memory["T"]),
-        "memory_mib_more": median(memory["gamed"]) - median(memory["T"]),
-    }
+    figures: dict[str, float] = {}
+    for name, each in found.items():
+        seconds, cpu, mib = (median(column) for column in zip(*each, strict=True))
+        figures |= {f"start_seconds{name}": seconds, f"start_cpu_seconds{name}": cpu, f"memory_mib{name}": mib}
+    for name in ("", "_k"):
+        pairs = list(zip(found[name], found["_t"], strict=True))
+        figures[f"start_ratio{name}"] = median(mine[0] / theirs[0] for mine, theirs in pairs)
+        figures[f"start_cpu_ratio{name}"] = median(mine[1] / theirs[1] for mine, theirs in pairs)
+        figures[f"memory_mib_more{name}"] = figures[f"memory_mib{name}"] - figures["memory_mib_t"]
+    return figures
+
+
+def _ran_seconds(process: Process) -> float:
+    """Return the time for which the process's threads ran; the kernel counts nanoseconds here, elsewhere ticks."""
+    threads = Path(f"/proc/{process.pid}/task").glob("*/schedstat")
+    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9

@@ -4,7 +4,6 @@ python -m bench.durable [--puts 100] [--trace FILE]
 """
 
 import argparse
-import os
 import shutil
 import sys
 import tempfile
@@ -16,8 +15,9 @@ from itertools import chain
 from pathlib import Path
 from secrets import token_hex
 
+from bench import machine
 from bench.flushes import Findings, Sent, check_flushes
-from bench.instance import GAMED, GamedInstance, Player, disk_probe_ms
+from bench.instance import GAMED, GamedInstance, Player
 
 CONNECTIONS = (1, 16)
 SIZE = 1024
@@ -85,7 +85,7 @@ def main(words: Sequence[str] | None = None) -> None:
         sys.exit("bench.durable: strace is missing; on Debian: apt-get install strace")
     folder = Path(tempfile.mkdtemp(prefix="gamed-bench-"))
     try:
-        print(f"a flush of 4 KiB {disk_probe_ms(folder):.2f} ms; load {os.getloadavg()[0]:.1f}; {os.cpu_count()} CPUs")
+        print("\n".join(machine.lines(machine.state(folder))), flush=True)
         sys.exit(not all([_report(folder, given.trace, number, given.puts) for number in CONNECTIONS]))
     finally:
         shutil.rmtree(folder, ignore_errors=True)

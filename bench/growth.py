@@ -18,7 +18,8 @@ from statistics import median, quantiles
 
 from msgspec import Struct, field
 
-from bench.instance import GamedInstance, Player, disk_probe_ms
+from bench import machine
+from bench.instance import GamedInstance, Player
 from bench.million import SLOTS, fill, player
 from bench.plots import draw_growth
 from bench.process import Process
@@ -196,15 +197,15 @@ def main() -> None:
         sys.exit("bench.growth: wrk is missing; on Debian: apt-get install wrk")
     folder = Path(tempfile.mkdtemp(prefix="gamed-bench-"))
     try:
-        machine = {"load": os.getloadavg()[0], "cpus": os.cpu_count(), "flush_ms": disk_probe_ms(folder)}
+        state = machine.state(folder)
+        print("\n".join(machine.lines(state)), flush=True)
         points = measure(folder, given)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print(", ".join(f"{name} {value:.2g}" for name, value in machine.items() if value is not None))
     print("\n".join(lines(points)))
     found = [{"over": each.over, "at": each.at, "path": each.path, "rounds": each.rounds} for each in points]
     if given.json is not None:
-        given.json.write_text(json.dumps({"machine": machine, "points": found}, indent=1))
+        given.json.write_text(json.dumps({"machine": state, "points": found}, indent=1))
     if given.plots is not None:
         draw_growth([(each.over, each.path, each.at, each.figures()) for each in points], given.plots)
 

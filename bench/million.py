@@ -13,7 +13,8 @@ from pathlib import Path
 from random import Random
 from sqlite3 import Connection, connect
 
-from bench.instance import GamedInstance, disk_probe_ms, percentile
+from bench import machine
+from bench.instance import GamedInstance, percentile
 
 SLOTS, VERSIONS, SIZE = 100, 3, 1024
 PLAYERS, REQUESTS = 20, 200
@@ -113,7 +114,7 @@ def compare(folder: Path, saves: int, rounds: int) -> None:
         "loaded": Side(folder / "loaded", saves, spread=max(1, saves // SLOTS // PLAYERS)),
         "empty": Side(folder / "empty", PLAYERS * SLOTS, spread=1),
     }
-    print(f"fsync {disk_probe_ms(folder):.2f} ms; load {os.getloadavg()[0]:.1f}; {os.cpu_count()} CPUs")
+    print("\n".join(machine.lines(machine.state(folder))), flush=True)
     for what in ("list", "read", "put"):
         for name, side in sides.items():
             side.measure(what, Random(f"warm {name}"))

@@ -95,6 +95,8 @@ ROWS = (
     ),
     Row("login", Load("login", "/auth/login"), _against_k(), {"K": 0.4}),
     Row("log", Load("read", SAVE), {"quiet": Side("quiet", Load("read", SAVE))}, {"quiet": 0.95}, server="G-admin"),
+    Row("affinity-read", Load("read", SAVE), {"free": Side("G-free", Load("read", SAVE))}, {}),
+    Row("affinity-put", Load("write", SAVE, 16), {"free": Side("G-free", Load("write", SAVE, 16))}, {}),
     _asset("asset-1m", "large.bin", 0.9),
     _asset("asset-64k", "large.bin", 0.3, *PART),
     _asset("asset-304", "large.bin", 0.4, ETAG),

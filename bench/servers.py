@@ -57,6 +57,7 @@ class Servers:
             "G-admin": lambda: self._instance("G-admin", f"--admin=tcp:{free_port()}:interface=127.0.0.1"),
             "G-100": lambda: self._filled("G-100", FEW_TOKENS),
             "G-100k": lambda: self._filled("G-100k", tokens),
+            "G-free": lambda: self._instance("G-free", shared_cpus=True),
             "G-slow": lambda: self._instance("G-slow", slow=True),
             "W1-slow": lambda: self._instance("W1-slow", script="one_commit", slow=True),
         }
@@ -151,10 +152,19 @@ class Servers:
         self.get(name)
         return self._instances[name]
 
-    def _instance(self, name: str, *arguments: str, script: str | None = None, slow: bool = False) -> Process:
+    def _instance(
+        self,
+        name: str,
+        *arguments: str,
+        script: str | None = None,
+        slow: bool = False,
+        shared_cpus: bool = False,
+    ) -> Process:
         command = GAMED if script is None else (sys.executable, "-m", REFERENCES + script)
         environment = {"LD_PRELOAD": str(self._slow_library())} if slow else {}
-        instance = GamedInstance(self._folder / name, command=command, arguments=arguments, environment=environment)
+        instance = GamedInstance(
+            self._folder / name, command=command, arguments=arguments, environment=environment, shared_cpus=shared_cpus
+        )
         instance.start()
         self._instances[name] = instance
         self._write_players(name, instance)

@@ -15,7 +15,8 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
-from bench.instance import disk_probe_ms, percentile
+from bench import machine
+from bench.instance import percentile
 from gamed.database import blob_rows
 from gamed.database.connection import Connection
 from gamed.database.sqlite.files import connect, file_uri, prepare
@@ -106,7 +107,7 @@ def main() -> None:
         with closing(connect(file_uri(folder / "state.db", "rw"))) as connection:
             prepare(connection)
             fill(connection, given.slots, given.versions)
-            print(f"fsync {disk_probe_ms(folder):.2f} ms; load {os.getloadavg()[0]:.1f}; {os.cpu_count()} CPUs")
+            print("\n".join(machine.lines(machine.state(folder))), flush=True)
             measure(connection)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

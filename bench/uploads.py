@@ -11,7 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.instance import GamedInstance, disk_probe_ms, percentile
+from bench import machine
+from bench.instance import GamedInstance, percentile
 
 PLAYERS = 16
 """Each player may have four uploads at once."""
@@ -63,7 +64,7 @@ def measure(instance: GamedInstance, clients: int, mib: int) -> None:
     connection = instance.connect()
     GamedInstance.request(connection, "PUT", "/game/saves/small", tokens[0], body=b"x" * 1000)
     alone = get_for(instance, connection, tokens[0], seconds=3)
-    print(f"fsync {disk_probe_ms(instance.folder):.2f} ms; load {os.getloadavg()[0]:.1f}; {os.cpu_count()} CPUs")
+    print("\n".join(machine.lines(machine.state(instance.folder))), flush=True)
     print(f"small GET alone: median {percentile(alone, 0.5):.1f} ms, p99 {percentile(alone, 0.99):.1f} ms")
     idle = instance.rss_mib()
     child = os.fork()

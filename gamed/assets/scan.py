@@ -5,7 +5,6 @@ Files are read by a few threads, while the calling thread shows the progress.
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from hashlib import sha256
 from os import cpu_count
@@ -61,6 +60,8 @@ def run_parallel(
 
     The calling thread calls `show` with what is done, and `check`, which may raise, a few times a second.
     """
+    from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait  # late: no server needs it
+
     progress, remaining = Progress(), iter(list(items))  # the iterator of a list may be shared between threads
 
     def work() -> None:

@@ -28,7 +28,7 @@ CLEAN = ("PATH", "LANG", "LC_ALL", "TMPDIR", "COVERAGE_PROCESS_CONFIG", "COVERAG
 def environment(more: Mapping[str, str]) -> dict[str, str]:
     """Return an environment without the caller's settings, in which Python and twistd import this checkout."""
     kept = {name: os.environ[name] for name in CLEAN if name in os.environ}
-    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **more}
+    return {**kept, "PYTHONPATH": str(ROOT), **more}
 
 
 def folder_of(test: SynchronousTestCase) -> Path:

@@ -65,5 +65,5 @@ def call(command: Iterable[str], folder: Path) -> CompletedProcess[str]:
 
 def ask(command: Iterable[str], folder: Path, **variables: str) -> CompletedProcess[str]:
     """Run a command with few environment variables; return its result also if it fails."""
-    bare = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1", **variables}
+    bare = {"PATH": "/usr/bin:/bin", "HOME": str(folder), **variables}
     return run(list(command), cwd=folder, env=bare, capture_output=True, text=True, timeout=300, check=False)

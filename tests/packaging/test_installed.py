@@ -1,14 +1,21 @@
 """gamed works when installed from a wheel and from a checkout, and changes no file of Twisted."""
 
+import atexit
+import os
+import pickle
 import re
 import sys
+from collections.abc import Callable
+from contextlib import suppress as suppressed  # trial reads a name `suppress` itself
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from shutil import copy, unpack_archive
+from shutil import copy, rmtree, unpack_archive
 from subprocess import Popen
-from tempfile import TemporaryDirectory
+from tempfile import gettempdir
 from time import sleep
+from typing import IO, TypeVar
 from zipfile import ZipFile
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -18,6 +25,7 @@ from tests.cli.process import free_port, get
 from tests.packaging.environments import ROOT, TWISTED, ask, call, checkout, environment, install, wheel
 from tests.support.covers import covers
 
+T = TypeVar("T")
 PLUGINS = """
 from twisted.application.service import IServiceMaker
 from twisted.plugin import getPlugins
@@ -33,36 +41,65 @@ print((root / "py.typed").is_file())
 
 
 @cache
-def shared_folder() -> TemporaryDirectory[str]:
-    """Return the folder that the tests of this process share, which is removed at its end."""
-    return TemporaryDirectory(prefix="gamed-packaging-")
-
-
-@cache
-def source() -> Path:
-    folder = checkout(Path(shared_folder().name) / "for-wheel")
-    (folder / "twisted/plugins/dropin.cache").touch()  # as twistd leaves it there
+def shared_folder() -> Path:
+    """Return a folder outside of this checkout that all workers of this run share; the last one to end removes it."""
+    run = os.getppid() if Path.cwd().name.isdigit() else os.getpid()  # a worker's own folder is a number
+    folder = Path(gettempdir()) / f"gamed-packaging-{run}"
+    folder.mkdir(exist_ok=True)
+    users = open(folder / "users", "wb")  # noqa: SIM115  open until the process ends
+    flock(users, LOCK_SH)
+    atexit.register(_leave, folder, users)
     return folder
 
 
-@cache
+def _leave(folder: Path, users: IO[bytes]) -> None:
+    with users, suppressed(BlockingIOError):
+        flock(users, LOCK_EX | LOCK_NB)  # fails while another worker has it, and gives up the lock of this one
+        rmtree(folder)
+
+
+def made_once(name: str, make: Callable[[Path], T]) -> T:
+    """Return what `make` returns for the shared folder of this name; one worker calls it while the others wait."""
+    folder = shared_folder() / name
+    result = folder.with_suffix(".made")
+    with open(folder.with_suffix(".lock"), "wb") as lock:
+        flock(lock, LOCK_EX)
+        if not result.exists():
+            rmtree(folder, ignore_errors=True)
+            result.write_bytes(pickle.dumps(make(folder)))
+        made: T = pickle.loads(result.read_bytes())
+        return made
+
+
+def source() -> Path:
+    def make(folder: Path) -> Path:
+        checkout(folder)
+        (folder / "twisted/plugins/dropin.cache").touch()  # as twistd leaves it there
+        return folder
+
+    return made_once("for-wheel", make)
+
+
 def built() -> Path:
-    return wheel(source(), Path(shared_folder().name) / "wheels")
+    return made_once("wheels", lambda folder: wheel(source(), folder))
 
 
-@cache
 def from_wheel() -> Path:
-    python = environment(Path(shared_folder().name) / "wheel")
-    install(python, str(built()))
-    return python
+    def make(folder: Path) -> Path:
+        python = environment(folder)
+        install(python, str(built()))
+        return python
+
+    return made_once("wheel", make)
 
 
-@cache
 def from_checkout() -> Path:
-    folder = Path(shared_folder().name)
-    python = environment(folder / "editable")
-    install(python, "--editable", str(checkout(folder / "for-checkout")))
-    return python
+    def make(folder: Path) -> Path:
+        python = environment(folder)
+        install(python, "--editable", str(checkout(shared_folder() / "for-checkout")))
+        return python
+
+    return made_once("editable", make)
 
 
 def schema() -> list[str]:
@@ -97,7 +134,7 @@ class WheelTests(SynchronousTestCase):
 class SourceArchiveTests(SynchronousTestCase):
     def test_complete(self) -> None:
         """A source archive has every file of the project, and the wheel that is built from it has every file."""
-        folder = Path(shared_folder().name) / "for-archive"
+        folder = shared_folder() / "for-archive"
         listed = call(["git", "ls-files", "--cached", "--others", "--exclude-standard"], ROOT).stdout.splitlines()
         files = [name for name in listed if (ROOT / name).is_file()]
         for name in files:
@@ -111,7 +148,7 @@ class SourceArchiveTests(SynchronousTestCase):
         unpacked = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
         made = {name for name in unpacked if name in ("PKG-INFO", "setup.cfg") or "gamed.egg-info/" in name}
         self.assertEqual(unpacked - made, set(files))
-        again = wheel(root, Path(shared_folder().name) / "wheels-of-archive")
+        again = wheel(root, shared_folder() / "wheels-of-archive")
         with ZipFile(again) as one, ZipFile(built()) as other:
             self.assertEqual(set(one.namelist()), set(other.namelist()))
 
@@ -147,7 +184,7 @@ class InstalledTests(SynchronousTestCase):
     def test_plugin_cache(self) -> None:
         """Installing a checkout beside Twisted leaves a plugin cache that names the plugin."""
         from_checkout()
-        written = Path(shared_folder().name) / "for-checkout/twisted/plugins/dropin.cache"
+        written = shared_folder() / "for-checkout/twisted/plugins/dropin.cache"
         self.assertIn(b"gamed_plugin", written.read_bytes())
 
     def test_console_script(self) -> None:
@@ -163,7 +200,7 @@ class InstalledTests(SynchronousTestCase):
 
     def test_serves(self) -> None:
         """`gamed serve` and `twistd gamed serve` of an installed wheel answer, outside of any checkout."""
-        python, folder = from_wheel(), Path(shared_folder().name) / "served"
+        python, folder = from_wheel(), shared_folder() / "served"
         folder.mkdir()
         plain = [*twistd(python), "--nodaemon", "--pidfile=", "gamed"]
         for number, command in enumerate(([str(python.parent / "gamed")], plain)):
@@ -194,7 +231,7 @@ class InstalledTests(SynchronousTestCase):
     @covers("operational/1")
     def test_refusal(self) -> None:
         """A wrong configuration exits with 78 and every problem on stderr, without stdout, usage text or traceback."""
-        broken = Path(shared_folder().name) / "broken.json"
+        broken = shared_folder() / "broken.json"
         broken.write_text('{"mode": "locl"}', "utf-8")
         python = from_wheel()
         for command in ([*twistd(python), "--nodaemon", "--pidfile=", "gamed"], [str(python.parent / "gamed")]):

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Mapping
 
+from gamed.cli.commands import COMMANDS
 from tests.cli.process import CommandTestCase
 from tests.startup.test_policy import OAUTH, SECRETS
 
@@ -20,7 +21,16 @@ reactor.callWhenRunning(up)
 main()
 """
 PROVIDERS = {"gamed.providers.oidc", "gamed.providers.oauth2", "gamed.providers.transport", "joserfc", "treq"}
-LEFT_OUT = {"gamed.ops.metrics", "gamed.assets.publish", "gamed.cli.players", "prometheus_client", "unittest"}
+LEFT_OUT = {
+    *("gamed.ops.metrics", "gamed.assets.publish", "gamed.cli.players", "prometheus_client", "unittest"),
+    *("argon2", "concurrent.futures.thread", "click.shell_completion"),
+    *("twisted.protocols.haproxy", "twisted.plugins.twisted_core"),
+}
+FOR_NETWORKS = {"twisted", "asyncio", "ssl", "http.client", "email", "argon2", "concurrent.futures", "difflib"}
+"""Modules that no command needs which only reads and writes the databases and the configuration."""
+DATABASE_COMMANDS = (
+    *("backup", "check", "config", "events", "links", "man", "moderation", "players", "restore", "saves", "sessions"),
+)
 
 
 class LoadedTests(CommandTestCase):
@@ -50,3 +60,20 @@ class LoadedTests(CommandTestCase):
         """`--admin` imports the metrics."""
         loaded = self.loaded({"mode": "local"}, "--admin", "tcp:0:interface=127.0.0.1")
         self.assertLessEqual({"gamed.ops.metrics", "prometheus_client"}, loaded)
+
+
+class CommandTests(CommandTestCase):
+    def test_database_commands(self) -> None:
+        """The commands for databases and configuration import no network library, so that they start in a moment."""
+        for name in DATABASE_COMMANDS:
+            look = f"import sys, gamed.cli.commands, gamed.cli.{name}; print(*sys.modules)"
+            code, out, err = self.run_command("-c", look, of=(sys.executable,))
+            self.assertEqual((code, err, FOR_NETWORKS & set(out.split())), (0, "", set()), name)
+
+    def test_all_commands(self) -> None:
+        """The list of all commands is made without any of them, and without a network library."""
+        look = "import sys, gamed.cli.commands; print(*sys.modules)"
+        code, out, err = self.run_command("-c", look, of=(sys.executable,))
+        loaded = set(out.split())
+        self.assertEqual((code, err, FOR_NETWORKS & loaded), (0, "", set()))
+        self.assertEqual({f"gamed.cli.{module}" for _, module, _ in COMMANDS.values()} & loaded, {"gamed.cli.commands"})
