@@ -3,13 +3,9 @@
 from collections.abc import Collection
 from typing import Protocol
 
-from twisted.logger import Logger
-
 from gamed.database.connection import Connection
 from gamed.database.errors import DatabaseCorrupt, DatabaseError
 from gamed.event_log import EventLog
-
-_log = EventLog(Logger())
 
 
 class Database:
@@ -24,8 +20,11 @@ class Database:
     def mark_damaged(self) -> None:
         """Stop all writes to this database and log that once. Reads go on."""
         if self.unavailable_as is None:
+            from twisted.logger import Logger  # late: commands log nothing, and need no Twisted
+
             self.unavailable_as = DatabaseCorrupt
-            _log.error(
+            events = EventLog(Logger())
+            events.error(
                 "database_damaged",
                 database=self.name,
                 detail="Nothing is written to it any more. Stop the service, copy the data folder as it is, then"

@@ -6,14 +6,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from twisted.logger import Logger
-
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.engine import Database
 from gamed.database.errors import DatabaseCorrupt, DatabaseError, DatabaseUnavailable, new_error
 from gamed.database.sqlite.error_mapping import SQLITE_ERRORS, translate
 from gamed.database.sqlite.write_lock import WriteLock
-from gamed.event_log import EventLog
 
 APPLICATION_ID = {AUTH: 0x676D6441, STATE: 0x676D6453}
 """`gmdA`, `gmdS`: SQLite stores them in the files, so that a file in the other's place is recognized."""
@@ -28,7 +25,6 @@ WAL_LIMIT_BYTES = 64 * 1024 * 1024
 # These two return the parameter as it is: each PUT has ten such parameters.
 sqlite3.register_adapter(bytes, bytes)
 sqlite3.register_adapter(type(None), lambda none: None)
-_log = EventLog(Logger())
 
 
 class SqliteConnection(sqlite3.Connection):

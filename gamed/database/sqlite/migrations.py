@@ -6,8 +6,6 @@ from contextlib import closing
 from pathlib import Path
 from shlex import quote
 
-from twisted.logger import Logger
-
 from gamed.database.connection import STATE, Connection
 from gamed.database.errors import DatabaseCorrupt, DatabaseError, DatabaseUnavailable
 from gamed.database.sqlite.error_mapping import SQLITE_ERRORS, translate, translated
@@ -27,7 +25,6 @@ from gamed.event_log import EventLog
 SCHEMAS = Path(__file__).parent / "schema"
 STEPS = 1_000
 """Steps of SQLite's virtual machine between two calls of `working`: a few dozen MiB at most."""
-_log = EventLog(Logger())
 
 
 def no_progress(*_text: str) -> None:
@@ -55,7 +52,10 @@ def prepare_state(
     try:
         prepare_file(data / f"{STATE}.db", progress, working)
     except (DatabaseUnavailable, DatabaseCorrupt) as e:
-        _log.error("database_unavailable", database=STATE, path=data / f"{STATE}.db", detail=e.__cause__)
+        from twisted.logger import Logger  # late: commands log nothing, and need no Twisted
+
+        events = EventLog(Logger())
+        events.error("database_unavailable", database=STATE, path=data / f"{STATE}.db", detail=e.__cause__)
 
 
 def prepare_file(
