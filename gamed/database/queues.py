@@ -112,6 +112,11 @@ class DatabaseQueue(ABC):
         self._draining: list[Deferred[None]] = []
 
     @property
+    def thread(self) -> DatabaseThread:
+        """Return the thread that runs the batches."""
+        return self._thread
+
+    @property
     def waiting(self) -> int:
         """Return the number of transactions that are not in a batch yet."""
         return len(self._queue)

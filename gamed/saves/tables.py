@@ -445,12 +445,15 @@ def _slot_entry(
 
 ROW_BYTES = 16 * KIB
 """The largest blob that is in its row of `blob`; SQLite writes the whole row at each change of its references."""
-_STAGED = "SELECT blob_id FROM blob WHERE player_id = ?1 AND sha256 = ?2 AND refs = 0"
-_FIND_BLOB = (
-    f"{_STAGED} UNION ALL SELECT blob_id FROM blob WHERE player_id = ?1 AND sha256 = ?2 AND data IS NULL LIMIT 1"
-)
+_STAGED = "SELECT blob_id FROM blob WHERE player_id = :player_id AND sha256 = :sha256 AND refs = 0"
+_FIND_BLOB = f"""
+    {_STAGED}
+    UNION ALL SELECT blob_id FROM blob WHERE player_id = :player_id AND sha256 = :sha256 AND data IS NULL LIMIT 1
+"""
 _FIND_SMALL = f"""
-    {_STAGED} UNION ALL SELECT blob_id FROM save_version WHERE player_id = ?1 AND slot = ?3 AND sha256 = ?2 LIMIT 1
+    {_STAGED}
+    UNION ALL SELECT blob_id FROM save_version WHERE player_id = :player_id AND slot = :slot AND sha256 = :sha256
+    LIMIT 1
 """
 _INSERT_BLOB = f"""
     INSERT INTO blob (blob_id, player_id, sha256, size, refs, created_ms, data)
@@ -466,7 +469,7 @@ def find_blobs(connection: Connection, player_id: str, digests: Collection[bytes
     """
     found: dict[bytes, int] = {}
     for sha256 in digests:
-        row = connection.execute(_FIND_BLOB, (player_id, sha256)).fetchone()
+        row = connection.execute(_FIND_BLOB, {"player_id": player_id, "sha256": sha256}).fetchone()
         if row is not None:
             found[sha256] = row[0]
     if others := [sha256 for sha256 in digests if sha256 not in found]:
@@ -484,10 +487,8 @@ def find_blob_to_share(connection: Connection, player_id: str, slot: str, conten
     Small bytes are searched only in the slot's own versions, whose page the write changes anyway: an index of small
     blobs would cost each write a page.
     """
-    if content.size <= ROW_BYTES:
-        row = connection.execute(_FIND_SMALL, (player_id, content.sha256, slot)).fetchone()
-    else:
-        row = connection.execute(_FIND_BLOB, (player_id, content.sha256)).fetchone()
+    query = _FIND_SMALL if content.size <= ROW_BYTES else _FIND_BLOB
+    row = connection.execute(query, {"player_id": player_id, "slot": slot, "sha256": content.sha256}).fetchone()
     return None if row is None else int(row[0])
 
 

@@ -74,7 +74,7 @@ class DamagedStores(SynchronousTestCase):
 
     def check_damage_reported(self, seed: int, server: Server) -> None:
         """Check that a damaged file accepts no writes, is in the log once, and makes /healthz fail."""
-        damaged = [file.name for file in server.stores._files if file.unavailable_as is not None]
+        damaged = [file.name for file in server.stores._backend.databases if file.unavailable_as is not None]
         lines = [line for line in server.browser.events if line.startswith("database_damaged database=")]
         self.assertEqual([line.split()[1].removeprefix("database=") for line in sorted(lines)], damaged, seed)
         for name in damaged:

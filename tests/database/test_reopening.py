@@ -10,8 +10,8 @@ from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.database.databases import RETRY_SECONDS
 from gamed.database.errors import DatabaseReadOnly, DatabaseUnavailable
+from gamed.database.sqlite.backend import RETRY_SECONDS
 from tests.database.test_databases import insert_player, list_players
 from tests.database.test_queues import arrivals, arrive
 from tests.support.databases import InlineReactor, InlineThreads, data_folder, file_databases, prepare_files

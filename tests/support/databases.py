@@ -17,6 +17,7 @@ from gamed.database.blobs import KEPT_MS
 from gamed.database.connection import AUTH, STATE
 from gamed.database.databases import Databases
 from gamed.database.queues import WriteQueue
+from gamed.database.sqlite.backend import SqliteBackend
 from gamed.database.sqlite.files import DatabaseFile, connect
 from gamed.database.sqlite.migrations import migrate, prepare_file, prepare_state, schema_folder
 from gamed.timestamps import Now
@@ -87,17 +88,23 @@ def memory_databases(
     keepers = [connect(file.uri) for file in (auth, state)]  # a memory database lives while a connection does
     for keeper, file in zip(keepers, (auth, state), strict=True):
         migrate(keeper, schema_folder(file.name))
-    stores = _inline(Databases(reactor or InlineReactor(), auth, state, Path("."), now_ms, staged_ms=staged_ms))
+    stores = _inline(_in_memory(reactor or InlineReactor(), auth, state, now_ms, staged_ms))
     finalize(stores, _release, keepers, [thread.pool for thread in stores.threads])
     return stores
 
 
 def databases_of_another_process(stores: Databases, now_ms: Now, reactor: InlineReactor) -> Databases:
     """Return further databases over the same files as memory_databases(), which hear of each other's writes by them."""
-    auth, state = (DatabaseFile(file.name, file.uri, None) for file in stores._files)
-    others = _inline(Databases(reactor, auth, state, Path("."), now_ms))
+    auth, state = (DatabaseFile(file.name, file.uri, None) for file in stores._backend.databases)
+    others = _inline(_in_memory(reactor, auth, state, now_ms))
     finalize(others, _release, [], [thread.pool for thread in others.threads])
     return others
+
+
+def _in_memory(
+    reactor: InlineReactor, auth: DatabaseFile, state: DatabaseFile, now_ms: Now, staged_ms: int = KEPT_MS
+) -> Databases:
+    return Databases(reactor, SqliteBackend(reactor, auth, state), Path("."), now_ms, staged_ms=staged_ms)
 
 
 def _release(keepers: list[sqlite3.Connection], pools: list[ConnectionPool]) -> None:
