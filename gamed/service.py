@@ -100,7 +100,7 @@ class GamedService(MultiService):
             now_ms=now_ms,
             random=token_bytes,
         )
-        self._listeners = ListenerService(reactor, settings.listen, self._server)
+        self._listeners = ListenerService(reactor, settings.listen, self._server, shared=settings.share)
         self._listeners.setServiceParent(self)  # type: ignore[no-untyped-call]
         self._admin = self._build_admin()
         self._recovery = self._periodic(RECOVERY_SECONDS, self._recover)

@@ -2,17 +2,20 @@
 
 import socket
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from twisted.application.service import Service
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred, execute, gatherResults, maybeDeferred
 from twisted.internet.endpoints import AdoptedStreamServerEndpoint, serverFromString
-from twisted.internet.interfaces import IListeningPort, IProtocolFactory
+from twisted.internet.interfaces import IDelayedCall, IListeningPort, IProtocolFactory, IReactorTime
+from twisted.internet.tcp import Port as TCPPort
 from twisted.internet.unix import Port as UNIXPort
 from twisted.python.failure import Failure
 
 TCP = (IPv4Address, IPv6Address)
+TURN_SECONDS, MOST_ACCEPTED = 0.001, 64
+"""The pause after which a process accepts from a shared socket again, and the most that it accepts at a time."""
 QUEUE = 4096
 """The length of a port's accept queue, as for systemd's sockets. Twisted's 50 are few after a restart, when every game
 reconnects: the 52nd connection gets no reply for a second."""
@@ -21,8 +24,12 @@ reconnects: the 52nd connection gets no reply for a second."""
 class ListenerService(Service):
     """The service that opens the ports; its start raises CannotListenError, so no service runs without its port."""
 
-    def __init__(self, reactor: Any, endpoints: Sequence[str], factory: IProtocolFactory) -> None:
+    def __init__(
+        self, reactor: Any, endpoints: Sequence[str], factory: IProtocolFactory, *, shared: bool = False
+    ) -> None:
+        """With `shared`, other processes may accept from the sockets that are passed to this one."""
         self._reactor = reactor
+        self._shared = shared
         self._endpoints = endpoints
         self._factory = factory
         self._ports: list[IListeningPort] = []
@@ -39,8 +46,8 @@ class ListenerService(Service):
             failures: list[Failure] = []
             endpoint = serverFromString(self._reactor, text)
             adopted = isinstance(endpoint, AdoptedStreamServerEndpoint)
-            if adopted and endpoint.addressFamily == socket.AF_UNIX:
-                opening = execute(self._listen_on, endpoint.fileno)
+            if adopted and (self._shared or endpoint.addressFamily == socket.AF_UNIX):
+                opening = execute(self._listen_on, endpoint.fileno, endpoint.addressFamily)
             else:
                 opening = endpoint.listen(self._factory)
             opening.addCallbacks(self._ports.append, failures.append)
@@ -49,9 +56,12 @@ class ListenerService(Service):
             if not adopted:
                 _extend_queue(self._ports[-1])
 
-    def _listen_on(self, descriptor: int) -> IListeningPort:
-        port = InheritedPort(descriptor, self._factory, self._reactor)
-        port.startListening()  # type: ignore[no-untyped-call]
+    def _listen_on(self, descriptor: int, family: socket.AddressFamily) -> IListeningPort:
+        kind: Any = SharedTcpPort
+        if family == socket.AF_UNIX:
+            kind = SharedUnixPort if self._shared else InheritedPort
+        port: IListeningPort = kind(descriptor, self._factory, self._reactor)
+        port.startListening()
         return port
 
     def pause(self) -> list[int]:
@@ -92,3 +102,48 @@ class InheritedPort(UNIXPort):
         self._preexistingSocket.setblocking(False)
         self._preexistingSocket.set_inheritable(False)
         self._shouldShutdown = False
+
+
+class TurnTaking(TCPPort):
+    """A port that leaves connections to other processes which accept from the same socket.
+
+    The process that wakes first would accept all that wait. This one accepts a single connection, then none for a
+    moment; twice as many each time that more are waiting still.
+    """
+
+    _most = 1
+    _resuming: IDelayedCall | None = None
+
+    def doRead(self) -> None:
+        self.numberAccepts, before = self._most, self.sessionno
+        super().doRead()  # type: ignore[no-untyped-call]
+        accepted = self.sessionno - before
+        self._most = min(MOST_ACCEPTED, 2 * self._most) if accepted == self._most else 1
+        if accepted:
+            self.stopReading()  # type: ignore[no-untyped-call]
+            self._resuming = cast(IReactorTime, self.reactor).callLater(TURN_SECONDS, self._resume)
+
+    def _resume(self) -> None:
+        self._resuming = None
+        self.startReading()  # type: ignore[no-untyped-call]
+
+    def stopListening(self, connDone: Any = None) -> Any:
+        if self._resuming is not None:
+            self._resuming.cancel()
+            self._resuming = None
+        return super().stopListening()  # type: ignore[no-untyped-call]
+
+
+class SharedUnixPort(TurnTaking, InheritedPort):
+    """The port of a unix socket that other processes accept from, too."""
+
+
+class SharedTcpPort(TurnTaking):
+    """The port of a TCP socket that another process opened, and that other processes accept from, too."""
+
+    def __init__(self, descriptor: int, factory: IProtocolFactory, reactor: Any) -> None:
+        opened = socket.socket(fileno=descriptor)
+        super().__init__(0, factory, QUEUE, opened.getsockname()[0], reactor)
+        self._preexistingSocket = opened
+        opened.setblocking(False)
+        opened.set_inheritable(False)
