@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
-from secrets import token_urlsafe
+from secrets import token_hex, token_urlsafe
 from typing import Any
 
 RECORDS = "/api/collections/saves/records/"
@@ -24,7 +24,7 @@ def command(program: str, folder: Path, port: int) -> list[str]:
 
 def create_superuser(program: str, folder: Path) -> str:
     """Create the account that sets the server up, and return its password."""
-    password = token_urlsafe(16)
+    password = token_hex(16)  # an argument may not begin with a dash
     words = [*_places(program, folder), "superuser", "upsert", NAME, password]
     subprocess.run(words, check=True, capture_output=True)
     return password
