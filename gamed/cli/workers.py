@@ -37,6 +37,7 @@ START_SECONDS, STOP_SECONDS = 90.0, 30.0
 """The time that a worker has to start or to stop before it is killed; it extends it as a service does for systemd."""
 MARK, IMPORTS = "GAMED_WORKER", "GAMED_WORKER_PATH"
 """The variables with a worker's number and its parent's process, and with the folders that it imports from."""
+OF_PARENT = ("WATCHDOG_PID", "WATCHDOG_USEC")
 SHARED_KINDS = ("tcp", "tcp6", "unix", "systemd")
 OWN_LOGGER = "gamed.cli.serve"
 """The module whose observer gamed itself chooses."""
@@ -142,7 +143,7 @@ class WorkersParent(MultiService):
         self._listeners.setServiceParent(self)  # type: ignore[no-untyped-call]
         self._workers: dict[int, WorkerProcess] = {}
         self._deaths: deque[float] = deque()
-        self._ready = False
+        self._ready = self._given_up = False
         self._ended: Deferred[None] | None = None
         """Fires when the last worker has ended; None until the service stops."""
         self._watch = PeriodicTask(reactor, WATCH_SECONDS, self._kill_overdue)
@@ -169,7 +170,7 @@ class WorkersParent(MultiService):
         sockets = dict(enumerate(self._sockets, FIRST_SOCKET))
         pipe = FIRST_SOCKET + len(sockets)
         environ = {
-            **self._plan.environ,
+            **{name: value for name, value in self._plan.environ.items() if name not in OF_PARENT},
             MARK: f"{number} {os.getpid()}",
             IMPORTS: os.pathsep.join(folder or os.getcwd() for folder in sys.path),
             "LISTEN_FDS": str(len(sockets)),
@@ -205,9 +206,9 @@ class WorkersParent(MultiService):
     def _has_ended(self, worker: "WorkerProcess", code: int) -> None:
         """Start the worker again, unless the service stops or workers end too often."""
         del self._workers[worker.number]
-        if self._ended is not None:
-            if not self._workers:
-                self._ended.callback(None)
+        if self._ended is not None and not self._workers:
+            self._ended.callback(None)
+        if self._ended is not None or self._given_up:
             return
         now = self._reactor.seconds()
         self._deaths.append(now)
@@ -215,6 +216,7 @@ class WorkersParent(MultiService):
             self._deaths.popleft()
         _log.error("worker_ended", worker=worker.number, pid=worker.pid, code=code)
         if code == CONFIGURATION or len(self._deaths) > DEATHS_PER_MINUTE:
+            self._given_up = True
             _log.error("workers_given_up", ended=len(self._deaths))
             self._exit_with(CONFIGURATION if code == CONFIGURATION else NOT_DONE)
             self._reactor.stop()
@@ -290,8 +292,9 @@ class WorkerProcess(ProcessProtocol):
         self._signal("KILL")
 
     def _signal(self, name: str) -> None:
-        with suppress(ProcessExitedAlready):
-            self.transport.signalProcess(name)  # type: ignore[union-attr]
+        if self.transport is not None:  # else it was not started
+            with suppress(ProcessExitedAlready):
+                self.transport.signalProcess(name)
 
     def childDataReceived(self, childFD: int, data: bytes) -> None:
         *lines, self._line = (self._line + data.decode("utf-8", "replace")).split("\n")

@@ -23,6 +23,8 @@ for n, each in enumerate(lifted):
     os.dup2(each, 3 + n)
     os.close(each)
 names = ":".join(["gamed"] * number)
+if "WATCHDOG_USEC" in os.environ:
+    os.environ["WATCHDOG_PID"] = str(os.getpid())
 os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS=str(number), LISTEN_FDNAMES=names)
 os.execvp(sys.argv[2 + number], sys.argv[2 + number:])
 """

@@ -228,12 +228,14 @@ class FakeReactor(Clock):
         super().__init__()
         self.started: list[Any] = []
         self.environs: list[dict[str, str]] = []
-        self.stopped = False
+        self.stopped = self.refuses = False
 
     def callWhenRunning(self, function: Callable[[], None]) -> None:
         function()
 
     def spawnProcess(self, protocol: Any, program: str, arguments: list[str], environ: Any, childFDs: Any) -> None:
+        if self.refuses:
+            raise OSError(11, "Resource temporarily unavailable")
         self.started.append(protocol)
         self.environs.append(environ)
         protocol.makeConnection(FakeTransport(len(self.started)))
@@ -248,7 +250,7 @@ class ParentTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.reactor = FakeReactor()
         self.codes: list[int] = []
-        plan = WorkerPlan([["gamed", "serve"]] * 2, {"GAMED_KEY": "secret"})
+        plan = WorkerPlan([["gamed", "serve"]] * 2, {"GAMED_KEY": "secret", "WATCHDOG_PID": "1"})
         self.manager = FakeManager(self, folder_of(self) / "notify")
         notifier = SystemdNotifier(self.manager.address, watchdog_usec=30_000_000)
         self.parent = WorkersParent(self.reactor, plan, (), notifier, self.codes.append)
@@ -272,7 +274,8 @@ class ParentTests(SynchronousTestCase):
 
     def test_configuration(self) -> None:
         """A worker that refuses the configuration ends the parent with its exit code: a restart would not help."""
-        self.end(self.reactor.started[0], 78)
+        for worker in list(self.reactor.started):
+            self.end(worker, 78)
         self.assertEqual((len(self.reactor.started), self.reactor.stopped, self.codes), (2, True, [78]))
 
     def test_silent(self) -> None:
@@ -303,9 +306,28 @@ class ParentTests(SynchronousTestCase):
         self.successResultOf(stopped)
         self.assertEqual((len(self.reactor.started), self.reactor.getDelayedCalls()), (2, []))
 
+    def test_not_started(self) -> None:
+        """A worker that the system refuses to start is tried again after a second; a stop meanwhile waits for that."""
+        self.reactor.refuses = True
+        self.end(self.reactor.started[0])
+        self.reactor.advance(1)
+        self.assertEqual(len(self.reactor.started), 2)
+        self.reactor.refuses = False
+        self.reactor.advance(1)
+        self.assertEqual(len(self.reactor.started), 3)
+        self.reactor.refuses = True
+        self.end(self.reactor.started[2])
+        stopped = self.parent.stopService()
+        self.end(self.reactor.started[1], 0)
+        self.assertNoResult(stopped)
+        self.reactor.advance(1)
+        self.successResultOf(stopped)
+
     def test_environment(self) -> None:
         """A worker gets the parent's environment, and no text shows the secrets in it."""
-        self.assertEqual(self.reactor.environs[0]["GAMED_KEY"], "secret")
+        environ = self.reactor.environs[0]
+        self.assertEqual((environ["GAMED_KEY"], environ["WATCHDOG_USEC"]), ("secret", "30000000"))
+        self.assertNotIn("WATCHDOG_PID", environ)
         self.assertNotIn("secret", repr(WorkerPlan([], {"GAMED_KEY": "secret"})))
 
 
