@@ -26,7 +26,7 @@ from typing import Any
 from msgspec import Struct
 
 from gamed.crypto import Keys, Secret
-from gamed.database import blobs
+from gamed.database import blob_rows
 from gamed.database.connection import Connection
 from gamed.database.group_commit import group_commit
 from gamed.database.sqlite.engine import SqliteEngine
@@ -164,9 +164,9 @@ class Saves:
         while self.file.commit(partial(cleanup.prune_histories, limits=self._limits, now_ms=now_ms)).slots:
             pass
         expired_ms = now_ms - blobs.KEPT_MS
-        claim = partial(blobs.claim_unreferenced, unfinished_ms=expired_ms, staged_ms=expired_ms)
+        claim = partial(blob_rows.claim_unreferenced, unfinished_ms=expired_ms, staged_ms=expired_ms)
         while (blob_id := self.file.commit(claim)) is not None:
-            while self.file.commit(partial(blobs.delete_parts, blob_id=blob_id)):
+            while self.file.commit(partial(blob_rows.delete_parts, blob_id=blob_id)):
                 pass
 
     def _put(self, player_id: str, slot: str, *, exists: bool = True) -> Callable[[sqlite3.Connection], Any]:
