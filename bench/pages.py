@@ -27,6 +27,7 @@ from msgspec import Struct
 
 from gamed.crypto import Keys, Secret
 from gamed.database import blob_rows
+from gamed.database.blobs import KEPT_MS
 from gamed.database.connection import Connection
 from gamed.database.group_commit import group_commit
 from gamed.database.sqlite.engine import SqliteEngine
@@ -163,7 +164,7 @@ class Saves:
         now_ms = next(self._now_ms)
         while self.file.commit(partial(cleanup.prune_histories, limits=self._limits, now_ms=now_ms)).slots:
             pass
-        expired_ms = now_ms - blobs.KEPT_MS
+        expired_ms = now_ms - KEPT_MS
         claim = partial(blob_rows.claim_unreferenced, unfinished_ms=expired_ms, staged_ms=expired_ms)
         while (blob_id := self.file.commit(claim)) is not None:
             while self.file.commit(partial(blob_rows.delete_parts, blob_id=blob_id)):
