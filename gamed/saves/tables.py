@@ -445,6 +445,8 @@ def _slot_entry(
 
 ROW_BYTES = 16 * KIB
 """The largest blob that is in its row of `blob`; SQLite writes the whole row at each change of its references."""
+SHARING_VERSIONS = 8
+"""How many of a slot's newest versions may share their small bytes with a new one: a history can have thousands."""
 _STAGED = "SELECT blob_id FROM blob WHERE player_id = :player_id AND sha256 = :sha256 AND refs = 0"
 _FIND_BLOB = f"""
     {_STAGED}
@@ -452,7 +454,10 @@ _FIND_BLOB = f"""
 """
 _FIND_SMALL = f"""
     {_STAGED}
-    UNION ALL SELECT blob_id FROM save_version WHERE player_id = :player_id AND slot = :slot AND sha256 = :sha256
+    UNION ALL SELECT blob_id FROM (
+        SELECT blob_id, sha256 FROM save_version WHERE player_id = :player_id AND slot = :slot
+        ORDER BY version DESC LIMIT {SHARING_VERSIONS}
+    ) AS newest WHERE sha256 = :sha256
     LIMIT 1
 """
 _INSERT_BLOB = f"""
@@ -484,7 +489,7 @@ def find_blobs(connection: Connection, player_id: str, digests: Collection[bytes
 def find_blob_to_share(connection: Connection, player_id: str, slot: str, content: SaveContent) -> int | None:
     """Return a blob of these bytes that a new version of this slot can share, a staged one or one of a version.
 
-    Small bytes are searched only in the slot's own versions, whose page the write changes anyway: an index of small
+    Small bytes are searched only in the slot's newest versions, whose page the write changes anyway: an index of small
     blobs would cost each write a page.
     """
     query = _FIND_SMALL if content.size <= ROW_BYTES else _FIND_BLOB

@@ -139,6 +139,28 @@ class WriteTest(SaveCase):
         self.assertEqual(rows, [(sha256(ONE).digest(), 2), (sha256(ONE).digest(), 1), (sha256(TWO).digest(), 2)])
         self.assert_counts_agree()
 
+    def test_long_history(self) -> None:
+        """A write after 200 versions costs the database at most a tenth more than one after 20."""
+        short, long = self.steps_after(20), self.steps_after(200)
+        self.assertGreater(short, 100)
+        self.assertLess(long, 1.1 * short)
+
+    def steps_after(self, count: int) -> int:
+        """Write until the slot has this many versions; return how many instructions of SQLite one more takes."""
+        for number in range(len(self.version_rows()), count):
+            self.put("auto", str(number).encode(), {"If-Match": "*"} if number else ABSENT)
+        steps = 0
+
+        def step() -> int:
+            nonlocal steps
+            steps += 1
+            return 0
+
+        self.in_state(lambda connection: connection.set_progress_handler(step, 1))
+        self.put("auto", b"the last of %d" % count, {"If-Match": "*"})
+        self.in_state(lambda connection: connection.set_progress_handler(None, 0))
+        return steps
+
     @covers("threats/45")
     def test_players_are_apart(self) -> None:
         """A slot of another player is not there."""
