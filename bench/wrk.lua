@@ -101,9 +101,12 @@ local function fresh_bytes()
     return noise:sub(at, at + BODY - 33) .. string.format("%016x%016x", math.random(0, 2 ^ 31), math.random(0, 2 ^ 31))
 end
 
+local checked = false -- wrk first makes a request that it does not send, to check its form
+
 function request()
     if kind == "refresh" then
-        local credential = table.remove(credentials, 1)
+        local credential = checked and table.remove(credentials, 1) or credentials[1]
+        checked = true
         local body = '{"refresh_credential":"' .. credential .. '"}'
         return wrk.format("POST", "/auth/session/refresh", { ["Content-Type"] = "application/json" }, body)
     end
