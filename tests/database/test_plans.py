@@ -18,7 +18,16 @@ from tests.sessions.fixtures import ANNA, BERT
 from tests.sessions.server import text
 from tests.support.components import service_context
 
-SMALL = {"player_merge", "deleted_blob", "command_log", "key_record", "login_count", "retention", "constant_row", "newest"}
+SMALL = {
+    "player_merge",
+    "deleted_blob",
+    "command_log",
+    "key_record",
+    "login_count",
+    "retention",
+    "constant_row",
+    "newest",
+}
 """Tables and subqueries that have a few rows at most, or of which only the first rows are read."""
 
 
