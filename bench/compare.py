@@ -9,7 +9,6 @@ the spread the distance of its quartiles; more than 1 is dearer by processor tim
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -49,12 +48,10 @@ class Contender:
 
     def run(self, load: Load, seconds: int) -> Measured:
         """Send requests for this many seconds."""
-        if load.kind == "refresh":
-            self._sign_in()
         if load.more == (ETAG,):
             load = replace(load, more=(ETAG, self._instance.process.entity_tag(load.path)))
-        os.sync()  # do not count the other's writes
-        return run(self._instance.process, load, self._players, seconds)
+        sign_in = self._sign_in if load.kind == "refresh" else None
+        return run(self._instance.process, load, self._players, seconds, sign_in)
 
     def children_cpu_seconds(self) -> list[float]:
         return self._instance.process.children_cpu_seconds()

@@ -1,7 +1,7 @@
 """Contenders are measured in turns, so that a disturbance affects all of them, and only their ratio counts."""
 
-import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from statistics import median, quantiles
 
 from msgspec import Struct
@@ -92,10 +92,8 @@ def _installed(servers: Servers, row: Row) -> Row:
 
 def _run(servers: Servers, side: Side, seconds: int) -> Measured:
     process = servers.get(side.server)
-    if side.load.kind in SPENDING:
-        servers.sign_in(side.server)
+    sign_in = partial(servers.sign_in, side.server) if side.load.kind in SPENDING else None
     load = side.load
     if load.more == (ETAG,):
         load = replace(load, more=(ETAG, process.entity_tag(load.path)))
-    os.sync()  # do not count the previous contender's writes
-    return run(process, load, servers.players(side.server), seconds)
+    return run(process, load, servers.players(side.server), seconds, sign_in)

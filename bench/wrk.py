@@ -1,8 +1,9 @@
 """wrk runs on the other processor, with a script that chooses random players and sends new bytes."""
 
 import json
+import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,17 @@ class Measured(Struct, frozen=True):
     client_us: float = 0.0
 
 
-def run(server: Process, load: Load, players: Path, seconds: int) -> Measured:
+def run(
+    server: Process, load: Load, players: Path, seconds: int, sign_in: Callable[[], None] | None = None
+) -> Measured:
     """RuntimeError when one answer was an error, or a connection broke.
 
-    Where a busy machine gave not one answer, it gets longer.
+    Where a busy machine gave not one answer, it gets longer. `sign_in` renews the credentials before each attempt.
     """
     for longer in (1, 3, 10):
+        if sign_in is not None:
+            sign_in()
+        os.sync()  # do not count what was written before
         before, own, busy = server.cpu_seconds(), children_seconds(), busy_seconds()
         result = _loaded(server, load, players, seconds * longer)
         spent = server.cpu_seconds() - before

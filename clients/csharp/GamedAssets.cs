@@ -347,7 +347,7 @@ namespace Gamed
 
         // -- who has what open --
 
-        /// <summary>The current release, which no process removes while `held` is not disposed; null: nothing is here yet.
+        /// <summary>The current release, which no process removes while `held` is not disposed; null: nothing is here.
         /// </summary>
         internal string Hold(out IDisposable held)
         {

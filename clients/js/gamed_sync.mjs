@@ -1481,7 +1481,8 @@ export class Sync {
       if (error instanceof Conflict) {
         const versions = await client.versions(slot)
         const did = versions.some(({ kind, parent }) => kind === "delete" && parent === base?.version)
-        return (record) => (did ? record.removed(error.current) : record.disputed(error)) // did: another device wrote since
+        // did: another device wrote since
+        return (record) => (did ? record.removed(error.current) : record.disputed(error))
       }
       if (!(error instanceof NotFound)) throw error // else: there is nothing, which is what was wanted
     }

@@ -31,6 +31,8 @@ static class Checks
         try
         {
             typeof(Checks).GetMethod(arguments[0]).Invoke(null, rest);
+            Console.Out.Flush();
+            Environment.Exit(0);  // a return would abort the threads that still run, at which Mono may crash
             return 0;
         }
         catch (Exception e)
