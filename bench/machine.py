@@ -7,6 +7,7 @@ import sysconfig
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from bench.instance import disk_probe_ms
 from bench.process import CLIENT_CPU, SERVER_CPU, TICKS
@@ -18,12 +19,19 @@ IDLE, IOWAIT, STEAL = 3, 4, 7
 """Places in a line of /proc/stat; the two after `steal` count guests, which `user` and `nice` include."""
 
 
-def interpreter_build(arguments: str | None = None) -> Mapping[str, bool]:
-    """Return which optimizations the interpreter was built with; `arguments` replaces those of its own build."""
+def interpreter_build(arguments: str | None = None, library: bool | None = None) -> Mapping[str, bool | None]:
+    """Return which optimizations the interpreter was built with; None: that cannot be known.
+
+    The arguments may be those of another build: Debian's program is linked statically and optimized, but its
+    configuration is that of the shared library. `arguments`, and whether the `library` is loaded, replace what this
+    process has.
+    """
     given = sysconfig.get_config_var("CONFIG_ARGS") if arguments is None else arguments
+    loaded = "libpython" in Path("/proc/self/maps").read_text() if library is None else library
     options = {word.strip("'\"").partition("=") for word in (given or "").split()}
     enabled = {name for name, _, value in options if value != "no"}
-    return {name: option in enabled for name, option in OPTIMIZATIONS.items()}
+    otherwise = None if "--enable-shared" in enabled and not loaded else False
+    return {name: option in enabled or otherwise for name, option in OPTIMIZATIONS.items()}
 
 
 def busy_seconds() -> float:
@@ -66,11 +74,12 @@ def state(folder: Path) -> Mapping[str, object]:
     }
 
 
-def lines(found: Mapping[str, object]) -> Iterator[str]:
+def lines(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines that describe a state."""
-    build = [f"{'with' if found[name.lower()] else 'without'} {name}" for name in OPTIMIZATIONS]
+    words = {True: "with", False: "without", None: "perhaps with"}
+    build = [f"{words[found[name.lower()]]} {name}" for name in OPTIMIZATIONS]
     yield f"{found['python']}, built {', '.join(build)}"
-    if not found["pgo"]:
+    if found["pgo"] is False:
         yield "Warning: paths without a database cost up to a half more on an interpreter without PGO. Use Debian's."
     yield f"a flush of 4 KiB {found['flush_ms']:.2f} ms"
     yield (

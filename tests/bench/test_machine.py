@@ -18,16 +18,23 @@ class InterpreterTests(SynchronousTestCase):
         self.assertEqual(interpreter_build("'--prefix=/opt/python' '--with-lto=no'"), {"PGO": False, "LTO": False})
         self.assertEqual(interpreter_build(""), {"PGO": False, "LTO": False})
 
+    def test_arguments_of_another_build(self) -> None:
+        """A program that does not load the shared library that was configured may be optimized or not."""
+        shared = "'--enable-shared' '--prefix=/usr'"
+        self.assertEqual(interpreter_build(shared, library=False), {"PGO": None, "LTO": None})
+        self.assertEqual(interpreter_build(shared, library=True), {"PGO": False, "LTO": False})
+
 
 class StateTests(SynchronousTestCase):
     def test_it_is_printed(self) -> None:
         """The text names interpreter, flush time and foreign load; only a build without PGO gets a warning."""
         Path(folder := self.mktemp()).mkdir()
         found = state(Path(folder))
-        slow, fast = ("\n".join(lines({**found, "pgo": pgo})) for pgo in (False, True))
-        for text in (slow, fast):
-            self.assertRegex(text, r"built with(out)? PGO, with(out)? LTO")
+        slow, fast, unknown = ("\n".join(lines({**found, "pgo": pgo, "lto": True})) for pgo in (False, True, None))
+        self.assertIn("built perhaps with PGO, with LTO", unknown)
+        for text in (slow, fast, unknown):
+            self.assertRegex(text, r"built (perhaps )?with(out)? PGO, with LTO")
             self.assertRegex(text, r"a flush of 4 KiB \d+\.\d+ ms")
             self.assertRegex(text, r"\d\.\d\d of the two measured ones busy")
         self.assertIn("Warning", slow)
-        self.assertNotIn("Warning", fast)
+        self.assertNotIn("Warning", fast + unknown)
