@@ -44,7 +44,7 @@ from gamed.saves.limits import DiskReservations, SaveLimits, WriteRateLimiter
 from gamed.saves.model import SaveContent, SavesSummary, SlotState, Version, VersionKind
 from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService
-from gamed.saves.store import SqliteSaveStore
+from gamed.saves.store import SaveStore
 from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
 from gamed.saves.write_rules import WriteDecision, WriteRule
 from gamed.sessions.credentials import AuthenticatedSession
@@ -132,7 +132,7 @@ class Inside:
         self._store, self.transport, fake = FakeStore(), cast(Any, FakeTransport)(), FakeCollaborators()
         limits = SaveLimits(writes_per_minute=0)
         waits = ChangeWaiters(cast(Any, fake), fake)
-        store = cast(SqliteSaveStore, self._store)
+        store = cast(SaveStore, self._store)
         environment = SaveEnvironment(limits, now_ms, os.urandom, waits)
         saves = SaveService(store, fake, environment, WriteRateLimiter.of(limits))
         body_policy = SaveBodyPolicy(

@@ -40,24 +40,24 @@ from gamed.login.newcomer import NewcomerService
 from gamed.login.policy import LoginContext, LoginPolicy, ProviderAccess
 from gamed.login.routes import LoginRoutes, QrRoutes
 from gamed.login.start import StartService
-from gamed.login.store import SqliteLoginStore, advanced_logins
+from gamed.login.store import LoginStore, advanced_logins
 from gamed.long_poll import LongPollRegistry
 from gamed.ops.logging import LoggedSignInFailures
 from gamed.players.account import AccountPage, AccountSignIn
 from gamed.players.account_guard import AccountGuard
 from gamed.players.account_routes import AccountRoutes, AccountServices
-from gamed.players.account_store import SqliteAccountStore
+from gamed.players.account_store import AccountPageStore
 from gamed.players.command_log import CommandLogForwarder
 from gamed.players.links import InviteService, ResetService
 from gamed.players.links_routes import LinkRoutes
-from gamed.players.links_store import SqliteLinkStore
+from gamed.players.links_store import LinkStore
 from gamed.players.names import SignInMethods
 from gamed.players.page_routes import HomeRoutes
 from gamed.players.pages.account import SignInChoice
 from gamed.players.passwords import AsyncPasswordHasher
 from gamed.players.routes import PlayerRoutes
 from gamed.players.service import AccountService, RemovalService
-from gamed.players.store import SqlitePlayerStore
+from gamed.players.store import PlayerStore
 from gamed.providers.base import IdentityProvider
 from gamed.providers.discovery import namespace_indexes
 from gamed.saves.batch import CommitService
@@ -65,13 +65,13 @@ from gamed.saves.batch_routes import CommitRoutes, ExportRoutes
 from gamed.saves.change_waits import ChangeWaiters
 from gamed.saves.cleanup import CleanupTask
 from gamed.saves.erase import EraseService
-from gamed.saves.erase_store import SqliteEraseStore
+from gamed.saves.erase_store import EraseStore
 from gamed.saves.export import ExportService
-from gamed.saves.export_store import SqliteExport
+from gamed.saves.export_store import ExportArchive
 from gamed.saves.limits import DiskReservations, WriteRateLimiter
 from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService
-from gamed.saves.store import SqliteSaveStore
+from gamed.saves.store import SaveStore
 from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
 from gamed.sessions.credentials import SessionPolicy
 from gamed.sessions.service import FirstUses, RevocationListener, SessionService
@@ -136,7 +136,7 @@ class LoginComponents:
         self._recovering = False
         self._waiters = LongPollRegistry(context.reactor)
         ExternalChangeNotifier(databases.changes, databases.reads, self._waiters, {Topic.LOGINS: advanced_logins})
-        self._store = SqliteLoginStore(databases.reads, databases.auth, keys, first_uses)
+        self._store = LoginStore(databases.reads, databases.auth, keys, first_uses)
         self._browsers = BrowserLoginService(self._context, self._store, self._waiters)
         self._lifecycle = LoginLifecycle(self._store, self._waiters, context.now_ms, databases.ended_processes)
         configured = config.providers if config.mode is Mode.OAUTH else {}
@@ -181,15 +181,15 @@ class LoginComponents:
     def link_routes(self, revoked: RevocationListener) -> LinkRoutes:
         """Return the routes of invites and reset links."""
         context, databases = self._context, self._service.databases
-        store = SqliteLinkStore(databases.reads, databases.auth, context.keys)
+        store = LinkStore(databases.reads, databases.auth, context.keys)
         invites = InviteService(context, store, self._store, self._passwords, self._account_sign_in)
         resets = ResetService(context, store, self._store, self._passwords, revoked)
         return LinkRoutes(invites, resets, AccountGuard(self._pages.guard), self._labels, self._pages)
 
     @cached_property
-    def _account_store(self) -> SqliteAccountStore:
+    def _account_store(self) -> AccountPageStore:
         databases = self._service.databases
-        return SqliteAccountStore(databases.reads, databases.auth, self._context.keys)
+        return AccountPageStore(databases.reads, databases.auth, self._context.keys)
 
     @cached_property
     def _account_sign_in(self) -> AccountSignIn:
@@ -297,14 +297,14 @@ class SaveComponents:
         databases, tasks = context.databases, context.tasks
         folder = context.settings.data / "tmp"
         disk = DiskReservations(lambda: disk_usage(context.settings.data).free, limits.min_free_bytes)
-        store = SqliteSaveStore(databases, context.keys, limits)
+        store = SaveStore(databases, context.keys, limits)
         environment = SaveEnvironment(limits, context.now_ms, token_bytes, self.change_waiters)
         saves = SaveService(store, sessions, environment, WriteRateLimiter.of(limits))
         uploads = UploadAdmission(limits, folder, disk, self._in_thread)
         staging_rate = WriteRateLimiter.of_staging(limits)
         commits = CommitService(saves, store, environment, context.settings.game.staged_seconds, staging_rate)
-        erase = EraseService(saves, SqliteEraseStore(databases, token_bytes), environment)
-        self._exports = ExportService(saves, partial(SqliteExport, databases, folder), disk)
+        erase = EraseService(saves, EraseStore(databases, token_bytes), environment)
+        self._exports = ExportService(saves, partial(ExportArchive, databases, folder), disk)
         export_routes = ExportRoutes(self._exports, tasks, context.reactor)
         save_routes = SaveRoutes(saves, tasks, SaveBodyPolicy(saves, limits, uploads), erase)
         return BuiltSaves(saves, export_routes, (save_routes, CommitRoutes(commits, limits, tasks, uploads)))
@@ -370,14 +370,12 @@ class PlayerComponents:
 
     def __init__(self, context: ServiceContext, revoked: RevocationListener) -> None:
         config, databases = context.config, context.databases
-        players = SqlitePlayerStore(databases.reads, databases.auth, context.keys)
+        players = PlayerStore(databases.reads, databases.auth, context.keys)
         namespaces = namespace_indexes(context.keys.indexer, config.providers.values())
         methods = SignInMethods(config.mode is Mode.LOCAL, namespaces)
         self._context = context
         self._commands = CommandLogForwarder(databases.reads, databases.auth, context.audit)
-        self._removals = RemovalService(
-            players, SqliteEraseStore(databases, token_bytes), context.now_ms, context.audit
-        )
+        self._removals = RemovalService(players, EraseStore(databases, token_bytes), context.now_ms, context.audit)
         self.account = AccountService(players, self._removals, revoked, methods, context.now_ms, context.audit)
 
     def routes(self, sessions: SessionService) -> PlayerRoutes:

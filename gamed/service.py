@@ -40,7 +40,7 @@ from gamed.rate_limit import RateLimit
 from gamed.sessions.credentials import CredentialIssuer
 from gamed.sessions.routes import SessionRoutes
 from gamed.sessions.service import FirstUses, SessionService
-from gamed.sessions.store import SqliteSessionStore
+from gamed.sessions.store import SessionStore
 
 if TYPE_CHECKING:
     from gamed.ops.metrics import Counters, Gauges
@@ -165,7 +165,7 @@ class GamedService(MultiService):
         context = self._context
         issuer = CredentialIssuer(context.keys, login_policy(context.config).session, token_bytes)
         refreshes = RateLimit.per_minute(context.config.limits.refreshes_per_minute)
-        store = SqliteSessionStore(context.databases.reads, context.databases.auth, issuer, refreshes)
+        store = SessionStore(context.databases.reads, context.databases.auth, issuer, refreshes)
         return SessionService(store, self._saves.change_waiters.revoked, now_ms, context.audit, first_uses)
 
     def _routes(self) -> Sequence[RouteGroup]:

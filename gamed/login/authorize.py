@@ -15,7 +15,7 @@ from gamed.login.errors import LinkClosed
 from gamed.login.keys import LOCAL, LoginLookup
 from gamed.login.local import FormRejected, PasswordAuthenticator, SignInForm, SignInRejected
 from gamed.login.policy import LoginContext, ProviderAccess, address_indexes
-from gamed.login.store import SqliteLoginStore
+from gamed.login.store import LoginStore
 from gamed.login.transaction import UNDECIDED, LoginIntent, LoginTransaction
 from gamed.outcomes import LoginFailure
 from gamed.providers.base import ProviderFailure
@@ -50,7 +50,7 @@ class AuthorizeService(Component, frozen=True):
 
     _context: LoginContext
     _browsers: BrowserLoginService
-    _store: SqliteLoginStore
+    _store: LoginStore
     _access: ProviderAccess
     _passwords: PasswordAuthenticator
 

@@ -14,7 +14,7 @@ from gamed.login.errors import (
 )
 from gamed.login.keys import LoginLookup, ReturnProof, login_token
 from gamed.login.policy import LoginContext
-from gamed.login.store import FindEnded, SqliteLoginStore, callback_key
+from gamed.login.store import FindEnded, LoginStore, callback_key
 from gamed.login.transaction import (
     EXCHANGE_GRACE_MS,
     FINAL,
@@ -51,7 +51,7 @@ class BrowserLoginService(Component, frozen=True):
     """The service for the link of a login; `browser` is the index of the browser's cookie, None without a cookie."""
 
     _context: LoginContext
-    _store: SqliteLoginStore
+    _store: LoginStore
     _waiters: LongPollRegistry
 
     async def get(self, token: str, browser: Index | None) -> SignInPrompt | RedirectToResult:
@@ -229,7 +229,7 @@ class ResultService(Component, frozen=True):
     """The service for the result page of a login (PROTOCOL 3.4)."""
 
     _context: LoginContext
-    _store: SqliteLoginStore
+    _store: LoginStore
     _browsers: BrowserLoginService
 
     async def get(self, login_id: str, browser: Index | None) -> LoginResult:
@@ -281,7 +281,7 @@ class ResultService(Component, frozen=True):
 class LoginLifecycle(Component, frozen=True):
     """The ends of a login that no browser causes: cancelled by the game, expired, interrupted by a restart."""
 
-    _store: SqliteLoginStore
+    _store: LoginStore
     _waiters: LongPollRegistry
     _now_ms: Now
     _ended: FindEnded

@@ -23,7 +23,7 @@ from gamed.login.callback_rules import (
 from gamed.login.errors import CallbacksLimited, LoginEnded
 from gamed.login.keys import LoginLookup, ProviderIdentity
 from gamed.login.policy import LoginContext, ProviderAccess
-from gamed.login.store import SqliteLoginStore
+from gamed.login.store import LoginStore
 from gamed.login.transaction import LoginStage, LoginTransaction
 from gamed.long_poll import LongPollRegistry
 from gamed.outcomes import LoginFailure
@@ -59,7 +59,7 @@ class CallbackService(Component, frozen=True):
 
     _context: LoginContext
     _browsers: BrowserLoginService
-    _store: SqliteLoginStore
+    _store: LoginStore
     _access: ProviderAccess
     _waiters: LongPollRegistry
 

@@ -11,7 +11,7 @@ from gamed.login.collect_rules import CollectCommand, CollectOutcome, CollectRes
 from gamed.login.errors import DeviceSecretInvalid, InvalidProof, LoginCollected
 from gamed.login.keys import MAX_WRONG_CODES, LoginLookup, PresentedProof
 from gamed.login.policy import LoginContext
-from gamed.login.store import SqliteLoginStore
+from gamed.login.store import LoginStore
 from gamed.login.transaction import LoginIntent, LoginStage, LoginTransaction, ProofMethod
 from gamed.long_poll import LongPollRegistry, WakeReason
 from gamed.outcomes import LoginFailure
@@ -95,7 +95,7 @@ class CollectService(Component, frozen=True):
     """The service for a game's collects."""
 
     _context: LoginContext
-    _store: SqliteLoginStore
+    _store: LoginStore
     _waiters: LongPollRegistry
     _arrivals: dict[Index, int] = field(default_factory=dict)
     """The GCRA arrival times of games that poll in short intervals, in the order of their last collect."""

@@ -12,7 +12,7 @@ from gamed.login import keys
 from gamed.login.browser import BrowserLoginService, RedirectToResult, require_own
 from gamed.login.keys import ExistingAccount, Identified, LoginLookup, NewAccount
 from gamed.login.policy import LoginContext, per_address
-from gamed.login.store import SqliteLoginStore
+from gamed.login.store import LoginStore
 from gamed.login.transaction import UNDECIDED, LoginEvent, LoginTransaction, TransitionFunction
 from gamed.players.errors import DisplayNameInvalid, NameMalformed, PasswordMalformed, PasswordsBusy
 from gamed.players.names import LOCAL, fold_typed, name_index, parse_display_name, parse_name, parse_password
@@ -92,7 +92,7 @@ class PasswordAuthenticator(Component, frozen=True):
     """The check of a typed name and password, with its rate limits."""
 
     _context: LoginContext
-    _store: SqliteLoginStore
+    _store: LoginStore
     _hasher: PasswordHasher
 
     async def authenticate(self, form: SignInForm) -> str:

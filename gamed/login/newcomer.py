@@ -15,7 +15,7 @@ from gamed.login.browser import BrowserLoginService, RedirectToResult
 from gamed.login.errors import LoginEnded, NameSettled, UnknownLoginLink, WrongBrowser
 from gamed.login.keys import LOCAL, LoginLookup, ProviderIdentity, decode_identity, login_token
 from gamed.login.policy import LoginContext
-from gamed.login.store import SqliteLoginStore
+from gamed.login.store import LoginStore
 from gamed.login.transaction import UNDECIDED, LoginIntent, LoginStage, LoginTransaction, Transition
 from gamed.players.names import parse_display_name
 from gamed.structs import Component, redacts
@@ -36,7 +36,7 @@ class NewcomerService(Component, frozen=True):
 
     _context: LoginContext
     _browsers: BrowserLoginService
-    _store: SqliteLoginStore
+    _store: LoginStore
 
     async def get(self, token: str, browser: Index | None) -> Newcomer:
         """Return the newcomer of this login; raise UnknownLoginLink, WrongBrowser, LoginEnded or NameSettled."""

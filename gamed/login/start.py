@@ -17,7 +17,7 @@ from gamed.login.errors import (
 from gamed.login.keys import LOCAL, login_token, new_login_id, secret_index, token_index
 from gamed.login.policy import LoginContext, LoginQuota, ProviderAccess, address_indexes
 from gamed.login.return_rules import ReturnUriInvalid, check_return_uri
-from gamed.login.store import SqliteLoginStore
+from gamed.login.store import LoginStore
 from gamed.login.transaction import ClientInfo, ClientInfoTooLong, LoginIntent, LoginTransaction, ProofMethod
 from gamed.long_poll import LongPollRegistry
 from gamed.providers.base import ProviderUnavailable
@@ -69,7 +69,7 @@ class StartService(Component, frozen=True):
     """The service that starts logins."""
 
     _context: LoginContext
-    _store: SqliteLoginStore
+    _store: LoginStore
     _access: ProviderAccess
     _sessions: Authenticator
     _waiters: LongPollRegistry

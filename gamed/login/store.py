@@ -30,7 +30,7 @@ FindEnded = Callable[[Collection[str]], Awaitable[Collection[str]]]
 """A function that returns which of some processes have ended; this process has not."""
 
 
-class SqliteLoginStore(Component, frozen=True):
+class LoginStore(Component, frozen=True):
     """The data that logins read and write in auth.db.
 
     Each method is one transaction and may raise DatabaseError; an exception leaves no trace of its transaction.

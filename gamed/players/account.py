@@ -22,11 +22,11 @@ from gamed.login.errors import ProviderUnknown, ReauthenticationRequired, Unknow
 from gamed.login.keys import LOCAL, ExistingAccount, LoginLookup, new_login_id
 from gamed.login.local import FormError, PasswordAuthenticator, SignInForm, SignInRejected
 from gamed.login.policy import LoginContext, LoginQuota, address_indexes
-from gamed.login.store import SqliteLoginStore
+from gamed.login.store import LoginStore
 from gamed.login.transaction import ClientInfo, LoginEvent, LoginIntent, LoginStage, LoginTransaction, ProofMethod
 from gamed.long_poll import LongPollRegistry
 from gamed.outcomes import LoginFailure
-from gamed.players.account_store import FinishCommand, PasswordCommand, PlayerNames, SqliteAccountStore
+from gamed.players.account_store import AccountPageStore, FinishCommand, PasswordCommand, PlayerNames
 from gamed.players.errors import LinkEnded, LinkUnused
 from gamed.players.names import SignInMethod, new_player_id
 from gamed.players.service import AccountService
@@ -81,8 +81,8 @@ class AccountSignIn(Component, frozen=True):
     """The sign-ins of browsers for the page, and the links of further providers."""
 
     _context: LoginContext
-    _logins: SqliteLoginStore
-    _store: SqliteAccountStore
+    _logins: LoginStore
+    _store: AccountPageStore
     _authorize: AuthorizeService
     _passwords: PasswordAuthenticator
     _waiters: LongPollRegistry
@@ -236,7 +236,7 @@ class AccountPage(Component, frozen=True):
     """The content of the page, and the change of a password, which no game sees."""
 
     _context: LoginContext
-    _store: SqliteAccountStore
+    _store: AccountPageStore
     _sessions: SessionService
     _account: AccountService
     _saves: SaveService

@@ -72,7 +72,7 @@ class PlayerNames(Struct, frozen=True):
     display: str | None
 
 
-class SqliteAccountStore(Component, frozen=True):
+class AccountPageStore(Component, frozen=True):
     """The data of the page in auth.db; each method may raise DatabaseError, those with a token SessionError."""
 
     _reads: ReadQueue
@@ -167,7 +167,7 @@ def _invite(
 
 
 def change_password(connection: Connection, keys: Keys, command: PasswordCommand) -> str | None:
-    """Set a password as `players password` does; SqliteAccountStore.change_password() describes the rest."""
+    """Set a password as `players password` does; AccountPageStore.change_password() describes the rest."""
     now_ms = command.now_ms
     caller = browser_tables.authenticate_browser(connection, keys.indexer, command.token, now_ms)
     player_id = caller.player_id

@@ -11,11 +11,11 @@ from gamed.login.authorize import RedirectToProvider
 from gamed.login.browser import RedirectToResult
 from gamed.login.local import FormError, PasswordAuthenticator, SignInForm, SignInRejected
 from gamed.login.policy import LoginContext
-from gamed.login.store import SqliteLoginStore
+from gamed.login.store import LoginStore
 from gamed.players.account import AccountSignIn, token_of
 from gamed.players.errors import NameMalformed, NameTaken
 from gamed.players.link_model import Invite
-from gamed.players.links_store import InvitedAccount, PasswordReset, SqliteLinkStore
+from gamed.players.links_store import InvitedAccount, LinkStore, PasswordReset
 from gamed.players.names import LOCAL, new_player_id, parse_name
 from gamed.sessions.credentials import NewBrowserSession
 from gamed.sessions.service import RevocationListener
@@ -33,8 +33,8 @@ class InviteService(Component, frozen=True):
     """The service of invites; it raises LinkUnknown or LinkEnded for a link in vain, and RateLimited."""
 
     _context: LoginContext
-    _store: SqliteLinkStore
-    _logins: SqliteLoginStore
+    _store: LinkStore
+    _logins: LoginStore
     _passwords: PasswordAuthenticator
     _sign_in: AccountSignIn
 
@@ -82,8 +82,8 @@ class ResetService(Component, frozen=True):
     """The service of reset links; it raises LinkUnknown, LinkEnded or PlayerMayNotSignIn, and RateLimited."""
 
     _context: LoginContext
-    _store: SqliteLinkStore
-    _logins: SqliteLoginStore
+    _store: LinkStore
+    _logins: LoginStore
     _passwords: PasswordAuthenticator
     _revoked: RevocationListener
 
@@ -106,7 +106,7 @@ class ResetService(Component, frozen=True):
         self._revoked(player_id)
 
 
-async def _count(context: LoginContext, logins: SqliteLoginStore, purpose: bytes, address: str) -> None:
+async def _count(context: LoginContext, logins: LoginStore, purpose: bytes, address: str) -> None:
     """Count a request as one for the link of a login; raise RateLimited."""
     per_minute = context.policy.limits.entries_per_minute
     await logins.count_request(purpose, address, per_minute, context.now_ms())

@@ -45,7 +45,7 @@ class PasswordReset(Struct, frozen=True):
     password: str
 
 
-class SqliteLinkStore(Component, frozen=True):
+class LinkStore(Component, frozen=True):
     """The links in auth.db; each call is one transaction, and raises LinkUnknown or LinkEnded for a link in vain."""
 
     _reads: ReadQueue

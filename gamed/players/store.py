@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # commands write rows without the queues, which need Twisted
     from gamed.database.queues import ReadQueue, WriteQueue
 
 
-class SqlitePlayerStore(Component, frozen=True):
+class PlayerStore(Component, frozen=True):
     """The gamed.players.service.AccountStore and PlayerRecords of auth.db; each call is one transaction."""
 
     _reads: "ReadQueue"

@@ -37,7 +37,7 @@ from gamed.saves.limits import SaveLimits, WriteRateLimiter
 from gamed.saves.model import new_epoch
 from gamed.saves.responses import commit_error
 from gamed.saves.service import ATTEMPTS, SaveEnvironment, SaveService, execute_with_blob
-from gamed.saves.store import SqliteSaveStore
+from gamed.saves.store import SaveStore
 from gamed.saves.validation import (
     check_media_type,
     check_meta,
@@ -54,7 +54,7 @@ class CommitService(Component, frozen=True):
     """The staged bytes and commits of all players; raises SaveError, SessionError or DatabaseError."""
 
     _saves: SaveService
-    _store: SqliteSaveStore
+    _store: SaveStore
     _environment: SaveEnvironment
     _staged_seconds: int
     """How long staged bytes are kept."""

@@ -13,7 +13,7 @@ from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DatabaseUnavailable, DiskFull
 from gamed.saves import erase_store, tables
-from gamed.saves.erase_store import SqliteEraseStore
+from gamed.saves.erase_store import EraseStore
 from gamed.saves.limits import SaveLimits
 from gamed.saves.model import VersionKind
 from gamed.saves.retention import plan_pruning
@@ -60,7 +60,7 @@ class CleanupTask(Struct, eq=False):
 
     async def _erase(self) -> None:
         """Finish the erases that a command or a request left unfinished."""
-        store = SqliteEraseStore(self._databases, self._random)
+        store = EraseStore(self._databases, self._random)
         while (player_id := await self._databases.state.submit(erase_store.unfinished_erase)) is not None:
             if await store.finish(player_id):
                 self._changed(player_id)

@@ -2,7 +2,7 @@
 
 from gamed.crypto import Secret
 from gamed.saves.commands import EraseCommand
-from gamed.saves.erase_store import SqliteEraseStore
+from gamed.saves.erase_store import EraseStore
 from gamed.saves.errors import ConflictError, PreconditionRequired, SaveError, VersionConflict, WeakValidator
 from gamed.saves.model import Cursor, new_epoch
 from gamed.saves.service import SaveEnvironment, SaveService
@@ -16,7 +16,7 @@ class EraseService(Component, frozen=True):
     """The erases of all players; each counts as one change towards the player's rate."""
 
     _saves: SaveService
-    _store: SqliteEraseStore
+    _store: EraseStore
     _environment: SaveEnvironment
 
     async def erase(self, token: Secret, condition: Condition) -> None:

@@ -29,8 +29,8 @@ ERASE_SLOTS = 256
 """Deleted by one transaction."""
 
 
-class SqliteEraseStore(Component, frozen=True):
-    """The SaveRemoval of gamed.players.service and the EraseStore of gamed.saves.erase, on SQLite."""
+class EraseStore(Component, frozen=True):
+    """The SaveRemoval of gamed.players.service, and the transactions of gamed.saves.erase, in state.db."""
 
     _databases: "Databases"
     _random: Random

@@ -20,7 +20,7 @@ from gamed.http.conditional import (
     range_holds,
 )
 from gamed.saves.errors import VersionConflict
-from gamed.saves.export_store import SqliteExport
+from gamed.saves.export_store import ExportArchive
 from gamed.saves.limits import DiskReservations
 from gamed.saves.model import Cursor
 from gamed.saves.service import SaveService
@@ -51,7 +51,7 @@ class ExportJob:
 
     def __init__(
         self,
-        archive: SqliteExport,
+        archive: ExportArchive,
         cursor: Cursor,
         expected_bytes: int,
         reservations: DiskReservations,
@@ -120,7 +120,7 @@ class ExportService:
     """The exports of all players that are being written or sent."""
 
     def __init__(
-        self, saves: SaveService, begin: Callable[[str, Cursor], SqliteExport], reservations: DiskReservations
+        self, saves: SaveService, begin: Callable[[str, Cursor], ExportArchive], reservations: DiskReservations
     ) -> None:
         """Write archives that `begin` returns for a player's saves at a cursor."""
         self._saves = saves

@@ -170,7 +170,7 @@ def _after(connection: Connection, player_id: str, slot: str, version: int) -> I
         yield tables.version_from_row(tuple(row)), bool(current)
 
 
-class SqliteExport(Struct, eq=False):
+class ExportArchive(Struct, eq=False):
     """An export of one player, which is written in steps to an unnamed file.
 
     No file is left behind when the process is killed.

@@ -46,7 +46,7 @@ from gamed.saves.responses import (
     version_list,
     write_error,
 )
-from gamed.saves.store import SqliteSaveStore
+from gamed.saves.store import SaveStore
 from gamed.saves.write_rules import WRITES, Condition, DeleteDecision
 from gamed.sessions.credentials import AuthenticatedSession
 from gamed.sessions.service import SessionService
@@ -69,7 +69,7 @@ class SaveEnvironment(Struct, frozen=True, eq=False):
 class SaveService(Component, frozen=True):
     """The saves of all players."""
 
-    _store: SqliteSaveStore
+    _store: SaveStore
     _sessions: SessionService
     _environment: SaveEnvironment
     _rate: WriteRateLimiter
@@ -250,7 +250,7 @@ Outcome = TypeVar("Outcome", WriteResult, Staged)
 
 
 async def execute_with_blob(
-    store: SqliteSaveStore,
+    store: SaveStore,
     command: Command,
     execute: Callable[[Command], Awaitable[Outcome | BytesMissing | SaveError]],
     spool: BinaryIO | None,
@@ -275,7 +275,7 @@ async def execute_with_blob(
     raise DatabaseBusy("Too much goes on with these bytes. Send them again in a moment.")
 
 
-async def _with_blob(store: SqliteSaveStore, command: Command, known: int | None, spool: BinaryIO) -> Command:
+async def _with_blob(store: SaveStore, command: Command, known: int | None, spool: BinaryIO) -> Command:
     """Return the command with a blob that holds its bytes: a known and intact one, or else a new one."""
     if known is not None and known != command.checked_blob and command.appended_blob is None:
         try:
@@ -287,7 +287,7 @@ async def _with_blob(store: SqliteSaveStore, command: Command, known: int | None
     return replace(command, appended_blob=await store.append(command.context.player_id, spool))
 
 
-async def _discard_unused(store: SqliteSaveStore, blob: int | None, result: WriteResult | Staged | None) -> None:
+async def _discard_unused(store: SaveStore, blob: int | None, result: WriteResult | Staged | None) -> None:
     """Delete the appended blob unless the result uses it; if that fails, a later cleanup deletes it."""
     if blob is None or (result is not None and result.uses_blob(blob)):
         return

@@ -49,7 +49,7 @@ CHANGE_BYTES = 64 * 1024
 """What one entry of a commit counts in a batch: a full commit is a batch alone, so that no request waits for two."""
 
 
-class SqliteSaveStore(Component, frozen=True):
+class SaveStore(Component, frozen=True):
     """The saves and staged bytes in state.db; each method runs one transaction, and raises DatabaseError if it failed.
 
     The methods with a token raise SessionError, too.

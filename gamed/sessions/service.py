@@ -29,7 +29,7 @@ from gamed.sessions.credentials import (
 )
 from gamed.sessions.errors import SessionError, SessionNotFound, TokenMissing
 from gamed.sessions.rotation import RefreshRejected
-from gamed.sessions.store import SqliteSessionStore
+from gamed.sessions.store import SessionStore
 from gamed.structs import Component
 from gamed.timestamps import Now
 
@@ -78,7 +78,7 @@ class FirstUses(Container[str]):
 class SessionService(Component, frozen=True):
     """The operations on sessions that requests need, whatever the protocol of the request."""
 
-    _store: SqliteSessionStore
+    _store: SessionStore
     _revoked: RevocationListener
     _now_ms: Now
     _audit: AuditLog = NULL_AUDIT_LOG

@@ -50,7 +50,7 @@ from gamed.sessions.tables import DAY_MS
 from gamed.structs import Component, redacts
 
 
-class SqliteSessionStore(Component, frozen=True):
+class SessionStore(Component, frozen=True):
     """The sessions of auth.db.
 
     Every method raises DatabaseError, authenticate() also SessionError. `_refreshes` limits how often one session may

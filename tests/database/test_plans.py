@@ -9,7 +9,7 @@ from twisted.internet.defer import ensureDeferred
 from gamed.components import PlayerComponents
 from gamed.database.databases import Databases
 from gamed.database.sqlite.files import SqliteConnection
-from gamed.login.store import SqliteLoginStore
+from gamed.login.store import LoginStore
 from gamed.players import store as player_store
 from gamed.saves.cleanup import CleanupTask
 from tests.saves.commit_helpers import CommitCase, delete, write
@@ -98,7 +98,7 @@ class PlanTest(CommitCase):
         server, now_ms = self.server, lambda: self.server.now_ms + 365 * 24 * 3600 * 1000
         context = service_context(server.issuer.keys, self.stores, server.audit, now_ms)
         players = PlayerComponents(context, server.revoked.append)
-        logins = SqliteLoginStore(self.stores.reads, self.stores.auth, server.issuer.keys)
+        logins = LoginStore(self.stores.reads, self.stores.auth, server.issuer.keys)
         works: list[Callable[[], Any]] = [
             players.clean_up,
             CleanupTask(self.stores, self.limits, now_ms, lambda size: b"\xfe" * size, lambda player_id: None).clean_up,

@@ -27,7 +27,7 @@ from gamed.login.keys import LoginLookup, PresentedProof, secret_index
 from gamed.login.local import LocalLoginService, PasswordAuthenticator, SignInForm
 from gamed.login.policy import LoginContext, LoginPolicy, ProviderAccess
 from gamed.login.start import StartedLogin, StartRequest, StartService
-from gamed.login.store import SqliteLoginStore, advanced_logins
+from gamed.login.store import LoginStore, advanced_logins
 from gamed.login.transaction import LoginIntent, LoginTransaction
 from gamed.long_poll import LongPollRegistry
 from gamed.ops.logging import TwistedAuditLog
@@ -38,7 +38,7 @@ from gamed.players.passwords import AsyncPasswordHasher, hash_password
 from gamed.providers.base import IdentityProvider
 from gamed.sessions.credentials import CredentialIssuer, SessionPolicy
 from gamed.sessions.service import SessionService
-from gamed.sessions.store import SqliteSessionStore
+from gamed.sessions.store import SessionStore
 from tests.login.examples import BROWSER, START_MS, CountingRandom
 from tests.support.databases import InlineReactor, InlineThreads, databases_of_another_process, memory_databases
 
@@ -92,13 +92,13 @@ class LoginServer:
         audit = TwistedAuditLog(self.security.append)
         self.context = LoginContext(self.keys, self.random, self.now_ms, self.terms, audit, "first")
         self.living: set[str] = set()
-        self.store = SqliteLoginStore(self.databases.reads, self.databases.auth, self.keys)
+        self.store = LoginStore(self.databases.reads, self.databases.auth, self.keys)
         self.providers = dict(providers or {})
         self.log = FailureLines()
         self.access = ProviderAccess(self.providers, lambda: BASE, self.log.sign_in_failed)
         issuer = CredentialIssuer(self.keys, terms.session, self.random)
         self.sessions = SessionService(
-            SqliteSessionStore(self.databases.reads, self.databases.auth, issuer), lambda player_id: None, self.now_ms
+            SessionStore(self.databases.reads, self.databases.auth, issuer), lambda player_id: None, self.now_ms
         )
         self.starts = StartService(self.context, self.store, self.access, self.sessions, self.waiters)
         self.lifecycle = LoginLifecycle(self.store, self.waiters, self.now_ms, self.ended)

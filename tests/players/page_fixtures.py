@@ -17,31 +17,31 @@ from gamed.ops.logging import TwistedAuditLog
 from gamed.players.account import AccountPage, AccountSignIn
 from gamed.players.account_guard import AccountGuard
 from gamed.players.account_routes import AccountRoutes, AccountServices
-from gamed.players.account_store import SqliteAccountStore
+from gamed.players.account_store import AccountPageStore
 from gamed.players.links import InviteService, ResetService
 from gamed.players.links_routes import LinkRoutes
-from gamed.players.links_store import SqliteLinkStore
+from gamed.players.links_store import LinkStore
 from gamed.players.names import SignInMethods
 from gamed.players.pages.account import SignInChoice
 from gamed.players.routes import PlayerRoutes
 from gamed.players.service import AccountService, RemovalService
-from gamed.players.store import SqlitePlayerStore
+from gamed.players.store import PlayerStore
 from gamed.providers.discovery import namespace_indexes
 from gamed.saves.batch_routes import ExportRoutes
 from gamed.saves.change_waits import ChangeWaiters
 from gamed.saves.erase import EraseService
-from gamed.saves.erase_store import SqliteEraseStore
+from gamed.saves.erase_store import EraseStore
 from gamed.saves.export import ExportService
-from gamed.saves.export_store import SqliteExport
+from gamed.saves.export_store import ExportArchive
 from gamed.saves.limits import DiskReservations, SaveLimits, WriteRateLimiter
 from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService
-from gamed.saves.store import SqliteSaveStore
+from gamed.saves.store import SaveStore
 from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
 from gamed.sessions.credentials import CredentialIssuer, generate_pair, new_session_id
 from gamed.sessions.routes import SessionRoutes
 from gamed.sessions.service import SessionService
-from gamed.sessions.store import SqliteSessionStore
+from gamed.sessions.store import SessionStore
 from gamed.sessions.tables import open_session
 from tests.login.browser_fake_provider import DISCORD, GOOGLE, ProviderCase
 from tests.login.browser_fixtures import Page
@@ -125,28 +125,28 @@ class AccountCase(ProviderCase):
         audit = TwistedAuditLog(server.security.append)
         self.issuer = CredentialIssuer(keys, server.terms.session, random)
         sessions = SessionService(
-            SqliteSessionStore(databases.reads, databases.auth, self.issuer), waiters.revoked, now_ms, audit
+            SessionStore(databases.reads, databases.auth, self.issuer), waiters.revoked, now_ms, audit
         )
         environment = SaveEnvironment(limits, now_ms, random, waiters)
-        store = SqliteSaveStore(databases, keys, limits)
+        store = SaveStore(databases, keys, limits)
         saves = SaveService(store, sessions, environment, WriteRateLimiter.of(limits))
         disk = DiskReservations(lambda: 2**40, limits.min_free_bytes)
         uploads = UploadAdmission(limits, folder, disk, _inline)
-        erase_store = SqliteEraseStore(databases, random)
+        erase_store = EraseStore(databases, random)
         erase = EraseService(saves, erase_store, environment)
         exports = ExportRoutes(
-            ExportService(saves, partial(SqliteExport, databases, folder), disk), tasks, server.clock
+            ExportService(saves, partial(ExportArchive, databases, folder), disk), tasks, server.clock
         )
-        players = SqlitePlayerStore(databases.reads, databases.auth, keys)
+        players = PlayerStore(databases.reads, databases.auth, keys)
         oauth = server.terms.mode is Mode.OAUTH
         methods = SignInMethods(not oauth, namespace_indexes(keys.indexer, (DISCORD, GOOGLE) if oauth else ()))
         removals = RemovalService(players, erase_store, now_ms, audit)
         account = AccountService(players, removals, waiters.revoked, methods, now_ms, audit)
-        accounts = SqliteAccountStore(databases.reads, databases.auth, keys)
+        accounts = AccountPageStore(databases.reads, databases.auth, keys)
         login = server.context, server.store, accounts, server.authorize, server.passwords, server.waiters
         page = AccountPage(server.context, accounts, sessions, account, saves, server.passwords, waiters.revoked)
         sign_in, guard = AccountSignIn(*login), AccountGuard(pages.guard)
-        links = SqliteLinkStore(databases.reads, databases.auth, keys)
+        links = LinkStore(databases.reads, databases.auth, keys)
         invites = InviteService(server.context, links, server.store, server.passwords, sign_in)
         resets = ResetService(server.context, links, server.store, server.passwords, waiters.revoked)
         services = AccountServices(sign_in, page, sessions, account, saves, exports)

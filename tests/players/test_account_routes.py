@@ -10,8 +10,8 @@ from gamed.players import tables as player_tables
 from gamed.players.names import SignInMethods, fold
 from gamed.players.routes import PlayerRoutes
 from gamed.players.service import AccountService, RemovalService
-from gamed.players.store import SqlitePlayerStore
-from gamed.saves.erase_store import SqliteEraseStore
+from gamed.players.store import PlayerStore
+from gamed.saves.erase_store import EraseStore
 from gamed.sessions.routes import SessionRoutes
 from gamed.timestamps import rfc3339
 from tests.saves.helpers import ABSENT, SaveCase
@@ -27,8 +27,8 @@ LOCAL = "/auth/identities/local"
 
 def removals_of(server: SessionServer, stores: Databases) -> RemovalService:
     """Return the removal service as the service builds it."""
-    players = SqlitePlayerStore(stores.reads, stores.auth, server.issuer.keys)
-    return RemovalService(players, SqliteEraseStore(stores, Counting()), lambda: server.now_ms, server.audit)
+    players = PlayerStore(stores.reads, stores.auth, server.issuer.keys)
+    return RemovalService(players, EraseStore(stores, Counting()), lambda: server.now_ms, server.audit)
 
 
 class AccountCase(SaveCase):
@@ -39,7 +39,7 @@ class AccountCase(SaveCase):
     def setUp(self) -> None:
         super().setUp()
         server = self.server
-        players = SqlitePlayerStore(self.stores.reads, self.stores.auth, server.issuer.keys)
+        players = PlayerStore(self.stores.reads, self.stores.auth, server.issuer.keys)
         self.removals = removals_of(server, self.stores)
         account = AccountService(
             players, self.removals, server.revoked.append, self.ways, lambda: server.now_ms, server.audit

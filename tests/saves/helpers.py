@@ -21,13 +21,13 @@ from gamed.saves.batch import CommitService
 from gamed.saves.batch_routes import CommitRoutes, ExportRoutes
 from gamed.saves.change_waits import ChangeWaiters
 from gamed.saves.erase import EraseService
-from gamed.saves.erase_store import SqliteEraseStore
+from gamed.saves.erase_store import EraseStore
 from gamed.saves.export import ExportService
-from gamed.saves.export_store import SqliteExport
+from gamed.saves.export_store import ExportArchive
 from gamed.saves.limits import DiskReservations, SaveLimits, WriteRateLimiter
 from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService
-from gamed.saves.store import SqliteSaveStore
+from gamed.saves.store import SaveStore
 from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
 from tests.saves.state_machine import count_errors, damage_blobs
 from tests.sessions.fixtures import ANNA, Counting
@@ -79,7 +79,7 @@ class SaveCase(SynchronousTestCase):
         """Return a browser for the routes of saves over the same databases."""
         random = Counting()
         now_ms, paced = lambda: self.server.now_ms, replace(limits, writes_per_minute=self.writes_per_minute)
-        store = SqliteSaveStore(self.stores, self.server.issuer.keys, paced)
+        store = SaveStore(self.stores, self.server.issuer.keys, paced)
         self.waiters = LongPollRegistry(self.clock)
         self.change_waiters = ChangeWaiters(self.waiters, self.stores)
         rate, staging = WriteRateLimiter.of(paced), WriteRateLimiter.of_staging(paced)
@@ -89,11 +89,11 @@ class SaveCase(SynchronousTestCase):
         self.tasks = ShieldedTasks()
         self.reservations = DiskReservations(lambda: self.free, limits.min_free_bytes)
         admission = UploadAdmission(limits, self.folder, self.reservations, self.disk)
-        erase_store = SqliteEraseStore(self.stores, random)
+        erase_store = EraseStore(self.stores, random)
         erase_service = EraseService(saves, erase_store, environment)
         self.routes = SaveRoutes(saves, self.tasks, SaveBodyPolicy(saves, limits, admission), erase_service)
         commit_routes = CommitRoutes(commits, limits, self.tasks, admission)
-        self.exports = ExportService(saves, partial(SqliteExport, self.stores, self.folder), self.reservations)
+        self.exports = ExportService(saves, partial(ExportArchive, self.stores, self.folder), self.reservations)
         route_groups = [self.routes, commit_routes, ExportRoutes(self.exports, self.tasks, self.clock)]
         return Browser(route_groups, clock=self.clock, crashes=self.crashes, now_ms=lambda: self.server.now_ms)
 

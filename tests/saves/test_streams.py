@@ -24,13 +24,13 @@ from gamed.rate_limit import RateLimit
 from gamed.saves.batch_routes import ExportRoutes
 from gamed.saves.change_waits import ChangeWaiters
 from gamed.saves.erase import EraseService
-from gamed.saves.erase_store import SqliteEraseStore
+from gamed.saves.erase_store import EraseStore
 from gamed.saves.export import ExportService
-from gamed.saves.export_store import SqliteExport
+from gamed.saves.export_store import ExportArchive
 from gamed.saves.limits import DiskReservations, SaveLimits, WriteRateLimiter
 from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService
-from gamed.saves.store import SqliteSaveStore
+from gamed.saves.store import SaveStore
 from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
 from tests.sessions.fixtures import Counting
 from tests.sessions.server import SessionServer, text
@@ -127,15 +127,15 @@ class StreamTest(TestCase):
         self.bearer = {"Authorization": f"Bearer {text(pair.access)}"}
         limits, self.log = SaveLimits(), Lines()
         reservations = DiskReservations(lambda: 2**40, limits.min_free_bytes)
-        store = SqliteSaveStore(server.databases, server.issuer.keys, limits)
+        store = SaveStore(server.databases, server.issuer.keys, limits)
         waits = ChangeWaiters(LongPollRegistry(Clock()), server.databases)
         rate = WriteRateLimiter(RateLimit(0, 1))
         environment = SaveEnvironment(limits, lambda: server.now_ms, Counting(), waits)
         saves = SaveService(store, server.sessions, environment, rate)
         body_policy = SaveBodyPolicy(saves, limits, UploadAdmission(limits, data / "tmp", reservations))
-        tasks, erase_store = ShieldedTasks(), SqliteEraseStore(server.databases, Counting())
+        tasks, erase_store = ShieldedTasks(), EraseStore(server.databases, Counting())
         erase_service = EraseService(saves, erase_store, environment)
-        exports = ExportService(saves, partial(SqliteExport, server.databases, data / "tmp"), reservations)
+        exports = ExportService(saves, partial(ExportArchive, server.databases, data / "tmp"), reservations)
         site = build_server(
             [SaveRoutes(saves, tasks, body_policy, erase_service), ExportRoutes(exports, tasks, reactor)],
             HttpSettings(BASE_HOST),

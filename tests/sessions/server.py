@@ -17,7 +17,7 @@ from gamed.rate_limit import UNLIMITED, RateLimit
 from gamed.sessions import tables as session_tables
 from gamed.sessions.credentials import CredentialIssuer, CredentialPair
 from gamed.sessions.service import FirstUses, SessionService
-from gamed.sessions.store import SqliteSessionStore
+from gamed.sessions.store import SessionStore
 from tests.sessions.fixtures import ANNA, NOW_MS, POLICY, Counting, sign_in
 from tests.support.databases import memory_databases
 
@@ -43,7 +43,7 @@ class SessionServer:
         self.audit = RecordedAuditLog()
         random = Counting()
         self.issuer = CredentialIssuer(Keys.of(Secret(bytes(32)), random), POLICY, random)
-        stored = SqliteSessionStore(databases.reads, databases.auth, self.issuer, refreshes)
+        stored = SessionStore(databases.reads, databases.auth, self.issuer, refreshes)
         self.uses = FirstUses()
         self.sessions = SessionService(stored, self.revoked.append, lambda: self.now_ms, self.audit, self.uses)
 
