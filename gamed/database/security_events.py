@@ -89,7 +89,7 @@ def write_events(connection: Connection, events: Iterable[EventCount], now_ms: i
 
 
 def _is_erased(connection: Connection, player_id: str) -> bool:
-    """Return whether an event tells that the player was erased; no later player has the same id."""
+    """Return whether the events include the erasure of the player; no later player has the same id."""
     query = "SELECT 1 FROM security_event WHERE player_id = :player_id AND event = :erased LIMIT 1"
     values = {"player_id": player_id, "erased": SecurityEvent.ERASED.value}
     return player_id != "" and connection.execute(query, values).fetchone() is not None
