@@ -13,8 +13,6 @@ Now = Callable[[], int]
 """A function that returns the wall clock's time in epoch milliseconds."""
 REMEMBERED_SECONDS = 1024
 """The size of each cache of formatted seconds: most responses of one second contain the same instants."""
-_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _RFC3339: Final = compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z", ASCII)
 
 
@@ -46,8 +44,9 @@ def http_date(instant_ms: int) -> str:
 
 @lru_cache(REMEMBERED_SECONDS)
 def _imf_fixdate(seconds: int) -> str:
-    at = datetime.fromtimestamp(seconds, UTC)
-    return f"{_DAYS[at.weekday()]}, {at:%d} {_MONTHS[at.month - 1]} {at.year:04d} {at:%H:%M:%S} GMT"
+    from email.utils import format_datetime  # late: commands need no dates of HTTP
+
+    return format_datetime(datetime.fromtimestamp(seconds, UTC), usegmt=True)
 
 
 def parse_http_date(text: str) -> int | None:
