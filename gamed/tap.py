@@ -23,7 +23,7 @@ from gamed.cli.errors import CONFIGURATION, exit_on_error, exit_with
 from gamed.cli.folder_lock import SERVE, SHARE, Lock
 from gamed.cli.listen import numbered
 from gamed.cli.process import allow_files, exit_cleanly_on_sigterm, exit_with_code, harden, stop_reactor_on_sigterm
-from gamed.cli.workers import WorkerMark, WorkerPlan, WorkersParent, log_arguments, parse_count, refuse_kinds
+from gamed.cli.workers import MARK, WorkerMark, WorkerPlan, WorkersParent, log_arguments, parse_count, refuse_kinds
 from gamed.clock import use_monotonic_clock
 from gamed.config.settings import RESERVED_FILES, LogFormat, Settings
 from gamed.gc_pause import gc_paused
@@ -97,7 +97,8 @@ class ServeOptions(StderrOptions):
 
     def postOptions(self) -> None:
         harden()
-        self.worker = WorkerMark.pop(os.environ)
+        self.worker = WorkerMark.of(os.environ)
+        os.environ.pop(MARK, None)
         with exit_on_error(), cli_serve.format_early_output(self.log_format):
             self.workers = parse_count(self["workers"])
             self.environ = dict(os.environ) if self.workers else {}

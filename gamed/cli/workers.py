@@ -8,7 +8,7 @@ passed in the worker's environment.
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -58,9 +58,9 @@ class WorkerMark(Struct, frozen=True):
     parent: int
 
     @classmethod
-    def pop(cls, environ: MutableMapping[str, str]) -> "WorkerMark | None":
-        """Remove the mark from the environment and return it; return None in a process that is not a worker."""
-        number, _, parent = environ.pop(MARK, "").partition(" ")
+    def of(cls, environ: Mapping[str, str]) -> "WorkerMark | None":
+        """Parse the mark in the environment; return None in a process that is not a worker."""
+        number, _, parent = environ.get(MARK, "").partition(" ")
         return cls(int(number), int(parent)) if number.isdecimal() and parent.isdecimal() else None
 
 
@@ -114,9 +114,11 @@ def log_arguments(twistd: Mapping[str, Any], number: int, *, to_stdout: bool) ->
 def run_worker(arguments: Sequence[str]) -> None:
     """Run a worker until it is stopped, or until its parent has ended."""
     exit_cleanly_on_sigterm()
-    mark = os.environ.get(MARK, "").partition(" ")
-    end_with_parent(int(mark[2]))
     with exit_on_error():
+        mark = WorkerMark.of(os.environ)
+        if mark is None:
+            raise SetupError(f"{MARK} is not the mark of a worker. Start workers with gamed serve --workers N.")
+        end_with_parent(mark.parent)
         from gamed.cli.serve import run  # late: it is most of Twisted
 
         run(arguments)

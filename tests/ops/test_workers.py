@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.cli.errors import SetupError
 from gamed.cli.listen import numbered
-from gamed.cli.workers import WorkerPlan, WorkersParent, log_arguments, parse_count, refuse_kinds
+from gamed.cli.workers import MARK, WorkerPlan, WorkersParent, log_arguments, parse_count, refuse_kinds
 from gamed.config.settings import LogFormat
 from gamed.ops.logging import RAW, Observer
 from gamed.ops.systemd import SystemdNotifier
@@ -166,6 +167,18 @@ class ServingTests(WorkersTestCase):
         self.assertEqual(code, 78, err)
         self.assertIn("twistd --debug and --workers: leave one of them out.", err)
         self.assertEqual(self.gamed("serve", "--workers", "1")[0], 2)
+        self.assertFalse(self.data.exists())
+
+    def test_without_a_parent(self) -> None:
+        """A worker whose environment has no valid mark of its parent is a clear error before anything is made."""
+        worker = "from gamed.cli.workers import run_worker; run_worker(['-n', 'gamed', 'serve'])"
+        for mark in ("", "1", "1 x", "x 1"):
+            self.environ[MARK] = mark
+            code, _, err = self.run_command("-c", worker, of=(sys.executable,))
+            self.assertEqual(code, 78, err)
+            self.assertEqual(
+                err, "gamed: GAMED_WORKER is not the mark of a worker. Start workers with gamed serve --workers N.\n"
+            )
         self.assertFalse(self.data.exists())
 
 
