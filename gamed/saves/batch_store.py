@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from gamed.database.connection import Connection
-from gamed.saves import tables, write_store
+from gamed.saves import blob_tables, tables, write_store
 from gamed.saves.commands import (
     BlobsMissing,
     BytesMissing,
@@ -37,7 +37,7 @@ def commit_changes(
     if summary.erased_since(command.context.epoch):
         return write_store.erased_error()
     command = write_store.counted(limits, summary, command, command.now_ms)
-    blobs = tables.find_blobs(connection, player_id, command.digests)
+    blobs = blob_tables.find_blobs(connection, player_id, command.digests)
     unsure = [
         sha256 for sha256 in sorted(command.digests) if command.checked_blobs.get(sha256, -1) != blobs.get(sha256)
     ]
@@ -55,7 +55,7 @@ def commit_changes(
     for each in decided:
         if isinstance(each, _Write) and each.decision.rule in WRITES:
             # Before any entry changes the history: an old version, which may be deleted for that, may have the bytes.
-            tables.add_references(connection, each.blob_id, 1)
+            blob_tables.add_references(connection, each.blob_id, 1)
     now = [_apply(connection, limits, player_id, each) for each in decided]
     cursor = tables.find_player(connection, player_id).cursor
     return Committed(cursor, now, changed=cursor != summary.cursor)
@@ -101,7 +101,7 @@ def _decide(connection: Connection, command: CommitCommand, change: Change, blob
         delete = DeleteCommand(context, slot, change.condition, now_ms)
         return _Delete(change, delete, state, decide_delete(state, change.condition))
     blob_id = blobs[change.content.sha256]
-    staged, size = change.content, tables.staged_size(connection, blob_id)
+    staged, size = change.content, blob_tables.staged_size(connection, blob_id)
     content = SaveContent(staged.sha256, size, staged.content_type, staged.meta)
     write = WriteCommand(context, slot, change.condition, content, now_ms, command.new_epoch)
     return _Write(change, write, blob_id, state, write_store.decide(connection, write, state))
@@ -141,10 +141,10 @@ def _conflict(
     """Keep refused bytes as conflict copies; let all bytes of the commit wait for the next commit again."""
     writes = [each for each in decided if isinstance(each, _Write)]
     for each in writes:  # before a copy displaces an old version that may have the bytes
-        tables.stage_blob(connection, each.blob_id, each.command.now_ms)
+        blob_tables.stage_blob(connection, each.blob_id, each.command.now_ms)
     for each in writes:
         _keep_refused(connection, limits, player_id, each)
-        tables.stage_blob(connection, each.blob_id, each.command.now_ms)
+        blob_tables.stage_blob(connection, each.blob_id, each.command.now_ms)
     refused = [each for each in decided if not succeeds(each.decision)]
     return [(each.change, _outcome(connection, player_id, each)) for each in refused]
 
@@ -152,7 +152,7 @@ def _conflict(
 def _keep_refused(connection: Connection, limits: SaveLimits, player_id: str, each: _Write) -> None:
     if each.decision.stores_copy and fits_into_history(connection, limits, player_id, each.command.content.size):
         base = version_by_tag(connection, player_id, each.change.slot, each.change.condition.base)
-        tables.add_references(connection, each.blob_id, 1)
+        blob_tables.add_references(connection, each.blob_id, 1)
         write_store.store_conflict_copy(connection, limits, each.command, each.state, base=base, blob_id=each.blob_id)
 
 
@@ -176,20 +176,20 @@ def stage_bytes(connection: Connection, limits: SaveLimits, command: StageComman
     player_id, content = command.context.player_id, command.content
     if tables.find_player(connection, player_id).erased_since(command.context.epoch):
         return erased_error()
-    known = tables.find_blobs(connection, player_id, [content.sha256]).get(content.sha256)
+    known = blob_tables.find_blobs(connection, player_id, [content.sha256]).get(content.sha256)
     if known is None:
-        waiting = tables.staged_bytes(connection, player_id, command.expired_ms)
+        waiting = blob_tables.staged_bytes(connection, player_id, command.expired_ms)
         error = room_to_stage(limits, waiting, content.size)
         if error is not None:
             return error
     blob_id = ensure_blob(connection, command, known)
     if isinstance(blob_id, BytesMissing):
         return blob_id
-    tables.stage_blob(connection, blob_id, command.now_ms)
+    blob_tables.stage_blob(connection, blob_id, command.now_ms)
     return Staged(blob_id)
 
 
 def staged_size_of(connection: Connection, player_id: str, sha256: bytes) -> int | None:
     """Return the size of the player's bytes with this hash, or None if there are none."""
-    blob_id = tables.find_blobs(connection, player_id, [sha256]).get(sha256)
-    return None if blob_id is None else tables.staged_size(connection, blob_id)
+    blob_id = blob_tables.find_blobs(connection, player_id, [sha256]).get(sha256)
+    return None if blob_id is None else blob_tables.staged_size(connection, blob_id)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gamed.crypto import Random
 from gamed.database.connection import Connection
-from gamed.saves import tables
+from gamed.saves import blob_tables, tables
 from gamed.saves.commands import EraseCommand
 from gamed.saves.limits import Usage
 from gamed.saves.model import Cursor, Version, VersionKind, new_epoch
@@ -108,7 +108,7 @@ def erase_step(connection: Connection, player_id: str, epoch: str) -> bool | Non
     for version in map(tables.version_from_row, rows):
         tables.delete_version(connection, player_id, version.slot, version.version)
         if version.blob_id is not None:
-            tables.remove_reference(connection, version.blob_id)
+            blob_tables.remove_reference(connection, version.blob_id)
     if rows:
         return True
     some = "(SELECT slot FROM save WHERE player_id = :player_id LIMIT :slots)"
@@ -160,9 +160,9 @@ def slots_of(connection: Connection, player_id: str) -> list[str]:
 
 def _move_blobs(connection: Connection, player_id: str, heir_id: str) -> None:
     """Let the heir own the blobs; where the heir has the same bytes, refer to the heir's blob."""
-    known = {sha256: blob_id for blob_id, sha256 in tables.blobs_of_player(connection, heir_id).items()}
+    known = {sha256: blob_id for blob_id, sha256 in blob_tables.blobs_of_player(connection, heir_id).items()}
     equal: dict[int, int] = {}
-    for blob_id, sha256 in tables.blobs_of_player(connection, player_id).items():
+    for blob_id, sha256 in blob_tables.blobs_of_player(connection, player_id).items():
         if sha256 in known:
             equal[blob_id] = known[sha256]
         else:
@@ -200,6 +200,6 @@ def _move_copy(connection: Connection, player_id: str, heir_id: str, slot: str, 
     stored = current.blob_id, current.content, now_ms, now_ms
     copy = Version(slot, number, None, None, VersionKind.CONFLICT, *stored, device=current.device)
     tables.insert_version(connection, heir_id, copy)
-    tables.add_references(connection, current.blob_id, 1)
+    blob_tables.add_references(connection, current.blob_id, 1)
     seq, _ = tables.change_player(connection, heir_id, Usage(history_bytes=copy.size))
     tables.touch_slot(connection, heir_id, slot, last_version=number, seq=seq, prune_at_ms=now_ms)

@@ -16,7 +16,7 @@ from gamed.database.databases import Databases
 from gamed.database.errors import DiskFull
 from gamed.http.conditional import UNCONDITIONAL, Conditions, Precondition, Representation, evaluate_conditions
 from gamed.players.tables import display_name_of
-from gamed.saves import batch_store, tables, write_store
+from gamed.saves import batch_store, blob_tables, tables, write_store
 from gamed.saves.commands import (
     BlobsMissing,
     BytesMissing,
@@ -108,7 +108,7 @@ class SaveStore(Component, frozen=True):
 
     def find_blobs(self, player_id: str, digests: Collection[bytes]) -> Deferred[dict[bytes, int]]:
         return self._databases.reads.submit(
-            attributed(STATE, partial(tables.find_blobs, player_id=player_id, digests=digests))
+            attributed(STATE, partial(blob_tables.find_blobs, player_id=player_id, digests=digests))
         )
 
     def stage(self, command: StageCommand) -> Deferred[Staged | BytesMissing | SaveError]:
@@ -208,7 +208,7 @@ def _bytes_of(connection: Connection, version: Version, body: SaveContent, store
     if stored is None:
         if version.blob_id is None:
             return None
-        stored = tables.load_blob(connection, version.blob_id)
+        stored = blob_tables.load_blob(connection, version.blob_id)
     return stored if sha256(stored).digest() == body.sha256 else None
 
 

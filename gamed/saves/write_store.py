@@ -9,7 +9,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from gamed.database.connection import Connection
-from gamed.saves import tables
+from gamed.saves import blob_tables, tables
 from gamed.saves.commands import (
     BytesMissing,
     CommitCommand,
@@ -55,7 +55,7 @@ def write_save(
     error = room_to_write(limits, summary.usage, state.size, command.content.size)
     if error is not None:
         return error
-    known = tables.find_blob_to_share(connection, player_id, slot, command.content)
+    known = blob_tables.find_blob_to_share(connection, player_id, slot, command.content)
     blob_id = ensure_blob(connection, command, known, refs=1)
     if isinstance(blob_id, BytesMissing):
         return blob_id
@@ -80,7 +80,7 @@ def _keep_current(
         if isinstance(held, BytesMissing):
             return held
         return WriteResult(decision, state.current, base=base, yours=decision.yours)
-    known = tables.find_blob_to_share(connection, player_id, slot, command.content)
+    known = blob_tables.find_blob_to_share(connection, player_id, slot, command.content)
     blob_id = ensure_blob(connection, command, known, refs=1)
     if isinstance(blob_id, BytesMissing):
         return blob_id
@@ -146,7 +146,7 @@ def restore_version(connection: Connection, limits: SaveLimits, command: Restore
     if error is not None:
         return error
     if old.blob_id is not None:
-        tables.add_references(connection, old.blob_id, 1)
+        blob_tables.add_references(connection, old.blob_id, 1)
     return WriteResult(
         decision, set_current(connection, limits, command, state, content=old.content, blob_id=old.blob_id)
     )
@@ -315,7 +315,7 @@ def delete_version(connection: Connection, player_id: str, version: Version) -> 
     """Delete one version of the history; cleanup deletes its bytes when no other version has them."""
     tables.delete_version(connection, player_id, version.slot, version.version)
     if version.blob_id is not None:
-        tables.remove_reference(connection, version.blob_id)
+        blob_tables.remove_reference(connection, version.blob_id)
         tables.reduce_history_bytes(connection, player_id, version.size)
 
 
@@ -394,14 +394,16 @@ def ensure_blob(
         return _insert(connection, command, command.data, command.content.sha256, refs)
     found = _use_or_publish(connection, command, known)
     if refs and not isinstance(found, BytesMissing):
-        tables.add_references(connection, found, refs)
+        blob_tables.add_references(connection, found, refs)
     return found
 
 
 def _insert(
     connection: Connection, command: WriteCommand | StageCommand, data: bytes, sha256: bytes | None, refs: int = 0
 ) -> int:
-    return tables.insert_blob(connection, command.context.player_id, sha256, data, refs=refs, now_ms=command.now_ms)
+    return blob_tables.insert_blob(
+        connection, command.context.player_id, sha256, data, refs=refs, now_ms=command.now_ms
+    )
 
 
 def _use_or_publish(
@@ -410,13 +412,13 @@ def _use_or_publish(
     player_id, content = command.context.player_id, command.content
     if known is not None and command.data is None and known == command.checked_blob:
         return known
-    if known is not None and command.data is not None and tables.load_blob(connection, known) == command.data:
+    if known is not None and command.data is not None and blob_tables.load_blob(connection, known) == command.data:
         return known
     fresh = command.appended_blob if command.data is None else _insert(connection, command, command.data, None)
-    if fresh is None or not tables.is_unclaimed(connection, player_id, fresh, content.size):
+    if fresh is None or not blob_tables.is_unclaimed(connection, player_id, fresh, content.size):
         return BytesMissing(known)
     if known is not None:
         tables.move_blobs(connection, player_id, {known: fresh})
-        tables.unpublish(connection, known)
-    tables.publish(connection, fresh, content.sha256)
+        blob_tables.unpublish(connection, known)
+    blob_tables.publish(connection, fresh, content.sha256)
     return fresh

@@ -48,7 +48,7 @@ LOCAL: Mapping[str, Mapping[str, Collection[Any]]] = {
     "gamed.players.tables:_named": {"where": ["", "WHERE a.name_index = :wanted"], "order": ["ORDER BY p.player_id"]},
     "gamed.saves.erase_store:erase_step": {"some": ["(SELECT slot FROM save WHERE player_id = :player_id)"]},
     "gamed.saves.erase_store:_move_slot": {"where": ["WHERE player_id = :player_id AND slot = :slot"]},
-    "gamed.saves.tables:find_blobs": {"marks": ["?, ?"]},
+    "gamed.saves.blob_tables:find_blobs": {"marks": ["?, ?"]},
     "gamed.sessions.tables:close_login": {},
     "gamed.sessions.tables:revoke_all": {
         "living": ["player_id = :player_id AND session_id IS DISTINCT FROM :keep"],
