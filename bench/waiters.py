@@ -13,7 +13,7 @@ from typing import NoReturn
 from bench.connections import AT_ONCE, Answer, ClientConnections, ask_all, request
 from bench.instance import GamedInstance, percentile
 from bench.process import CLIENT_CPU
-from gamed.database.sqlite.changes import CHECK_SECONDS
+from gamed.database.polled_changes import CHECK_SECONDS
 
 PORTION = 1000
 """The number of games that send a request at once: the queue of the database is limited to some thousand."""

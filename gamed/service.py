@@ -232,7 +232,7 @@ class GamedService(MultiService):
         ]
 
     async def _in_one_process(self, work: Callable[[], Coroutine[Deferred[Any], Any, object]]) -> None:
-        if self._context.databases.tends:
+        if await self._context.databases.tends():
             await work()
 
     def _periodic(self, seconds: float, work: Callable[[], Coroutine[Deferred[Any], Any, object]]) -> PeriodicTask:

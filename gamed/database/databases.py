@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from twisted.internet.defer import Deferred, gatherResults, succeed
+from twisted.internet.defer import Deferred, gatherResults
 
 from gamed.database.blobs import KEPT_MS, BlobStore
 from gamed.database.changes import ChangeSource
@@ -55,15 +55,14 @@ class Backend(Protocol):
     def wrote(self, database: Database, size: int) -> None:
         """Count a batch of about `size` bytes that was committed."""
 
-    @property
-    def tends(self) -> bool:
-        """Return whether this process is the one that deletes what has expired; raise DatabaseError."""
+    def tends(self) -> Deferred[bool]:
+        """Fire with whether this process is the one that deletes what has expired; fail with a DatabaseError."""
 
-    def register_process(self) -> None:
-        """Let the other processes know that this one lives; called in a thread."""
+    def register_process(self) -> Deferred[None]:
+        """Let the other processes know that this one lives."""
 
-    def ended_processes(self, ids: Collection[str]) -> frozenset[str]:
-        """Return those of the processes that have ended; called in a thread."""
+    def ended_processes(self, ids: Collection[str]) -> Deferred[frozenset[str]]:
+        """Fire with those of the processes that have ended; fail with a DatabaseError."""
 
     def wal_bytes(self) -> Mapping[str, int]:
         """Return the size of each database's write-ahead log, if this process keeps it small."""
@@ -125,11 +124,11 @@ class Databases:
 
     def register_process(self) -> Deferred[None]:
         """Let the other processes know that this one lives, before it writes what names it."""
-        return self.threads[1].call(self._backend.register_process)
+        return self._backend.register_process()
 
     def ended_processes(self, ids: Collection[str]) -> Deferred[frozenset[str]]:
         """Fire with those of the processes that have ended, whatever they left unfinished; this one has not."""
-        return self.threads[1].call(lambda: self._backend.ended_processes(ids))
+        return self._backend.ended_processes(ids)
 
     def check(self) -> Deferred[None]:
         """Fire with the result of a check that is at most 5 s old, or wait 2 s for one; fail with a DatabaseError."""
@@ -140,13 +139,12 @@ class Databases:
         """Return all queues by name."""
         return {"read": self.reads, "auth": self.auth, "state": self.state, "blob": self.blobs.queue}
 
-    @property
-    def tends(self) -> bool:
-        """Return whether this process is the one that deletes what has expired; raise DatabaseError.
+    def tends(self) -> Deferred[bool]:
+        """Fire with whether this process is the one that deletes what has expired; fail with a DatabaseError.
 
-        Exactly one of the processes that serve a data folder is, and another one once that has ended.
+        Exactly one of the processes that serve these databases is, and another one once that has ended.
         """
-        return self._backend.tends
+        return self._backend.tends()
 
     def wal_bytes(self) -> Mapping[str, int]:
         """Return the size of each database's write-ahead log."""
@@ -174,4 +172,8 @@ class Databases:
         self._backend.close()
 
     def _clean_up(self) -> Deferred[int]:
-        return self.blobs.delete_expired() if self._state.unavailable_as is None and self.tends else succeed(0)
+        return Deferred.fromCoroutine(self._delete_expired())
+
+    async def _delete_expired(self) -> int:
+        available = self._state.unavailable_as is None and await self.tends()
+        return await self.blobs.delete_expired() if available else 0

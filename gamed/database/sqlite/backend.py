@@ -8,16 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, execute, succeed
 from twisted.logger import Logger
 
 from gamed.database.changes import Topic
 from gamed.database.connection import AUTH, STATE
-from gamed.database.engine import Database
+from gamed.database.engine import Database, EngineConnection
 from gamed.database.errors import DatabaseError, DatabaseUnavailable
 from gamed.database.periodic import PeriodicTask
+from gamed.database.polled_changes import PolledChanges, Version
 from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue, WriteQueue
-from gamed.database.sqlite.changes import DataVersionSource
 from gamed.database.sqlite.checkpoints import Checkpointer
 from gamed.database.sqlite.engine import SqliteEngine, SqliteReadEngine
 from gamed.database.sqlite.error_mapping import translated
@@ -75,24 +75,28 @@ class SqliteBackend:
         """Begin the work beside the queues."""
         self._checkpointer.register(self._auth, (reads, auth))
         self._checkpointer.register(self._state, (reads, state, blobs))
-        self.changes = DataVersionSource(self._reactor, {Topic.LOGINS: auth, Topic.SESSIONS: auth, Topic.SAVES: state})
+        topics = {Topic.LOGINS: auth, Topic.SESSIONS: auth, Topic.SAVES: state}
+        self.changes = PolledChanges(self._reactor, topics, _data_version)
+        self._thread = auth.thread
         self._reopening = Reopening(self._reactor, self._state, blobs.thread, (reads.thread, *self.threads))
 
     def wrote(self, database: Database, size: int) -> None:
         """Count a batch of about `size` bytes that was committed."""
         self._checkpointer.wrote(database, size)
 
-    @property
-    def tends(self) -> bool:
-        """Return whether this process holds the lock of the one that cleans up; try to get it; raise DatabaseError."""
-        return self._maintenance.held
+    def tends(self) -> Deferred[bool]:
+        """Fire with whether this process holds the lock of the one that cleans up; try to get it."""
+        return execute(lambda: self._maintenance.held)
 
-    def register_process(self) -> None:
-        """Lock this process's file; called in a thread."""
-        self._processes.hold()
+    def register_process(self) -> Deferred[None]:
+        """Lock this process's file."""
+        return self._thread.call(self._processes.hold)
 
-    def ended_processes(self, ids: Collection[str]) -> frozenset[str]:
-        """Return those of the processes whose files are not locked; called in a thread."""
+    def ended_processes(self, ids: Collection[str]) -> Deferred[frozenset[str]]:
+        """Fire with those of the processes whose files are not locked."""
+        return self._thread.call(partial(self._ended, ids))
+
+    def _ended(self, ids: Collection[str]) -> frozenset[str]:
         self._processes.hold()  # again, if the disk did not allow it before
         return self._processes.ended(ids)
 
@@ -162,6 +166,12 @@ class Reopening:
         prepare_file(path)
         if (problem := open_error(self._state)) is not None:
             raise problem
+
+
+def _data_version(connection: EngineConnection) -> Version:
+    """Return the connection, and a number that changes when another one commits to the file."""
+    [(version,)] = connection.execute("PRAGMA data_version").fetchall()
+    return connection, version
 
 
 def _reopen(reader: DatabaseThread) -> None:

@@ -1,6 +1,6 @@
-"""SQLite's ChangeSource compares the files' data_version twice a second, while there are listeners."""
+"""PolledChanges asks the engine twice a second, while there are listeners, whether another process has committed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -15,23 +15,26 @@ from gamed.database.queues import WriteQueue
 from gamed.event_log import EventLog
 
 CHECK_SECONDS = 0.5
-_Version = tuple[EngineConnection, int]
-"""Two numbers are comparable only if they are of the same connection."""
+Version = tuple[object, object]
+"""A connection, and a value that changes with commits; values of two connections do not compare."""
 _log = EventLog(Logger())
 
 
-class DataVersionSource:
-    """The source of changes by other processes; each topic is in the file of one write queue.
+class PolledChanges:
+    """The source of changes by other processes; each topic is in the database of one write queue.
 
-    The write queues' connections read data_version: on them this process's own writes do not count. Appended blobs do,
-    and cause a needless comparison. A thread that waits for its turn to write does not delay the check of the other
-    file. The last version is kept while there is no listener, and the first check counts as a change, so that no change
-    is lost between a client's read and its wait.
+    The write queues' connections read the version. With SQLite this process's own writes do not count there; appended
+    blobs do, and cause a needless comparison. A thread that waits for its turn to write does not delay the check of the
+    other database. The last version is kept while there is no listener, and the first check counts as a change, so that
+    no change is lost between a client's read and its wait.
     """
 
-    def __init__(self, clock: Any, queues: Mapping[Topic, WriteQueue]) -> None:
+    def __init__(
+        self, clock: Any, queues: Mapping[Topic, WriteQueue], version: Callable[[EngineConnection], Version]
+    ) -> None:
         self._queues = queues
-        self._versions: dict[WriteQueue, _Version] = {}
+        self._version = version
+        self._versions: dict[WriteQueue, Version] = {}
         self._listeners: dict[ChangeListener, Topic] = {}
         self._postponed: set[ChangeListener] = set()
         """Listeners that could not read the database after the last change."""
@@ -80,15 +83,9 @@ class DataVersionSource:
 
     async def _has_changed(self, queue: WriteQueue) -> bool:
         try:
-            version = await queue.between_batches(_data_version)
+            version = await queue.between_batches(self._version)
         except DatabaseError:
             return False
         changed = self._versions.get(queue) != version
         self._versions[queue] = version
         return changed
-
-
-def _data_version(connection: EngineConnection) -> _Version:
-    """Return the connection, and a number that changes when another one commits to the file."""
-    [(version,)] = connection.execute("PRAGMA data_version").fetchall()
-    return connection, int(version)
