@@ -20,7 +20,7 @@ class PlayersTests(ServingCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.house = SessionServer(memory_databases())
+        self.house = SessionServer(memory_databases(self))
         self.release = self.folder.publish("stable", {"a": DATA, "b": LARGE})
         self.object = self.folder.object_path(DATA).name
         self.browser = self.new_browser(self.house.sessions)

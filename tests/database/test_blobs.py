@@ -171,7 +171,7 @@ class Blobs(BlobCase):
         """
         for days, swept in ((0.5, {1, 3}), (2, {2, 3})):
             with self.subTest(days=days):
-                stores = memory_databases(lambda: self.now_ms, staged_ms=int(days * KEPT_MS))
+                stores = memory_databases(self, lambda: self.now_ms, staged_ms=int(days * KEPT_MS))
 
                 def state(sql: str, stores: Databases = stores) -> list[tuple[Any, ...]]:
                     return self.successResultOf(stores.state.submit(ask(sql)))
@@ -216,7 +216,7 @@ class Blobs(BlobCase):
 
     def test_in_memory(self) -> None:
         """The blob store works in memory, too."""
-        stores = memory_databases()
+        stores = memory_databases(self)
         blob_id = self.successResultOf(stores.blobs.append("ply_a", BytesIO(LARGE)))
         digest = sha256(LARGE).hexdigest()
         self.successResultOf(stores.state.submit(ask(f"UPDATE blob SET sha256 = x'{digest}'")))

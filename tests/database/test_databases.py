@@ -192,7 +192,7 @@ class Health(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = InlineReactor()
         self.clock.advance(100)
-        self.stores = memory_databases(reactor=self.clock)
+        self.stores = memory_databases(self, reactor=self.clock)
 
     def counted_batches(self) -> list[int]:
         """Return a list that gets an item for each batch of the read queue from now on."""

@@ -132,5 +132,5 @@ class DatabasesTest(SynchronousTestCase):
 
     def test_memory(self) -> None:
         """Databases in memory have no other process."""
-        self.assertEqual(self.successResultOf(memory_databases().ended_processes(["x"])), {"x"})
+        self.assertEqual(self.successResultOf(memory_databases(self).ended_processes(["x"])), {"x"})
         self.assertFalse(Path("processes").exists())

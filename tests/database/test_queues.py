@@ -59,7 +59,7 @@ class QueueCase(SynchronousTestCase):
     """A queue on which transactions wait together while it is paused."""
 
     def setUp(self) -> None:
-        self.stores = memory_databases()
+        self.stores = memory_databases(self)
 
     def together(self, queue: DatabaseQueue, *transactions: Transaction[Any], size: int = 0) -> list[Deferred[Any]]:
         self.successResultOf(queue.pause())

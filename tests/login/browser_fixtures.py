@@ -142,7 +142,7 @@ class BrowserCase(SynchronousTestCase):
         return self.open_site()
 
     def prepare(self, passwords_per_minute: int = 0, **terms: Any) -> None:
-        self.server = LoginServer(replace(TERMS, **terms), passwords_per_minute)
+        self.server = LoginServer(self, replace(TERMS, **terms), passwords_per_minute)
 
     def open_site(self, policy: HttpSettings | None = None) -> Browser:
         server, detached = self.server, ShieldedTasks()

@@ -67,6 +67,7 @@ class LoginServer:
 
     def __init__(
         self,
+        test: SynchronousTestCase,
         terms: LoginPolicy = TERMS,
         passwords_per_minute: int = 0,
         providers: Mapping[str, IdentityProvider] | None = None,
@@ -79,9 +80,9 @@ class LoginServer:
         self.random = beside.random if beside else CountingRandom()
         self.keys = Keys.of(Secret(b"k" * 32), self.random)
         if beside is None:
-            self.databases = memory_databases(self.now_ms, reactor)
+            self.databases = memory_databases(test, self.now_ms, reactor)
         else:
-            self.databases = databases_of_another_process(beside.databases, self.now_ms, reactor)
+            self.databases = databases_of_another_process(test, beside.databases, self.now_ms, reactor)
         self.waiters = LongPollRegistry(self.clock)
         ExternalChangeNotifier(
             self.databases.changes, self.databases.reads, self.waiters, {Topic.LOGINS: advanced_logins}
@@ -254,11 +255,13 @@ class LoginCase(SynchronousTestCase):
     """A test of complete logins."""
 
     def local_server(self, passwords_per_minute: int = 0, **terms: Any) -> LoginServer:
-        return LoginServer(replace(TERMS, **terms), passwords_per_minute)
+        return LoginServer(self, replace(TERMS, **terms), passwords_per_minute)
 
     def oauth_server(self, *providers: IdentityProvider, **terms: Any) -> LoginServer:
         """Return a server in oauth mode."""
-        return LoginServer(replace(TERMS, mode=Mode.OAUTH, **terms), providers={each.name: each for each in providers})
+        return LoginServer(
+            self, replace(TERMS, mode=Mode.OAUTH, **terms), providers={each.name: each for each in providers}
+        )
 
 
 CLOSED, APPROVAL, OFF = Registration.CLOSED, Registration.APPROVAL, ReturnProofSetting.OFF

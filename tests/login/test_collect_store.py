@@ -132,7 +132,7 @@ class Adopting(AdmissionCase):
     def test_wrong_passwords(self) -> None:
         """A wrong password and an unknown name give the same error and count; the login continues."""
         server = LoginServer(
-            self.oauth_server().terms, passwords_per_minute=2, providers={"discord": (fake := FakeProvider())}
+            self, self.oauth_server().terms, passwords_per_minute=2, providers={"discord": (fake := FakeProvider())}
         )
         started = server.start(intent=LoginIntent.ADOPT)
         for name, password in (("Anna", "wrong horse"), ("nobody", PASSWORD)):

@@ -15,7 +15,7 @@ class OtherProcess(LoginCase):
 
     def setUp(self) -> None:
         self.here = self.local_server()
-        self.there = LoginServer(self.here.terms, beside=self.here)
+        self.there = LoginServer(self, self.here.terms, beside=self.here)
 
     def settle(self) -> None:
         """Let the first check of the databases pass, and one more."""
@@ -105,7 +105,7 @@ class OtherProcessesExchange(LoginCase):
         """A second callback waits here until the other process has exchanged the code."""
         fake = FakeProvider(holding=True)
         there = self.oauth_server(fake)
-        here = LoginServer(there.terms, providers=there.providers, beside=there)
+        here = LoginServer(self, there.terms, providers=there.providers, beside=there)
         started = there.start()
         state = there.redirect_state(started)
         first = Deferred.fromCoroutine(there.callback(state))

@@ -30,7 +30,7 @@ ENDPOINT = "tcp:9100:interface=127.0.0.1"
 
 class AdminTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.reactor, self.stores = MemoryReactorClock(), memory_databases()
+        self.reactor, self.stores = MemoryReactorClock(), memory_databases(self)
         reporter = OwnerReporter(self.stores, KEYS, lambda: START_MS, lambda: succeed(MACHINE), self.reactor)
         self.admin = AdminServer(
             self.reactor, ENDPOINT, Counters([]), gauges(**self.stores.queues), self.stores, reporter

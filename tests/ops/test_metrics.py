@@ -188,7 +188,7 @@ class GaugeTests(MetricsTestCase):
 
     def test_queues(self) -> None:
         """Each database queue has its length now, and the number of transactions per batch."""
-        stores = memory_databases()
+        stores = memory_databases(self)
         stores.reads.pause()
         for _ in range(3):
             stores.reads.submit(ask("SELECT 1"))

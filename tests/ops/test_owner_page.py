@@ -38,7 +38,7 @@ class OwnerPageCase(SynchronousTestCase):
     endpoint = ENDPOINT
 
     def setUp(self) -> None:
-        self.reactor, self.stores, self.now_ms = MemoryReactorClock(), memory_databases(), START_MS
+        self.reactor, self.stores, self.now_ms = MemoryReactorClock(), memory_databases(self), START_MS
         self.looks: list[Deferred[MachineReport]] = []
         self.machine: Callable[[], Deferred[MachineReport]] = lambda: succeed(MACHINE)
         reporter = OwnerReporter(self.stores, KEYS, lambda: self.now_ms, self.look, self.reactor)

@@ -17,7 +17,7 @@ ANNA = "ply_anna"
 
 class StoringTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.stores, self.now_ms = memory_databases(), 1_800_000_000_000
+        self.stores, self.now_ms = memory_databases(self), 1_800_000_000_000
         self.audit = StoringAuditLog(NULL_AUDIT_LOG, self.stores.auth, lambda: self.now_ms)
 
     def flush(self) -> None:

@@ -73,7 +73,7 @@ class SaveCase(SynchronousTestCase):
 
     def make_stores(self) -> Databases:
         self.store_clock = InlineReactor()
-        return memory_databases(lambda: self.server.now_ms, self.store_clock)
+        return memory_databases(self, lambda: self.server.now_ms, self.store_clock)
 
     def browser_for(self, limits: SaveLimits) -> Browser:
         """Return a browser for the routes of saves over the same databases."""

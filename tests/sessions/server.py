@@ -69,7 +69,7 @@ class SessionTestCase(SynchronousTestCase):
     """One player with one session, over databases in memory."""
 
     def setUp(self) -> None:
-        self.server = SessionServer(memory_databases())
+        self.server = SessionServer(memory_databases(self))
         self.sessions = self.server.sessions
         self.session_id, self.pair = self.wait(self.server.open())
 

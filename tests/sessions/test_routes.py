@@ -96,7 +96,7 @@ class RefreshTests(RouteTestCase):
 
     def test_too_often(self) -> None:
         """A session that refreshes too often gets 429 with Retry-After and does not rotate; other sessions do."""
-        limited = SessionServer(memory_databases(), RateLimit.per_minute(3))
+        limited = SessionServer(memory_databases(self), RateLimit.per_minute(3))
         browser = Browser([SessionRoutes(limited.sessions, self.detached)], now_ms=lambda: limited.now_ms)
 
         def refresh(credential: str) -> Answer:

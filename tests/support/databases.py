@@ -77,9 +77,9 @@ class LateThreads(InlineThreads):
 
 
 def memory_databases(
-    now_ms: Now = lambda: 0, reactor: InlineReactor | None = None, staged_ms: int = KEPT_MS
+    test: SynchronousTestCase, now_ms: Now = lambda: 0, reactor: InlineReactor | None = None, staged_ms: int = KEPT_MS
 ) -> Databases:
-    """Return empty databases in memory whose Deferreds have fired when submit() returns.
+    """Return empty databases in memory whose Deferreds have fired when submit() returns, until the test ends.
 
     Every queue has a connection of its own; queue.pause() and resume() make one batch of several submits.
     """
@@ -89,15 +89,17 @@ def memory_databases(
     for keeper, file in zip(keepers, (auth, state), strict=True):
         migrate(keeper, schema_folder(file.name))
     stores = _inline(_in_memory(reactor or InlineReactor(), auth, state, now_ms, staged_ms))
-    finalize(stores, _release, keepers, [thread.pool for thread in stores.threads])
+    test.addCleanup(finalize(stores, _release, keepers, [thread.pool for thread in stores.threads]))
     return stores
 
 
-def databases_of_another_process(stores: Databases, now_ms: Now, reactor: InlineReactor) -> Databases:
+def databases_of_another_process(
+    test: SynchronousTestCase, stores: Databases, now_ms: Now, reactor: InlineReactor
+) -> Databases:
     """Return further databases over the same files as memory_databases(), which hear of each other's writes by them."""
     auth, state = (DatabaseFile(file.name, file.uri, None) for file in stores._backend.databases)
     others = _inline(_in_memory(reactor, auth, state, now_ms))
-    finalize(others, _release, [], [thread.pool for thread in others.threads])
+    test.addCleanup(finalize(others, _release, [], [thread.pool for thread in others.threads]))
     return others
 
 
