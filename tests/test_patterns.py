@@ -59,6 +59,9 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.config.validators:_HOST_PORT": [
         ("[", "a", ""), ("[", "]", "\n"), ("", ":", "\n"), ("", "a", "\n"), ("", "[", ":\n"),
     ],
+    "gamed.config.store_address:_LABEL": [("a", "-", ""), ("", "a", "-"), ("", "_", ".")],
+    "gamed.config.store_address:_LONE_PERCENT": [("", "%41", ""), ("", "%4", ""), ("", "a", "")],
+    "gamed.config.store_address:_NUMBER": [("1", "0", "")],
     "gamed.config.validators:_LABEL": [("a", "-", ""), ("", "a", "-")],
     "gamed.config.validators:_NUMERIC": [("", "0", "x"), ("0x", "f", "g")],
     "gamed.config.validators:_PORT": [("1", "0", "")],

@@ -29,6 +29,7 @@ def _summary(opened: OpenedConfiguration) -> dict[str, object]:
         "config": str(places.config),
         "game": str(places.game) if places.game.exists() else None,
         "data": str(places.data),
+        "store": config.store.url if config.store else None,
         "mode": config.mode.value,
         "public_url": config.public_url,
         "providers": list(config.providers),
@@ -43,6 +44,8 @@ def _lines(opened: OpenedConfiguration) -> Iterator[str]:
     if places.game.exists():
         yield f"{places.game} is valid"
     yield f"data {places.data}"
+    if config.store is not None:
+        yield f"store {config.store.url}"
 
 
 @click.group()

@@ -2,7 +2,10 @@
 
 import json
 import os
+import shlex
+import sys
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from pathlib import Path
 from re import ASCII, compile
 from secrets import token_bytes
@@ -20,7 +23,7 @@ from gamed.cli.process import erase_variables, harden, ran_by, switch_to_owner
 from gamed.cli.restore_journal import refuse_unfinished
 from gamed.clock import now_ms
 from gamed.config.authentication import load
-from gamed.config.errors import ConfigError, ConfigErrors
+from gamed.config.errors import ConfigError, ConfigErrors, InvalidValue
 from gamed.config.game import GameSettings, parse_game
 from gamed.config.model import Config
 from gamed.config.settings import KeySource
@@ -41,6 +44,8 @@ SUGGESTED_OF = 20_000
 """Among how many players a command looks for similar names: that takes at most a second or two."""
 SIMILAR = 0.7
 ID_CHARACTERS = 64
+DRIVER = "psycopg[binary]>=3.2,<4"
+"""What pip installs for a PostgreSQL store; the extra `postgresql` in setup.py has the same."""
 HINT = (
     "This command needs the key of auth.db, as the service has it. Where systemd keeps it: "
     "systemd-run --pipe --wait -p LoadCredential=NAME:/path/of/the/key gamed ... (NAME as in master_key_env); "
@@ -90,11 +95,21 @@ def read(places: Paths, *, providers: bool = True) -> OpenedConfiguration:
         str(places.config),
         providers=providers,
         read_mark=paths.read_regular,
+        require_driver=require_driver,
     )
     erase_variables(loaded.secret_names)
     for warning in loaded.warnings:
         warn(warning)
     return OpenedConfiguration(places, loaded.config, first_run=text is None)
+
+
+def require_driver() -> None:
+    """Raise InvalidValue if psycopg, or the libpq that it needs, cannot be imported."""
+    try:
+        import_module("psycopg.pq")  # by name: without a PostgreSQL store nothing of it is loaded
+    except ImportError:
+        pip = shlex.join([sys.executable, "-m", "pip", "install", DRIVER])
+        raise InvalidValue(f"PostgreSQL needs the library psycopg. Install it with: {pip}") from None
 
 
 def read_with_key(places: Paths, *, providers: bool = False) -> OpenedConfiguration:

@@ -138,7 +138,7 @@ def _named_secrets(text: str) -> Iterator[str]:
     """Yield the names of variables in the configuration; none if it has errors, which load() reports."""
     try:
         members = json.loads(text)
-        named = [members.get("master_key_env")]
+        named = [members.get("master_key_env"), members.get("store_password_env")]
         named += [each.get("client_secret_env") for each in members.get("providers", {}).values()]
     except (ValueError, AttributeError):
         return

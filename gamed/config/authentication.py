@@ -1,6 +1,6 @@
 """`authentication.json` is validated in one pass that reports all errors at once (SPEC 2.1, 2.2, 7, 8)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -10,6 +10,7 @@ from gamed.config.look import parse_look
 from gamed.config.model import (
     LOOPBACK,
     AuthLimits,
+    Checkpoints,
     Config,
     LoginSettings,
     Mode,
@@ -21,6 +22,7 @@ from gamed.config.model import (
 )
 from gamed.config.providers import NEVER_HERE, parse_providers, secret_names
 from gamed.config.secrets import ReadFile, SecretSources, master_key, variable_name, weak
+from gamed.config.store_address import StoreSources
 from gamed.config.validators import app_link, choice, count, duration, network, origin, plain_text, public_url
 from gamed.crypto import Secret
 
@@ -29,6 +31,9 @@ MEMBERS = (
     "mode",
     "public_url",
     "master_key_env",
+    "store",
+    "store_password_env",
+    "checkpoints",
     "providers",
     "session",
     "server_name",
@@ -40,6 +45,7 @@ MEMBERS = (
 )
 HINTS = {
     "master_key": NEVER_HERE.format(what="key", member="master_key_env"),
+    "store_password": NEVER_HERE.format(what="password", member="store_password_env"),
     "app_links": "it belongs into login",
 }
 MINUTE, HOUR, DAY = 60, 3600, 86400
@@ -67,14 +73,16 @@ def load(
     *,
     providers: bool = True,
     read_mark: ReadFile | None = None,
+    require_driver: Callable[[], object] = lambda: None,
 ) -> LoadedConfiguration:
     """Return the configuration; raise ConfigError with all problems, in which `file` is the name of the file.
 
     Secrets are read from `environ` and from files that it names. Without `providers` the secrets of providers are not
     read, and are empty: enough for a command that needs only the master key. `read_mark` reads the picture of the
-    pages, by default as `read_file` does.
+    pages, by default as `read_file` does. `require_driver` raises InvalidValue without a driver for PostgreSQL.
     """
     sources = SecretSources(environ, read_file)
+    store_sources = StoreSources(environ, read_file, require_driver)
     with read_object(text, file, '{"mode": "local"}') as top:
         top.reject_unknown(MEMBERS, HINTS)
         mode = top.required("mode", choice(Mode), 'missing; expected "oauth" or "local"')
@@ -87,6 +95,8 @@ def load(
             public_url=own,
             master_key=key,
             master_key_origin=key_origin,
+            store=store_sources.parse(top),
+            checkpoints=_checkpoints(top),
             providers=_providers(top, mode, sources if providers else None),
             session=_session(top.section("session")),
             login=_login(top.section("login"), own),
@@ -96,16 +106,19 @@ def load(
             trusted_proxies=_trusted_proxies(top),
             cors_origins=top.items("cors_origins", origin, ()),
         )
-    master = top.value("master_key_env", variable_name, None)
-    names = (*([master] if master else []), *secret_names(top.section("providers")))
+    named = (top.value(member, variable_name, None) for member in ("master_key_env", "store_password_env"))
+    names = (*filter(None, named), *secret_names(top.section("providers")))
+    if config.store is not None:
+        names += store_sources.ignored_variables(names)
     return LoadedConfiguration(config, tuple(warning.line(file) for warning in top.warnings), names)
 
 
 def _master_key(top: ObjectReader, mode: Mode | None, sources: SecretSources) -> tuple[Secret | None, str]:
     """Return the key and where it was found; None and "" without one."""
-    missing = "missing; oauth mode needs the name of the variable that holds the master key (`gamed key new` makes one)"
-    if mode is Mode.OAUTH and "master_key_env" not in top:
-        top.problem("master_key_env", missing)
+    needed_by = "oauth mode" if mode is Mode.OAUTH else "a PostgreSQL store" if "store" in top else None
+    if needed_by is not None and "master_key_env" not in top:
+        missing = "the name of the variable that holds the master key (`gamed key new` makes one)"
+        top.problem("master_key_env", f"missing; {needed_by} needs {missing}")
     name = top.value("master_key_env", variable_name, None)
     if name is None:
         return None, ""
@@ -114,6 +127,13 @@ def _master_key(top: ObjectReader, mode: Mode | None, sources: SecretSources) ->
     if weakness is not None:
         top.warning("master_key_env", weakness)
     return key, key_origin
+
+
+def _checkpoints(top: ObjectReader) -> Checkpoints:
+    chosen = top.value("checkpoints", choice(Checkpoints), Checkpoints.OWN)
+    if "checkpoints" in top and "store" in top:
+        top.problem("checkpoints", "belongs to SQLite; leave it out with a PostgreSQL store")
+    return chosen
 
 
 def _providers(top: ObjectReader, mode: Mode | None, sources: SecretSources | None) -> Mapping[str, Provider]:

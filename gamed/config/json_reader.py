@@ -329,12 +329,13 @@ def read_object(text: str, file: str, example: str) -> Iterator[ObjectReader]:
 
 
 def _unknown(name: str, known: Collection[str], hints: Mapping[str, str]) -> str:
-    if name in hints:
-        return f"no such member here; {hints[name]}"
+    return f"no such member here; {hints[name] if name in hints else suggestion(name, known)}"
+
+
+def suggestion(name: str, known: Collection[str]) -> str:
+    """Return a question with the known name that an unknown one resembles, else a list of all known names."""
     from difflib import get_close_matches  # late: only mistakes need it
 
     folded = name.casefold().replace("-", "_")
     close = get_close_matches(folded, known, 1) if plain_word(name) else []
-    if close:
-        return f"no such member here; did you mean {close[0]}?"
-    return f"no such member here; known are {', '.join(shown(other) for other in known)}"
+    return f"did you mean {close[0]}?" if close else f"known are {', '.join(shown(other) for other in known)}"

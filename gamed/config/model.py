@@ -105,6 +105,33 @@ class Look(Struct, frozen=True):
     mark: Mark | None = None
 
 
+class Checkpoints(StrEnum):
+    """The program that moves SQLite's write-ahead log into the database: gamed, or a tool that copies the log first."""
+
+    OWN = "own"
+    EXTERNAL = "external"
+
+
+@redacts("password")
+class PostgresqlAddress(Struct, frozen=True):
+    """The address of a database on a PostgreSQL server."""
+
+    conninfo: Mapping[str, str]
+    """Keywords of libpq without a password; `host` and `port` are lists of the same length, separated by commas."""
+    password: Secret | None = None
+    """None if the server lets the user in by certificate or by the user of a unix socket."""
+
+    @property
+    def url(self) -> str:
+        """Return the address for messages, as `postgresql://db.example.org/gamed`."""
+        hosts, ports = (self.conninfo[name].split(",") for name in ("host", "port"))
+        if any(host.startswith("/") for host in hosts):
+            return f"postgresql:///{self.conninfo['dbname']}?host={','.join(hosts)}&port={','.join(ports)}"
+        named = (f"[{host}]" if ":" in host else host for host in hosts)
+        shown = (host if port == "5432" else f"{host}:{port}" for host, port in zip(named, ports, strict=True))
+        return f"postgresql://{','.join(shown)}/{self.conninfo['dbname']}"
+
+
 @redacts("master_key")
 class Config(Struct, frozen=True):
     """The settings of the whole file; `master_key` is None only in local mode without `master_key_env`."""
@@ -115,6 +142,9 @@ class Config(Struct, frozen=True):
     master_key: Secret | None = None
     master_key_origin: str = ""
     """The variable, the file or the credential that contained the key, for messages."""
+    store: PostgresqlAddress | None = None
+    """Where players and saves are; None for SQLite in the data folder."""
+    checkpoints: Checkpoints = Checkpoints.OWN
     providers: Mapping[str, Provider] = field(default_factory=dict)
     """The providers in the order of the file; none in local mode."""
     session: SessionLifetimes = SessionLifetimes()

@@ -14,6 +14,7 @@ T = TypeVar("T")
 ReadFile = Callable[[str], bytes]
 """A function that returns the content of a file; it raises OSError."""
 
+MAX_PASSWORD_BYTES = 512
 CREDENTIALS = "CREDENTIALS_DIRECTORY"
 _NAME = compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", ASCII)
 _PLAIN_NAME = compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*", ASCII)
@@ -124,6 +125,16 @@ def client_secret(raw: bytes) -> Secret:
     """Check a client secret: visible ASCII without spaces (RFC 6749 A.2)."""
     if not _CLIENT_SECRET.fullmatch(raw.decode("latin-1")):
         raise InvalidValue("the client secret must be 1 to 512 visible ASCII characters, without spaces or line ends")
+    return Secret(raw)
+
+
+def store_password(raw: bytes) -> Secret:
+    """Check the password of a database's user: UTF-8 text on one line."""
+    text = raw.decode("utf-8", "replace")
+    if not 0 < len(raw) <= MAX_PASSWORD_BYTES or "\ufffd" in text or not text.isprintable():
+        raise InvalidValue(
+            f"the password must be 1 to {MAX_PASSWORD_BYTES} bytes of UTF-8, without control characters and line ends"
+        )
     return Secret(raw)
 
 

@@ -2,14 +2,16 @@ import json
 import os
 import re
 import shlex
+import sys
 from base64 import b64decode
 
 from click.testing import CliRunner
 
 from gamed import __version__
 from gamed.cli.commands import gamed
+from gamed.cli.context import DRIVER
 from tests.cli.process import GAMED, MODULE, ROOT, TWISTD, CommandTestCase, get
-from tests.config.fixtures import LOCAL, OAUTH, changed
+from tests.config.fixtures import ENVIRON, LOCAL, OAUTH, changed
 
 
 class BesideTheServerTests(CommandTestCase):
@@ -112,6 +114,31 @@ class AloneTests(CommandTestCase):
         self.assertIn(f"{self.config} is valid: local mode", out)
         self.assertIn("warning: ", err)
         self.assertEqual([path.name for path in self.folder.iterdir()], ["authentication.json"])
+
+    def test_check_config_with_a_store(self) -> None:
+        """`check config` shows the address of a PostgreSQL store without its password, and connects to nothing."""
+        self.store()
+        code, out, err = self.gamed("check", "config", "--json")
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual(json.loads(out)["store"], "postgresql://localhost:1/gamed")
+        self.assertNotIn("hush", self.gamed("check", "config")[1])
+
+    def test_without_the_driver(self) -> None:
+        """A PostgreSQL store without psycopg ends every command with 78, and with the line that installs it."""
+        self.store()
+        (self.folder / "psycopg.py").write_text("raise ImportError('no pq wrapper available')")
+        self.environ["PYTHONPATH"] = f"{self.folder}:{ROOT}"
+        for command in (["check", "config"], ["serve"], ["players", "list"]):
+            code, out, err = self.gamed(*command)
+            self.assertEqual((code, out), (78, ""))
+            self.assertIn(f"{self.config}:1:66: store: PostgreSQL needs the library psycopg. Install it with: ", err)
+            self.assertIn(f"{sys.executable} -m pip install 'psycopg[binary]>=3.2,<4'\n", err)
+        self.assertIn(f'POSTGRESQL = ["{DRIVER}"]', (ROOT / "setup.py").read_text("utf-8"))
+
+    def store(self) -> None:
+        members = {"mode": "local", "master_key_env": "GAMED_MASTER_KEY", "store": "postgresql://g@localhost:1/gamed"}
+        self.config.write_text(json.dumps({**members, "store_password_env": "STORE_PASSWORD"}))
+        self.environ = {**ENVIRON, "STORE_PASSWORD": "hush"}
 
     def test_key_new(self) -> None:
         """A fresh 32-byte key each time, as Base64, and nothing else."""

@@ -140,8 +140,8 @@ class ComplaintTests(SynchronousTestCase):
             "public-url": "did you mean public_url?",
             "master_key_evn": "did you mean master_key_env?",
             "provider": "did you mean providers?",
-            "zzz": "known are mode, public_url, master_key_env, providers, session, server_name, look, "
-            "trusted_proxies, cors_origins, login, limits",
+            "zzz": "known are mode, public_url, master_key_env, store, store_password_env, checkpoints, providers, "
+            "session, server_name, look, trusted_proxies, cors_origins, login, limits",
         }
         for name, meant in cases.items():
             self.assertEqual(errors(changed(LOCAL, **{name: 1})), [f"{name}: no such member here; {meant}"])
