@@ -312,7 +312,11 @@ class SyntaxTest(SaveCase):
 
     limits = SaveLimits(save_bytes=1000, slots=2, bytes=1500)
 
-    def tearDown(self) -> None:
+    def setUp(self) -> None:
+        super().setUp()
+        self.addCleanup(self.assert_nothing_stored)
+
+    def assert_nothing_stored(self) -> None:
         self.assertEqual([row for row in self.version_rows() if row[1] == "auto"], [])
 
     def test_heads(self) -> None:
