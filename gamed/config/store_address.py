@@ -113,10 +113,19 @@ class StoreSources(Component, frozen=True):
         )
 
 
-def load_store(text: str, sources: StoreSources, file: str) -> PostgresqlAddress | None:
-    """Return the address alone, for a command that needs no key and no other setting; raise ConfigError."""
+def load_store(
+    text: str, environ: Mapping[str, str], read_file: ReadFile, file: str, require_driver: Callable[[], object]
+) -> tuple[PostgresqlAddress | None, tuple[str, ...]]:
+    """Return the address alone, and the names of variables to erase; raise ConfigError.
+
+    This is for a command that needs no key: it ignores all other members of the file, right or wrong.
+    """
+    sources = StoreSources(environ, read_file, require_driver)
     with read_object(text, file, '{"mode": "local"}') as top:
-        return sources.parse(top)
+        address = sources.parse(top)
+        named = top.value("store_password_env", variable_name, None)
+    names = () if named is None else (named,)
+    return address, names if address is None else (*names, *sources.ignored_variables(names))
 
 
 def parse_store(value: object) -> dict[str, str]:

@@ -6,7 +6,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.config.authentication import load
 from gamed.config.errors import ConfigError, InvalidValue
 from gamed.config.model import Checkpoints, PostgresqlAddress
-from gamed.config.store_address import LIBPQ_VARIABLES, OWN, StoreSources, load_store, parse_store
+from gamed.config.store_address import LIBPQ_VARIABLES, OWN, load_store, parse_store
 from tests.config.fixtures import ENVIRON, LOCAL, changed, load_config, reader
 
 AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"
@@ -349,12 +349,17 @@ class OtherMemberTests(SynchronousTestCase):
 
     def test_address_alone(self) -> None:
         """A command that needs no key reads the address alone, and reports its errors in the same way."""
-        sources = StoreSources({}, reader(FILES), lambda: None)
-        found = load_store(f'{{"mode": 7, "store": "{SERVER}"}}', sources, "authentication.json")
-        assert found is not None
-        self.assertEqual(found.conninfo, address(SERVER).conninfo)
-        self.assertIsNone(load_store('{"mode": "local"}', sources, "authentication.json"))
-        error = self.assertRaises(ConfigError, load_store, '{"store": 1}', sources, "x.json")
+
+        def loaded(text: str) -> tuple[PostgresqlAddress | None, tuple[str, ...]]:
+            environ = {"STORE_PASSWORD": PASSWORD, "PGHOST": "x", "PGPORT": "1"}
+            return load_store(text, environ, reader(FILES), "x.json", lambda: None)
+
+        found, names = loaded(f'{{"mode": 7, "store": "{SERVER}", "store_password_env": "STORE_PASSWORD"}}')
+        assert found is not None and found.password is not None
+        self.assertEqual((found.conninfo, found.password.reveal()), (address(SERVER).conninfo, PASSWORD.encode()))
+        self.assertEqual(names, ("STORE_PASSWORD", "PGHOST", "PGPORT"))
+        self.assertEqual(loaded('{"mode": "local"}'), (None, ()))
+        error = self.assertRaises(ConfigError, loaded, '{"store": 1}')
         self.assertTrue(str(error).startswith("x.json:1:11: store: expected an address"))
 
     def test_bounded(self) -> None:
