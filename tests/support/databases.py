@@ -89,7 +89,7 @@ def memory_databases(
     for keeper, file in zip(keepers, (auth, state), strict=True):
         migrate(keeper, schema_folder(file.name))
     stores = _inline(_in_memory(reactor or InlineReactor(), auth, state, now_ms, staged_ms))
-    test.addCleanup(finalize(stores, _release, keepers, [thread.pool for thread in stores.threads]))
+    _release_after(test, stores, keepers)
     return stores
 
 
@@ -99,7 +99,7 @@ def databases_of_another_process(
     """Return further databases over the same files as memory_databases(), which hear of each other's writes by them."""
     auth, state = (DatabaseFile(file.name, file.uri, None) for file in stores._backend.databases)
     others = _inline(_in_memory(reactor, auth, state, now_ms))
-    test.addCleanup(finalize(others, _release, [], [thread.pool for thread in others.threads]))
+    _release_after(test, others, [])
     return others
 
 
@@ -107,6 +107,12 @@ def _in_memory(
     reactor: InlineReactor, auth: DatabaseFile, state: DatabaseFile, now_ms: Now, staged_ms: int = KEPT_MS
 ) -> Databases:
     return Databases(reactor, SqliteBackend(reactor, auth, state), Path("."), now_ms, staged_ms=staged_ms)
+
+
+def _release_after(test: SynchronousTestCase, stores: Databases, keepers: list[sqlite3.Connection]) -> None:
+    """Close all connections when the test ends, or when it no longer refers to the databases."""
+    release = finalize(stores, _release, keepers, [thread.pool for thread in stores.threads])
+    test.addCleanup(lambda: release())
 
 
 def _release(keepers: list[sqlite3.Connection], pools: list[ConnectionPool]) -> None:
