@@ -32,6 +32,10 @@ class Database:
             )
 
 
+class NeedsSavepoints(Exception):
+    """A transaction that failed after it wrote, so that its writes have to be rolled back alone."""
+
+
 class EngineConnection(Connection, Protocol):
     """A connection as a queue uses it, outside and around the transactions."""
 
@@ -42,6 +46,10 @@ class EngineConnection(Connection, Protocol):
     @property
     def total_changes(self) -> int:
         """Return a number that grows with every row that a statement changes, or that only a savepoint can undo."""
+
+    @property
+    def failed(self) -> bool:
+        """Return whether no further transaction of the batch can succeed."""
 
     def rollback(self) -> None:
         """Roll back the open transaction, if there is one."""
@@ -74,7 +82,10 @@ class Engine(Protocol):
         """
 
     def commit(self, connection: EngineConnection) -> None:
-        """Commit the transaction: what it wrote is on disk when this returns."""
+        """Commit the transaction: what it wrote is on disk when this returns.
+
+        Raise NeedsSavepoints if a statement has failed since, and it is not known in which transaction.
+        """
 
     def end(self, connection: EngineConnection) -> None:
         """Roll back a transaction that was not committed, and let the next writer begin; raise nothing."""

@@ -40,6 +40,13 @@ class DatabaseUnavailable(DatabaseError):
     """A file that cannot be opened, or is found damaged when it is opened."""
 
 
+class DatabaseUnreachable(DatabaseUnavailable):
+    """A database server that does not answer now; the outcome of a commit may be unknown."""
+
+    retry_after = 1
+    """Seconds."""
+
+
 class DatabaseCorrupt(DatabaseError):
     """A damaged file, or a row that no version of gamed has written; writes to the file stop, reads go on."""
 
@@ -62,6 +69,7 @@ TEXTS: dict[type[DatabaseError], str] = {
     DatabaseFailing: "The server's disk reports an I/O error. Its owner must check it and its quota; try later.",
     DatabaseReadOnly: "The server may only read the file this is kept in. Its owner must make it writable.",
     DatabaseUnavailable: "The server cannot open the file this is kept in. Its owner must repair or restore it.",
+    DatabaseUnreachable: "The server cannot reach its database. Try again in a moment.",
     DatabaseCorrupt: "The file this is kept in is damaged. Its owner must restore it from a backup.",
 }
 

@@ -12,8 +12,8 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from gamed.database.connection import Transaction
-from gamed.database.engine import Engine, EngineConnection
-from gamed.database.errors import DatabaseCorrupt, new_error
+from gamed.database.engine import Engine, EngineConnection, NeedsSavepoints
+from gamed.database.errors import DatabaseCorrupt, DatabaseError, DatabaseUnavailable, new_error
 
 Outcome = Any
 
@@ -27,6 +27,9 @@ def run_reads(engine: Engine, connection: EngineConnection, transactions: Sequen
     outcomes: list[Outcome] = []
     try:
         for transaction in transactions:
+            if connection.failed and outcomes:
+                outcomes.append(detached_failure(_same_error(outcomes[-1])))
+                continue
             try:
                 if not connection.in_transaction:
                     engine.begin_reading(connection)
@@ -57,7 +60,7 @@ def group_commit(
         try:
             engine.begin_writing(connection, players)
             fatal = batch.attempt(waiting, run)
-        except _NeedsSavepoints:
+        except NeedsSavepoints:
             run = batch.run_in_savepoint
             continue
         except Exception as e:
@@ -72,10 +75,6 @@ def group_commit(
             break
         waiting.remove(fatal)
     return batch.outcomes
-
-
-class _NeedsSavepoints(Exception):
-    """A transaction failed after it wrote, so that its writes have to be rolled back alone."""
 
 
 class _Batch:
@@ -98,6 +97,8 @@ class _Batch:
             self.outcomes[place] = outcome = run(self._transactions[place])
             if isinstance(outcome, Failure) and isinstance(outcome.value, DatabaseCorrupt):
                 raise new_error(DatabaseCorrupt)
+            if self._connection.failed:
+                raise _same_error(outcome)
             if not self._connection.in_transaction:
                 if not isinstance(outcome, Failure):
                     self.outcomes[place] = detached_failure(TransactionMisuse("a transaction ended that of its batch"))
@@ -106,7 +107,7 @@ class _Batch:
         return None
 
     def run_without_savepoint(self, transaction: Transaction[Any]) -> Outcome:
-        """Run a transaction without a savepoint; raise _NeedsSavepoints if it failed after it wrote, which is rare.
+        """Run a transaction without a savepoint; raise NeedsSavepoints if it failed after it wrote, which is rare.
 
         A savepoint costs each transaction two statements and, in SQLite, a copy of every page that it changes first.
         """
@@ -115,8 +116,9 @@ class _Batch:
             return _check_result(transaction(self._connection))
         except Exception as e:
             failed = self.failure(e)
-        if self._connection.in_transaction and self._connection.total_changes != written:
-            raise _NeedsSavepoints
+        connection = self._connection
+        if connection.in_transaction and connection.total_changes != written and not connection.failed:
+            raise NeedsSavepoints
         return failed
 
     def run_in_savepoint(self, transaction: Transaction[Any]) -> Outcome:
@@ -150,6 +152,12 @@ def _check_result(value: Outcome) -> Outcome:
     if isinstance(value, Deferred):
         raise TransactionMisuse("a transaction cannot wait for a Deferred")
     return value
+
+
+def _same_error(outcome: Outcome) -> DatabaseError:
+    """Return an error for the other transactions of a batch that has failed with this outcome."""
+    error = outcome.value if isinstance(outcome, Failure) else None
+    return new_error(type(error) if isinstance(error, DatabaseError) else DatabaseUnavailable)
 
 
 def corruptions(outcomes: Sequence[Outcome]) -> list[DatabaseCorrupt]:

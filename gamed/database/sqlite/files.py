@@ -30,6 +30,8 @@ sqlite3.register_adapter(type(None), lambda none: None)
 class SqliteConnection(sqlite3.Connection):
     """SQLite's Connection (gamed/database/connection.py); execute() is that of Python's module."""
 
+    failed = False
+
     def rows(self, sql: str, parameters: Any = (), /) -> list[Any]:
         """Execute one statement and return all its rows as tuples."""
         return self.execute(sql, parameters).fetchall()

@@ -1,0 +1,258 @@
+"""This module opens sessions with PostgreSQL, and refuses servers on which a commit is not certain.
+
+libpq's own functions that wait hold Python's lock while they do; these wait in poll(), with an end.
+"""
+
+from collections.abc import Mapping
+from select import POLLIN, POLLOUT, poll
+from time import monotonic
+from typing import Any, Protocol
+
+import psycopg
+from msgspec import Struct
+from psycopg import pq
+from psycopg.conninfo import conninfo_attempts, make_conninfo
+from psycopg.pq.abc import PGconn, PGresult
+from twisted.logger import Logger
+
+from gamed.config.model import PostgresqlAddress
+from gamed.database.errors import DatabaseError, DatabaseUnavailable, new_error
+from gamed.database.postgresql.error_mapping import LOST, REFUSED, PostgresqlError, translate
+from gamed.event_log import EventLog
+from gamed.timestamps import Now
+
+CONNECT_SECONDS = 5.0
+"""For each address of each host."""
+ANSWER_SECONDS = 15.0
+LOCK_MS = 4000
+IDLE_MS = 2000
+"""A process that is stopped inside a transaction keeps others waiting only as long."""
+PAUSE_SECONDS = 1.0
+"""After a failed attempt to connect, all others fail at once for this long."""
+SKEW_MS = 30_000
+OLDEST_VERSION = 140000
+_DRIVER = {
+    "client_encoding": "UTF8",
+    "gssencmode": "disable",
+    "keepalives": "1",
+    "keepalives_count": "3",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "target_session_attrs": "read-write",
+    "tcp_user_timeout": "10000",
+}
+_SETTINGS = {
+    "client_connection_check_interval": "5000",
+    "jit": "off",
+    "statement_timeout": "0",
+    "synchronous_commit": "on",
+}
+_SETTLED = (
+    "current_setting('server_version_num')",
+    "current_setting('server_encoding')",
+    "current_setting('fsync')",
+    "current_setting('full_page_writes')",
+    "pg_is_in_recovery()",
+    "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)",
+)
+_log = EventLog(Logger())
+
+
+class SessionKind(Struct, frozen=True):
+    """What distinguishes the sessions of one thread."""
+
+    name: str
+    """The name that the server shows for it."""
+    schemas: tuple[str, ...] = ("auth", "state")
+    """Where tables are searched."""
+    read_only: bool = False
+    lock_ms: int = LOCK_MS
+    idle_ms: int = IDLE_MS
+    """The time between two statements of a transaction, at most; 0 for any."""
+    answer_seconds: float = ANSWER_SECONDS
+    """The time that a statement or commit may take, at most."""
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Return the session's settings by name."""
+        return {
+            **_SETTINGS,
+            "default_transaction_read_only": "on" if self.read_only else "off",
+            "idle_in_transaction_session_timeout": str(self.idle_ms),
+            "lock_timeout": str(self.lock_ms),
+            "search_path": ", ".join(self.schemas),
+        }
+
+
+class Connector:
+    """The way of a process to one PostgreSQL database."""
+
+    def __init__(self, address: PostgresqlAddress, now_ms: Now) -> None:
+        """Connect to this address; `now_ms` is compared with the server's clock."""
+        self._address = address
+        self._now_ms = now_ms
+        self._failed_at = -PAUSE_SECONDS
+        self._failure: PostgresqlError | None = None
+        """The last failure, while no attempt has succeeded since."""
+
+    def open(self, kind: SessionKind) -> PGconn:
+        """Return a new session; raise a DatabaseError, whose cause has the reason.
+
+        A second attempt within a second after one that failed is not made.
+        """
+        if self._failure is not None and monotonic() < self._failed_at + PAUSE_SECONDS:
+            raise _unavailable(self._failure)
+        try:
+            session = self._open(kind)
+        except PostgresqlError as e:
+            if self._failure is None:
+                _log.error("database_unavailable", database="postgresql", detail=str(e))
+            self._failed_at, self._failure = monotonic(), e
+            raise _unavailable(e)  # noqa: B904  its cause is set
+        if self._failure is not None:
+            self._failure = None
+            _log.info("database_available", database="postgresql")
+        return session
+
+    def _open(self, kind: SessionKind) -> PGconn:
+        problem = PostgresqlError(LOST, "The address of the database has no host")
+        for conninfo in self._attempts(kind):
+            try:
+                session = _connect(conninfo)
+            except PostgresqlError as e:
+                problem = e
+                continue
+            try:
+                self._set_up(session, kind)
+            except BaseException:
+                session.finish()
+                raise
+            return session
+        raise problem
+
+    def _attempts(self, kind: SessionKind) -> list[bytes]:
+        """Return the address of each host that a name stands for."""
+        password = self._address.password
+        secret = {} if password is None else {"password": password.reveal()}
+        wanted = {**_DRIVER, "fallback_application_name": f"gamed {kind.name}", **self._address.conninfo, **secret}
+        wanted["target_session_attrs"] = _DRIVER["target_session_attrs"]
+        try:
+            return [make_conninfo("", **attempt).encode() for attempt in conninfo_attempts(wanted)]
+        except psycopg.Error as e:
+            raise PostgresqlError(LOST, str(e)) from e
+
+    def _set_up(self, session: PGconn, kind: SessionKind) -> None:
+        settings = kind.settings
+        values = [each.encode() for item in settings.items() for each in item]
+        calls = [f"set_config(${n}, ${n + 1}, false)" for n in range(1, len(values), 2)]
+        before_ms = self._now_ms()
+        session.send_query_params(f"SELECT {', '.join([*_SETTLED, *calls])}".encode(), values)
+        result = answer(session, monotonic() + CONNECT_SECONDS)
+        row = [(result.get_value(0, column) or b"").decode() for column in range(len(_SETTLED))]
+        refuse(row, before_ms, self._now_ms())
+
+
+def refuse(row: list[str], before_ms: int, after_ms: int) -> None:
+    """Raise PostgresqlError for a server on which a commit is not certain.
+
+    `row` has the values of _SETTLED; the server was asked between `before_ms` and `after_ms`.
+    """
+    version, encoding, fsync, full_page_writes, standby, server_ms = row
+    if int(version) < OLDEST_VERSION:
+        raise PostgresqlError(REFUSED, f"PostgreSQL {int(version) // 10000} is too old. gamed needs 14 or later")
+    if encoding != "UTF8":
+        raise PostgresqlError(REFUSED, f"The database has the encoding {encoding}. Create it anew with ENCODING 'UTF8'")
+    for name, value in (("fsync", fsync), ("full_page_writes", full_page_writes)):
+        if value != "on":
+            raise PostgresqlError(REFUSED, f"PostgreSQL runs with {name}={value} and may lose its data. Set it to on")
+    if standby != "f":
+        raise PostgresqlError("25006", "The server is a standby, which can only be read")
+    skew_ms = max(before_ms - int(server_ms), int(server_ms) - after_ms)
+    if skew_ms > SKEW_MS:
+        raise PostgresqlError(
+            REFUSED,
+            f"The clocks of gamed and PostgreSQL differ by {skew_ms // 1000} seconds. Set both by the same time server",
+        )
+
+
+def answer(session: PGconn, deadline: float) -> PGresult:
+    """Return the result of the one statement that was sent; raise PostgresqlError, at the latest at the deadline."""
+    result = None
+    while True:
+        while session.is_busy():
+            wait(session, deadline)
+        following = session.get_result()
+        if following is None:
+            assert result is not None
+            return result
+        result = following
+        if result.status == pq.ExecStatus.FATAL_ERROR:
+            raise error_of(result, session)[0]
+
+
+def wait(session: PGconn, deadline: float) -> None:
+    """Send what is not sent yet, and read what comes next; raise PostgresqlError(LOST), at the latest at `deadline`."""
+    try:
+        events = POLLIN | (POLLOUT if session.flush() else 0)
+        if not await_events(session.socket, events, deadline):
+            raise PostgresqlError(LOST, "PostgreSQL does not answer")
+        session.consume_input()
+    except psycopg.Error as e:
+        raise PostgresqlError(LOST, str(e)) from e
+
+
+def await_events(descriptor: int, events: int, deadline: float) -> bool:
+    """Return whether one of the events came before the deadline."""
+    poller = poll()
+    poller.register(descriptor, events)
+    return bool(poller.poll(max(0.0, deadline - monotonic()) * 1000))
+
+
+def error_of(result: PGresult, session: PGconn) -> tuple[PostgresqlError, bool]:
+    """Return the error that a result reports, and whether the session has ended with it."""
+    code, severity, primary = (
+        (result.error_field(field) or b"").decode("utf-8", "replace")
+        for field in (
+            pq.DiagnosticField.SQLSTATE,
+            pq.DiagnosticField.SEVERITY_NONLOCALIZED,
+            pq.DiagnosticField.MESSAGE_PRIMARY,
+        )
+    )
+    ended = severity in ("FATAL", "PANIC") or session.status == pq.ConnStatus.BAD
+    return PostgresqlError(code or LOST, primary or result.get_error_message().strip()), ended
+
+
+def _connect(conninfo: bytes) -> PGconn:
+    """Return a connection to one address; raise PostgresqlError."""
+    deadline = monotonic() + CONNECT_SECONDS
+    session = pq.PGconn.connect_start(conninfo)
+    try:
+        while (status := _poll(session)) != pq.PollingStatus.OK:
+            if status == pq.PollingStatus.FAILED:
+                raise PostgresqlError(LOST, session.get_error_message().strip())
+            events = POLLIN if status == pq.PollingStatus.READING else POLLOUT
+            if not await_events(session.socket, events, deadline):
+                raise PostgresqlError(LOST, f"No connection within {CONNECT_SECONDS:.0f} seconds")
+    except psycopg.Error as e:
+        session.finish()
+        raise PostgresqlError(LOST, str(e)) from e
+    except BaseException:
+        session.finish()
+        raise
+    session.nonblocking = 1
+    return session
+
+
+def _poll(session: PGconn) -> int:
+    if session.status == pq.ConnStatus.BAD:
+        return pq.PollingStatus.FAILED
+    return session.connect_poll()
+
+
+def _unavailable(error: PostgresqlError) -> DatabaseError:
+    """Return a new error, whatever the server has reported."""
+    ours = translate(error)
+    if not isinstance(ours, DatabaseError):
+        ours = new_error(DatabaseUnavailable)
+        ours.__cause__ = error
+    return ours

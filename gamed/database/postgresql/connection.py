@@ -1,0 +1,381 @@
+"""A PostgresqlConnection sends statements without waiting, and reads their results when a transaction needs one.
+
+The statements and their results are those of libpq's pipeline mode: one that fails makes the server skip all others up
+to the next point of synchronization, which is where results are read.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import count
+from select import POLLIN, poll
+from time import monotonic
+from typing import Any
+
+import psycopg
+from psycopg import pq
+from psycopg.pq.abc import PGconn, PGresult
+
+from gamed.database.connection import Parameters
+from gamed.database.errors import DatabaseCorrupt
+from gamed.database.postgresql.connecting import Connector, SessionKind, error_of, wait
+from gamed.database.postgresql.error_mapping import (
+    ABORTED,
+    LOST,
+    NOT_REPLICATED,
+    STALE,
+    PostgresqlError,
+    ends_batch,
+    translate,
+)
+from gamed.database.postgresql.statements import Encode, Load, Statement, convert, encoder, loader, values_of
+
+PREPARED = 500
+"""How many statements a session keeps prepared; then it forgets all of them."""
+READS = 3
+"""How often a session that was not used is read: the reason of its end comes before the end."""
+_BINARY = int(pq.Format.BINARY)
+_SYNC, _ERROR = pq.ExecStatus.PIPELINE_SYNC, pq.ExecStatus.FATAL_ERROR
+_FAILED = (_ERROR, pq.ExecStatus.PIPELINE_ABORTED)
+_Key = tuple[str, tuple[type, ...]]
+_COMMIT = convert("COMMIT")
+_ROLLBACK = convert("ROLLBACK")
+
+
+class PreparedStatement:
+    """A statement of one session, for parameters of certain types."""
+
+    __slots__ = ("encoders", "formats", "loaders", "name", "statement")
+
+    def __init__(self, name: bytes, statement: Statement, encoders: Sequence[Encode]) -> None:
+        self.name, self.statement, self.encoders = name, statement, encoders
+        self.formats: list[int] = [_BINARY] * len(encoders)
+        self.loaders: list[Load] | None = None
+        """One for each column of its rows, after the first result."""
+
+
+class PostgresqlResult:
+    """The result of a statement that was sent; its methods wait for it."""
+
+    __slots__ = ("_connection", "_prepared", "_result", "_row", "error")
+
+    def __init__(self, connection: "PostgresqlConnection", prepared: PreparedStatement) -> None:
+        self._connection, self._prepared = connection, prepared
+        self._result: PGresult | None = None
+        self._row = 0
+        self.error: PostgresqlError | None = None
+
+    def receive(self, result: PGresult) -> None:
+        """Keep what the server sent."""
+        self._result = result
+
+    def fail(self, error: PostgresqlError) -> None:
+        """Raise this error to all who wait."""
+        self.error = error
+
+    @property
+    def controls(self) -> bool:
+        """Return whether the statement ends a transaction or a savepoint."""
+        return self._prepared.statement.controls
+
+    def wait(self) -> PGresult:
+        """Return the result; raise PostgresqlError."""
+        if self._result is None and self.error is None:
+            self._connection.wait()
+        if self.error is not None:
+            raise self.error
+        assert self._result is not None
+        return self._result
+
+    @property
+    def rowcount(self) -> int:
+        """Return how many rows the statement inserted, updated or deleted."""
+        rows = self.wait().command_tuples
+        return -1 if rows is None else rows
+
+    def fetchone(self) -> Any:
+        """Return the next row as a tuple, or None."""
+        result = self.wait()
+        if self._row >= result.ntuples:
+            return None
+        self._row += 1
+        return self._load(result, self._row - 1)
+
+    def fetchall(self) -> list[Any]:
+        """Return all other rows."""
+        result = self.wait()
+        begin, self._row = self._row, result.ntuples
+        return [self._load(result, row) for row in range(begin, result.ntuples)]
+
+    def close(self) -> None:
+        """Discard all other rows."""
+        if self._result is not None:
+            self._row = self._result.ntuples
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the other rows."""
+        while (row := self.fetchone()) is not None:
+            yield row
+
+    def _load(self, result: PGresult, row: int) -> tuple[Any, ...]:
+        loaders = self._prepared.loaders
+        if loaders is None:
+            loaders = self._prepared.loaders = [loader(result.ftype(column)) for column in range(result.nfields)]
+        get = result.get_value
+        return tuple(
+            [None if (value := get(row, column)) is None else load(value) for column, load in enumerate(loaders)]
+        )
+
+
+class _Preparation(PostgresqlResult):
+    """The result of preparing a statement."""
+
+    __slots__ = ("_forget",)
+
+    def __init__(
+        self, connection: "PostgresqlConnection", prepared: PreparedStatement, forget: Callable[[], object]
+    ) -> None:
+        super().__init__(connection, prepared)
+        self._forget = forget
+
+    def fail(self, error: PostgresqlError) -> None:
+        """Prepare the statement again the next time."""
+        super().fail(error)
+        self._forget()
+
+
+class PostgresqlConnection:
+    """An EngineConnection (gamed/database/engine.py) that gets a new session after one was lost."""
+
+    def __init__(self, connector: Connector, kind: SessionKind) -> None:
+        """Connect; raise DatabaseError."""
+        self._connector = connector
+        self._kind = kind
+        self.in_transaction = False
+        self.total_changes = 0
+        self.failed = False
+        """True once no transaction of the batch can succeed any more."""
+        self._reading = False
+        self._pending: deque[PostgresqlResult] = deque()
+        """The results that were not read yet, in the order of their statements."""
+        self._awaited = 0
+        """The points of synchronization that the server has not confirmed."""
+        self._sent = 0
+        """The statements that were sent since the last one."""
+        self._names = count(1)
+        self._failure: PostgresqlError | None = None
+        """The first error of the transaction."""
+        self._warning: PostgresqlError | None = None
+        self._session: PGconn | None = None
+        self._connect()
+
+    def _connect(self) -> None:
+        session = self._connector.open(self._kind)
+        session.notice_handler = self._notice
+        session.enter_pipeline_mode()
+        self._prepared: dict[_Key, PreparedStatement] = {}
+        self._poll = poll()
+        self._poll.register(session.socket, POLLIN)
+        self._session = session
+
+    def _notice(self, result: PGresult) -> None:
+        if result.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED) == b"WARNING":
+            text = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode("utf-8", "replace")
+            self._warning = PostgresqlError(NOT_REPLICATED, text)
+
+    def begin(self, statements: Sequence[tuple[str, Parameters]], *, reading: bool = False) -> None:
+        """Begin a transaction with these statements, which are sent before its first one; raise DatabaseError.
+
+        A transaction that is `reading` ends with its first error.
+        """
+        self.failed = True
+        if not self._is_living():
+            self._connect()
+        self.failed, self._reading, self.in_transaction = False, reading, True
+        if not self._pending:
+            self._failure = None
+        for sql, parameters in statements:
+            self.execute(sql, parameters)
+
+    def _is_living(self) -> bool:
+        """Return whether there is a session that the server has not ended."""
+        session = self._session
+        if session is None:
+            return False
+        try:
+            for _ in range(READS):
+                if not self._poll.poll(0):
+                    return True
+                session.consume_input()
+        except psycopg.Error as e:
+            self._lose(_lost(e))
+            return False
+        return True
+
+    def execute(self, sql: str, parameters: Parameters = (), /) -> PostgresqlResult:
+        """Send one statement; its errors are raised by the first method of a result that waits."""
+        statement = convert(sql)
+        result = self._send(sql, statement, values_of(statement, parameters))
+        if statement.changes:
+            self.total_changes += 1
+            if statement.controls:
+                result.wait()
+        return result
+
+    def rows(self, sql: str, parameters: Parameters = (), /) -> list[Any]:
+        """Execute one statement and return all its rows as tuples."""
+        return self.execute(sql, parameters).fetchall()
+
+    def found_in(self, database: str, error: BaseException) -> BaseException:
+        """Return the translated error; attribute damage to `auth` or `state`."""
+        ours = translate(error)
+        if isinstance(ours, DatabaseCorrupt):
+            ours.file = database
+        return ours
+
+    def commit(self) -> None:
+        """Commit the transaction; return only when it is known to be on disk, else raise PostgresqlError.
+
+        If the server does not answer, the outcome is unknown and counts as a failure. If an earlier statement failed,
+        the transaction is still open.
+        """
+        self._warning, failure = None, self._failure
+        result = self._send("COMMIT", _COMMIT, ()).wait()
+        self.in_transaction = False
+        if result.command_status != b"COMMIT":
+            raise failure or PostgresqlError(ABORTED, "PostgreSQL has rolled the transaction back")
+        if self._warning is not None:
+            raise self._warning
+
+    def rollback(self) -> None:
+        """Roll back the open transaction, if there is one, without waiting for that."""
+        session = self._session
+        if self.in_transaction and session is not None:
+            try:
+                if self._sent:  # the server skips all until it is synchronized if one of them fails
+                    self._synchronize(session)
+                self._send("ROLLBACK", _ROLLBACK, ())
+                self._synchronize(session)
+            except psycopg.Error as e:
+                self._lose(_lost(e))
+            except PostgresqlError:
+                pass  # the session is lost
+        self.in_transaction = False
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._lose(PostgresqlError(LOST, "The connection was closed"))
+
+    def _send(self, sql: str, statement: Statement, values: Sequence[Any]) -> PostgresqlResult:
+        session = self._session
+        if session is None:
+            raise self._failure or PostgresqlError(LOST, "The connection was lost")
+        key = (sql, tuple(map(type, values)))
+        try:
+            prepared = self._prepared.get(key) or self._prepare(session, key, statement)
+            encoded = [encode(value) for encode, value in zip(prepared.encoders, values, strict=True)]
+            session.send_query_prepared(prepared.name, encoded, prepared.formats, _BINARY)
+        except psycopg.Error as e:
+            self._lose(lost := _lost(e))
+            raise lost from e
+        self._sent += 1
+        result = PostgresqlResult(self, prepared)
+        self._pending.append(result)
+        return result
+
+    def _prepare(self, session: PGconn, key: _Key, statement: Statement) -> PreparedStatement:
+        chosen = [encoder(kind) for kind in key[1]]
+        prepared = PreparedStatement(b"s%d" % next(self._names), statement, [encode for _, encode in chosen])
+        if len(self._prepared) >= PREPARED:
+            self._prepared.clear()
+            session.send_query_params(b"DEALLOCATE ALL", None)
+            self._pending.append(PostgresqlResult(self, prepared))
+        session.send_prepare(prepared.name, statement.sql, [oid for oid, _ in chosen])
+        self._prepared[key] = prepared
+        self._pending.append(_Preparation(self, prepared, partial(self._prepared.pop, key, None)))
+        return prepared
+
+    def wait(self) -> None:
+        """Wait for the results of all statements that were sent."""
+        session = self._session
+        if session is None:
+            return
+        try:
+            self._synchronize(session)
+            self._read(session, monotonic() + self._kind.answer_seconds)
+        except psycopg.Error as e:
+            self._lose(_lost(e))
+        except PostgresqlError as e:
+            self._lose(e)
+        else:
+            if self._failure is not None:
+                self._act_on(self._failure, session)
+
+    def _synchronize(self, session: PGconn) -> None:
+        session.pipeline_sync()
+        self._awaited += 1
+        self._sent = 0
+
+    def _read(self, session: PGconn, deadline: float) -> None:
+        """Read until the server has confirmed the last point of synchronization; raise if the session has ended."""
+        while self._awaited:
+            while session.is_busy():
+                self._await_input(session, deadline)
+            result = session.get_result()
+            if result is None:
+                continue
+            status = result.status
+            if status == _SYNC:
+                self._awaited -= 1
+            elif status in _FAILED:
+                self._receive_failure(result, session)
+            else:
+                received = self._pending.popleft()
+                received.receive(result)
+                if received.controls:
+                    self._failure = None
+
+    def _await_input(self, session: PGconn, deadline: float) -> None:
+        if session.flush():
+            wait(session, deadline)
+            return
+        if not self._poll.poll(max(0.0, deadline - monotonic()) * 1000):
+            raise PostgresqlError(LOST, "PostgreSQL does not answer")
+        session.consume_input()
+
+    def _receive_failure(self, result: PGresult, session: PGconn) -> None:
+        if result.status == _ERROR:
+            error, ended = error_of(result, session)
+            if self._failure is None or error.code != ABORTED:
+                self._failure = error
+            if ended:
+                raise error
+        assert self._failure is not None
+        self._pending.popleft().fail(self._failure)
+
+    def _act_on(self, failure: PostgresqlError, session: PGconn) -> None:
+        self.total_changes += 1
+        self.failed = self.failed or ends_batch(failure.code)
+        if session.transaction_status == pq.TransactionStatus.IDLE:
+            self.in_transaction = False
+        elif self._reading:
+            self.rollback()
+        if failure.code in STALE:
+            self._lose(failure)
+
+    def _lose(self, error: PostgresqlError) -> None:
+        """Close the session; all that waits fails. The next transaction gets a new one."""
+        if self._session is not None:
+            self._session.finish()
+            self._session = None
+        self.failed, self.in_transaction, self._failure = True, False, error
+        self.total_changes += 1
+        self._awaited = self._sent = 0
+        while self._pending:
+            self._pending.popleft().fail(error)
+
+
+def _lost(error: psycopg.Error) -> PostgresqlError:
+    lost = PostgresqlError(LOST, str(error))
+    lost.__cause__ = error
+    return lost

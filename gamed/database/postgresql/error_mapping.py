@@ -1,0 +1,81 @@
+"""This module translates PostgreSQL's errors by their SQLSTATE."""
+
+from gamed.database.errors import (
+    DatabaseBusy,
+    DatabaseCorrupt,
+    DatabaseError,
+    DatabaseFailing,
+    DatabaseUnavailable,
+    DatabaseUnreachable,
+    DiskFull,
+    new_error,
+)
+
+LOST, NOT_REPLICATED, REFUSED = "lost", "not replicated", "refused"
+"""Our own codes beside the SQLSTATEs: a connection that was lost, a commit that no standby has confirmed, and a server
+that gamed does not use."""
+ABORTED = "25P02"
+"""The error of every statement after one that failed, until the transaction is rolled back."""
+CODES: dict[str, type[DatabaseError]] = {
+    LOST: DatabaseUnreachable,
+    NOT_REPLICATED: DatabaseUnreachable,
+    REFUSED: DatabaseUnavailable,
+    "0A000": DatabaseUnreachable,  # a prepared statement whose tables were made anew
+    "25006": DatabaseUnreachable,  # a standby that can only be read
+    "26000": DatabaseUnreachable,  # a prepared statement that the session does not know
+    "3F000": DatabaseUnavailable,  # a schema that does not exist
+    "42501": DatabaseUnavailable,  # a privilege that the role does not have
+    "42P01": DatabaseUnavailable,  # a table that does not exist
+    "25P03": DatabaseUnreachable,  # a transaction that was idle for too long: its session was ended
+    "40001": DatabaseBusy,
+    "40P01": DatabaseBusy,
+    "55P03": DatabaseBusy,
+    "57014": DatabaseBusy,
+    "53000": DatabaseBusy,
+    "53200": DatabaseBusy,
+    "53300": DatabaseBusy,
+    "53400": DatabaseBusy,
+    "53100": DiskFull,
+    "58030": DatabaseFailing,
+    "XX001": DatabaseCorrupt,
+    "XX002": DatabaseCorrupt,
+}
+CLASSES: dict[str, type[DatabaseError]] = {
+    "08": DatabaseUnreachable,
+    "28": DatabaseUnavailable,
+    "57": DatabaseUnreachable,
+}
+"""The error for each class of codes, the first two characters, where CODES has none."""
+STALE = frozenset({"0A000", "25006", "26000"})
+"""After these, a new session may succeed where this one cannot."""
+
+
+class PostgresqlError(Exception):
+    """An error that PostgreSQL or libpq has reported: its SQLSTATE and first message, which has no values of rows."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{message} ({code})")
+        self.code = code
+
+
+def kind_of(code: str) -> type[DatabaseError] | None:
+    """Return the class of the DatabaseError for a code; None for a defect, such as a violated constraint."""
+    return CODES.get(code) or CLASSES.get(code[:2])
+
+
+def translate(error: BaseException) -> BaseException:
+    """Return the DatabaseError for an error of PostgreSQL, with its traceback and as its cause; others unchanged."""
+    kind = kind_of(error.code) if isinstance(error, PostgresqlError) else None
+    if kind is None or not isinstance(error, PostgresqlError):
+        return error
+    ours = new_error(kind)
+    ours.__cause__ = error
+    if isinstance(ours, DatabaseFailing):
+        ours.code = error.code
+    return ours.with_traceback(error.__traceback__)
+
+
+def ends_batch(code: str) -> bool:
+    """Return whether no transaction of the same batch can succeed after this error."""
+    kind = kind_of(code)
+    return kind is not None and issubclass(kind, (DatabaseBusy, DatabaseUnreachable))

@@ -1,0 +1,129 @@
+"""This module converts statements, parameters and values between the form of SQLite's module and that of libpq.
+
+Parameters and results are binary: 8-byte integers, text in UTF-8, and bytes as they are.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from struct import Struct as Layout
+from typing import Any, NamedTuple
+
+from gamed.database.connection import Parameters
+
+INT8, TEXT, BYTEA, FLOAT8, UNKNOWN = 20, 25, 17, 701, 0
+"""The numbers of PostgreSQL's types, as in its catalog."""
+CONVERTED = 2048
+"""How many texts are converted once only: the statements of the features, and their variants."""
+CONTROL = frozenset({"COMMIT", "RELEASE", "ROLLBACK"})
+"""Statements whose success has to be known before the next one is sent."""
+_PLACE = re.compile(r"('(?:[^']|'')*')|::|:(\w+)|\?")
+_DIGITS = 4
+"""The decimal digits of one digit of a `numeric`."""
+
+Encode = Callable[[Any], bytes | None]
+Load = Callable[[bytes], Any]
+
+
+class Statement(NamedTuple):
+    """A statement with `$n` for each parameter, as PostgreSQL wants it."""
+
+    sql: bytes
+    names: tuple[str, ...]
+    """The names of its parameters in their order; empty if it has places only."""
+    changes: bool
+    """True if it may change rows."""
+    controls: bool
+    """True if it ends a transaction or a savepoint."""
+
+
+@lru_cache(CONVERTED)
+def convert(sql: str) -> Statement:
+    """Return the statement for a text with `?` or `:name`; the same name is the same parameter."""
+    names: list[str] = []
+    places = 0
+
+    def replaced(match: re.Match[str]) -> str:
+        nonlocal places
+        if match[0] == "?":
+            places += 1
+            return f"${places}"
+        name = match[2]
+        if name is None:
+            return match[0]
+        if name not in names:
+            names.append(name)
+        return f"${names.index(name) + 1}"
+
+    converted = _PLACE.sub(replaced, sql)
+    verb = sql.split(maxsplit=1)[0]
+    return Statement(converted.encode(), tuple(names), verb != "SELECT", verb in CONTROL)
+
+
+def values_of(statement: Statement, parameters: Parameters) -> Sequence[Any]:
+    """Return the values of the parameters in their order."""
+    if isinstance(parameters, Mapping):
+        return [parameters[name] for name in statement.names]
+    return parameters
+
+
+_int8 = Layout("!q")
+_float8 = Layout("!d")
+_numeric = Layout("!hhHH")
+ENCODERS: dict[type, tuple[int, Encode]] = {
+    int: (INT8, _int8.pack),
+    bool: (INT8, _int8.pack),
+    str: (TEXT, str.encode),
+    bytes: (BYTEA, bytes),
+    bytearray: (BYTEA, bytes),
+    memoryview: (BYTEA, bytes),
+    float: (FLOAT8, _float8.pack),
+    type(None): (UNKNOWN, lambda none: None),
+}
+
+
+def encoder(kind: type) -> tuple[int, Encode]:
+    """Return PostgreSQL's type for values of this class, or of one of its bases, and the function that encodes them."""
+    for base in kind.__mro__:
+        if base in ENCODERS:
+            return ENCODERS[base]
+    raise TypeError(f"{kind.__name__} is not a type of the database")
+
+
+def _load_int(value: bytes) -> int:
+    return int.from_bytes(value, "big", signed=True)
+
+
+def _load_numeric(value: bytes) -> int:
+    """Return a whole number, such as the sum() of integers; raise ValueError for others."""
+    count, weight, sign, _scale = _numeric.unpack_from(value)
+    digits = Layout(f"!{count}h").unpack_from(value, 8)
+    if sign not in (0, 0x4000) or count > weight + 1:
+        raise ValueError("The database returned a number that is not whole")
+    number: int = 0
+    for digit in digits:
+        number = number * 10**_DIGITS + digit
+    number *= 10 ** (_DIGITS * (weight + 1 - count))
+    return -number if sign else number
+
+
+def _load_float(value: bytes) -> float:
+    [number] = _float8.unpack(value)
+    return float(number)
+
+
+LOADERS: dict[int, Load] = {
+    16: _load_int,  # boolean: SQLite's are 0 and 1
+    BYTEA: bytes,
+    INT8: _load_int,
+    21: _load_int,
+    23: _load_int,
+    1700: _load_numeric,
+    FLOAT8: _load_float,
+}
+"""The functions that load a value, by type; those of all other types are text."""
+
+
+def loader(oid: int) -> Load:
+    """Return the function that loads a binary value of this type."""
+    return LOADERS.get(oid, bytes.decode)
