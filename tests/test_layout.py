@@ -31,6 +31,7 @@ class Kind(Enum):
     HTTP = "http/"
     DATABASE = "database/"
     SQLITE = "database/sqlite/"
+    POSTGRESQL = "database/postgresql/"
     CONFIG = "config/"
     OPS = "ops/"
     OWNER_PAGE = "the owner's page"
@@ -161,6 +162,7 @@ MAY_IMPORT = {
     Kind.HTTP: {Kind.SHARED, Kind.HTTP, Kind.CONFIG},
     Kind.DATABASE: {Kind.SHARED, Kind.DATABASE},
     Kind.SQLITE: {Kind.SHARED, Kind.DATABASE, Kind.SQLITE},
+    Kind.POSTGRESQL: {Kind.SHARED, Kind.DATABASE, Kind.POSTGRESQL, Kind.CONFIG},
     Kind.CONFIG: BELOW | {Kind.CONFIG},
     Kind.OPS: BELOW | {Kind.OPS, Kind.CONFIG, Kind.DATABASE, Kind.SQLITE},
     Kind.OWNER_PAGE: BELOW
@@ -180,9 +182,10 @@ FORBIDDEN = {
     Kind.HTTP: {"treq"},
     Kind.DATABASE: {"klein", "werkzeug", "treq"},
     Kind.SQLITE: {"klein", "werkzeug", "treq"},
+    Kind.POSTGRESQL: {"klein", "werkzeug", "treq"},
     Kind.OWNER_PAGE: {"klein", "werkzeug", "treq"},
 }
-ENGINES = {"sqlite3": Kind.SQLITE}
+ENGINES = {"sqlite3": Kind.SQLITE, "psycopg": Kind.POSTGRESQL}
 """The only kind of module that may import the library of a database engine."""
 REACTOR = "twisted.internet.reactor"
 SMALL_LINES = 60
@@ -212,8 +215,8 @@ def kind(module: str) -> Kind | None:
         name = parts[-1]
         own = OTHERS.get("/".join(parts[: 2 if parts[1] == "pages" else 3]))
         return own or BY_NAME.get(name) or BY_NAME.get(name.rpartition("_")[2])
-    if parts[:2] == ["database", "sqlite"]:
-        return Kind.SQLITE
+    if parts[:2] in (["database", "sqlite"], ["database", "postgresql"]):
+        return Kind.SQLITE if parts[1] == "sqlite" else Kind.POSTGRESQL
     return OTHERS.get("/".join(parts)) or FOLDERS.get(parts[0]) or TOP.get(parts[0])
 
 
@@ -345,6 +348,8 @@ class LayoutTests(SynchronousTestCase):
             ("gamed.saves.routes", "from gamed.saves import store", "gamed.saves.store in Klein routes"),
             ("gamed.saves.tables", "from sqlite3 import Connection", "sqlite3 in SQL"),
             ("gamed.database.queues", "import sqlite3", "sqlite3 in database/"),
+            ("gamed.database.queues", "import psycopg", "psycopg in database/"),
+            ("gamed.database.sqlite.files", "from psycopg import pq", "psycopg in database/sqlite/"),
             ("gamed.cli.keys", "import sqlite3", "sqlite3 in command line"),
             ("gamed.database.queues", "import gamed.database.sqlite.files", "gamed.database.sqlite.files in database/"),
             ("gamed.saves.store", "import gamed.database.sqlite.files", "gamed.database.sqlite.files in transactions"),

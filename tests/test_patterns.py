@@ -149,6 +149,9 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.providers.discovery:_URL": [("", "a", " ")],
     "gamed.providers.client:_SECONDS": [("", "0", "")],
     "gamed.providers.id_token:_OPENID": [("a", " ", "\n"), ("", "a", " "), ("", " a", " ")],
+    "gamed.database.postgresql.statements:_PLACE": [
+        ("'", "a", ""), ("", "'", "a"), ("", ":", "'"), (":", "a", ""), ("", "?", ""), ("", "''", "'"),
+    ],
     "gamed.providers.oauth2:_SNOWFLAKE": [("", "0", "a")],
     "gamed.timestamps:_RFC3339": [("2026-11-22T09:00:00.", "0", "Z")],
     "gamed.event_log:_BARE": [("", "a", ""), ("", "a", " "), ("", "a", "\n")],

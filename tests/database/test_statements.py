@@ -1,6 +1,6 @@
 """Every SQL statement of the package is one text for SQLite and PostgreSQL, and SQLite prepares it.
 
-A statement is a text that begins with a verb of SQL, outside gamed/database/sqlite/. A text with names in it is
+A statement is a text that begins with a verb of SQL, outside the engines' folders. A text with names in it is
 evaluated among the names of its module; LOCAL has those of functions.
 """
 
@@ -22,6 +22,7 @@ from gamed.login.store import ENDED, LIVE
 from gamed.players.store import BLOCKED_COLUMNS
 
 ROOT = Path(__file__).parent.parent.parent
+ENGINES = ("gamed.database.sqlite.", "gamed.database.postgresql.")
 VERBS = {"SELECT", "INSERT", "UPDATE", "DELETE", "WITH"}
 CLAUSE = re.compile(r"\b(WHERE|AND|OR|ORDER BY|FROM|SET) ")
 """A word of SQL; a text that has one is checked for SQLite's own spellings even if it is only a part of a statement."""
@@ -79,9 +80,9 @@ RIGHT_SIDE = re.compile(r"=\s*(\w+)\s*[-+*]")
 
 
 def package() -> dict[str, str]:
-    """Return source by module name, without the modules of SQLite."""
+    """Return source by module name, without the modules of the engines."""
     files = {".".join(file.relative_to(ROOT).with_suffix("").parts): file for file in (ROOT / "gamed").rglob("*.py")}
-    ours = sorted(name for name in files if not name.startswith("gamed.database.sqlite."))
+    ours = sorted(name for name in files if not name.startswith(ENGINES))
     return {name: files[name].read_text("utf-8") for name in ours if not name.endswith("__main__")}
 
 

@@ -3,10 +3,8 @@
 libpq's own functions that wait hold Python's lock while they do; these wait in poll(), with an end.
 """
 
-from collections.abc import Mapping
 from select import POLLIN, POLLOUT, poll
 from time import monotonic
-from typing import Any, Protocol
 
 import psycopg
 from msgspec import Struct
@@ -133,9 +131,10 @@ class Connector:
     def _attempts(self, kind: SessionKind) -> list[bytes]:
         """Return the address of each host that a name stands for."""
         password = self._address.password
-        secret = {} if password is None else {"password": password.reveal()}
-        wanted = {**_DRIVER, "fallback_application_name": f"gamed {kind.name}", **self._address.conninfo, **secret}
+        wanted: dict[str, str | int | None] = {**_DRIVER, **self._address.conninfo}
+        wanted["fallback_application_name"] = f"gamed {kind.name}"
         wanted["target_session_attrs"] = _DRIVER["target_session_attrs"]
+        wanted["password"] = None if password is None else password.reveal().decode()
         try:
             return [make_conninfo("", **attempt).encode() for attempt in conninfo_attempts(wanted)]
         except psycopg.Error as e:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from select import POLLIN, poll
+from sys import maxsize
 from time import monotonic
 from typing import Any
 
@@ -104,13 +105,12 @@ class PostgresqlResult:
     def fetchall(self) -> list[Any]:
         """Return all other rows."""
         result = self.wait()
-        begin, self._row = self._row, result.ntuples
+        begin, self._row = self._row, maxsize
         return [self._load(result, row) for row in range(begin, result.ntuples)]
 
     def close(self) -> None:
         """Discard all other rows."""
-        if self._result is not None:
-            self._row = self._result.ntuples
+        self._row = maxsize
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the other rows."""

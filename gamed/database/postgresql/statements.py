@@ -17,7 +17,7 @@ CONVERTED = 2048
 """How many texts are converted once only: the statements of the features, and their variants."""
 CONTROL = frozenset({"COMMIT", "RELEASE", "ROLLBACK"})
 """Statements whose success has to be known before the next one is sent."""
-_PLACE = re.compile(r"('(?:[^']|'')*')|::|:(\w+)|\?")
+_PLACE = re.compile(r"('[^']*'?)|::|:(\w+)|\?")
 _DIGITS = 4
 """The decimal digits of one digit of a `numeric`."""
 

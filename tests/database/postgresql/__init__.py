@@ -1,0 +1,1 @@
+"""Tests of the databases on PostgreSQL, each on a real server."""
