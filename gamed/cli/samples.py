@@ -41,6 +41,9 @@ UNITS = {
 }
 HOMES = ("/home", "/root", "/run/user")
 """The folders that ProtectHome= closes."""
+PREFIX = "GAMED_"
+"""systemd puts it before the names of the files in the folder of credentials."""
+STORE_PASSWORD = "store_password_env"
 HTTPS_PORT = 443
 _PLAIN_PATH = compile(r"[\w./@+-]+")
 
@@ -52,6 +55,10 @@ class Server(Struct, frozen=True):
     public_url: str | None
     secrets: Sequence[str]
     """The names of the variables with secrets that the configuration names."""
+    store_secret: str | None
+    """The one of them that has the password of the store in PostgreSQL."""
+    postgresql: bool
+    """Whether the store is in PostgreSQL."""
     listener: Listener
 
     @property
@@ -119,11 +126,11 @@ def read_server(context: CommandContext) -> Server:
     places = context.places()
     refuse_moved(places)
     text = paths.read_config(places) or paths.FIRST_RUN
-    secrets = list(_named_secrets(text))
+    secrets = _named_secrets(text)
     unused = b64encode(token_bytes(KEY_BYTES)).decode()  # a value that each of the variables may have
     loaded = load(
         text,
-        dict.fromkeys(secrets, unused),
+        dict.fromkeys(secrets.values(), unused),
         paths.read_file,
         str(places.config),
         read_mark=paths.read_regular,
@@ -131,18 +138,20 @@ def read_server(context: CommandContext) -> Server:
     config = loaded.config
     listeners = [describe(text) for text in (*read_listeners(places.data), DEFAULT_LISTEN)]
     used = next(listener for listener in listeners if listener.path or listener.port)
-    return Server(places, config.public_url, secrets, used)
+    names = list(dict.fromkeys(secrets.values()))
+    return Server(places, config.public_url, names, secrets.get(STORE_PASSWORD), config.store is not None, used)
 
 
-def _named_secrets(text: str) -> Iterator[str]:
-    """Yield the names of variables in the configuration; none if it has errors, which load() reports."""
+def _named_secrets(text: str) -> dict[str, str]:
+    """Return the names of variables by the member that has them; none if there are errors, which load() reports."""
     try:
         members = json.loads(text)
-        named = [members.get("master_key_env"), members.get("store_password_env")]
-        named += [each.get("client_secret_env") for each in members.get("providers", {}).values()]
+        named = {member: members.get(member) for member in ("master_key_env", STORE_PASSWORD)}
+        for name, each in members.get("providers", {}).items():
+            named[f"providers.{name}"] = each.get("client_secret_env")
     except (ValueError, AttributeError):
-        return
-    yield from dict.fromkeys(name for name in named if isinstance(name, str))
+        return {}
+    return {member: name for member, name in named.items() if isinstance(name, str)}
 
 
 def _sample(name: str) -> str:
@@ -219,6 +228,13 @@ def _socket(text: str, server: Server) -> str:
 
 def _backup(text: str, server: Server) -> str:
     text = _replaced(text, f"{PROGRAM} backup", f"{_program()} backup")
+    if server.postgresql:  # as in gamed-backup.service.d/postgresql.conf
+        text = _replaced(text, "no network at all, and what the service cannot do.", "what the service cannot do.")
+        text = _replaced(text, "It gets no key, and needs none.", "It gets the store's password, and no key.")
+        names = [server.store_secret] if server.store_secret else []
+        network = "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6\n"
+        without = "PrivateNetwork=yes\nIPAddressDeny=any\nRestrictAddressFamilies=none\n"
+        text = _replaced(text, without, "".join(_files(server, names)) + network)
     own = "StateDirectory=gamed gamed-backup\nStateDirectoryMode=0700\n"
     return _in_places(text, server, own, "StateDirectory=gamed-backup\nStateDirectoryMode=0700\n")
 
@@ -262,12 +278,20 @@ def _owner(data: Path) -> tuple[str, str]:
 
 def _credentials(server: Server) -> Iterator[str]:
     """Yield the lines that pass the secrets from the folder `credentials` beside the configuration."""
-    folder = server.places.config.parent / "credentials"
-    if any(name.startswith("GAMED_") for name in server.secrets):
-        yield f"LoadCredential={quoted(f'GAMED:{folder}')}\n"
-    for name in server.secrets:
-        if not name.startswith("GAMED_"):
-            yield f"LoadCredential={quoted(f'{name}:{folder / name}')}\n"
+    if any(name.startswith(PREFIX) for name in server.secrets):
+        yield f"LoadCredential={quoted(f'GAMED:{_credential_folder(server)}')}\n"
+    yield from _files(server, [name for name in server.secrets if not name.startswith(PREFIX)])
+
+
+def _files(server: Server, names: Sequence[str]) -> Iterator[str]:
+    """Yield the lines that pass single files of that folder."""
+    for name in names:
+        file = _credential_folder(server) / name.removeprefix(PREFIX)
+        yield f"LoadCredential={quoted(f'{name}:{file}')}\n"
+
+
+def _credential_folder(server: Server) -> Path:
+    return server.places.config.parent / "credentials"
 
 
 def _program() -> str:

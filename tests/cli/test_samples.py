@@ -18,6 +18,9 @@ PUBLIC = '{"mode": "local", "public_url": "https://spiel.example.net:8443"}'
 OAUTH = """{"mode": "oauth", "public_url": "https://spiel.example.net", "master_key_env": "GAMED_MASTER_KEY",
 "providers": {"discord": {"client_id": "1024", "client_secret_env": "DISCORD_SECRET"}}}"""
 
+STORED = """{"mode": "local", "public_url": "https://spiel.example.net", "master_key_env": "GAMED_MASTER_KEY",
+"store": "postgresql://gamed@127.0.0.1/gamed", "store_password_env": "GAMED_STORE_PASSWORD"}"""
+
 
 class SampleCase(CommandTestCase):
     """A server that was not started yet; each test writes its configuration."""
@@ -84,6 +87,19 @@ class UnitTests(SampleCase):
         folder = self.config.parent / "credentials"
         lines = re.findall(r"(?m)^LoadCredential=(.+)$", text)
         self.assertEqual(lines, [f"GAMED:{folder}", f"DISCORD_SECRET:{folder}/DISCORD_SECRET"])
+
+    def test_postgresql(self) -> None:
+        """With a store in PostgreSQL the backup reaches the network and gets the password, and no other secret."""
+        units = self.verified(STORED, "service", "socket", "backup")
+        folder = self.config.parent / "credentials"
+        self.assertIn(f"\nLoadCredential=GAMED:{folder}\n", units["service"])
+        self.assertIn(f"\nLoadCredential=GAMED_STORE_PASSWORD:{folder}/STORE_PASSWORD\n", units["backup"])
+        self.assertEqual(units["backup"].count("LoadCredential"), 1)
+        self.assertIn("\nRestrictAddressFamilies=AF_UNIX AF_INET AF_INET6\n", units["backup"])
+        for closed in ("PrivateNetwork", "IPAddressDeny"):
+            self.assertNotIn(closed, units["backup"])
+        path = str(self.folder / "units" / UNITS["backup"])
+        self.accepted("systemd-analyze", "security", "--offline=true", "--threshold=13", path)
 
     def test_user(self) -> None:
         """The unit runs as the owner of the data."""

@@ -271,6 +271,12 @@ class Checked(Case):
         self.script(1, FIRST.replace("(n INTEGER PRIMARY KEY)", '(  -- why\n    "n" INTEGER PRIMARY KEY\n)'))
         check_schema(self.path)
 
+    def test_litestream(self) -> None:
+        """The two tables that Litestream makes in each database that it copies are no difference."""
+        self.ask("CREATE TABLE _litestream_seq (id INTEGER PRIMARY KEY, seq INTEGER)")
+        self.ask("CREATE TABLE _litestream_lock (id INTEGER)")
+        check_schema(self.path)
+
     def test_of_an_older_version(self) -> None:
         """A file that has not seen the last script is compared with what the scripts before make."""
         self.script(3, "DROP TABLE b;")

@@ -13,6 +13,7 @@ from tests.support.covers import covers
 
 ETC = ROOT / "etc"
 UNITS = ("gamed.service", "gamed@.service", "gamed.socket", "gamed-backup.service", "gamed-backup.timer")
+DROP_IN = "gamed-backup.service.d/postgresql.conf"
 EXPOSURE = 1.3
 
 
@@ -40,7 +41,12 @@ class UnitTests(SynchronousTestCase):
         for name in UNITS:
             text = (ETC / "systemd" / name).read_text("utf-8")
             (folder / name).write_text(text.replace("/opt/gamed/bin/gamed", sys.executable))
+        drop_in = folder / DROP_IN
+        drop_in.parent.mkdir()
+        drop_in.write_text((ETC / "systemd" / DROP_IN).read_text("utf-8"))
         self.assertEqual(run("systemd-analyze", "verify", *(str(folder / name) for name in UNITS)), "")
+        drop_in.write_text("[Service]\nRestrictAddressFamily=AF_UNIX\n")
+        self.assertIn(str(drop_in), run("systemd-analyze", "verify", str(folder / UNITS[3])))
 
     @covers("threats/53")
     def test_exposure(self) -> None:

@@ -57,7 +57,10 @@ class Nginx(Proxy):
             text = changed(text, f"    server {UPSTREAM};\n", "")
             text = changed(text, "#server unix:/run/gamed.sock;", f"server {upstream};")
         else:
-            text = changed(text, UPSTREAM, upstream)
+            first, *others = upstream.split()
+            text = changed(text, UPSTREAM, first)
+            for other in others:
+                text = changed(text, "#server 192.0.2.12:8080;", f"server {other};")
         (self.folder / "gamed.conf").write_text(text)
         user = "user root;" if os.getuid() == 0 else ""
         (self.folder / "nginx.conf").write_text(AROUND.format(folder=self.folder, user=user))

@@ -23,6 +23,8 @@ from gamed.database.sqlite.write_lock import lock_writes
 from gamed.event_log import EventLog
 
 SCHEMAS = Path(__file__).parent / "schema"
+OTHERS = ("sqlite_", "_litestream_")
+"""The first characters of the names of tables that are not ours."""
 STEPS = 1_000
 """Steps of SQLite's virtual machine between two calls of `working`: a few dozen MiB at most."""
 
@@ -118,10 +120,10 @@ def check_schema(path: Path) -> None:
 def _schema_of(connection: SqliteConnection) -> dict[str, str]:
     """Return the text of each table, index and trigger by its name, without comments, blanks and quotes.
 
-    SQLite adds quotes when it renames a table, and tables of its own.
+    SQLite adds quotes when it renames a table, and tables of its own. So does Litestream, which copies databases.
     """
     rows = connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql NOT NULL").fetchall()
-    ours = [row for row in rows if not row[1].startswith("sqlite_")]
+    ours = [row for row in rows if not row[1].startswith(OTHERS)]
     return {f"{kind} {name}": "".join(map(_plain, sql.splitlines())) for kind, name, sql in ours}
 
 

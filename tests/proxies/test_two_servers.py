@@ -1,0 +1,93 @@
+"""nginx in front of two servers, with the line of the sample for a second one (docs/owners/postgresql.md)."""
+
+import contextlib
+import socket
+import threading
+
+from cryptography.x509 import DNSName
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.cli.process import folder_of
+from tests.proxies.programs import HOST
+from tests.proxies.samples import Nginx
+from tests.proxies.upstream import Upstream
+from tests.support.certificates import certificate
+from tests.support.ports import free_port
+
+REQUESTS = 20
+SMALL = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+class Losing:
+    """A server that reads each request and closes the connection without an answer, as a killed one does."""
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server(("127.0.0.1", free_port()))
+        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        self.heard: list[bytes] = []
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._socket.accept()
+                with connection:
+                    self.heard.append(connection.recv(65536))
+
+    def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+class TwoServersTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.folder = folder_of(self)
+        self.trusted = certificate(self.folder, DNSName(HOST))
+
+    def upstream(self) -> Upstream:
+        upstream = Upstream(answer=SMALL)
+        self.addCleanup(upstream.close)
+        return upstream
+
+    def nginx(self, *addresses: str) -> Nginx:
+        """Run nginx in front of these servers until the test ends."""
+        proxy = Nginx(self.folder / "nginx", self.trusted, " ".join(addresses))
+        self.addCleanup(proxy.close)
+        return proxy
+
+    def test_both(self) -> None:
+        """Requests go to both servers, over connections that stay open, with the player's address."""
+        servers = self.upstream(), self.upstream()
+        proxy = self.nginx(*(server.address for server in servers))
+        for _ in range(REQUESTS):
+            answer = proxy.ask("GET", "/game/saves", source="127.0.0.7", headers={"X-Forwarded-For": "203.0.113.9"})
+            self.assertEqual(answer.status, 200)
+        for server in servers:
+            self.assertEqual(len(server.heard), REQUESTS // 2)
+            self.assertLess(len(server.connections), REQUESTS // 2)
+            self.assertEqual({(*heard.values("x-forwarded-for"),) for heard in server.heard}, {("127.0.0.7",)})
+
+    def test_one_is_down(self) -> None:
+        """While one server is down the other answers every request, also one that changes something."""
+        server = self.upstream()
+        proxy = self.nginx(f"127.0.0.1:{free_port()}", server.address)
+        for method in ("GET", "PUT", "POST", "PATCH", "DELETE") * 4:
+            body = None if method in ("GET", "DELETE") else b"{}"
+            self.assertEqual(proxy.ask(method, "/game/saves/auto", body=body).status, 200)
+        self.assertEqual(len(server.heard), REQUESTS)
+
+    def test_lost_answer(self) -> None:
+        """A GET whose answer is lost is sent to the other server."""
+        losing, server = Losing(), self.upstream()
+        self.addCleanup(losing.close)
+        proxy = self.nginx(losing.address, server.address)
+        self.assertEqual([proxy.ask("GET", "/game/saves").status for _ in range(2)], [200, 200])
+        self.assertEqual((len(losing.heard), len(server.heard)), (1, 2))
+
+    def test_lost_answer_to_a_change(self) -> None:
+        """A POST whose answer is lost may have happened: it is not sent to the other server, and the game gets 502."""
+        losing, server = Losing(), self.upstream()
+        self.addCleanup(losing.close)
+        proxy = self.nginx(losing.address, server.address)
+        self.assertEqual({proxy.ask("POST", "/game/commit", body=b"{}").status for _ in range(2)}, {200, 502})
+        self.assertEqual((len(losing.heard), len(server.heard)), (1, 1))
