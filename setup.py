@@ -82,7 +82,10 @@ setup(
     package_dir={"": "."},
     # By hand: `twisted/` and `twisted/plugins/` must never have an __init__.py, so no search finds them.
     packages=[*find_packages(include=["gamed", "gamed.*"]), "twisted.plugins"],
-    package_data={"gamed": ["py.typed"], "gamed.database.sqlite": ["schema/*/*.sql"]},
+    package_data={
+        "gamed": ["py.typed"],
+        **{f"gamed.database.{engine}": ["schema/*/*.sql"] for engine in ("postgresql", "sqlite")},
+    },
     cmdclass={"build_py": BuildWithSamples},
     zip_safe=False,
     entry_points={"console_scripts": ["gamed = gamed.cli:main"]},

@@ -68,7 +68,12 @@ def write_events(connection: Connection, events: Iterable[EventCount], now_ms: i
     The end of an erasure comes last, after the player's rows that were written since these were deleted. Events that
     another process kept about a player who was erased meanwhile are left out.
     """
-    query = """
+    add = """
+        UPDATE security_event SET times = times + :times,
+            last_ms = CASE WHEN :last_ms > last_ms THEN :last_ms ELSE last_ms END
+        WHERE player_id = :player_id AND hour = :hour AND event = :event AND detail = :detail
+    """
+    insert = """
         INSERT INTO security_event (hour, event, player_id, detail, first_ms, last_ms, times)
         VALUES (:hour, :event, :player_id, :detail, :first_ms, :last_ms, :times)
         ON CONFLICT (player_id, hour, event, detail) DO UPDATE SET
@@ -84,7 +89,8 @@ def write_events(connection: Connection, events: Iterable[EventCount], now_ms: i
             continue
         values = {"hour": key.hour, "event": key.event, "player_id": key.player_id, "detail": key.detail}
         counts = {"first_ms": each.first_ms, "last_ms": each.last_ms, "times": each.times}
-        connection.execute(query, {**values, **counts})
+        if not connection.execute(add, {**values, **counts}).rowcount:  # a conflict takes a number that no row gets
+            connection.execute(insert, {**values, **counts})
     delete_old(connection, now_ms, rows)
 
 
