@@ -41,9 +41,10 @@ from gamed.sessions.credentials import CredentialIssuer
 from gamed.sessions.routes import SessionRoutes
 from gamed.sessions.service import FirstUses, SessionService
 from gamed.sessions.store import SessionStore
+from gamed.stores import open_store
 
 if TYPE_CHECKING:
-    from gamed.ops.metrics import Counters, Gauges
+    from gamed.ops.metrics import Counters, Metrics
     from gamed.ops.owner_page import Reporter
     from gamed.ops.owner_report import MachineReport
 
@@ -71,7 +72,8 @@ class GamedService(MultiService):
         super().__init__()  # type: ignore[no-untyped-call]
         instance_id = token_bytes(4).hex()
         staged_ms = settings.game.staged_seconds * 1000
-        databases = Databases.open(reactor, settings.data, now_ms, staged_ms, instance_id)
+        self._store = open_store(settings.config, settings.data)
+        databases = Databases.open(reactor, self._store.backend(reactor, instance_id), settings.data, now_ms, staged_ms)
         counters = _new_counters(settings)
         self._events = StoringAuditLog(_new_audit_log(counters), databases.auth, now_ms)
         self._context = context = ServiceContext(
@@ -188,8 +190,8 @@ class GamedService(MultiService):
         context = self._context
         if context.settings.admin is None or context.counters is None:
             return None
-        from gamed.ops.metrics import Gauges  # prometheus_client is imported only with --admin
-        from gamed.ops.owner_report import OwnerReporter
+        from gamed.ops.metrics import Gauges, Metrics  # prometheus_client is imported only with --admin
+        from gamed.ops.owner_report import OwnerReporter, versions
 
         gauges = Gauges(
             context.databases.queues,
@@ -199,17 +201,18 @@ class GamedService(MultiService):
             lambda: self._server.connections,
             self._server.refused,
         )
-        reporter = OwnerReporter(context.databases, context.keys, now_ms, self._look_at_machine, context.reactor)
-        return AdminServer(
-            context.reactor, context.settings.admin, context.counters, gauges, context.databases, reporter
+        metrics = Metrics(context.counters, gauges, {self._store.engine.lower(): self._store.version})
+        reporter = OwnerReporter(
+            context.databases, context.keys, now_ms, self._look_at_machine, context.reactor, versions(self._store)
         )
+        return AdminServer(context.reactor, context.settings.admin, metrics, context.databases, reporter)
 
     def _look_at_machine(self) -> "Deferred[MachineReport]":
         """Check the files of this machine in a thread, as a disk may block."""
         from gamed.ops.owner_report import read_machine
 
         reactor, settings = self._context.reactor, self._context.settings
-        return deferToThreadPool(reactor, reactor.getThreadPool(), read_machine, settings, now_ms())
+        return deferToThreadPool(reactor, reactor.getThreadPool(), read_machine, settings, self._store, now_ms())
 
     def _build_periodic_tasks(self) -> list[PeriodicTask]:
         """Return one task for each component, so that a component that fails does not stop the others.
@@ -246,22 +249,21 @@ class AdminServer:
     that leads to this machine. A browser cannot open a unix socket, so any name is right there.
     """
 
-    def __init__(  # noqa: PLR0917
+    def __init__(
         self,
         reactor: Any,
         endpoint: str,
-        counters: "Counters",
-        gauges: "Gauges",
+        metrics: "Metrics",
         databases: Databases,
         reporter: "Reporter",
     ) -> None:
-        from gamed.ops.metrics import CONTENT_TYPE, Metrics
+        from gamed.ops.metrics import CONTENT_TYPE
         from gamed.ops.owner_page import OwnerRoutes
 
         self._databases = databases
         self._stopping = False
         self._server: HttpServer = build_server(
-            [AdminRoutes(Metrics(counters, gauges), CONTENT_TYPE, self), OwnerRoutes(reporter, self)],
+            [AdminRoutes(metrics, CONTENT_TYPE, self), OwnerRoutes(reporter, self)],
             HttpSettings(None if endpoint.startswith("unix:") else "localhost", connections=ADMIN_CONNECTIONS),
             reactor,
             access_log=NullAccessLog(),

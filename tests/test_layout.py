@@ -134,6 +134,7 @@ TOP = {
     "long_poll": Kind.SHARED,
     "disk": Kind.FILES,
     "clock": Kind.WIRING,
+    "stores": Kind.WIRING,
     "service": Kind.WIRING,
     "components": Kind.WIRING,
     "tap": Kind.COMMANDS,
@@ -191,7 +192,6 @@ REACTOR = "twisted.internet.reactor"
 SMALL_LINES = 60
 CLOCK = {"now", "utcnow", "today"}
 EXEMPT = {
-    "gamed.database.databases": {"gamed.database.sqlite.backend"},  # opens it
     "gamed.long_poll": {"twisted.internet.defer", "twisted.internet.interfaces"},  # waits end at a deadline
 }
 """Imports that the kind of a module forbids, each with its reason."""

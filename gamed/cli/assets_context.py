@@ -19,10 +19,11 @@ from gamed.assets.errors import (
 from gamed.assets.manifest import is_channel, is_release
 from gamed.assets.store import FOLDER, AssetStore
 from gamed.cli.context import CommandContext, OfflineDatabases, read_game_settings
-from gamed.cli.errors import CommandFailed, DatabaseNotFound, SetupError, warn
+from gamed.cli.errors import CommandFailed, SetupError, warn
 from gamed.cli.output import utf8
-from gamed.cli.paths import AUTH_DB, Paths
+from gamed.cli.paths import Paths
 from gamed.config.game import GameSettings
+from gamed.database.connection import AUTH
 from gamed.database.errors import DatabaseError
 
 
@@ -58,8 +59,7 @@ class Assets(Struct, frozen=True):
     def open(cls, context: CommandContext) -> "Assets":
         """Open the assets; raise DatabaseNotFound if no service has used this data folder."""
         places, files = context.places(), context.open_keyless()
-        if not (files.data / AUTH_DB).exists():
-            raise DatabaseNotFound(AUTH_DB, files.data)
+        files.require(AUTH)
         return cls(AssetStore(files.data / FOLDER), read_game_settings(places), places, files)
 
     @property

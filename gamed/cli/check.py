@@ -1,29 +1,23 @@
 """`gamed check data` checks both databases from end to end and repairs wrong counts."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from secrets import token_bytes
-from typing import Any
 
 import click
 
 from gamed.cli.config import check_config
 from gamed.cli.context import CommandContext, OfflineDatabases, reports_json
-from gamed.cli.errors import CommandFailed, DatabaseNotFound
+from gamed.cli.errors import CommandFailed
 from gamed.cli.folder_lock import Lock
 from gamed.cli.output import counted, progress
-from gamed.cli.paths import AUTH_DB, STATE_DB
 from gamed.database import blob_rows
-from gamed.database.connection import Connection
+from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseCorrupt
-from gamed.database.sqlite.inspection import check_table, dangling_rows, table_names
-from gamed.database.sqlite.offline import open_reader
+from gamed.database.store import Run
 from gamed.saves import integrity
 from gamed.saves.model import new_epoch
 
-Run = Callable[[Callable[[Connection], Any]], Any]
-BEYOND = "Restore the file from a backup."
 DAMAGED = "damaged bytes"
 
 
@@ -53,7 +47,7 @@ def data(context: CommandContext, fix: bool) -> None:
     """
     files = context.open_keyless()
     lock = Lock.acquire(files.data, "gamed check data --fix") if fix else None
-    repaired, found = 0, [*_file(files, AUTH_DB), *_file(files, STATE_DB)]
+    repaired, found = 0, [*_structure(files, AUTH), *_structure(files, STATE)]
     if not found:  # a damaged file is not written to
         repaired = files.write_state(partial(integrity.repair, epoch=new_epoch(token_bytes))) if fix else 0
         found = _saves(files)
@@ -77,31 +71,24 @@ def _advice(found: Sequence[str], *, fix: bool) -> Iterator[str]:
         )
 
 
-def _file(files: OfflineDatabases, name: str) -> list[str]:
-    """Return the errors that SQLite itself finds in a file, table by table."""
-    path = files.data / name
-    if not path.exists():
-        raise DatabaseNotFound(name, files.data)
+def _structure(files: OfflineDatabases, database: str) -> list[str]:
+    """Return the errors that the engine itself finds in a database."""
+    files.require(database)
+    name, found = files.store.name(database), []
     try:
-        return _tables(path, name)
+        with files.store.open_reader(database) as run:
+            checks = run(partial(files.store.damage_checks, database=database))
+            with progress(checks, name) as shown:
+                for check in shown:
+                    found += run(check.find_errors)
     except DatabaseCorrupt as e:
         return [f"{name}: {e}"]
-
-
-def _tables(path: Path, name: str) -> list[str]:
-    found = []
-    with open_reader(path) as run:
-        tables = run(table_names)
-        with progress(tables, name) as shown:
-            for table in shown:
-                found += [f"{name}: {line}. {BEYOND}" for line in run(partial(check_table, table=table))]
-        found += [f"{name}: row {number} of {table} refers to a missing row" for table, number in run(dangling_rows)]
     return found
 
 
 def _saves(files: OfflineDatabases) -> list[str]:
     found: list[str] = []
-    with open_reader(files.data / STATE_DB) as run:
+    with files.store.open_reader(STATE) as run:
         with progress(integrity.CHECKS, "counts") as checks:
             for each in checks:
                 found += run(partial(integrity.find_errors, check=each))

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from gamed.cli import keys, paths
 from gamed.cli.errors import CommandFailed, DatabaseNotFound, echo, warn
 from gamed.cli.move_note import refuse_moved
-from gamed.cli.paths import AUTH_DB, STATE_DB, Paths
+from gamed.cli.paths import Paths
 from gamed.cli.process import erase_variables, harden, ran_by, switch_to_owner
 from gamed.cli.restore_journal import refuse_unfinished
 from gamed.clock import now_ms
@@ -28,13 +28,14 @@ from gamed.config.game import GameSettings, parse_game
 from gamed.config.model import Config
 from gamed.config.settings import KeySource
 from gamed.crypto import Keys
-from gamed.database.connection import Connection
-from gamed.database.sqlite.offline import run_read, run_transaction
+from gamed.database.connection import AUTH, STATE, Connection
+from gamed.database.store import Store
 from gamed.login.keys import typed_approval_code
 from gamed.players import command_log, keyring
 from gamed.players.errors import PlayerError, PlayerUnknown
 from gamed.players.names import fold, fold_typed
 from gamed.players.tables import NamedPlayer, find_by_approval_code, find_named, list_players
+from gamed.stores import open_store
 from gamed.timestamps import rfc3339
 
 _ID = compile(r"ply_[A-Za-z0-9_-]{1,64}", ASCII)
@@ -157,7 +158,7 @@ class CommandContext(Struct, frozen=True):
         refuse_moved(places)
         switch_to_owner(places.data)
         refuse_unfinished(places.data)
-        return OfflineDatabases(places.data, runner)
+        return OfflineDatabases(open_store(Config(), places.data), places.data, runner)
 
     def open_for(self, who: str) -> "tuple[OfflineDatabases, str]":
         """Return the databases and a player's id: this id, which needs no key, or that of the player with this name."""
@@ -187,43 +188,47 @@ def reports_json(command: Callable[Concatenate[CommandContext, P], None]) -> Cal
 
 
 class OfflineDatabases(Struct, frozen=True):
-    """The databases of a data folder, which the running service may use at the same time.
+    """The databases, which the running service may use at the same time.
 
     Each call runs one short transaction and raises CommandFailed or SetupError with the reason if it fails.
     """
 
+    store: Store
     data: Path
     ran_by: str
 
     def write_auth(self, transaction: Callable[[Connection], T]) -> T:
         """Run a write transaction on auth.db."""
-        return self._run(run_transaction, AUTH_DB, transaction)
+        return self._run(self.store.run_transaction, AUTH, transaction)
 
     def write_state(self, transaction: Callable[[Connection], T]) -> T:
         """Run a write transaction on state.db."""
-        return self._run(run_transaction, STATE_DB, transaction)
+        return self._run(self.store.run_transaction, STATE, transaction)
 
     def read_auth(self, transaction: Callable[[Connection], T]) -> T:
         """Run a read transaction on auth.db."""
-        return self._run(run_read, AUTH_DB, transaction)
+        return self._run(self.store.run_read, AUTH, transaction)
 
     def read_state(self, transaction: Callable[[Connection], T]) -> T:
         """Run a read transaction on state.db."""
-        return self._run(run_read, STATE_DB, transaction)
+        return self._run(self.store.run_read, STATE, transaction)
+
+    def require(self, database: str) -> None:
+        """Raise DatabaseNotFound unless the database exists."""
+        if not self.store.exists(database):
+            raise DatabaseNotFound(self.store, database)
 
     def record(self, connection: Connection, command: str, player_id: str | None) -> None:
         """Record who ran which command, for the service's log; call this within a transaction on auth.db."""
         command_log.add_entry(connection, command, player_id, self.ran_by, now_ms())
 
     def _run(
-        self, run: Callable[[Path, Callable[[Connection], T]], T], name: str, transaction: Callable[[Connection], T]
+        self, run: Callable[[str, Callable[[Connection], T]], T], database: str, transaction: Callable[[Connection], T]
     ) -> T:
-        path = self.data / name
-        if not path.exists():
-            raise DatabaseNotFound(name, self.data)
+        self.require(database)
         try:
-            with keys.database_errors(path):
-                return run(path, transaction)
+            with keys.database_errors(self.store, database):
+                return run(database, transaction)
         except PlayerUnknown as e:
             raise CommandFailed(f"{e}{self._similar(e.wanted)}") from None
         except PlayerError as e:
@@ -235,7 +240,7 @@ class OfflineDatabases(Struct, frozen=True):
 
 
 class KeyedDatabases(OfflineDatabases, frozen=True):
-    """The databases of a data folder, with the key of auth.db."""
+    """The databases, with the key of auth.db."""
 
     config: Config
     _choice: keys.KeyChoice
@@ -244,14 +249,15 @@ class KeyedDatabases(OfflineDatabases, frozen=True):
     def of(cls, opened: OpenedConfiguration, ran_by: str) -> "KeyedDatabases":
         """Return the databases of a configuration that was read, with the key that it names."""
         data, config = opened.places.data, opened.config
-        choice = keys.choose(data, config.master_key, token_bytes, config.master_key_origin)
-        return cls(data, ran_by, config, choice)
+        store = open_store(config, data)
+        choice = keys.choose(store, data, config.master_key, token_bytes, config.master_key_origin)
+        return cls(store, data, ran_by, config, choice)
 
     @property
     def keys(self) -> Keys:
         """Return the keys that auth.db is written with; raise CommandFailed if there are none yet."""
         if self._choice.made:
-            raise DatabaseNotFound(AUTH_DB, self.data)
+            raise DatabaseNotFound(self.store, AUTH)
         return Keys.of(self._choice.before or self._choice.key, token_bytes)
 
     def write(self, transaction: Callable[[Connection, Keys], T]) -> T:

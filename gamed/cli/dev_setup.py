@@ -18,15 +18,15 @@ from gamed.cli.assets_context import asset_errors
 from gamed.cli.errors import SetupError
 from gamed.cli.folder_lock import Lock
 from gamed.cli.output import measured
-from gamed.cli.paths import AUTH_DB, read_file, write_whole
+from gamed.cli.paths import read_file, write_whole
 from gamed.cli.players import sign_in
 from gamed.clock import now_ms
 from gamed.config.authentication import FILE_NAME
 from gamed.config.game import GameSettings
 from gamed.config.model import Config
 from gamed.crypto import KEY_BYTES, Keys
-from gamed.database.connection import Connection
-from gamed.database.sqlite.offline import run_transaction
+from gamed.database.connection import AUTH, Connection
+from gamed.database.sqlite.store import SqliteStore
 from gamed.dev import documents
 from gamed.dev.clients import PEOPLE, SamplePerson
 from gamed.dev.servers import origins
@@ -175,7 +175,7 @@ def prepare_players(folder: Path, config: Config) -> Path:
         active = {key: player for key, player in players.items() if player.state == "active"}
         return {key: sign_in(connection, keys, player, config) for key, player in active.items()}
 
-    file, found = folder / PLAYERS_FILE, run_transaction(folder / DATA / AUTH_DB, transaction)
+    file, found = folder / PLAYERS_FILE, SqliteStore(folder / DATA).run_transaction(AUTH, transaction)
     write_whole(file, json.dumps({"server": config.public_url, "players": found}, indent=2).encode() + b"\n", 0o600)
     return file
 

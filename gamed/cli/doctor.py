@@ -38,7 +38,7 @@ from gamed.config.model import Config
 from gamed.config.validators import parse_public_url
 from gamed.crypto import Keys
 from gamed.database.connection import Connection
-from gamed.database.sqlite.processes import is_living
+from gamed.database.store import Store
 from gamed.ops import doctor_public
 from gamed.ops.doctor_findings import (
     Finding,
@@ -56,6 +56,7 @@ from gamed.players import tables as player_tables
 from gamed.players.names import new_player_id
 from gamed.players.tables import Player
 from gamed.saves.limits import SaveLimits
+from gamed.stores import open_store
 from gamed.structs import Component
 
 FORGED = {"X-Forwarded-For": "203.0.113.9, 127.0.0.1"}
@@ -125,7 +126,7 @@ def check_public(places: Paths, url: str, *, write: bool) -> Iterator[Finding]:
     opened = _read(places)
     base, runner = public_base(url, opened.config), ran_by()
     switch_to_owner(places.data)
-    probe = probe_public(base, places.data)
+    probe = probe_public(base, places.data, open_store(opened.config, places.data))
     yield from probe.findings
     if not probe.answered:
         yield skipped("everything else", "the address does not answer")
@@ -192,14 +193,14 @@ def public_base(text: str, config: Config) -> str:
         raise click.BadParameter(str(e), param_hint="--public") from None
 
 
-def probe_public(base: str, data: Path) -> PublicProbe:
+def probe_public(base: str, data: Path, store: Store) -> PublicProbe:
     """Send GET /healthz to the public address."""
     answer = ask(f"{base}/healthz")
     if isinstance(answer, HttpFailure):
         return PublicProbe([doctor_public.check_unreached(base, answer)], answered=False, ours=False)
     here, instance_id = server(data), answer.headers.get("gamed-instance", "")
     local = here if isinstance(here, HttpReply) else None
-    same = doctor_public.check_instance(answer, local, lives_here=is_living(data, instance_id))
+    same = doctor_public.check_instance(answer, local, lives_here=store.is_living(instance_id))
     findings = [
         doctor_public.check_health(answer),
         same,

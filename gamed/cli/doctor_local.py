@@ -13,19 +13,19 @@ from gamed.cli.context import OpenedConfiguration
 from gamed.cli.errors import CommandFailed, SetupError
 from gamed.cli.http_client import ask, ask_on, to_server
 from gamed.cli.listen import describe
-from gamed.cli.paths import AUTH_DB, STATE_DB, Paths
+from gamed.cli.paths import Paths
 from gamed.cli.process import read_listeners
 from gamed.clock import now_ms
 from gamed.config.model import Config, Provider
-from gamed.database.errors import DatabaseError
-from gamed.database.sqlite.inspection import quick_check
-from gamed.database.sqlite.migrations import MigrationError, version_of
-from gamed.database.sqlite.offline import open_reader
+from gamed.database.connection import AUTH, STATE
+from gamed.database.errors import DatabaseError, MigrationError
+from gamed.database.store import Store
 from gamed.ops import doctor_local
 from gamed.ops.doctor_findings import Finding, HttpReply, Level, Reached, ok, problem, skipped
 from gamed.ops.doctor_local import facts
 from gamed.providers.base import ProviderFailure
 from gamed.providers.discovery import ALGORITHMS, PRESET_ALGORITHMS, metadata_url, validate_metadata
+from gamed.stores import open_store
 
 Step = Callable[[], list[Finding]]
 
@@ -35,10 +35,11 @@ def steps(places: Paths, opened: OpenedConfiguration | None, *, complete: bool) 
 
     `complete` means that the configuration and every variable that it names can be used.
     """
+    store = open_store(Config() if opened is None else opened.config, places.data)
     without: list[Step] = [
-        lambda: doctor_local.check_files(places.data),
-        partial(_store, places.data / AUTH_DB),
-        partial(_store, places.data / STATE_DB),
+        lambda: doctor_local.check_files(places.data, store),
+        partial(_database, store, AUTH),
+        partial(_database, store, STATE),
         partial(_assets, AssetStore(places.data / FOLDER)),
         lambda: [doctor_local.check_server(server(places.data))],
     ]
@@ -50,7 +51,7 @@ def steps(places: Paths, opened: OpenedConfiguration | None, *, complete: bool) 
         lambda: _configuration(places, complete=complete),
         *without,
         lambda: [doctor_local.check_free(places.data, opened.game.saves.min_free_bytes)],
-        partial(_key, places.data, config),
+        partial(_key, store, places.data, config),
         lambda: [doctor_local.check_limit(config)],
         lambda: [doctor_local.check_proxies(config, local=_is_local(places.data))],
         *(partial(_provider, config, provider, offsets) for provider in config.providers.values()),
@@ -75,17 +76,17 @@ def _configuration(places: Paths, *, complete: bool) -> list[Finding]:
     return [finding for finding in findings if complete or finding.level is not Level.OK]
 
 
-def _store(path: Path) -> list[Finding]:
-    if facts(path) is None:
-        return [skipped(path.name, f"there is no {path}", "Start the service once: gamed serve")]
+def _database(store: Store, database: str) -> list[Finding]:
+    name = store.name(database)
+    if not store.exists(database):
+        return [skipped(name, f"there is no {store.describe(database)}", "Start the service once: gamed serve")]
     try:
-        with open_reader(path) as run:
-            schema = run(version_of)
-            return [doctor_local.check_store(path.name, schema, run(quick_check))]
+        with store.open_reader(database) as run:
+            return [doctor_local.check_store(name, run(store.schema_version), run(store.quick_check))]
     except (DatabaseError, MigrationError) as e:
         return [
             problem(
-                path.name,
+                name,
                 f"cannot be used: {e}",
                 "Check the owner of the file. Run gamed check data, and if the file is damaged restore a backup.",
             )
@@ -116,9 +117,9 @@ def _channel_errors(store: AssetStore, channel: str) -> list[str]:
     return []
 
 
-def _key(data: Path, config: Config) -> list[Finding]:
+def _key(store: Store, data: Path, config: Config) -> list[Finding]:
     try:
-        choice = keys.choose(data, config.master_key, token_bytes, config.master_key_origin)
+        choice = keys.choose(store, data, config.master_key, token_bytes, config.master_key_origin)
     except (SetupError, CommandFailed) as e:
         return [problem("key", str(e), "Correct this first: without its key auth.db is worthless.")]
     if choice.fresh:

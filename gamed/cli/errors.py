@@ -4,11 +4,11 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import NoReturn, TextIO
 
 from gamed.config.errors import ConfigError
 from gamed.database.errors import DatabaseBusy, DatabaseError, DiskFull
+from gamed.database.store import Store
 
 DONE, NOT_DONE, USAGE, CONFIGURATION = 0, 1, 2, 78
 """Exit codes; 78 is EX_CONFIG of sysexits.h: a restart changes nothing before the operator has corrected something."""
@@ -23,14 +23,10 @@ class CommandFailed(Exception):
 
 
 class DatabaseNotFound(CommandFailed):
-    """A data folder that no service has made: a new server, or another folder than the one that is meant."""
+    """A store that no service has made: a new server, or another store than the one that is meant."""
 
-    def __init__(self, name: str, folder: Path) -> None:
-        super().__init__(
-            f"There is no {name} in {folder} yet. If the server keeps its data elsewhere, name that folder with "
-            "--data DIR or GAMED_DATA (gamedctl knows it from systemd's unit). If this is a new server, start the "
-            "service once: gamed serve"
-        )
+    def __init__(self, store: Store, database: str) -> None:
+        super().__init__(store.not_found(database))
 
 
 def warn(text: str) -> None:

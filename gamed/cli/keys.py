@@ -15,16 +15,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gamed.cli.errors import CommandFailed, SetupError, warn
-from gamed.cli.paths import AUTH_DB, not_written, read_file, write_whole
+from gamed.cli.paths import not_written, read_file, write_whole
 from gamed.config.errors import InvalidValue
 from gamed.config.secrets import master_key
 from gamed.config.settings import KEY_FILE, KeySource
 from gamed.crypto import KEY_BYTES, CryptoError, Keys, Random, Secret
-from gamed.database.connection import Connection
-from gamed.database.errors import DatabaseBusy, DatabaseError, DiskFull
-from gamed.database.sqlite.error_mapping import SQLITE_ERRORS
-from gamed.database.sqlite.migrations import MigrationError
-from gamed.database.sqlite.offline import read_unchanged, run_transaction
+from gamed.database.connection import AUTH, Connection
+from gamed.database.errors import DatabaseBusy, DatabaseError, DiskFull, MigrationError
+from gamed.database.store import Store
 from gamed.disk import sync_folder
 from gamed.players import keyring
 from gamed.structs import redacts
@@ -89,13 +87,13 @@ class KeyChoice(Struct, frozen=True):
     """There is no auth.db yet, or it is empty: this key was compared with none."""
 
 
-def choose(data: Path, master: Secret | None, random: Random, origin: str = "") -> KeyChoice:
+def choose(store: Store, data: Path, master: Secret | None, random: Random, origin: str = "") -> KeyChoice:
     """Return the key to serve with; write nothing. Raise SetupError if auth.db is written with another key.
 
     `origin` names for messages where the master key was found.
     """
-    with database_errors(data / AUTH_DB):
-        ring = read_unchanged(data / AUTH_DB, keyring.read_key_record)
+    with database_errors(store, AUTH):
+        ring = store.read_unchanged(AUTH, keyring.read_key_record)
     filed = read(data)
     choice = _candidate(data, master, filed, ring, random)
     if ring is None:
@@ -117,7 +115,7 @@ def _refuse_other(data: Path, choice: KeyChoice, ring: keyring.KeyRecord, random
         raise SetupError(keyring.mismatch_message(ring, keys, choice.source, found))
 
 
-def settle(data: Path, choice: KeyChoice, random: Random, now_ms: Now) -> int | None:
+def settle(store: Store, data: Path, choice: KeyChoice, random: Random, now_ms: Now) -> int | None:
     """Write the chosen key to auth.db; return the number of local accounts kept if it replaced another key."""
     if choice.made:
         write(data, choice.key)
@@ -130,26 +128,29 @@ def settle(data: Path, choice: KeyChoice, random: Random, now_ms: Now) -> int | 
         keyring.check_key(connection, keys, choice.source, now_ms())
         return kept
 
-    with database_errors(data / AUTH_DB):
-        kept = run_transaction(data / AUTH_DB, transaction)
+    with database_errors(store, AUTH):
+        kept = store.run_transaction(AUTH, transaction)
     if choice.source is KeySource.MASTER:  # also when a start before this one was cut off right here
         retire(data)
     return kept
 
 
 @contextmanager
-def database_errors(path: Path) -> Iterator[None]:
-    """Turn errors of a database or its key into CommandFailed if a retry may succeed, else into SetupError."""
+def database_errors(store: Store, database: str) -> Iterator[None]:
+    """Turn errors of `auth` or `state` or its key into CommandFailed if a retry may succeed, else into SetupError."""
+    where = store.describe(database)
     try:
         yield
     except (DatabaseBusy, DiskFull) as e:
-        raise CommandFailed(f"{path} cannot be used now: {e}") from None
-    except (DatabaseError, *SQLITE_ERRORS) as e:
-        raise SetupError(f"{path} cannot be used: {e}") from None
+        raise CommandFailed(f"{where} cannot be used now: {e}") from None
+    except DatabaseError as e:
+        raise SetupError(f"{where} cannot be used: {e}") from None
+    except store.errors as e:
+        raise SetupError(f"{where} cannot be used: {e}") from None
     except (MigrationError, keyring.KeyRecordError) as e:
         raise SetupError(str(e)) from None
     except CryptoError as e:
-        raise SetupError(f"{path} is not consistent: {e}. Restore it from a backup.") from None
+        raise SetupError(f"{where} is not consistent: {e}. Restore it from a backup.") from None
 
 
 def _candidate(

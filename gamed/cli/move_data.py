@@ -40,7 +40,9 @@ from gamed.cli.process import harden
 from gamed.cli.restore_journal import refuse_unfinished
 from gamed.config.authentication import FILE_NAME
 from gamed.config.game import FILE_NAME as GAME
+from gamed.database.connection import AUTH, STATE
 from gamed.database.sqlite.offline import write_locked
+from gamed.database.sqlite.store import SqliteStore
 from gamed.database.sqlite.write_lock import lock_files
 from gamed.disk import sync_folder
 
@@ -123,7 +125,7 @@ def move(source: Paths, folder: Path) -> MoveResult:
 
 def _check_source(source: Paths, folder: Path) -> None:
     if not (source.data / AUTH_DB).exists():
-        raise DatabaseNotFound(AUTH_DB, source.data)
+        raise DatabaseNotFound(SqliteStore(source.data), AUTH)
     paths.read_config(source)  # it exists and can be read
     refuse_unfinished(source.data)
     if folder.is_relative_to(source.data.resolve()):
@@ -217,9 +219,10 @@ def _unchanging(data: Path) -> Iterator[Mapping[Path, BinaryIO]]:
                 stack.enter_context(channel_lock(assets))
         except AssetsBusy as e:
             raise CommandFailed(f"Nothing was moved: {e}.") from None
-        for name in (AUTH_DB, STATE_DB):
-            if (data / name).exists():
-                stack.enter_context(database_errors(data / name))
+        store = SqliteStore(data)
+        for database, name in ((AUTH, AUTH_DB), (STATE, STATE_DB)):
+            if store.exists(database):
+                stack.enter_context(database_errors(store, database))
                 opened[Path(name)] = stack.enter_context(write_locked(data / name))
         yield opened
 

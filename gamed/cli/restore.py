@@ -28,10 +28,10 @@ from gamed.config.settings import KeySource
 from gamed.database import backup_format
 from gamed.database.backup_format import SETTINGS, BackupError
 from gamed.database.connection import Connection
-from gamed.database.errors import DatabaseError
+from gamed.database.errors import DatabaseError, MigrationError
 from gamed.database.sqlite.error_mapping import SQLITE_ERRORS
-from gamed.database.sqlite.files import connect, file_uri
-from gamed.database.sqlite.migrations import MigrationError, prepare_file
+from gamed.database.sqlite.files import SUFFIXES, connect, file_uri
+from gamed.database.sqlite.migrations import prepare_file
 from gamed.database.sqlite.offline import run_transaction
 from gamed.database.sqlite.write_lock import lock_writes
 from gamed.players import command_log
@@ -275,7 +275,7 @@ def _copy(source: Path, target: Path, sha256: str) -> None:
 
 def _require_no_log(path: Path) -> None:
     """Check that SQLite left no log beside the file, and write it to disk."""
-    left = [path.with_name(f"{path.name}{beside}") for beside in restore_journal.SQLITE_SUFFIXES if beside]
+    left = [path.with_name(f"{path.name}{beside}") for beside in SUFFIXES if beside]
     if any(beside.exists() for beside in left):
         raise CommandFailed(f"{path} is in use by another program. Nothing was changed.")
     with open(path, "rb") as file:

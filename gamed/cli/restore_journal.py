@@ -15,12 +15,11 @@ from msgspec import Struct
 
 from gamed.cli.errors import SetupError
 from gamed.cli.paths import read_file, write_whole
+from gamed.database.sqlite.files import SUFFIXES
 from gamed.disk import sync_folder
 
 JOURNAL = "restore.json"
 STAGED = "restore.new"
-SQLITE_SUFFIXES = ("-wal", "-shm", "-journal", "")
-"""Of a database's files. SQLite must not find the log of one database beside another; the database itself is last."""
 
 
 class RestoreJournal(Struct, frozen=True):
@@ -63,7 +62,7 @@ def finish(data: Path, journal: RestoreJournal) -> list[Path]:
     for name in journal.names:
         new = data / STAGED / name
         if new.exists():
-            for beside in SQLITE_SUFFIXES:
+            for beside in SUFFIXES:
                 _set_aside(data, name, journal.suffix, beside)
             sync_folder(data)
             new.rename(data / name)

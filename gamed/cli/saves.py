@@ -12,15 +12,12 @@ from msgspec.structs import asdict, replace
 from gamed.cli.context import CommandContext, OfflineDatabases, reports_json
 from gamed.cli.errors import CommandFailed
 from gamed.cli.output import confirm, counted, progress, table, utf8, who_argument, yes_option
-from gamed.cli.paths import STATE_DB
 from gamed.cli.removal import CommandSaveRemoval
 from gamed.clock import now_ms
 from gamed.config.game import TIB
 from gamed.database import blob_rows
-from gamed.database.connection import Connection
+from gamed.database.connection import STATE, Connection
 from gamed.database.errors import BlobCorrupt, BlobNotFound
-from gamed.database.sqlite.inspection import file_bytes
-from gamed.database.sqlite.offline import open_reader
 from gamed.disk import sync_folder
 from gamed.players.tables import count_players, find_player
 from gamed.readable import ago, size
@@ -129,7 +126,7 @@ def undelete(context: CommandContext, who: str, slot: str) -> None:
 def export(context: CommandContext, who: str, file: Path) -> None:
     """Write every version of a player's saves to a new zip file, with a manifest."""
     files, player_id = _player_with_saves(context, who)
-    with open_reader(files.data / STATE_DB) as run:
+    with files.store.open_reader(STATE) as run:
         kept = run(lambda connection: count_versions(connection, player_id))
         with progress(export_saves(run, file.absolute(), player_id), "exporting", kept) as shown:
             copied = [(each.good, f"{each.version.slot} {each.version.version}") for each in shown]
@@ -163,7 +160,7 @@ def stats(context: CommandContext) -> None:
     """Show the totals of all players' saves, and the players who use most bytes."""
     files = context.open_keyless()
     players = files.read_auth(count_players)
-    totals = files.read_state(lambda connection: state_totals(connection, *file_bytes(connection)))
+    totals = files.read_state(lambda connection: state_totals(connection, *files.store.allocated(connection)))
     members = {"players": players, **{name: kept for name, kept in asdict(totals).items() if name in TOTALS}}
     largest = [{"player": player_id, "bytes": kept} for player_id, kept in totals.largest]
     rows = [(TOTALS[name], size(count) if "bytes" in name else str(count)) for name, count in members.items()]

@@ -34,13 +34,13 @@ from gamed.cli.paths import Paths
 from gamed.cli.process import read_listeners, refuse_foreign_folder, write_listeners
 from gamed.clock import now_ms
 from gamed.config.settings import DEFAULT_LISTEN, KEY_FILE, LogFormat, Settings
-from gamed.database.errors import DatabaseError
-from gamed.database.sqlite.migrations import MigrationError, check_schema, prepare_file, prepare_state
-from gamed.database.sqlite.offline import run_read
-from gamed.database.sqlite.write_lock import lock_path
+from gamed.database.connection import AUTH, STATE
+from gamed.database.errors import DatabaseError, MigrationError
+from gamed.database.store import Store
 from gamed.ops.logging import LogStream, Observer
 from gamed.ops.systemd import StartTimeoutExtender, SystemdNotifier
 from gamed.players import keyring
+from gamed.stores import open_store
 
 MAKER = ServiceMaker("gamed", "gamed.tap", "A game server to host at home.", "gamed")
 PRIVATE_LISTEN = "GAMED_PRIVATE_LISTEN"
@@ -130,8 +130,9 @@ def _settings(
     opened: OpenedConfiguration, texts: tuple[str, ...], choice: keys.KeyChoice, *, private: bool
 ) -> Settings:
     config, places = opened.config, opened.places
-    with keys.database_errors(places.data / paths.AUTH_DB):
-        store_id = run_read(places.data / paths.AUTH_DB, keyring.read_store_id)
+    store = open_store(config, places.data)
+    with keys.database_errors(store, AUTH):
+        store_id = store.run_read(AUTH, keyring.read_store_id)
     settings = Settings(config, places.config, places.data, texts, private, choice.key, choice.source, opened.game)
     return replace(settings, store_id=store_id)
 
@@ -171,33 +172,36 @@ def _open_folder(
 
 
 def _prepare_folder(opened: OpenedConfiguration, notifier: SystemdNotifier) -> tuple[keys.KeyChoice, int | None]:
-    """Make or migrate the files of a folder that no other server uses, and set their key."""
+    """Make or migrate the databases of a folder that no other server uses, and set their key."""
     config, places = opened.config, opened.places
-    for name in (paths.AUTH_DB, paths.STATE_DB):
-        with keys.database_errors(places.data / name):
-            check_schema(places.data / name)
-    with paths.removed_on_failure(_files_of_first_start(places)):  # under the lock no other start makes them
+    store = open_store(config, places.data)
+    for database in (AUTH, STATE):
+        with keys.database_errors(store, database):
+            store.check_schema(database)
+    with paths.removed_on_failure(_files_of_first_start(store, places)):  # under the lock no other start makes them
         if opened.first_run:
             paths.write_first_config(places.config)
-        choice = keys.choose(places.data, config.master_key, token_bytes, config.master_key_origin)
-        _prepare_files(places, notifier)
-        return choice, keys.settle(places.data, choice, token_bytes, now_ms)
+        choice = keys.choose(store, places.data, config.master_key, token_bytes, config.master_key_origin)
+        _prepare_store(store, notifier)
+        return choice, keys.settle(store, places.data, choice, token_bytes, now_ms)
 
 
 def _join(opened: OpenedConfiguration) -> keys.KeyChoice:
     """Return the key for a folder that other servers use; raise CommandFailed if it must change first."""
     config, data = opened.config, opened.places.data
+    store = open_store(config, data)
     changes = "Other servers use it. Stop them first, so that this one can start alone and change it."
-    for path in (data / paths.AUTH_DB, data / paths.STATE_DB):
+    for database in (AUTH, STATE):
         try:
-            run_read(path, lambda connection: None)
+            store.run_read(database, lambda connection: None)
         except MigrationError:
-            raise CommandFailed(f"{path} has the schema of another version. {changes}") from None
+            where = store.describe(database)
+            raise CommandFailed(f"{where} has the schema of another version. {changes}") from None
         except DatabaseError:  # auth.db is opened next; without state.db players can still sign in
             continue
-    choice = keys.choose(data, config.master_key, token_bytes, config.master_key_origin)
+    choice = keys.choose(store, data, config.master_key, token_bytes, config.master_key_origin)
     if choice.before is not None or choice.made:
-        raise CommandFailed(f"{data / paths.AUTH_DB} is not written with the key of this start. {changes}")
+        raise CommandFailed(f"{store.describe(AUTH)} is not written with the key of this start. {changes}")
     return choice
 
 
@@ -208,20 +212,16 @@ def _parse_admin(reactor: Any, admin: str, others: Sequence[Listener]) -> Listen
     return listener
 
 
-def _files_of_first_start(places: Paths) -> list[Path]:
+def _files_of_first_start(store: Store, places: Paths) -> list[Path]:
     """Return the files that a first start makes, in the order in which a failed one may remove them.
 
-    SQLite's files beside a database belong to it, and so does the key of auth.db: those of an existing database stay.
+    The key of an existing auth.db stays.
     """
-    made = []
-    for name, beside in ((paths.STATE_DB, []), (paths.AUTH_DB, [places.data / KEY_FILE])):
-        if not (places.data / name).exists():
-            files = [places.data / f"{name}{suffix}" for suffix in restore_journal.SQLITE_SUFFIXES[::-1]]
-            made += [*files, lock_path(places.data / name), *beside]
-    return [*made, places.config]
+    key = [] if store.exists(AUTH) else [places.data / KEY_FILE]
+    return [*store.new_files(), *key, places.config]
 
 
-def _prepare_files(places: Paths, notifier: SystemdNotifier) -> None:
+def _prepare_store(store: Store, notifier: SystemdNotifier) -> None:
     """Make or migrate the databases; while that takes long, extend the start timeout of systemd."""
 
     def progress(text: str) -> None:
@@ -229,10 +229,9 @@ def _prepare_files(places: Paths, notifier: SystemdNotifier) -> None:
         notifier.status(text)
 
     timeout = StartTimeoutExtender(notifier)
-    with keys.database_errors(places.data / paths.AUTH_DB):
-        prepare_file(places.data / paths.AUTH_DB, progress, timeout.extend)
-    with keys.database_errors(places.data / paths.STATE_DB):
-        prepare_state(places.data, progress, timeout.extend)
+    for database in (AUTH, STATE):
+        with keys.database_errors(store, database):
+            store.prepare(database, progress, timeout.extend)
 
 
 def inherited_sockets(reactor: Any) -> list[str]:

@@ -11,13 +11,14 @@ from gamed.cli.context import OpenedConfiguration
 from gamed.cli.errors import echo, warn
 from gamed.cli.listen import Listener
 from gamed.cli.output import counted
-from gamed.cli.paths import AUTH_DB, Paths, command_line, virtual_environment
+from gamed.cli.paths import Paths, command_line, virtual_environment
 from gamed.config.model import Config, Mode
 from gamed.config.settings import KEY_FILE, KeySource, LogFormat, Settings
 from gamed.crypto import Keys
+from gamed.database.connection import AUTH
 from gamed.database.errors import DatabaseError
-from gamed.database.sqlite.offline import run_read
 from gamed.players.tables import count_players
+from gamed.stores import open_store
 
 Report = Callable[[Settings, OpenedConfiguration, Sequence[Listener], int | None], None]
 """A function that shows what a start has prepared."""
@@ -86,7 +87,7 @@ def _better_folder() -> Path:
 def _next(places: Paths, config: Config) -> Sequence[str]:
     """Return the command that helps most: add the first player, else check the address or this machine."""
     try:
-        players = run_read(places.data / AUTH_DB, count_players)
+        players = open_store(config, places.data).run_read(AUTH, count_players)
     except DatabaseError:  # an advice must not prevent the start
         return ("doctor",)
     if config.mode is Mode.LOCAL and not players:

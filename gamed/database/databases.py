@@ -16,7 +16,6 @@ from gamed.database.engine import Database, Engine
 from gamed.database.health import Health, WatchdogProbe, unresponsive
 from gamed.database.periodic import PeriodicTask
 from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue, WriteQueue
-from gamed.database.sqlite.backend import SqliteBackend
 from gamed.timestamps import Now
 
 CLEANUP_SECONDS = 3600
@@ -105,15 +104,11 @@ class Databases:
         self._closing: Deferred[None] | None = None
 
     @classmethod
-    def open(
-        cls, reactor: Any, data: Path, now_ms: Now, staged_ms: int = KEPT_MS, instance_id: str = ""
-    ) -> "Databases":
-        """Return the databases of a data folder whose files were prepared; raise DatabaseUnavailable without auth.db.
+    def open(cls, reactor: Any, backend: Backend, data: Path, now_ms: Now, staged_ms: int = KEPT_MS) -> "Databases":
+        """Return databases that were prepared; the temporary files of uploads are in the data folder.
 
-        If state.db cannot be opened, everything that does not need it works, and opening is tried again. `instance_id`
-        names this process for the others that use these databases.
+        If `state` cannot be opened, everything that does not need it works, and opening is tried again.
         """
-        backend = SqliteBackend.open(reactor, data, instance_id)
         folder = data / "tmp"
         folder.mkdir(mode=0o700, exist_ok=True)
         return cls(reactor, backend, folder, now_ms, staged_ms=staged_ms)

@@ -62,6 +62,10 @@ class BlobCorrupt(DatabaseError):
     """Stored bytes that no longer match their hash; the file itself may be intact."""
 
 
+class MigrationError(Exception):
+    """A database that this version cannot work with; it is unchanged."""
+
+
 E = TypeVar("E", bound=DatabaseError)
 TEXTS: dict[type[DatabaseError], str] = {
     DatabaseBusy: "The server is busy. Try again in a moment.",

@@ -10,8 +10,7 @@ from msgspec import Struct
 
 from gamed.config.model import LOOPBACK, Config
 from gamed.config.settings import KEY_FILE, RESERVED_FILES
-from gamed.database.backup_format import STORES
-from gamed.database.sqlite.write_lock import lock_files
+from gamed.database.store import Store
 from gamed.ops.doctor_findings import Finding, HttpFailure, Level, Reached, ok, problem, skipped, warning
 
 OTHERS = 0o077
@@ -41,15 +40,15 @@ def facts(path: Path) -> FileFacts | None:
     return FileFacts(state.st_mode & 0o777, state.st_uid)
 
 
-def check_files(data: Path) -> list[Finding]:
+def check_files(data: Path, store: Store) -> list[Finding]:
     """Check the data folder, and the databases, their locks and the key file in it, if they exist."""
     folder = facts(data)
     findings = [check_folder(str(data), folder, os.geteuid())]
-    for name in (*STORES, KEY_FILE):
-        found = facts(data / name)
+    for path in (*store.files, data / KEY_FILE):
+        found = facts(path)
         if folder is not None and found is not None:
-            findings.append(check_file(name, str(data / name), found, folder.uid, secret=name == KEY_FILE))
-    locks = [(path, facts(path)) for path in lock_files(data)]
+            findings.append(check_file(path.name, str(path), found, folder.uid, secret=path.name == KEY_FILE))
+    locks = [(path, facts(path)) for path in store.lock_files]
     checked = [check_file(path.name, str(path), found, folder.uid) for path, found in locks if folder and found]
     return [*findings, *(finding for finding in checked if finding.level is not Level.OK)]
 

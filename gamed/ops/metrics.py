@@ -29,7 +29,6 @@ from prometheus_client.registry import Collector
 from gamed import __version__
 from gamed.audit import AuditLog, SecurityEvent
 from gamed.database.queues import DatabaseQueue
-from gamed.database.sqlite.files import SQLITE_VERSION
 from gamed.outcomes import LoginFailure
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
@@ -152,10 +151,11 @@ class Gauges(Struct, frozen=True, eq=False):
 class Metrics:
     """The text of `/metrics`, from a registry of its own: what libraries add to the default one does not appear."""
 
-    def __init__(self, counters: Counters, gauges: Gauges) -> None:
+    def __init__(self, counters: Counters, gauges: Gauges, engine: Mapping[str, str]) -> None:
+        """Show the version of the databases' engine by its name."""
         self._registry = CollectorRegistry()
         build = Info("gamed_build", "Versions; always 1.", registry=self._registry)
-        build.info({"version": __version__, "python": python_version(), "sqlite": SQLITE_VERSION})
+        build.info({"version": __version__, "python": python_version(), **engine})
         for collector in (*counters.collectors, _Gauges(counters.limit_hits, gauges), _Process()):
             self._registry.register(collector)
 

@@ -17,7 +17,7 @@ from gamed.http.request import Request
 from gamed.login.pages.layout import PAGE_HEADERS, Content, bidi_isolated, muted, page, paragraph
 from gamed.login.pages.results import error_response
 from gamed.ops.doctor_findings import Finding, Level
-from gamed.ops.owner_report import EVENTS, PLAYERS, ListedPlayer, MachineReport, OwnerReport, Position, versions
+from gamed.ops.owner_report import EVENTS, PLAYERS, ListedPlayer, MachineReport, OwnerReport, Position
 from gamed.readable import ago, size
 from gamed.structs import Component
 from gamed.timestamps import rfc3339
@@ -68,7 +68,7 @@ def owner_page(report: OwnerReport) -> bytes:
         *_section("State", *_state(report)),
         *_section("Players", *_players(report)),
         *_section("What happened in the last 7 days", *_events(report)),
-        *_section("Versions", _facts([(name, version) for name, version in versions().items()])),
+        *_section("Versions", _facts([(name, version) for name, version in report.versions.items()])),
     ]
     return page(TITLE, *content, wide=True)
 

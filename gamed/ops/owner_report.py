@@ -17,13 +17,12 @@ import twisted
 from gamed import __version__
 from gamed.config.settings import Settings
 from gamed.crypto import Keys
-from gamed.database.backup_format import STORES
 from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseError
 from gamed.database.last_backup import LastBackup, read_last_backup
 from gamed.database.security_events import EventCount, list_events
-from gamed.database.sqlite.files import SQLITE_VERSION
+from gamed.database.store import Store
 from gamed.event_log import EventLog
 from gamed.ops.doctor_findings import Finding
 from gamed.ops.doctor_local import check_config_file, check_files, check_free, check_limit, facts
@@ -85,18 +84,21 @@ class OwnerReport(Struct, frozen=True):
     """None if a disk does not respond."""
     problems: Sequence[str]
     """The reasons why the service is not ready."""
+    versions: Mapping[str, str]
+    """The versions of the programs that the service consists of."""
 
 
 class OwnerReporter:
     """The reader of the report. Each database is read in one short transaction of the read queue."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917
         self,
         databases: Databases,
         keys: Keys,
         now_ms: Now,
         read_machine: Callable[[], Deferred[MachineReport]],
         clock: Any,
+        versions: Mapping[str, str],
     ) -> None:
         """Use `read_machine` for what may block, at most once a minute: it runs in a thread."""
         self._clock = clock
@@ -106,6 +108,7 @@ class OwnerReporter:
         self._read_machine = read_machine
         self._machine: MachineReport | None = None
         self._looking = False
+        self._versions = versions
 
     async def read(self, before: Position | None, problems: Sequence[str]) -> OwnerReport:
         """Return the report with the players behind this position; parts that cannot be read are None."""
@@ -114,7 +117,7 @@ class OwnerReporter:
         try:
             stored = await self._databases.reads.submit(partial(self._read_auth, before=before, now_ms=now))
         except DatabaseError:
-            return OwnerReport(now, (), None, None, machine, problems)
+            return OwnerReport(now, (), None, None, machine, problems, self._versions)
         shown = stored.players[:PLAYERS]
         more = _position(shown[-1]) if len(stored.players) > PLAYERS else None
         sizes = await self._sizes([named.player.player_id for named in shown])
@@ -126,7 +129,7 @@ class OwnerReporter:
             )
             for named in shown
         ]
-        return OwnerReport(now, players, more, stored, machine, problems)
+        return OwnerReport(now, players, more, stored, machine, problems, self._versions)
 
     def _read_auth(self, connection: Connection, before: Position | None, now_ms: int) -> StoredReport:
         players = latest_players(connection, self._keys.sealer, PLAYERS + 1, before)
@@ -169,16 +172,15 @@ def _position(named: NamedPlayer) -> Position:
     return named.player.last_sign_in_ms or 0, named.player.player_id
 
 
-def read_machine(settings: Settings, now_ms: int) -> MachineReport:
+def read_machine(settings: Settings, store: Store, now_ms: int) -> MachineReport:
     """Check files, disk and limits of this machine; this may block, so it runs in a thread."""
-    findings = [*_config_file(settings.config_path), *check_files(settings.data)]
+    findings = [*_config_file(settings.config_path), *check_files(settings.data, store)]
     findings += [check_free(settings.data, settings.game.saves.min_free_bytes), check_limit(settings.config)]
-    sizes = {name: _size(settings.data, name) for name in STORES}
     try:
         free: int | None = disk_usage(settings.data).free
     except OSError:
         free = None
-    return MachineReport(now_ms, findings, sizes, free)
+    return MachineReport(now_ms, findings, store.sizes(), free)
 
 
 def _config_file(path: Path) -> list[Finding]:
@@ -189,17 +191,11 @@ def _config_file(path: Path) -> list[Finding]:
     return [] if found is None else [check_config_file(str(path), found)]
 
 
-def _size(data: Path, name: str) -> int:
-    """Return the bytes of a database with its write-ahead log."""
-    files = [data / name, data / f"{name}-wal"]
-    return sum(file.stat().st_size for file in files if file.exists())
-
-
-def versions() -> Mapping[str, str]:
+def versions(store: Store) -> Mapping[str, str]:
     """Return the versions of the programs that the service consists of."""
     return {
         "gamed": __version__,
         "Python": platform.python_version(),
         "Twisted": twisted.__version__,
-        "SQLite": SQLITE_VERSION,
+        store.engine: store.version,
     }

@@ -12,6 +12,7 @@ from gamed.cli.errors import exit_on_error
 from gamed.cli.keys import database_errors
 from gamed.cli.process import refuse_foreign_folder
 from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DatabaseUnavailable, DiskFull
+from gamed.database.sqlite.store import SqliteStore
 from tests.cli.process import TWISTD, CommandTestCase, free_port
 from tests.config.fixtures import ENVIRON, KEY_TEXT, LOCAL, OAUTH, changed
 from tests.support.covers import covers
@@ -270,7 +271,7 @@ class StoreTests(SynchronousTestCase):
     def test_how_it_ends(self) -> None:
         """Exit with 1 for a held file or a full disk, so that systemd tries again, and with 78 for damage."""
         for error, code in ((DatabaseBusy, 1), (DiskFull, 1), (DatabaseUnavailable, 78), (DatabaseCorrupt, 78)):
-            with self.assertRaises(SystemExit) as ended, exit_on_error(), database_errors(Path("auth.db")):
+            with self.assertRaises(SystemExit) as ended, exit_on_error(), database_errors(SqliteStore(Path()), "auth"):
                 raise error("This is why.")
             self.assertEqual(ended.exception.code, code, error)
             with self.assertRaises(SystemExit) as ended, exit_on_error():

@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred, gatherResults
 
 from gamed.database.connection import Connection, Transaction
 from gamed.database.databases import Databases
-from tests.support.databases import ask, prepare_files
+from tests.support.databases import ask, open_databases, prepare_files
 
 ROW_BYTES = 64 * 1024
 WRITERS = 32
@@ -67,7 +67,7 @@ class Load:
 
 
 async def measure(folder: Path, seconds: float, writers: int, row_bytes: int) -> None:
-    stores = Databases.open(reactor, folder, lambda: 0)
+    stores = open_databases(reactor, folder)
     load = Load(stores, folder, reactor.seconds() + seconds, row_bytes=row_bytes)
     first = os.getpid() * 1000
     await load.run(range(first, first + writers))

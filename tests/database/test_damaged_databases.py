@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.database.errors import DatabaseCorrupt, DatabaseError
-from gamed.database.sqlite.migrations import MigrationError
+from gamed.database.errors import DatabaseCorrupt, DatabaseError, MigrationError
 from tests.database.damaged import Server, copy, everything, fill, spoil
 from tests.support.databases import data_folder
 from tests.support.http import Answer

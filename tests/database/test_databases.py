@@ -13,7 +13,15 @@ from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DatabaseError, DatabaseUnavailable
 from tests.database.test_queues import arrivals, arrive
 from tests.support.covers import covers
-from tests.support.databases import InlineReactor, ask, data_folder, file_databases, memory_databases, prepare_files
+from tests.support.databases import (
+    InlineReactor,
+    ask,
+    data_folder,
+    file_databases,
+    memory_databases,
+    open_databases,
+    prepare_files,
+)
 
 OUTSIDER = """
 import sys
@@ -106,7 +114,7 @@ class StateUnavailable(SynchronousTestCase):
         prepare_files(data)
         (data / "auth.db").write_bytes(b"not a database " * 1000)
         with self.assertRaises(DatabaseUnavailable):
-            Databases.open(InlineReactor(), data, lambda: 0)
+            open_databases(InlineReactor(), data)
         with self.assertRaises(DatabaseError):
             prepare_files(data)
 
@@ -116,7 +124,7 @@ class Opened(SynchronousTestCase):
         """Opening holds no connection and starts no thread, so the process may still fork."""
         data = data_folder(self)
         prepare_files(data)
-        stores = Databases.open(InlineReactor(), data, lambda: 0)
+        stores = open_databases(InlineReactor(), data)
         for thread in stores.threads:
             self.assertFalse(thread.started)
             self.assertEqual({}, thread.pool.connections)

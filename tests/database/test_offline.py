@@ -17,12 +17,12 @@ from gamed.database.errors import (
     DatabaseReadOnly,
     DatabaseUnavailable,
     DiskFull,
+    MigrationError,
     of_disk,
 )
 from gamed.database.group_commit import detached_failure
 from gamed.database.sqlite.error_mapping import translate
 from gamed.database.sqlite.files import connect, file_uri
-from gamed.database.sqlite.migrations import MigrationError
 from gamed.database.sqlite.offline import run_transaction
 from tests.database.test_queues import arrivals, arrive, increment
 from tests.support.databases import ask, data_folder, file_databases, prepare_files

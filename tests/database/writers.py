@@ -13,7 +13,7 @@ from twisted.internet import reactor
 from twisted.internet.defer import Deferred
 
 from gamed.database.databases import Databases
-from tests.support.databases import prepare_files
+from tests.support.databases import open_databases, prepare_files
 
 WRITERS = 32
 
@@ -33,7 +33,7 @@ async def write(stores: Databases, name: str) -> None:
 
 def main(folder: str, name: str) -> None:
     prepare_files(Path(folder))
-    stores = Databases.open(reactor, Path(folder), lambda: 0)
+    stores = open_databases(reactor, Path(folder))
     for writer in range(WRITERS):
         Deferred.fromCoroutine(write(stores, f"{name}-{writer}"))
     reactor.run()

@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.cli.errors import SetupError
 from gamed.cli.listen import check_admin, parse_listener, probe
 from gamed.database.errors import DatabaseCorrupt
-from gamed.ops.metrics import Counters
+from gamed.ops.metrics import Counters, Metrics
 from gamed.ops.owner_report import MachineReport, OwnerReporter
 from gamed.service import AdminServer
 from tests.cli.process import WAIT_SECONDS, CommandTestCase, get
@@ -31,10 +31,9 @@ ENDPOINT = "tcp:9100:interface=127.0.0.1"
 class AdminTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.reactor, self.stores = MemoryReactorClock(), memory_databases(self)
-        reporter = OwnerReporter(self.stores, KEYS, lambda: START_MS, lambda: succeed(MACHINE), self.reactor)
-        self.admin = AdminServer(
-            self.reactor, ENDPOINT, Counters([]), gauges(**self.stores.queues), self.stores, reporter
-        )
+        reporter = OwnerReporter(self.stores, KEYS, lambda: START_MS, lambda: succeed(MACHINE), self.reactor, {})
+        metrics = Metrics(Counters([]), gauges(**self.stores.queues), {})
+        self.admin = AdminServer(self.reactor, ENDPOINT, metrics, self.stores, reporter)
         self.admin.open()
         [(port, self.site, _, interface)] = self.reactor.tcpServers
         self.assertEqual((port, interface), (9100, "127.0.0.1"))

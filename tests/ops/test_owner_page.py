@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from sqlite3 import Connection as SqliteConnection
 from typing import TypeVar
 
@@ -16,10 +17,11 @@ from gamed.audit import SecurityEvent
 from gamed.database.errors import DatabaseCorrupt
 from gamed.database.last_backup import LastBackup, write_last_backup
 from gamed.database.security_events import EventCount, EventKey, write_events
+from gamed.database.sqlite.store import SqliteStore
 from gamed.login.pages.layout import POLICY
 from gamed.ops.doctor_findings import ok, problem
-from gamed.ops.metrics import Counters
-from gamed.ops.owner_report import EVENTS, MACHINE_MS, PLAYERS, MachineReport, OwnerReporter
+from gamed.ops.metrics import Counters, Metrics
+from gamed.ops.owner_report import EVENTS, MACHINE_MS, PLAYERS, MachineReport, OwnerReporter, versions
 from gamed.players import tables as player_tables
 from gamed.service import AdminServer
 from tests.ops.test_admin import ENDPOINT, MACHINE
@@ -32,6 +34,7 @@ from tests.support.http import PEER, START_MS, Answer, Connection, request_bytes
 T = TypeVar("T")
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
+VERSIONS = versions(SqliteStore(Path()))
 
 
 class OwnerPageCase(SynchronousTestCase):
@@ -41,9 +44,9 @@ class OwnerPageCase(SynchronousTestCase):
         self.reactor, self.stores, self.now_ms = MemoryReactorClock(), memory_databases(self), START_MS
         self.looks: list[Deferred[MachineReport]] = []
         self.machine: Callable[[], Deferred[MachineReport]] = lambda: succeed(MACHINE)
-        reporter = OwnerReporter(self.stores, KEYS, lambda: self.now_ms, self.look, self.reactor)
-        numbers = gauges(**self.stores.queues)
-        self.admin = AdminServer(self.reactor, self.endpoint, Counters([]), numbers, self.stores, reporter)
+        reporter = OwnerReporter(self.stores, KEYS, lambda: self.now_ms, self.look, self.reactor, VERSIONS)
+        metrics = Metrics(Counters([]), gauges(**self.stores.queues), {})
+        self.admin = AdminServer(self.reactor, self.endpoint, metrics, self.stores, reporter)
         self.admin.open()
         self.site = (self.reactor.tcpServers or self.reactor.unixServers)[0][1]
 

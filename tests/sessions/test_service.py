@@ -5,7 +5,6 @@ from typing import Any
 from twisted.internet.defer import ensureDeferred, gatherResults
 from twisted.trial.unittest import TestCase
 
-from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseBusy, DiskFull
 from gamed.database.sqlite.offline import run_transaction
 from gamed.players.tables import State
@@ -26,7 +25,7 @@ from gamed.sessions.service import MAX_FIRST_USES
 from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS
 from tests.sessions.server import SessionServer, SessionTestCase, text
 from tests.support.covers import covers
-from tests.support.databases import data_folder, file_databases, prepare_files, unwritable
+from tests.support.databases import data_folder, file_databases, open_databases, prepare_files, unwritable
 
 CALLERS = 30
 
@@ -263,7 +262,7 @@ class ThreadTests(TestCase):
 
         data = data_folder(self)
         prepare_files(data)
-        server = SessionServer(Databases.open(reactor, data, lambda: 0))
+        server = SessionServer(open_databases(reactor, data))
         _, pair = await server.open()
         _, ended = await server.open()
         answer = await server.sessions.refresh(text(pair.refresh))

@@ -20,6 +20,7 @@ from gamed.database.queues import WriteQueue
 from gamed.database.sqlite.backend import SqliteBackend
 from gamed.database.sqlite.files import DatabaseFile, connect
 from gamed.database.sqlite.migrations import migrate, prepare_file, prepare_state, schema_folder
+from gamed.database.sqlite.store import SqliteStore
 from gamed.timestamps import Now
 
 _numbers = count()
@@ -137,12 +138,17 @@ def file_databases(
     data = data or data_folder(test)
     prepare_files(data)
     if reactor is None:
-        stores = _inline(Databases.open(inline or InlineReactor(), data, now_ms, instance_id=instance_id))
+        stores = _inline(open_databases(inline or InlineReactor(), data, now_ms, instance_id))
     else:
         assert isinstance(test, TestCase)
-        stores = Databases.open(reactor, data, now_ms, instance_id=instance_id)
+        stores = open_databases(reactor, data, now_ms, instance_id)
     test.addCleanup(stores.close)
     return stores
+
+
+def open_databases(reactor: Any, data: Path, now_ms: Now = lambda: 0, instance_id: str = "") -> Databases:
+    """Return databases whose files were prepared, as a service opens them."""
+    return Databases.open(reactor, SqliteStore(data).backend(reactor, instance_id), data, now_ms)
 
 
 def prepare_files(data: Path, progress: Callable[[str], None] = lambda text: None) -> None:

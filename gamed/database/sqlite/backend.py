@@ -14,7 +14,7 @@ from twisted.logger import Logger
 from gamed.database.changes import Topic
 from gamed.database.connection import AUTH, STATE
 from gamed.database.engine import Database, EngineConnection
-from gamed.database.errors import DatabaseError, DatabaseUnavailable
+from gamed.database.errors import DatabaseError, DatabaseUnavailable, MigrationError
 from gamed.database.periodic import PeriodicTask
 from gamed.database.polled_changes import PolledChanges, Version
 from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue, WriteQueue
@@ -22,7 +22,7 @@ from gamed.database.sqlite.checkpoints import Checkpointer
 from gamed.database.sqlite.engine import SqliteEngine, SqliteReadEngine
 from gamed.database.sqlite.error_mapping import translated
 from gamed.database.sqlite.files import DatabaseFile, open_error
-from gamed.database.sqlite.migrations import MigrationError, check_schema, prepare_file
+from gamed.database.sqlite.migrations import check_schema, prepare_file
 from gamed.database.sqlite.processes import ProcessLocks
 from gamed.database.sqlite.write_lock import MAINTENANCE_FILE, MaintenanceLock
 from gamed.event_log import EventLog

@@ -18,6 +18,8 @@ PAGE_BYTES = 4096
 """A small write changes four to nine pages of any size, and each is written twice: to the log, then to the file."""
 BUSY_MS = 5000
 SQLITE_VERSION = sqlite3.sqlite_version
+SUFFIXES = ("-wal", "-shm", "-journal", "")
+"""Of a database's files. SQLite must not find the log of one database beside another; the database itself is last."""
 WRITER_CACHE_KIB = 16 * 1024
 """SQLite's default is 2 MiB; with it, a page is read again for each write of a player who did not save recently."""
 WAL_LIMIT_BYTES = 64 * 1024 * 1024

@@ -7,7 +7,7 @@ from pathlib import Path
 from shlex import quote
 
 from gamed.database.connection import STATE, Connection
-from gamed.database.errors import DatabaseCorrupt, DatabaseError, DatabaseUnavailable
+from gamed.database.errors import DatabaseCorrupt, DatabaseError, DatabaseUnavailable, MigrationError
 from gamed.database.sqlite.error_mapping import SQLITE_ERRORS, translate, translated
 from gamed.database.sqlite.files import (
     APPLICATION_ID,
@@ -31,10 +31,6 @@ STEPS = 1_000
 
 def no_progress(*_text: str) -> None:
     """Ignore the progress."""
-
-
-class MigrationError(Exception):
-    """A file that this version cannot work with; it is unchanged."""
 
 
 def schema_folder(name: str) -> Path:

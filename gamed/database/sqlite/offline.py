@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from gamed.database.backup_format import BackupError
 from gamed.database.connection import Connection, Transaction
-from gamed.database.errors import DatabaseBusy, DatabaseUnavailable
+from gamed.database.errors import DatabaseBusy, DatabaseUnavailable, MigrationError
 from gamed.database.sqlite.error_mapping import translate, translated
 from gamed.database.sqlite.files import (
     APPLICATION_ID,
@@ -24,7 +24,7 @@ from gamed.database.sqlite.files import (
     prepare,
     reading_uri,
 )
-from gamed.database.sqlite.migrations import STEPS, MigrationError, no_progress, schema_folder, scripts_in, version_of
+from gamed.database.sqlite.migrations import STEPS, no_progress, schema_folder, scripts_in, version_of
 from gamed.database.sqlite.write_lock import lock_writes
 
 T = TypeVar("T")

@@ -1,0 +1,143 @@
+"""SQLite's Store is a data folder with two files."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gamed.database.connection import AUTH, STATE, Connection, Transaction
+from gamed.database.sqlite import inspection, migrations, offline, processes
+from gamed.database.sqlite.error_mapping import SQLITE_ERRORS
+from gamed.database.sqlite.files import SQLITE_VERSION, SUFFIXES
+from gamed.database.sqlite.write_lock import lock_files, lock_path
+from gamed.database.store import DamageCheck, Run
+from gamed.structs import Component
+
+if TYPE_CHECKING:
+    from gamed.database.sqlite.backend import SqliteBackend
+
+T = TypeVar("T")
+
+
+class SqliteStore(Component, frozen=True):
+    """The Store (gamed/database/store.py) of auth.db and state.db in a data folder."""
+
+    _data: Path
+    engine = "SQLite"
+    version = SQLITE_VERSION
+    errors = SQLITE_ERRORS
+
+    def describe(self, database: str) -> str:
+        """Return the path of the file."""
+        return str(self._path(database))
+
+    def name(self, database: str) -> str:
+        """Return the name of the file."""
+        return f"{database}.db"
+
+    def not_found(self, database: str) -> str:
+        """Return the message for a data folder that no service has made, or that is not the one that is meant."""
+        return (
+            f"There is no {self.name(database)} in {self._data} yet. If the server keeps its data elsewhere, name that "
+            "folder with --data DIR or GAMED_DATA (gamedctl knows it from systemd's unit). If this is a new server, "
+            "start the service once: gamed serve"
+        )
+
+    def exists(self, database: str) -> bool:
+        """Return whether the file exists."""
+        return self._path(database).exists()
+
+    def run_transaction(self, database: str, transaction: Transaction[T]) -> T:
+        """Run a write transaction; wait up to five seconds for other writers."""
+        return offline.run_transaction(self._path(database), transaction)
+
+    def run_read(self, database: str, transaction: Transaction[T]) -> T:
+        """Run a transaction that only reads."""
+        return offline.run_read(self._path(database), transaction)
+
+    def read_unchanged(self, database: str, transaction: Transaction[T]) -> T | None:
+        """Run a transaction that only reads, without creating files beside the file."""
+        return offline.read_unchanged(self._path(database), transaction)
+
+    def open_reader(self, database: str) -> AbstractContextManager[Run]:
+        """Return a function that runs transactions that only read."""
+        return offline.open_reader(self._path(database))
+
+    def schema_version(self, connection: Connection) -> int:
+        """Return the number of the last script that ran."""
+        return migrations.version_of(connection)
+
+    def check_schema(self, database: str) -> None:
+        """Compare the file with what its scripts make."""
+        migrations.check_schema(self._path(database))
+
+    def prepare(self, database: str, progress: Callable[[str], None], working: Callable[[], None]) -> None:
+        """Create or migrate the file; skip a state.db that cannot be opened."""
+        if database == STATE:
+            migrations.prepare_state(self._data, progress, working)
+        else:
+            migrations.prepare_file(self._path(database), progress, working)
+
+    def backend(self, reactor: Any, instance_id: str) -> "SqliteBackend":
+        """Return the files as the service uses them."""
+        from gamed.database.sqlite.backend import SqliteBackend  # late: commands need no Twisted
+
+        return SqliteBackend.open(reactor, self._data, instance_id)
+
+    def is_living(self, instance_id: str) -> bool:
+        """Return whether a process holds the lock of this name in the data folder."""
+        return processes.is_living(self._data, instance_id)
+
+    def damage_checks(self, connection: Connection, database: str) -> Sequence[DamageCheck]:
+        """Return a check of each table with its indexes, and one of all references."""
+        name = self.name(database)
+        tables = inspection.table_names(connection)
+        checks = [DamageCheck(table, partial(_find_in_table, name=name, table=table)) for table in tables]
+        return [*checks, DamageCheck("references", partial(_find_dangling, name=name))]
+
+    def quick_check(self, connection: Connection) -> list[str]:
+        """Read every page without comparing indexes."""
+        return inspection.quick_check(connection)
+
+    def allocated(self, connection: Connection) -> tuple[int, int]:
+        """Return the size of the file, and of its free pages."""
+        return inspection.file_bytes(connection)
+
+    def sizes(self) -> Mapping[str, int]:
+        """Return the size of each file with its write-ahead log."""
+        return {self.name(database): self._size(self._path(database)) for database in (AUTH, STATE)}
+
+    @property
+    def files(self) -> Sequence[Path]:
+        return [self._path(database) for database in (AUTH, STATE)]
+
+    @property
+    def lock_files(self) -> Sequence[Path]:
+        return lock_files(self._data)
+
+    def new_files(self) -> Sequence[Path]:
+        """Return the files of databases that do not exist: those beside an existing database belong to it."""
+        made: list[Path] = []
+        for path in (self._path(STATE), self._path(AUTH)):
+            if not path.exists():
+                made += [*(path.with_name(f"{path.name}{suffix}") for suffix in SUFFIXES[::-1]), lock_path(path)]
+        return made
+
+    def _path(self, database: str) -> Path:
+        return self._data / f"{database}.db"
+
+    @staticmethod
+    def _size(path: Path) -> int:
+        files = [path, path.with_name(f"{path.name}-wal")]
+        return sum(file.stat().st_size for file in files if file.exists())
+
+
+def _find_in_table(connection: Connection, name: str, table: str) -> list[str]:
+    errors = inspection.check_table(connection, table)
+    return [f"{name}: {line}. Restore the file from a backup." for line in errors]
+
+
+def _find_dangling(connection: Connection, name: str) -> list[str]:
+    rows = inspection.dangling_rows(connection)
+    return [f"{name}: row {number} of {table} refers to a missing row" for table, number in rows]

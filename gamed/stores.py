@@ -1,0 +1,12 @@
+"""This module chooses the Store that the configuration names."""
+
+from pathlib import Path
+
+from gamed.config.model import Config
+from gamed.database.sqlite.store import SqliteStore
+from gamed.database.store import Store
+
+
+def open_store(config: Config, data: Path) -> Store:
+    """Return the store of this configuration; open nothing."""
+    return SqliteStore(data)
