@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.model import Config
+from gamed.database.sqlite.store import SqliteStore
 from gamed.ops import doctor_local
 from gamed.ops.doctor_findings import (
     FailureCause,
@@ -61,7 +62,7 @@ class LocalTests(SynchronousTestCase):
         for name, mode in (("auth.db.lock", 0o600), ("state.db.lock", 0o604), ("maintenance.lock", 0o600)):
             (data / name).touch()
             (data / name).chmod(mode)
-        found = [(finding.check, finding.level) for finding in doctor_local.check_files(data)]
+        found = [(finding.check, finding.level) for finding in doctor_local.check_files(data, SqliteStore(data))]
         self.assertEqual(found, [("data", OK), ("state.db.lock", WARNING)])
 
     def test_disk(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gamed.database.connection import AUTH, STATE, Connection, Transaction
-from gamed.database.sqlite import inspection, migrations, offline, processes
+from gamed.database.sqlite import inspection, migrations, offline
 from gamed.database.sqlite.error_mapping import SQLITE_ERRORS
 from gamed.database.sqlite.files import SQLITE_VERSION, SUFFIXES
 from gamed.database.sqlite.write_lock import lock_files, lock_path
@@ -87,7 +87,9 @@ class SqliteStore(Component, frozen=True):
 
     def is_living(self, instance_id: str) -> bool:
         """Return whether a process holds the lock of this name in the data folder."""
-        return processes.is_living(self._data, instance_id)
+        from gamed.database.sqlite.processes import is_living  # late: it imports Twisted
+
+        return is_living(self._data, instance_id)
 
     def damage_checks(self, connection: Connection, database: str) -> Sequence[DamageCheck]:
         """Return a check of each table with its indexes, and one of all references."""
