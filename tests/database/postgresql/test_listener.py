@@ -11,13 +11,18 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock, deferLater
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
+from gamed.config.model import PostgresqlAddress
+from gamed.crypto import Secret
 from gamed.database.changes import ChangeListener, Topic
 from gamed.database.errors import DatabaseBusy, DatabaseUnavailable, new_error
 from gamed.database.postgresql import listener as listener_module
+from gamed.database.postgresql.connecting import Connector, SessionKind
 from gamed.database.postgresql.listener import CHANNELS, NotificationListener, NotifiedChanges
 from gamed.database.postgresql.processes import application_name, is_living
+from tests.database.postgresql.engines import address_of, wall_ms
 from tests.database.postgresql.test_processes import Session
-from tests.support.postgresql import Address, Cluster, cluster
+from tests.support.postgresql import PASSWORD, Address, Cluster, cluster
+from tests.support.relay import Relay
 
 PATIENCE_SECONDS = 20
 
@@ -352,6 +357,49 @@ class Deaf(ListenerCase):
         self.poller.report(Topic.LOGINS)
         await self.until(self.calls.total)
         self.assertEqual(self.calls, {Topic.LOGINS: 1})
+
+
+class SilentNetwork(ListenerCase):
+    """A server behind a network that may lose everything."""
+
+    def setUp(self) -> None:
+        self.own = Cluster(tcp=True)
+        self.addCleanup(self.own.close)
+        self.relay = Relay(self.own.port)
+        self.addCleanup(self.relay.close)
+        super().setUp()
+
+    def use(self, used: Cluster) -> None:
+        super().use(self.own)
+
+    def connect(self) -> pq.abc.PGconn:
+        address = address_of(Address("127.0.0.1", self.relay.port, self.address.database))
+        address = PostgresqlAddress(address.conninfo, Secret(PASSWORD.encode()))
+        return Connector(address, wall_ms).open(SessionKind("me listener", read_only=True, idle_ms=0))
+
+    async def test_noticed(self) -> None:
+        """A server that does not answer any more is noticed though nothing was to be sent, and found again later."""
+        self.patch(listener_module, "IDLE_SECONDS", 0.1)
+        self.patch(listener_module, "ANSWER_SECONDS", 0.1)
+        listener = await self.started()
+        await deferLater(reactor, 0.5)
+        self.assertTrue(listener.settled)
+        self.relay.silence()
+        await self.until(lambda: not listener.settled)
+        self.assertEqual(set(self.poller.listeners.values()), set(Topic))
+        self.relay.cut()
+        self.relay.resume()
+        await self.until(lambda: self.calls.total() == len(Topic))
+        self.notify("gamed_saves")
+        await self.until(lambda: self.calls[Topic.SAVES] == 2)
+
+    async def test_close(self) -> None:
+        """The end does not wait for a server that does not answer."""
+        listener = await self.started()
+        self.relay.silence()
+        began = reactor.seconds()
+        listener.close()
+        self.assertLess(reactor.seconds() - began, 1)
 
 
 class _Changed:
