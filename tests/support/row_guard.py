@@ -1,0 +1,92 @@
+"""A guard in PostgreSQL that lets a batch write the rows of its keys only (gamed/database/engine.py)."""
+
+from collections.abc import Callable, Collection, Mapping
+
+from twisted.python import log
+
+from gamed.database.connection import Connection
+from gamed.database.engine import EngineConnection
+from gamed.database.postgresql.engine import PostgresqlEngine
+from gamed.database.postgresql.error_mapping import PostgresqlError
+from gamed.database.rate_limits import LIMITS
+from gamed.sessions.tables import LOGINS
+
+OWN = "found.player_id"
+SESSION = "(SELECT player_id FROM auth.session WHERE session_id = found.session_id)"
+BLOB = "(SELECT player_id FROM state.blob WHERE blob_id = found.blob_id)"
+NO_KEY = "NULL"
+"""Only a batch without keys may write the table."""
+KEYS: Mapping[str, Mapping[str, str]] = {
+    "auth": {
+        **dict.fromkeys(("player", "identity", "local_account", "reset_link", "session", "browser_session"), OWN),
+        **dict.fromkeys(("player_merge", "security_event"), OWN),
+        **dict.fromkeys(("login", "login_count", "authorization_attempt"), f"'{LOGINS}'"),
+        **dict.fromkeys(
+            ("key_record", "invite", "command_log", "last_backup", "database_identity", "heartbeat"), NO_KEY
+        ),
+        "credential": SESSION,
+        "limit_bucket": f"'{LIMITS}'",
+    },
+    "state": {
+        **dict.fromkeys(("player_saves", "save", "save_version", "blob"), OWN),
+        **dict.fromkeys(("retention", "database_identity"), NO_KEY),
+        "blob_part": BLOB,
+    },
+}
+"""The key of a row of each table in SQL; `found` is the row."""
+REFUSED = "row guard"
+_ALL = "*"
+_FUNCTION = """
+    CREATE FUNCTION {schema}.guard_{table}() RETURNS trigger LANGUAGE plpgsql AS $$
+    DECLARE
+        given text := coalesce(current_setting('row_guard.keys', true), '');
+        found {schema}.{table};
+        needed text;
+    BEGIN
+        FOR side IN 1 .. CASE WHEN given IN ('', '*') THEN 0 WHEN TG_OP = 'UPDATE' THEN 2 ELSE 1 END LOOP
+            IF side = 1 AND TG_OP <> 'INSERT' THEN found := OLD; ELSE found := NEW; END IF;
+            needed := {key};
+            IF needed IS NULL AND {has_parent} AND TG_OP = 'DELETE' AND pg_trigger_depth() > 1 THEN
+                CONTINUE;  -- the deletion of its parent was checked
+            END IF;
+            IF needed IS NULL OR strpos(given, ',' || needed || ',') = 0 THEN
+                RAISE EXCEPTION 'row guard: % of % needs the key %, not one of %', TG_OP, TG_TABLE_NAME,
+                    coalesce(needed, 'of all rows'), given;
+            END IF;
+        END LOOP;
+        IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
+        RETURN NEW;
+    END $$
+"""
+_TRIGGER = """
+    CREATE TRIGGER a_row_guard BEFORE INSERT OR UPDATE OR DELETE ON {schema}.{table}
+    FOR EACH ROW EXECUTE FUNCTION {schema}.guard_{table}()
+"""
+
+
+def install(execute: Callable[[str], object]) -> None:
+    """Guard all tables of a database; a batch that has not passed its keys to the guard may write all rows."""
+    for schema, tables in KEYS.items():
+        for table, key in tables.items():
+            values = {"schema": schema, "table": table, "key": key, "has_parent": key == BLOB}
+            execute(_FUNCTION.format(**values))
+            execute(_TRIGGER.format(**values))
+
+
+def pass_keys(connection: Connection, keys: Collection[str] | None) -> None:
+    """Let the open transaction write the rows of these keys only; with None all rows."""
+    given = _ALL if keys is None else f",{','.join(sorted(keys))},"
+    connection.rows("SELECT set_config('row_guard.keys', ?, true)", (given,))
+
+
+class GuardedEngine(PostgresqlEngine):
+    """PostgreSQL with the guard; a test fails if one of its batches meets it, even if the service expects errors."""
+
+    def begin_writing(self, connection: EngineConnection, keys: Collection[str] | None) -> None:
+        super().begin_writing(connection, keys)
+        pass_keys(connection, keys)
+
+    def translate(self, error: BaseException, connection: EngineConnection | None = None) -> BaseException:
+        if isinstance(error, PostgresqlError) and REFUSED in str(error):
+            log.err(error, "a transaction wrote a row without its key")
+        return super().translate(error, connection)
