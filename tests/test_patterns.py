@@ -40,6 +40,9 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.database.backup_format:_PART": [(".gamed-", "0", ".part")],
     "gamed.database.backup_format:_SHA256": [("", "0", "g")],
     "gamed.database.backup_format:_WORD": [("", "a", " ")],
+    "gamed.database.postgresql.dump:_VERSION": [
+        ("(PostgreSQL) 1", "0", "x"), ("", "(PostgreSQL) ", ""), ("", "(PostgreSQL", "")
+    ],
     "gamed.cli.listen:_ESCAPE": [("", "\\", ""), ("", "a", "\\")],
     "gamed.cli.listen:_PIECE": [("", "a", "\\"), ("", "\\a", "\\"), ("", ":", "\\")],
     "gamed.cli.listen:_PORT_ALONE": [("", "1", "a"), ("", "1:", "a"), ("", "a", ":")],

@@ -54,6 +54,13 @@ class DatabaseCorrupt(DatabaseError):
     """The damaged file, `auth` or `state`; None for the file of the queue that found the damage."""
 
 
+class DatabaseRestored(DatabaseError):
+    """A database that was restored without gamed, so that sessions and versions of saves may exist twice."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} Stop all servers that use it, then run: gamed restored")
+
+
 class BlobNotFound(DatabaseError):
     """Bytes that were deleted after their id was read."""
 

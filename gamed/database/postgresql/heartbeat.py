@@ -1,0 +1,151 @@
+"""The heartbeat is a counter in the database that each process also notes in its data folder.
+
+A counter that is lower than a note shows that the server went back to an older state: a backup of all of it was
+restored, or a snapshot of its disk. Where PostgreSQL's timeline has changed, a standby may have taken over that was a
+little behind; that is not a restore.
+"""
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct, structs
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from gamed.database.connection import Connection
+from gamed.database.errors import DatabaseRestored, of_disk
+from gamed.database.periodic import PeriodicTask
+from gamed.database.queues import WriteQueue
+from gamed.event_log import EventLog
+
+NOTE: Final = "database.note"
+MAX_NOTE_BYTES: Final = 4096
+BEAT_SECONDS: Final = 15.0
+BEHIND_MS: Final = 5 * 60_000
+"""A standby that takes over may be so far behind; then gamed continues without what was lost."""
+_log = EventLog(Logger())
+
+
+class Heartbeat(Struct, frozen=True):
+    """One value of the counter in the database."""
+
+    generation: int
+    """It grows with each restore that gamed knows of."""
+    beats: int
+    beat_ms: int
+    """The time on the server's clock."""
+    timeline: str
+    """PostgreSQL's timeline, which changes when a standby takes over, and after a recovery from an archive."""
+
+    def is_before(self, noted: "Heartbeat") -> bool:
+        """Return whether the database went back since this was noted."""
+        if self.generation != noted.generation:
+            return self.generation < noted.generation
+        if self.timeline == noted.timeline:
+            return self.beats < noted.beats
+        return self.beat_ms < noted.beat_ms - BEHIND_MS
+
+
+class HeartbeatTask:
+    """The periodic work that counts, notes the value, and stops a process whose database went back."""
+
+    def __init__(self, reactor: Any, auth: WriteQueue, folder: Path) -> None:
+        """Count through the queue that writes `auth`, and note the value in this folder."""
+        self._reactor = reactor
+        self._auth = auth
+        self._folder = folder
+        self._last: Heartbeat | None = None
+        self._task = PeriodicTask(reactor, BEAT_SECONDS, lambda: Deferred.fromCoroutine(self._beat()))
+
+    def start(self) -> None:
+        """Count now, and then periodically."""
+        self._task.start(now=True)
+
+    def stop(self) -> None:
+        """Count no more."""
+        self._task.stop()
+
+    async def _beat(self) -> None:
+        store_id, found = await self._auth.submit(lambda connection: (read_store_id(connection), beat(connection)))
+        last, self._last = self._last, found
+        if last is not None and found.is_before(last):
+            self._task.stop()
+            detail = "It was restored while it was used. Stop all servers that use it, then run: gamed restored"
+            _log.error("database_went_back", beats=found.beats, expected=last.beats + 1, detail=detail)
+            self._reactor.stop()
+            return
+        if last is not None and found.beats <= last.beats:
+            _log.warn("database_failed_over", lost_seconds=max(0, last.beat_ms - found.beat_ms) // 1000)
+        await self._auth.between_batches(lambda _: write_note(self._folder, store_id, found))
+
+
+def read_store_id(connection: Connection) -> str:
+    """Return the id that the database was given when it was made, and has in every copy."""
+    [(store_id,)] = connection.execute("SELECT store_id FROM auth.key_record").fetchall()
+    return str(store_id)
+
+
+def begin_generation(connection: Connection, now_ms: int) -> None:
+    """Let all processes forget what they noted: the operator knows that the database went back."""
+    query = """
+        INSERT INTO auth.heartbeat (one, generation, beats, beat_ms) VALUES (1, :now_ms, 0, 0)
+        ON CONFLICT (one) DO UPDATE
+        SET generation = greatest(heartbeat.generation + 1, excluded.generation), beats = 0, beat_ms = 0
+    """
+    connection.execute(query, {"now_ms": now_ms})
+
+
+def beat(connection: Connection) -> Heartbeat:
+    """Count once more, and return the new value."""
+    query = """
+        INSERT INTO auth.heartbeat (one, generation, beats, beat_ms)
+        VALUES (1, 1, 1, CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint))
+        ON CONFLICT (one) DO UPDATE SET beats = heartbeat.beats + 1, beat_ms = excluded.beat_ms
+        RETURNING generation, beats, beat_ms, substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
+    """
+    return Heartbeat(*connection.execute(query).fetchone())
+
+
+def refuse_older(connection: Connection, folder: Path) -> None:
+    """Raise DatabaseRestored if a process noted a later value of the counter in this folder.
+
+    A note of another store does not count.
+    """
+    noted, found = read_note(folder, read_store_id(connection)), read_heartbeat(connection)
+    if noted is not None and (found is None or found.is_before(noted)):
+        raise DatabaseRestored("The database is older than when gamed last served it.")
+
+
+def read_heartbeat(connection: Connection) -> Heartbeat | None:
+    """Return the present value of the counter; None before the first beat."""
+    query = """
+        SELECT generation, beats, beat_ms, substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
+        FROM auth.heartbeat
+    """
+    row = connection.execute(query).fetchone()
+    return None if row is None else Heartbeat(*row)
+
+
+def read_note(folder: Path, store_id: str) -> Heartbeat | None:
+    """Return what a process noted of this store; None if there is no such note, or if it is damaged."""
+    with suppress(OSError, ValueError, KeyError, TypeError), open(folder / NOTE, "rb") as file:
+        members = json.loads(file.read(MAX_NOTE_BYTES))
+        if members["store_id"] == store_id:
+            generation, beats, beat_ms = (int(members[name]) for name in ("generation", "beats", "beat_ms"))
+            return Heartbeat(generation, beats, beat_ms, str(members["timeline"]))
+    return None
+
+
+def write_note(folder: Path, store_id: str, heartbeat: Heartbeat) -> None:
+    """Note a value of the counter that was committed; a power cut may lose the last notes. Raise DiskFull."""
+    part = folder / f".{NOTE}.{os.getpid()}"
+    members = {"store_id": store_id, **structs.asdict(heartbeat)}
+    try:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+            json.dump(members, file)
+        part.replace(folder / NOTE)
+    except OSError as e:
+        raise of_disk(e) from e
