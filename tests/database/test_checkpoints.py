@@ -1,6 +1,7 @@
 """The write-ahead log stays small, also under full load and beside another process's snapshot."""
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -14,10 +15,12 @@ from twisted.internet.threads import deferToThread
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
+from gamed.database.databases import Databases
+from gamed.database.sqlite.backend import SqliteBackend
 from gamed.database.sqlite.checkpoints import PASSIVE_SECONDS
-from gamed.database.sqlite.files import WAL_LIMIT_BYTES, connect, file_uri
+from gamed.database.sqlite.files import EXTERNAL_LIMIT_BYTES, WAL_LIMIT_BYTES, connect, file_uri
 from tests.database.load import Load, overwrite
-from tests.support.databases import InlineReactor, ask, data_folder, file_databases
+from tests.support.databases import InlineReactor, InlineThreads, ask, data_folder, file_databases, prepare_files
 from tests.support.examples import examples
 
 MIB = 1024 * 1024
@@ -121,6 +124,66 @@ class Checkpoints(SynchronousTestCase):
             self.write(80)
         self.assertIn([1, 1, 1, 0], held)
         self.assertEqual([0, 0, 0, 0], [queue._pauses for queue in queues])
+
+
+class External(SynchronousTestCase):
+    """Databases whose checkpoints another program makes, with its connection."""
+
+    def setUp(self) -> None:
+        self.clock = InlineReactor()
+        data = data_folder(self)
+        prepare_files(data)
+        backend = SqliteBackend.open(self.clock, data, "", external_checkpoints=True)
+        self.stores = Databases(self.clock, backend, data, lambda: 0)
+        for thread in self.stores.threads:
+            thread.pool.threadpool = InlineThreads()
+        self.path, self.wal = data / "state.db", data / "state.db-wal"
+        self.other = connect(file_uri(self.path, "rw"))
+        self.other.execute("SELECT count(*) FROM blob").fetchall()
+        self.addCleanup(self.other.close)
+        self.addCleanup(self.stores.close)
+
+    def write(self, mib: int = 1) -> None:
+        for n in range(mib):
+            self.successResultOf(self.stores.state.submit(overwrite(n % 4, MIB), MIB))
+
+    def logged(self) -> list[str]:
+        """Write, and return what is logged; the last check was more than ten seconds ago."""
+        self.clock.advance(60)
+        with capturedLogs() as events:
+            self.write()
+        return [str(formatEvent(event)) for event in events]
+
+    def test_no_checkpoint(self) -> None:
+        """Everything stays in the log for the other program, which alone copies it into the file, also at the end."""
+        small = self.path.stat().st_size
+        self.write(80)
+        self.clock.advance(60)
+        self.write()
+        self.successResultOf(self.stores.close())
+        self.assertEqual(self.path.stat().st_size, small)
+        self.assertGreater(self.wal.stat().st_size, 80 * MIB)
+        self.other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self.assertGreater(self.path.stat().st_size, 4 * MIB)
+
+    def test_no_other_program(self) -> None:
+        """A log that no program copies is a warning: above 512 MiB, and each time when it has doubled."""
+        self.assertEqual(self.logged(), [])
+        os.truncate(self.wal, EXTERNAL_LIMIT_BYTES + MIB)
+        self.assertEqual(self.logged(), [f"checkpoints_missing database=state bytes={EXTERNAL_LIMIT_BYTES + MIB}"])
+        os.truncate(self.wal, 2 * EXTERNAL_LIMIT_BYTES)
+        self.assertEqual(self.logged(), [])
+        os.truncate(self.wal, 2 * EXTERNAL_LIMIT_BYTES + 3 * MIB)
+        self.assertEqual(len(self.logged()), 1)
+
+    def test_warns_again(self) -> None:
+        """After the log was short again the next one that is too long is a warning."""
+        for _ in range(2):
+            self.write()
+            os.truncate(self.wal, EXTERNAL_LIMIT_BYTES + MIB)
+            self.assertEqual(len(self.logged()), 1)
+            self.other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self.assertEqual(self.logged(), [])
 
 
 class FullLoad(TestCase):

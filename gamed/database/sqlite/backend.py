@@ -18,7 +18,7 @@ from gamed.database.errors import DatabaseError, DatabaseUnavailable, MigrationE
 from gamed.database.periodic import PeriodicTask
 from gamed.database.polled_changes import PolledChanges, Version
 from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue, WriteQueue
-from gamed.database.sqlite.checkpoints import Checkpointer
+from gamed.database.sqlite.checkpoints import Checkpointer, ExternalCheckpoints
 from gamed.database.sqlite.engine import SqliteEngine, SqliteReadEngine
 from gamed.database.sqlite.error_mapping import translated
 from gamed.database.sqlite.files import DatabaseFile, open_error
@@ -34,18 +34,31 @@ _log = EventLog(Logger())
 class SqliteBackend:
     """The Backend (gamed/database/databases.py) of auth.db and state.db."""
 
-    def __init__(self, reactor: Any, auth: DatabaseFile, state: DatabaseFile, instance_id: str = "") -> None:
-        """Use these files; `instance_id` names this process for the others that use them."""
+    def __init__(
+        self,
+        reactor: Any,
+        auth: DatabaseFile,
+        state: DatabaseFile,
+        instance_id: str = "",
+        *,
+        external_checkpoints: bool = False,
+    ) -> None:
+        """Use these files; `instance_id` names this process for the others that use them.
+
+        With `external_checkpoints` another program, such as Litestream, makes all checkpoints.
+        """
         self._reactor = reactor
         self._auth, self._state = self.databases = (auth, state)
         self._maintenance = MaintenanceLock(None if auth.path is None else auth.path.with_name(MAINTENANCE_FILE))
         self._processes = ProcessLocks(None if auth.path is None else auth.path.parent, instance_id)
         checkpoints = DatabaseThread(reactor, SqliteReadEngine(auth, state, query_only=False))
         self.threads = (checkpoints,)
-        self._checkpointer = Checkpointer(reactor, checkpoints)
+        self._checkpointer = (
+            ExternalCheckpoints(reactor) if external_checkpoints else Checkpointer(reactor, checkpoints)
+        )
 
     @classmethod
-    def open(cls, reactor: Any, data: Path, instance_id: str) -> "SqliteBackend":
+    def open(cls, reactor: Any, data: Path, instance_id: str, *, external_checkpoints: bool = False) -> "SqliteBackend":
         """Return the files of a data folder that were prepared; raise DatabaseUnavailable without auth.db."""
         auth, state = DatabaseFile.at(data, AUTH), DatabaseFile.at(data, STATE)
         if (problem := open_error(auth)) is not None:
@@ -53,7 +66,7 @@ class SqliteBackend:
         if (problem := open_error(state)) is not None:
             state.unavailable_as = DatabaseUnavailable
             _log.error("database_unavailable", database=STATE, path=state.path, detail=problem)
-        return cls(reactor, auth, state, instance_id)
+        return cls(reactor, auth, state, instance_id, external_checkpoints=external_checkpoints)
 
     def reader(self) -> SqliteReadEngine:
         """Return the engine of a thread that reads both files."""

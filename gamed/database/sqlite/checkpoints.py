@@ -4,6 +4,9 @@ A PASSIVE checkpoint follows every 16 MiB that transactions announced, and five 
 about five times as much into the log, whole pages: their log reaches the limit first, and is copied in fewer and larger
 steps, which costs less. Under full load no checkpoint catches up. Over 64 MiB, the file's writes pause for one more
 checkpoint and its reads for a RESTART, after which the log begins anew.
+
+A tool that copies the log, such as Litestream, makes all checkpoints itself, so that none happens before its copy. It
+checkpoints after about 4 MiB, and at the latest near 500 MiB.
 """
 
 import sqlite3
@@ -21,7 +24,7 @@ from gamed.database.engine import Database, EngineConnection
 from gamed.database.errors import DatabaseLocked, DatabaseReadOnly
 from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue, report_locked
 from gamed.database.sqlite.error_mapping import translate
-from gamed.database.sqlite.files import WAL_LIMIT_BYTES, DatabaseFile
+from gamed.database.sqlite.files import EXTERNAL_LIMIT_BYTES, WAL_LIMIT_BYTES, DatabaseFile
 from gamed.event_log import EventLog
 
 PASSIVE_BYTES = 16 * 1024 * 1024
@@ -31,6 +34,7 @@ COMMIT_BYTES = 32 * 1024
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1, 30
 TRY_SECONDS, PAUSE_SECONDS = 0.1, 0.0005
 """How long a restart may wait for other processes' snapshots, and the pause between two tries: reads end within ms."""
+CHECK_SECONDS = 10
 _log = EventLog(Logger())
 
 
@@ -163,6 +167,42 @@ class Checkpointer:
                 return checkpoint(connection)
 
         return self._thread.run(checkpoint_alone if alone else checkpoint)
+
+
+class ExternalCheckpoints:
+    """The logs of all files while another program makes the checkpoints; gamed only warns if it misses them."""
+
+    def __init__(self, clock: Any) -> None:
+        self._clock = clock
+        self._logs: dict[Database, _WatchedLog] = {}
+
+    def register(self, file: DatabaseFile, queues: Sequence[DatabaseQueue]) -> None:
+        """Begin to watch the log of this file."""
+        self._logs[file] = _WatchedLog(file)
+
+    def wrote(self, file: Database, size: int) -> None:
+        """Warn if the log is too large: once, and again each time when it has doubled."""
+        log, now = self._logs[file], self._clock.seconds()
+        if now < log.not_before:
+            return
+        log.not_before = now + CHECK_SECONDS
+        wal_bytes = log.file.wal_bytes()
+        if wal_bytes <= EXTERNAL_LIMIT_BYTES:
+            log.warn_above = EXTERNAL_LIMIT_BYTES
+        elif wal_bytes > log.warn_above:
+            log.warn_above = 2 * wal_bytes
+            _log.warn("checkpoints_missing", database=log.file.name, bytes=wal_bytes)
+
+    async def stop(self) -> None:
+        """Leave the logs as they are."""
+
+
+class _WatchedLog(Struct, eq=False):
+    """The write-ahead log of one file that another program checkpoints."""
+
+    file: DatabaseFile
+    warn_above: int = EXTERNAL_LIMIT_BYTES
+    not_before: float = 0.0
 
 
 def _in_use(file: DatabaseFile) -> bool:

@@ -23,6 +23,8 @@ SUFFIXES = ("-wal", "-shm", "-journal", "")
 WRITER_CACHE_KIB = 16 * 1024
 """SQLite's default is 2 MiB; with it, a page is read again for each write of a player who did not save recently."""
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
+EXTERNAL_LIMIT_BYTES = 512 * 1024 * 1024
+"""A log of this size is not checkpointed by another program: Litestream truncates it at 121,359 pages, or 474 MiB."""
 # Python's module searches for an adapter of each parameter that is not an int, a float or a str, and fails, in 0.8 us.
 # These two return the parameter as it is: each PUT has ten such parameters.
 sqlite3.register_adapter(bytes, bytes)
