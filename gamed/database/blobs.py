@@ -19,7 +19,7 @@ from twisted.python.failure import Failure
 
 from gamed.database import blob_rows
 from gamed.database.connection import Connection, Transaction
-from gamed.database.engine import Database, EngineConnection
+from gamed.database.engine import Database, EngineConnection, WriteKeys
 from gamed.database.errors import DatabaseBusy, DatabaseUnavailable, new_error
 from gamed.database.group_commit import Outcome, corruptions, run_reads
 from gamed.database.queues import DatabaseQueue, DatabaseThread, report_locked, write_batch
@@ -88,9 +88,9 @@ class BlobStore:
         """Count one reader less."""
         self._pinned -= Counter({blob_id: 1})
 
-    def discard(self, blob_id: int) -> Deferred[None]:
-        """Delete a blob without references now; only mark it as deleted while read_parts() has it open."""
-        return self._start(self._discard(blob_id))
+    def discard(self, blob_id: int, player_id: str) -> Deferred[None]:
+        """Delete a player's blob without references now; only mark it as deleted while read_parts() has it open."""
+        return self._start(self._discard(blob_id, (player_id,)))
 
     def delete_expired(self) -> Deferred[int]:
         """Delete every expired blob without references; fire with their number."""
@@ -132,22 +132,23 @@ class BlobStore:
         if self._draining:
             raise new_error(DatabaseBusy)
         size = spool.seek(0, SEEK_END)
-        blob_id = await self._write(partial(blob_rows.begin, player_id=player_id, size=size, now_ms=self._now_ms()))
+        keys = (player_id,)
+        begin = partial(blob_rows.begin, player_id=player_id, size=size, now_ms=self._now_ms())
+        blob_id = await self._write(begin, keys=keys)
         try:
             for first in range(0, blob_rows.count(size), blob_rows.STEP_PARTS):
-                await self._write(
-                    partial(blob_rows.append, blob_id=blob_id, spool=spool, first=first), blob_rows.STEP_BYTES
-                )
+                append = partial(blob_rows.append, blob_id=blob_id, spool=spool, first=first)
+                await self._write(append, blob_rows.STEP_BYTES, keys)
         except BaseException:
-            self.discard(blob_id).addErrback(_log_not_deleted)
+            self.discard(blob_id, player_id).addErrback(_log_not_deleted)
             raise
         return blob_id
 
-    async def _discard(self, blob_id: int) -> None:
+    async def _discard(self, blob_id: int, keys: WriteKeys | None) -> None:
         while not self._pinned[blob_id]:
-            if not await self._write(partial(blob_rows.delete_parts, blob_id=blob_id)):
+            if not await self._write(partial(blob_rows.delete_parts, blob_id=blob_id), keys=keys):
                 return
-        await self._write(partial(blob_rows.mark_deleted, blob_id=blob_id))
+        await self._write(partial(blob_rows.mark_deleted, blob_id=blob_id), keys=keys)
 
     async def _delete_expired(self) -> int:
         deleted = 0
@@ -159,16 +160,16 @@ class BlobStore:
             blob_id = await self._write(partial(claim, spared=frozenset(self._pinned)))
             if blob_id is None:
                 break
-            await self._discard(blob_id)
+            await self._discard(blob_id, None)
             deleted += 1
         return deleted
 
-    def _write(self, transaction: Transaction[T], size: int = 0) -> Deferred[T]:
+    def _write(self, transaction: Transaction[T], size: int = 0, keys: WriteKeys | None = None) -> Deferred[T]:
         if self._database.unavailable_as is not None:
             return fail(new_error(self._database.unavailable_as))
 
         def run(connection: Connection) -> Outcome:
-            return write_batch(self._thread, cast(EngineConnection, connection), [transaction])[0]
+            return write_batch(self._thread, cast(EngineConnection, connection), [transaction], keys)[0]
 
         def wrote(result: T) -> T:
             self._wrote(self._database, size)

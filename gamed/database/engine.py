@@ -1,4 +1,9 @@
-"""The queues use a database through an Engine, which does what SQLite and other databases do differently."""
+"""The queues use a database through an Engine, which does what SQLite and other databases do differently.
+
+A writer has *keys*: the ids of the players whose rows it may write, and names of rows that belong to no player. Where
+several writers can work at the same time, two of them never have the same key. A writer without keys, None, may write
+all rows, so it is alone: a forgotten key makes a write slow, but never wrong.
+"""
 
 from collections.abc import Collection
 from typing import Protocol
@@ -6,6 +11,9 @@ from typing import Protocol
 from gamed.database.connection import Connection
 from gamed.database.errors import DatabaseCorrupt, DatabaseError
 from gamed.event_log import EventLog
+
+WriteKeys = tuple[str, ...]
+"""The keys of one transaction; not any collection, because a text is a collection of texts."""
 
 
 class Database:
@@ -66,6 +74,10 @@ class Engine(Protocol):
         """Return the database that the thread writes; of a thread that reads both, `auth`."""
 
     @property
+    def concurrent_writers(self) -> bool:
+        """Return whether writers with other keys work at the same time; if not, keys have no effect."""
+
+    @property
     def errors(self) -> tuple[type[Exception], ...]:
         """Return the classes of exceptions that a statement may raise, besides DatabaseError."""
 
@@ -75,10 +87,11 @@ class Engine(Protocol):
     def begin_reading(self, connection: EngineConnection) -> None:
         """Begin a transaction that only reads, in one snapshot."""
 
-    def begin_writing(self, connection: EngineConnection, players: Collection[str] | None) -> None:
-        """Begin a transaction as soon as no other thread or process writes the rows of these players.
+    def begin_writing(self, connection: EngineConnection, keys: Collection[str] | None) -> None:
+        """Begin a transaction as soon as no other thread or process has one of these keys.
 
-        With None the transaction may write all rows, so that there is no other writer. SQLite has one writer at a time.
+        With None the transaction may write all rows, so that there is no other writer; without any key it writes none.
+        SQLite has one writer at a time.
         """
 
     def commit(self, connection: EngineConnection) -> None:

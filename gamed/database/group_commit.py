@@ -45,20 +45,20 @@ def group_commit(
     engine: Engine,
     connection: EngineConnection,
     transactions: Sequence[Transaction[Any]],
-    players: Collection[str] | None = None,
+    keys: Collection[str] | None = None,
 ) -> list[Outcome]:
     """Run all transactions between one BEGIN and one COMMIT; one that raises an exception changes nothing.
 
     If one of them ends the engine's transaction (SQLITE_FULL rolls back everything, not only its savepoint), it gets
-    its error, and the others run again without it. A result counts only after COMMIT has returned. `players` are those
-    whose rows the transactions write; None for all.
+    its error, and the others run again without it. A result counts only after COMMIT has returned. `keys` are those
+    of all transactions together (gamed.database.engine).
     """
     batch = _Batch(engine, connection, transactions)
     waiting = list(range(len(transactions)))
     run = batch.run_without_savepoint
     while waiting:
         try:
-            engine.begin_writing(connection, players)
+            engine.begin_writing(connection, keys)
             fatal = batch.attempt(waiting, run)
         except NeedsSavepoints:
             run = batch.run_in_savepoint

@@ -19,7 +19,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gamed.database.connection import Transaction
-from gamed.database.engine import Database, Engine, EngineConnection
+from gamed.database.engine import Database, Engine, EngineConnection, WriteKeys
 from gamed.database.errors import DatabaseBusy, DatabaseFailing, DatabaseLocked, DatabaseReadOnly, new_error
 from gamed.database.group_commit import Outcome, corruptions, detached_failure, group_commit, run_reads
 from gamed.event_log import EventLog
@@ -77,10 +77,15 @@ class _Queued(Deferred[T]):
     """The result of a transaction in the queue; `batch` is the number of batches that had started when it came."""
 
     def __init__(
-        self, transaction: Transaction[T], size: int, batch: int, cancelled: Callable[["Deferred[T]"], None]
+        self,
+        transaction: Transaction[T],
+        size: int,
+        batch: int,
+        cancelled: Callable[["Deferred[T]"], None],
+        keys: WriteKeys | None,
     ) -> None:
         super().__init__(cancelled)
-        self.transaction, self.size, self.batch = transaction, size, batch
+        self.transaction, self.size, self.batch, self.keys = transaction, size, batch, keys
 
 
 class DatabaseQueue(ABC):
@@ -121,7 +126,7 @@ class DatabaseQueue(ABC):
         """Return the number of transactions that are not in a batch yet."""
         return len(self._queue)
 
-    def submit(self, transaction: Transaction[T], size: int = 0) -> Deferred[T]:
+    def submit(self, transaction: Transaction[T], size: int = 0, keys: WriteKeys | None = None) -> Deferred[T]:
         """Queue a transaction that writes about `size` bytes; the Deferred fires with its result after its batch.
 
         It fails with DatabaseBusy if the queue is full or closed. A transaction that is cancelled while it waits never
@@ -131,7 +136,7 @@ class DatabaseQueue(ABC):
             return fail(DatabaseBusy("The server is stopping."))
         if len(self._queue) >= QUEUE_ITEMS:
             return fail(new_error(DatabaseBusy))
-        queued = _Queued(transaction, size, self._started, self._cancelled)
+        queued = _Queued(transaction, size, self._started, self._cancelled, keys)
         self._queue.append(queued)
         if not (self._running or self._scheduled):
             # At the end of the reactor's turn, so that all transactions of this turn are in one batch.
@@ -287,15 +292,15 @@ def write_batch(
     thread: DatabaseThread,
     connection: EngineConnection,
     transactions: Sequence[Transaction[Any]],
-    players: Collection[str] | None = None,
+    keys: Collection[str] | None = None,
 ) -> list[Outcome]:
     """Run a group commit in its thread, and again on a new connection if this one can only read.
 
     SQLite opens a file for reading when it cannot be written at that moment, and a connection stays as it was opened.
     """
-    outcomes = group_commit(thread.engine, connection, transactions, players)
+    outcomes = group_commit(thread.engine, connection, transactions, keys)
     if all(isinstance(outcome, Failure) and outcome.check(DatabaseReadOnly) for outcome in outcomes):
-        return group_commit(thread.engine, thread.reopen(), transactions, players)
+        return group_commit(thread.engine, thread.reopen(), transactions, keys)
     return outcomes
 
 
@@ -306,12 +311,24 @@ class WriteQueue(DatabaseQueue):
         self._database = thread.engine.database
         super().__init__(thread, self._database.name)
         self._wrote = wrote
+        self._keys: Collection[str] | None = None
+        """The keys of the batch that runs."""
 
-    def submit(self, transaction: Transaction[T], size: int = 0) -> Deferred[T]:
-        """Queue a transaction as in DatabaseQueue.submit(); fail at once if the database cannot be written."""
+    def submit(self, transaction: Transaction[T], size: int = 0, keys: WriteKeys | None = None) -> Deferred[T]:
+        """Queue a transaction as in DatabaseQueue.submit(); fail at once if the database cannot be written.
+
+        With `keys` it writes no other rows than theirs, and decides by no others that a keyed transaction writes. It
+        may run before a transaction without keys that was submitted earlier, or after a later one, but transactions
+        with keys run in order.
+        """
         if self._database.unavailable_as is not None:
             return fail(new_error(self._database.unavailable_as))
-        return super().submit(transaction, size)
+        return super().submit(transaction, size, keys)
+
+    @property
+    def uses_keys(self) -> bool:
+        """Return whether it is worth a read to find the keys of a transaction."""
+        return self._thread.engine.concurrent_writers
 
     def between_batches(self, work: Callable[[EngineConnection], T]) -> Deferred[T]:
         """Call `work` with the connection that writes, between two batches and outside a transaction; DatabaseError.
@@ -324,12 +341,28 @@ class WriteQueue(DatabaseQueue):
 
     def release_space(self) -> Deferred[bool]:
         """Give some free space back to the disk; fire with True while there is more."""
-        return self.submit(self._thread.engine.release_space)
+        return self.submit(self._thread.engine.release_space, keys=())
 
     def _run_batch(self, connection: EngineConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
         if self._database.unavailable_as is not None:
             return [detached_failure(new_error(self._database.unavailable_as)) for _ in transactions]
-        return self._explain(write_batch(self._thread, connection, transactions))
+        return self._explain(write_batch(self._thread, connection, transactions, self._keys))
+
+    def _pop_batch(self) -> list[_Queued[Any]]:
+        """Remove the next batch; where keys have an effect, all its transactions have some, or none has.
+
+        It begins with the transaction that has waited longest. So no transaction waits for one that came later, and
+        those without keys, which keep other writers out, share few batches.
+        """
+        if not self._thread.engine.concurrent_writers:
+            return super()._pop_batch()
+        waiting, keyed = self._queue, self._queue[0].keys is not None
+        self._queue = deque(queued for queued in waiting if (queued.keys is not None) is keyed)
+        batch = super()._pop_batch()
+        taken = set(batch)
+        self._queue = deque(queued for queued in waiting if queued not in taken)
+        self._keys = {key for queued in batch for key in queued.keys or ()} if keyed else None
+        return batch
 
     def _inspect(self, outcomes: Sequence[Outcome]) -> None:
         if corruptions(outcomes):

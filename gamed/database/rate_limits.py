@@ -6,6 +6,8 @@ from gamed.crypto import Index
 from gamed.database.connection import Connection
 from gamed.rate_limit import RateLimit
 
+LIMITS = "limits"
+"""The key of this table (gamed.database.engine): each request also deletes buckets of others."""
 CLEANUP_ROWS = 1000
 IDLE_ROWS = 4
 """How many idle buckets one request deletes: more than it can add, so that they do not pile up."""

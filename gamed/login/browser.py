@@ -297,7 +297,7 @@ class LoginLifecycle(Component, frozen=True):
             current = login.at_time(now_ms)
             return current if current.final else current.apply(LoginEvent.CANCEL, now_ms)
 
-        transition = await self._store.advance(LoginLookup("secret_index", secret), step)
+        transition = await self._store.cancel(LoginLookup("secret_index", secret), step)
         if transition is None:
             raise DeviceSecretInvalid
         login = transition.after

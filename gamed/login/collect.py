@@ -184,7 +184,7 @@ class CollectService(Component, frozen=True):
             current = login.at_time(now_ms)
             return current.result_lost(now_ms) if current.stage is LoginStage.DELIVERED else current
 
-        transition = await self._store.advance(LoginLookup("secret_index", login.secret_index), step)
+        transition = await self._store.cancel(LoginLookup("secret_index", login.secret_index), step)
         if transition is None:
             raise DeviceSecretInvalid
         return self._stored_response(transition.after, now_ms)

@@ -1,13 +1,14 @@
 """The store of logins runs each operation as one transaction of auth.db (PROTOCOL 3.1 to 3.5, 3.9)."""
 
 from collections.abc import Awaitable, Callable, Collection, Container, Mapping, Sequence
+from typing import TypeVar
 
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
 from gamed.crypto import Index, Keys
 from gamed.database import rate_limits
-from gamed.database.connection import Connection
+from gamed.database.connection import Connection, Transaction
 from gamed.database.queues import ReadQueue, WriteQueue
 from gamed.login import collect_store, tables
 from gamed.login.attempt import AttemptStatus, AuthorizationAttempt
@@ -24,6 +25,7 @@ from gamed.rate_limit import RateLimit, RateLimited
 from gamed.sessions import tables as session_tables
 from gamed.structs import Component
 
+T = TypeVar("T")
 CallbackRule = Callable[[AuthorizationAttempt | None, LoginTransaction | None], CallbackDecision]
 """A pure function that runs inside the transaction, perhaps more than once."""
 FindEnded = Callable[[Collection[str]], Awaitable[Collection[str]]]
@@ -42,12 +44,18 @@ class LoginStore(Component, frozen=True):
     _first_used: Container[str] = frozenset()
     """Sessions whose first use is not committed yet."""
 
+    def _change(self, transaction: Transaction[T]) -> Deferred[T]:
+        """Run a transaction that writes logins and attempts only."""
+        return self._writes.submit(transaction, keys=(session_tables.LOGINS,))
+
     def add(self, login: LoginTransaction, quota: LoginQuota) -> Deferred[Sequence[Index]]:
         """Add a login; raise RateLimited or TooManyLogins, which change nothing.
 
         Return the secret indexes of the logins that have expired or were evicted.
         """
-        return self._writes.submit(lambda connection: start_login(connection, login, quota))
+        return self._writes.submit(
+            lambda connection: start_login(connection, login, quota), keys=(session_tables.LOGINS, rate_limits.LIMITS)
+        )
 
     async def find(self, key: LoginLookup) -> LoginTransaction | None:
         """Return the login as it was written; its deadline may have passed since."""
@@ -57,7 +65,11 @@ class LoginStore(Component, frozen=True):
         return login
 
     def advance(self, key: LoginLookup, step: TransitionFunction) -> Deferred[Transition | None]:
-        """Read, decide, write; return None if the login is unknown. Cancelling a delivered login ends its session."""
+        """Read, decide, write; return None if the login is unknown. The step does not cancel a login."""
+        return self._change(lambda connection: tables.advance_login(connection, key, step))
+
+    def cancel(self, key: LoginLookup, step: TransitionFunction) -> Deferred[Transition | None]:
+        """Do what advance() does with a step that may cancel; cancelling a delivered login ends its session."""
         return self._writes.submit(lambda connection: tables.advance_login(connection, key, step))
 
     def collect(self, command: CollectCommand) -> Deferred[CollectOutcome | None]:
@@ -68,18 +80,18 @@ class LoginStore(Component, frozen=True):
         self, attempt: AuthorizationAttempt, key: LoginLookup, step: TransitionFunction
     ) -> Deferred[Transition | None]:
         """Advance the login, and add the attempt if it is `authorizing` then; return None if it is unknown."""
-        return self._writes.submit(lambda connection: begin_attempt(connection, attempt, key, step))
+        return self._change(lambda connection: begin_attempt(connection, attempt, key, step))
 
     def consume_attempt(self, state: Index, rule: CallbackRule) -> Deferred[CallbackDecision]:
         """Find the attempt by its state, decide, and write the decision: used, invalidated, or nothing."""
-        return self._writes.submit(lambda connection: consume_attempt(connection, state, rule))
+        return self._change(lambda connection: consume_attempt(connection, state, rule))
 
     def expire(self, now_ms: int) -> Deferred[tuple[Index, ...]]:
         """End some logins whose deadline has passed, and delete some that ended an hour ago.
 
         Return the secret indexes of the logins that changed; empty if none is left.
         """
-        return self._writes.submit(lambda connection: tables.expire_logins(connection, now_ms))
+        return self._change(lambda connection: tables.expire_logins(connection, now_ms))
 
     async def interrupt(self, ended: FindEnded, now_ms: int) -> Sequence[LoginTransaction]:
         """End the exchanges of processes that have ended; return their logins."""
@@ -91,14 +103,14 @@ class LoginStore(Component, frozen=True):
         reads_paused = self._reads.pause()
         try:
             await reads_paused
-            processes = await ended(await self._writes.submit(tables.exchanging_instances))
+            processes = await ended(await self._change(tables.exchanging_instances))
             if processes:
                 await self._interrupt(processes, now_ms)
         finally:
             self._reads.resume()
 
     def _interrupt(self, processes: Collection[str], now_ms: int) -> Deferred[Sequence[LoginTransaction]]:
-        return self._writes.submit(lambda connection: tables.interrupt_logins(connection, processes, now_ms))
+        return self._change(lambda connection: tables.interrupt_logins(connection, processes, now_ms))
 
     def find_account(self, index: Index) -> Deferred[LocalAccount | None]:
         """Return the local account with this name index."""
@@ -151,7 +163,9 @@ class LoginStore(Component, frozen=True):
 
     def acquire(self, buckets: Mapping[Index, RateLimit], now_ms: int) -> Deferred[None]:
         """Count a request against all buckets; raise RateLimited, which counts against none."""
-        return self._writes.submit(lambda connection: rate_limits.acquire(connection, buckets, now_ms))
+        return self._writes.submit(
+            lambda connection: rate_limits.acquire(connection, buckets, now_ms), keys=(rate_limits.LIMITS,)
+        )
 
     async def count_request(self, purpose: bytes, address: str, per_minute: int, now_ms: int) -> None:
         """Count a request of a client's networks; raise RateLimited. A rate of 0 is no limit."""
@@ -163,7 +177,9 @@ class LoginStore(Component, frozen=True):
         """Delete the buckets that limit no client any more."""
         rows = rate_limits.CLEANUP_ROWS
         while rows >= rate_limits.CLEANUP_ROWS:
-            rows = await self._writes.submit(lambda connection: rate_limits.delete_idle(connection, now_ms))
+            rows = await self._writes.submit(
+                lambda connection: rate_limits.delete_idle(connection, now_ms), keys=(rate_limits.LIMITS,)
+            )
 
 
 _CALLBACK = b"callback "

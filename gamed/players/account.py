@@ -93,7 +93,7 @@ class AccountSignIn(Component, frozen=True):
         state = await self._store.authenticate(token, now_ms)
         if state.needs_touch:
             with suppress(DatabaseError):  # on a full disk the page can be read, and its session ends earlier
-                await self._store.touch(token, now_ms)
+                await self._store.touch(token, state.caller.player_id, now_ms)
         return BrowserVisit(token, state.caller)
 
     async def count_request(self, address: str) -> None:
@@ -177,7 +177,7 @@ class AccountSignIn(Component, frozen=True):
 
     async def sign_out(self, visit: BrowserVisit) -> None:
         """End the session of this browser."""
-        if await self._store.sign_out(visit.token) is not None:
+        if await self._store.sign_out(visit.token, visit.caller.player_id) is not None:
             self._context.audit.record(SecurityEvent.SIGNED_OUT, player=visit.caller.player_id, scope="this")
 
     def _new_login(
@@ -271,7 +271,7 @@ class AccountPage(Component, frozen=True):
         password = await self._passwords.hash_new(new)
         new_browser = NewBrowserSession.generate(context.random)
         command = PasswordCommand(visit.token, password, new_browser, checked_ms, context.now_ms())
-        player_id = await self._store.change_password(command)
+        player_id = await self._store.change_password(command, visit.caller.player_id)
         if player_id is None:
             raise SignInRejected(FormError.WRONG)
         context.audit.record(SecurityEvent.PASSWORD_CHANGED, player=player_id)

@@ -89,30 +89,32 @@ class AccountPageStore(Component, frozen=True):
 
         return self._reads.submit(transaction)
 
-    def touch(self, token: Secret, now_ms: int) -> Deferred[None]:
-        """Record a request of a browser."""
-        indexer = self._keys.indexer
-        return self._writes.submit(partial(browser_tables.touch_browser, indexer=indexer, token=token, now_ms=now_ms))
+    def touch(self, token: Secret, player_id: str, now_ms: int) -> Deferred[None]:
+        """Record a request of this player's browser."""
+        touch = partial(browser_tables.touch_browser, indexer=self._keys.indexer, token=token, now_ms=now_ms)
+        return self._writes.submit(touch, keys=(player_id,))
 
     def finish(self, command: FinishCommand) -> Deferred[CollectOutcome | None]:
         """End a sign-in, and open a browser session unless it only links; return None for an unknown login."""
         return self._writes.submit(partial(finish_sign_in, keys=self._keys, command=command))
 
-    def sign_out(self, token: Secret) -> Deferred[str | None]:
-        """End a browser session; return its player, or None if it has ended before."""
-        return self._writes.submit(partial(browser_tables.end_browser, indexer=self._keys.indexer, token=token))
+    def sign_out(self, token: Secret, player_id: str) -> Deferred[str | None]:
+        """End a browser session of this player; return the player, or None if it has ended before."""
+        end = partial(browser_tables.end_browser, indexer=self._keys.indexer, token=token)
+        return self._writes.submit(end, keys=(player_id,))
 
     async def names(self, player_id: str) -> PlayerNames:
         """Return the names of a player."""
         named = await self._reads.submit(partial(tables.find_named, keys=self._keys, name_or_id=player_id))
         return PlayerNames(named.name, named.display_name)
 
-    def change_password(self, command: PasswordCommand) -> Deferred[str | None]:
-        """Set a password, end all sessions, and open a new one for this browser; return the player.
+    def change_password(self, command: PasswordCommand, player_id: str) -> Deferred[str | None]:
+        """Set this player's password, end all sessions, and open a new one for this browser; return the player.
 
         Return None, and change nothing, if the password was changed since the old one was checked.
         """
-        return self._writes.submit(partial(change_password, keys=self._keys, command=command))
+        change = partial(change_password, keys=self._keys, command=command)
+        return self._writes.submit(change, keys=(player_id, session_tables.LOGINS))
 
 
 def finish_sign_in(connection: Connection, keys: Keys, command: FinishCommand) -> CollectOutcome | None:

@@ -39,21 +39,22 @@ class PlayerStore(Component, frozen=True):
         return self._reads.submit(partial(tables.sign_in_methods, player_id=player_id))
 
     def unlink(self, player_id: str, provider: str, methods: SignInMethods) -> "Deferred[bool | LastIdentity]":
-        return self._writes.submit(partial(tables.unlink, player_id=player_id, provider=provider, enabled=methods))
+        unlink = partial(tables.unlink, player_id=player_id, provider=provider, enabled=methods)
+        return self._writes.submit(unlink, keys=(player_id,))
 
     def rename(self, player_id: str, name: str | None, now_ms: int) -> "Deferred[bool]":
-        return self._writes.submit(
-            partial(rename_player, keys=self._keys, player_id=player_id, name=name, now_ms=now_ms)
-        )
+        rename = partial(rename_player, keys=self._keys, player_id=player_id, name=name, now_ms=now_ms)
+        return self._writes.submit(rename, keys=(player_id, rate_limits.LIMITS))
 
     def mark(self, player_id: str, now_ms: int) -> "Deferred[bool]":
-        return self._writes.submit(partial(mark_removed, player_id=player_id, now_ms=now_ms))
+        mark = partial(mark_removed, player_id=player_id, now_ms=now_ms)
+        return self._writes.submit(mark, keys=(player_id, session_tables.LOGINS))
 
     def unfinished(self) -> "Deferred[list[Removal]]":
         return self._reads.submit(unfinished_removals)
 
     def delete_rows(self, removal: Removal) -> "Deferred[bool]":
-        return self._writes.submit(partial(delete_player_rows, removal=removal))
+        return self._writes.submit(partial(delete_player_rows, removal=removal), keys=(removal.player_id,))
 
 
 RENAMES = RateLimit(interval_ms=6_000, burst=10)

@@ -36,33 +36,35 @@ class EraseStore(Component, frozen=True):
     _random: Random
 
     async def check_writable(self) -> None:
-        await self._databases.state.submit(lambda connection: None)
+        await self._databases.state.submit(lambda connection: None, keys=())
 
     async def erase(self, player_id: str, now_ms: int) -> None:
         epoch = new_epoch(self._random)
-        await self._databases.state.submit(partial(begin_erase, player_id=player_id, epoch=epoch, now_ms=now_ms))
+        begin = partial(begin_erase, player_id=player_id, epoch=epoch, now_ms=now_ms)
+        await self._databases.state.submit(begin, keys=(player_id,))
         await self.finish(player_id)
 
     async def merge(self, player_id: str, heir_id: str, now_ms: int) -> None:
         epochs = new_epoch(self._random), new_epoch(self._random)
         transaction = partial(merge_saves, player_id=player_id, heir_id=heir_id, epochs=epochs, now_ms=now_ms)
-        while not await self._databases.state.submit(transaction):
+        while not await self._databases.state.submit(transaction, keys=(player_id, heir_id)):
             await self.finish(heir_id)
         await self.finish(player_id)
 
     async def begin(self, command: EraseCommand) -> tuple[DeleteDecision, Cursor]:
-        return await self._databases.state.submit(partial(begin_erase_if, command=command))
+        return await self._databases.state.submit(partial(begin_erase_if, command=command), keys=(command.player_id,))
 
     async def finish(self, player_id: str) -> bool:
         """Delete what is left of an erase that has begun: rows in small transactions, then their bytes.
 
         Return whether this ended the erase.
         """
-        state, epoch = self._databases.state, new_epoch(self._random)
-        while more := await state.submit(partial(erase_step, player_id=player_id, epoch=epoch)):
+        state, keys = self._databases.state, (player_id,)
+        step = partial(erase_step, player_id=player_id, epoch=new_epoch(self._random))
+        while more := await state.submit(step, keys=keys):
             pass
-        while (blob_id := await state.submit(partial(unreferenced, player_id=player_id))) is not None:
-            await self._databases.blobs.discard(blob_id)
+        while (blob_id := await state.submit(partial(unreferenced, player_id=player_id), keys=keys)) is not None:
+            await self._databases.blobs.discard(blob_id, player_id)
         return more is False
 
 

@@ -271,7 +271,7 @@ async def execute_with_blob(
             if spool is not None:
                 command = await _with_blob(store, command, outcome.known_blob, spool)
     finally:
-        await _discard_unused(store, command.appended_blob, result)
+        await _discard_unused(store, command, result)
     raise DatabaseBusy("Too much goes on with these bytes. Send them again in a moment.")
 
 
@@ -283,15 +283,16 @@ async def _with_blob(store: SaveStore, command: Command, known: int | None, spoo
             return replace(command, checked_blob=known)
         except (BlobCorrupt, BlobNotFound):
             pass
-    await _discard_unused(store, command.appended_blob, None)
+    await _discard_unused(store, command, None)
     return replace(command, appended_blob=await store.append(command.context.player_id, spool))
 
 
-async def _discard_unused(store: SaveStore, blob: int | None, result: WriteResult | Staged | None) -> None:
+async def _discard_unused(store: SaveStore, command: Command, result: WriteResult | Staged | None) -> None:
     """Delete the appended blob unless the result uses it; if that fails, a later cleanup deletes it."""
+    blob = command.appended_blob
     if blob is None or (result is not None and result.uses_blob(blob)):
         return
     try:
-        await store.discard(blob)
+        await store.discard(blob, command.context.player_id)
     except DatabaseError:
         return

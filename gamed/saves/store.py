@@ -11,7 +11,7 @@ from typing import IO, BinaryIO, TypeVar
 from twisted.internet.defer import Deferred
 
 from gamed.crypto import Keys, Secret
-from gamed.database.connection import STATE, Connection, attributed
+from gamed.database.connection import STATE, Connection, Transaction, attributed
 from gamed.database.databases import Databases
 from gamed.database.errors import DiskFull
 from gamed.http.conditional import UNCONDITIONAL, Conditions, Precondition, Representation, evaluate_conditions
@@ -45,6 +45,7 @@ from gamed.sessions.tables import authenticate
 from gamed.structs import Component
 
 T = TypeVar("T")
+PlayerCommand = WriteCommand | DeleteCommand | RestoreCommand | DismissCommand | StageCommand | CommitCommand
 CHANGE_BYTES = 64 * 1024
 """What one entry of a commit counts in a batch: a full commit is a batch alone, so that no request waits for two."""
 
@@ -90,16 +91,16 @@ class SaveStore(Component, frozen=True):
 
     def write(self, command: WriteCommand) -> Deferred[WriteResult | BytesMissing | SaveError]:
         size = len(command.data) if command.data is not None else 0
-        return self._databases.state.submit(partial(write_store.write_save, limits=self._limits, command=command), size)
+        return self._change(partial(write_store.write_save, limits=self._limits, command=command), command, size)
 
     def delete(self, command: DeleteCommand) -> Deferred[DeleteResult | SaveError]:
-        return self._databases.state.submit(partial(write_store.delete_save, limits=self._limits, command=command))
+        return self._change(partial(write_store.delete_save, limits=self._limits, command=command), command)
 
     def restore(self, command: RestoreCommand) -> Deferred[WriteResult | SaveError]:
-        return self._databases.state.submit(partial(write_store.restore_version, limits=self._limits, command=command))
+        return self._change(partial(write_store.restore_version, limits=self._limits, command=command), command)
 
     def dismiss(self, command: DismissCommand) -> Deferred[SaveError | None]:
-        return self._databases.state.submit(partial(write_store.dismiss_conflict, limits=self._limits, command=command))
+        return self._change(partial(write_store.dismiss_conflict, limits=self._limits, command=command), command)
 
     def size_of(self, player_id: str, sha256: bytes) -> Deferred[int | None]:
         return self._databases.reads.submit(
@@ -113,15 +114,15 @@ class SaveStore(Component, frozen=True):
 
     def stage(self, command: StageCommand) -> Deferred[Staged | BytesMissing | SaveError]:
         size = len(command.data) if command.data is not None else 0
-        return self._databases.state.submit(
-            partial(batch_store.stage_bytes, limits=self._limits, command=command), size
-        )
+        return self._change(partial(batch_store.stage_bytes, limits=self._limits, command=command), command, size)
 
     def commit(self, command: CommitCommand) -> Deferred[Committed | CommitConflict | BlobsMissing | SaveError]:
         size = CHANGE_BYTES * len(command.changes)
-        return self._databases.state.submit(
-            partial(batch_store.commit_changes, limits=self._limits, command=command), size
-        )
+        return self._change(partial(batch_store.commit_changes, limits=self._limits, command=command), command, size)
+
+    def _change(self, transaction: Transaction[T], command: PlayerCommand, size: int = 0) -> Deferred[T]:
+        """Run a transaction that writes only rows of the command's player."""
+        return self._databases.state.submit(transaction, size, (command.context.player_id,))
 
     def append(self, player_id: str, spool: BinaryIO) -> Deferred[int]:
         return self._databases.blobs.append(player_id, spool)
@@ -136,8 +137,8 @@ class SaveStore(Component, frozen=True):
     def check(self, blob_id: int) -> Deferred[None]:
         return self._databases.blobs.check(blob_id)
 
-    def discard(self, blob_id: int) -> Deferred[None]:
-        return self._databases.blobs.discard(blob_id)
+    def discard(self, blob_id: int, player_id: str) -> Deferred[None]:
+        return self._databases.blobs.discard(blob_id, player_id)
 
     def _read(
         self, token: Secret, now_ms: int, read: Callable[[Connection, str], T]

@@ -99,7 +99,7 @@ class SessionService(Component, frozen=True):
         if generation is None or (reading and self._uses.has(caller.session_id, generation)):
             return
         try:
-            await self._store.mark_used(caller.session_id, generation, self._now_ms())
+            await self._store.mark_used(caller, generation, self._now_ms())
         except (DiskFull, DatabaseCorrupt):
             if not (reading and self._uses.add(caller.session_id, generation)):
                 raise

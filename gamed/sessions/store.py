@@ -11,8 +11,8 @@ from msgspec import Struct
 from twisted.internet.defer import Deferred
 
 from gamed.crypto import Purpose, Secret
-from gamed.database import rate_limits
-from gamed.database.connection import Connection
+from gamed.database.connection import Connection, Transaction
+from gamed.database.engine import WriteKeys
 from gamed.database.queues import ReadQueue, WriteQueue
 from gamed.players.tables import State
 from gamed.rate_limit import UNLIMITED, RateLimit
@@ -66,18 +66,27 @@ class SessionStore(Component, frozen=True):
         indexer = self._issuer.keys.indexer
         return self._reads.submit(partial(tables.authenticate, indexer=indexer, token=token, now_ms=now_ms))
 
-    def mark_used(self, session_id: str, generation: int, now_ms: int) -> Deferred[None]:
-        return self._writes.submit(
-            partial(tables.mark_used, session_id=session_id, generation=generation, now_ms=now_ms)
-        )
+    def mark_used(self, caller: AuthenticatedSession, generation: int, now_ms: int) -> Deferred[None]:
+        mark = partial(tables.mark_used, session_id=caller.session_id, generation=generation, now_ms=now_ms)
+        return self._writes.submit(mark, keys=_keys_of(caller.player_id, generation))
 
     def mark_all_used(self, uses: Sequence[tuple[str, int]], now_ms: int) -> Deferred[None]:
         return self._writes.submit(partial(tables.mark_all_used, uses=uses, now_ms=now_ms))
 
     def refresh(self, credential: Secret, now_ms: int) -> Deferred[Refreshed | RefreshRejected]:
-        return self._writes.submit(
-            partial(refresh, issuer=self._issuer, credential=credential, now_ms=now_ms, rate=self._refreshes)
-        )
+        exchange = partial(refresh, issuer=self._issuer, credential=credential, now_ms=now_ms, rate=self._refreshes)
+        if self._writes.uses_keys:
+            return Deferred.fromCoroutine(self._with_keys(exchange, credential))
+        return self._writes.submit(exchange)
+
+    async def _with_keys(
+        self, exchange: Transaction[Refreshed | RefreshRejected], credential: Secret
+    ) -> Refreshed | RefreshRejected:
+        """Exchange a credential after reading whose it is: neither its player nor its generation changes."""
+        known = await self._reads.submit(partial(find_credential, issuer=self._issuer, credential=credential))
+        if known is None:
+            return RefreshRejected(RefreshInvalid)
+        return await self._writes.submit(exchange, keys=_keys_of(known.player_id, known.generation))
 
     def log_out(
         self, access: Secret | None, refresh: Secret | None, scope: LogoutScope, now_ms: int
@@ -94,15 +103,20 @@ class SessionStore(Component, frozen=True):
         return self._reads.submit(partial(tables.list_sessions, player_id=player_id, now_ms=now_ms))
 
     def end(self, player_id: str, session_id: str, now_ms: int) -> Deferred[bool | None]:
-        return self._writes.submit(
-            partial(tables.revoke_own, player_id=player_id, session_id=session_id, now_ms=now_ms)
-        )
+        revoke = partial(tables.revoke_own, player_id=player_id, session_id=session_id, now_ms=now_ms)
+        return self._writes.submit(revoke, keys=(player_id, tables.LOGINS))
 
     def end_others(self, player_id: str, keep: str, now_ms: int) -> Deferred[int]:
-        return self._writes.submit(partial(tables.revoke_all, player_id=player_id, now_ms=now_ms, keep=keep))
+        revoke = partial(tables.revoke_all, player_id=player_id, now_ms=now_ms, keep=keep)
+        return self._writes.submit(revoke, keys=(player_id, tables.LOGINS))
 
     def delete_old(self, now_ms: int, rows: int) -> Deferred[int]:
         return self._writes.submit(partial(delete_old_sessions, now_ms=now_ms, rows=rows))
+
+
+def _keys_of(player_id: str, generation: int) -> WriteKeys:
+    """Return the keys of a use of this generation: the first one also ends the login that made the session."""
+    return (player_id, tables.LOGINS) if generation == 1 else (player_id,)
 
 
 REJECTIONS = {
@@ -118,18 +132,19 @@ def refresh(
 ) -> Refreshed | RefreshRejected:
     """Exchange a well-formed refresh credential in one transaction.
 
-    Only REUSED, ROTATE and a renewed access token change rows. Raise RateLimited if the session refreshes too often;
-    a reused credential ends its session first, whatever the limit.
+    Raise RateLimited if the session refreshes too often; a reused credential ends its session first, whatever the
+    limit.
     """
     checked = check_credential(connection, issuer, credential, now_ms)
     if isinstance(checked, RefreshRejected):
         return checked
     known, decision = checked
-    if rate.interval_ms:
-        bucket = issuer.keys.indexer.index(Purpose.LIMIT, b"refresh", known.session_id.encode())
-        rate_limits.acquire(connection, {bucket: rate}, now_ms)
+    arrival_ms = rate.acquire(known.refresh_arrival_ms, now_ms) if rate.interval_ms else known.refresh_arrival_ms
     if decision is RotationDecision.ROTATE:
-        return _rotate(connection, issuer, known, now_ms)
+        return _rotate(connection, issuer, known, now_ms, arrival_ms)
+    if arrival_ms != known.refresh_arrival_ms:
+        query = "UPDATE session SET refresh_arrival_ms = :arrival_ms WHERE session_id = :session_id"
+        connection.execute(query, {"session_id": known.session_id, "arrival_ms": arrival_ms})
     return _repeat(connection, issuer, known, now_ms)
 
 
@@ -182,6 +197,8 @@ class KnownCredential(Struct, frozen=True):
     """When this credential expires."""
     player_state: State
     tick: int
+    refresh_arrival_ms: int
+    """The bucket that limits how often the session refreshes."""
 
 
 def check_credential(
@@ -207,7 +224,7 @@ def find_credential(connection: Connection, issuer: CredentialIssuer, credential
     """Find a well-formed credential; return None if it was never issued, or if its row was deleted."""
     query = """
         SELECT s.session_id, s.player_id, s.created_ms, s.generation, s.rotated_ms, s.used, s.revoked_ms,
-               s.sealed_successor, r.generation, r.expires_ms, p.state, r.tick
+               s.sealed_successor, r.generation, r.expires_ms, p.state, r.tick, s.refresh_arrival_ms
         FROM credential r
         JOIN session s ON s.session_id = r.session_id
         JOIN player p ON p.player_id = s.player_id
@@ -217,14 +234,21 @@ def find_credential(connection: Connection, issuer: CredentialIssuer, credential
     if row is None:
         return None
     session_id, player_id, created_ms, newest, rotated_ms, used, revoked_ms, sealed, *row = row
-    generation, expires_ms, state, tick = row
+    generation, expires_ms, state, tick, arrival_ms = row
     revoked = revoked_ms is not None or state == "erasing"
     rotation = RotationState(newest, rotated_ms, bool(used), revoked, issuer.policy.ends_ms(created_ms))
-    return KnownCredential(session_id, player_id, created_ms, rotation, sealed, generation, expires_ms, state, tick)
+    return KnownCredential(
+        session_id, player_id, created_ms, rotation, sealed, generation, expires_ms, state, tick, arrival_ms
+    )
 
 
-def _rotate(connection: Connection, issuer: CredentialIssuer, known: KnownCredential, now_ms: int) -> Refreshed:
-    """Start the next generation, unused, and retain its pair so that a repeated request gets it again."""
+def _rotate(
+    connection: Connection, issuer: CredentialIssuer, known: KnownCredential, now_ms: int, arrival_ms: int
+) -> Refreshed:
+    """Start the next generation, unused, and retain its pair so that a repeated request gets it again.
+
+    `arrival_ms` is the session's bucket with this refresh.
+    """
     if known.generation == 1:
         tables.close_login(connection, known.session_id, now_ms)
     rotation = known.rotation.rotated(now_ms)
@@ -232,7 +256,7 @@ def _rotate(connection: Connection, issuer: CredentialIssuer, known: KnownCreden
     query = """
         UPDATE session
         SET generation = :generation, rotated_ms = :rotated_ms, used = :used, sealed_successor = :sealed_successor,
-            expires_ms = :expires_ms, last_used_ms = :rotated_ms, tick = :tick
+            expires_ms = :expires_ms, last_used_ms = :rotated_ms, tick = :tick, refresh_arrival_ms = :arrival_ms
         WHERE session_id = :session_id
     """
     values = {
@@ -242,6 +266,7 @@ def _rotate(connection: Connection, issuer: CredentialIssuer, known: KnownCreden
         "sealed_successor": issuer.keys.sealer.seal(Purpose.SUCCESSOR, known.session_id, to_bytes(pair)),
         "expires_ms": pair.refresh_expires_ms,
         "tick": tick_of(pair.refresh),
+        "arrival_ms": arrival_ms,
         "session_id": known.session_id,
     }
     connection.execute(query, values)

@@ -20,6 +20,8 @@ from gamed.sessions.credentials import (
 from gamed.sessions.errors import PlayerBlocked, SessionRevoked, TokenExpired, TokenInvalid
 
 DAY_MS = 24 * 3600 * 1000
+LOGINS = "logins"
+"""The key of all logins (gamed.database.engine), because their limits count them together."""
 
 
 def open_session(

@@ -133,8 +133,8 @@ class Blobs(BlobCase):
         """A discarded blob goes with all its parts; one that something refers to stays."""
         kept, dropped = self.append(LARGE), self.append(bytes(40 * PART_BYTES))
         self.finish(kept, LARGE)
-        self.successResultOf(self.stores.blobs.discard(dropped))
-        self.successResultOf(self.stores.blobs.discard(kept))
+        self.successResultOf(self.stores.blobs.discard(dropped, "ply_a"))
+        self.successResultOf(self.stores.blobs.discard(kept, "ply_a"))
         self.assertEqual([(kept,)], self.rows("SELECT blob_id FROM blob"))
         self.assertEqual({kept}, {row[0] for row in self.parts()})
 
@@ -142,10 +142,10 @@ class Blobs(BlobCase):
         """The number of a deleted blob is never given to another one, whichever were deleted and in which order."""
         used = [self.append(b"1"), self.append(b"2"), self.append(b"3")]
         for deleted in (used[1], used[2], used[0]):
-            self.successResultOf(self.stores.blobs.discard(deleted))
+            self.successResultOf(self.stores.blobs.discard(deleted, "ply_a"))
             used.append(self.append(b"4"))
         for deleted in used[3:]:
-            self.successResultOf(self.stores.blobs.discard(deleted))
+            self.successResultOf(self.stores.blobs.discard(deleted, "ply_a"))
         self.assertEqual(self.rows("SELECT * FROM blob"), [])
         used.append(self.append(b"5"))
         self.assertEqual(len(set(used)), 7)
@@ -210,7 +210,7 @@ class Blobs(BlobCase):
             return run(work)
 
         queue._thread.run = stepwise  # type: ignore[method-assign]
-        self.successResultOf(removing(blob_id))
+        self.successResultOf(removing(blob_id, "ply_a"))
         self.assertEqual([(sha256(b"").digest(), 40)], seen[0])
         self.assertEqual([[(None, 36)], [(None, 32)]], seen[1:3])
 
@@ -251,7 +251,7 @@ class PartByPart(BlobCase):
         self.finish(blob_id := self.append(LARGE), LARGE)
         first, second = (self.successResultOf(self.stores.blobs.read_parts(blob_id)) for _ in range(2))
         self.state("UPDATE blob SET refs = 0")
-        self.successResultOf(self.stores.blobs.discard(blob_id))
+        self.successResultOf(self.stores.blobs.discard(blob_id, "ply_a"))
         self.assertEqual(self.rows("SELECT sha256 FROM blob"), [(None,)])
         for reader in (first, second):
             self.assertEqual(self.successResultOf(self.stores.blobs.delete_expired()), 0)

@@ -61,7 +61,7 @@ class StateUnavailable(SynchronousTestCase):
         self.failureResultOf(stores.state.submit(insert_player), DatabaseUnavailable)
         self.failureResultOf(stores.reads.submit(list_players), DatabaseUnavailable)
         self.failureResultOf(stores.blobs.fetch(1), DatabaseUnavailable)
-        self.failureResultOf(stores.blobs.discard(1), DatabaseUnavailable)
+        self.failureResultOf(stores.blobs.discard(1, "ply_a"), DatabaseUnavailable)
         self.failureResultOf(stores.check(), DatabaseUnavailable)
         self.assertEqual(1, self.successResultOf(stores.auth.submit(arrive(1))))
         self.assertEqual([1], self.successResultOf(stores.reads.submit(arrivals)))

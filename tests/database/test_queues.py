@@ -248,7 +248,7 @@ class Damaged(SynchronousTestCase):
         self.failureResultOf(
             stores.state.submit(ask("INSERT INTO save VALUES ('p', 'a', 1, 1, 1, NULL)")), DatabaseCorrupt
         )
-        self.failureResultOf(stores.blobs.discard(1), DatabaseCorrupt)
+        self.failureResultOf(stores.blobs.discard(1, "ply_a"), DatabaseCorrupt)
         self.assertEqual([(0,)], self.successResultOf(stores.reads.submit(ask("SELECT count(*) FROM save"))))
         self.assertEqual(1, self.successResultOf(stores.auth.submit(arrive(1))))
         self.failureResultOf(stores.check(), DatabaseCorrupt)

@@ -1,7 +1,7 @@
-"""PostgreSQL is an Engine (gamed/database/engine.py): several processes write, each the rows of certain players.
+"""PostgreSQL is an Engine (gamed/database/engine.py): several processes write, each the rows of certain keys.
 
 Writers take turns by locks that end with their transaction: all hold lock 0 of their queue together, and one lock for
-each of their players, by a number from 1 to 64. A transaction that may write all rows holds lock 0 alone.
+each of their keys, by a number from 1 to 64. A transaction that may write all rows holds lock 0 alone.
 """
 
 from collections.abc import Collection
@@ -21,12 +21,13 @@ _READ = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ())
 _WRITE = ("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", ())
 _SHARED = "SELECT pg_advisory_xact_lock_shared(CAST(? AS int4), 0)"
 _ALONE = "SELECT pg_advisory_xact_lock(CAST(? AS int4), 0)"
-_PLAYERS = "SELECT pg_advisory_xact_lock(CAST(? AS int4), stripe) FROM unnest(CAST(? AS int4[])) AS stripe"
+_KEYS = "SELECT pg_advisory_xact_lock(CAST(? AS int4), stripe) FROM unnest(CAST(? AS int4[])) AS stripe"
 
 
 class PostgresqlEngine:
     """The way of one thread to the database."""
 
+    concurrent_writers = True
     errors = (PostgresqlError,)
 
     def __init__(self, connector: Connector, database: Database, kind: SessionKind) -> None:
@@ -44,13 +45,13 @@ class PostgresqlEngine:
         """Begin a transaction, whose first SELECT takes the snapshot."""
         _ours(connection).begin([_READ], reading=True)
 
-    def begin_writing(self, connection: EngineConnection, players: Collection[str] | None) -> None:
+    def begin_writing(self, connection: EngineConnection, keys: Collection[str] | None) -> None:
         """Begin a transaction; its first statement waits for the locks, and takes its snapshot when it has them."""
-        if players is None:
+        if keys is None:
             _ours(connection).begin([_WRITE, (_ALONE, (self._queue,))])
             return
-        stripes = ",".join(map(str, sorted({stripe(player_id) for player_id in players})))
-        locks = [(_SHARED, (self._queue,)), (_PLAYERS, (self._queue, f"{{{stripes}}}"))]
+        stripes = ",".join(map(str, sorted({stripe(key) for key in keys})))
+        locks = [(_SHARED, (self._queue,)), (_KEYS, (self._queue, f"{{{stripes}}}"))]
         _ours(connection).begin([_WRITE, *locks])
 
     def commit(self, connection: EngineConnection) -> None:
@@ -79,9 +80,9 @@ class PostgresqlEngine:
         return None
 
 
-def stripe(player_id: str) -> int:
-    """Return the number of a player's lock."""
-    return crc32(player_id.encode()) % STRIPES + 1
+def stripe(key: str) -> int:
+    """Return the number of a key's lock."""
+    return crc32(key.encode()) % STRIPES + 1
 
 
 def _ours(connection: EngineConnection) -> PostgresqlConnection:

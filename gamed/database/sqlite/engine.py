@@ -26,6 +26,7 @@ EXAMINED_PAGES = 64 * 1024 * 1024 // PAGE_BYTES
 class SqliteEngine:
     """The way of one thread to a database file."""
 
+    concurrent_writers = False
     errors = SQLITE_ERRORS
     connection_class = SqliteConnection
 
@@ -54,7 +55,7 @@ class SqliteEngine:
         """Begin a transaction, whose first SELECT takes the snapshot."""
         connection.execute("BEGIN")
 
-    def begin_writing(self, connection: EngineConnection, players: Collection[str] | None) -> None:
+    def begin_writing(self, connection: EngineConnection, keys: Collection[str] | None) -> None:
         """Begin a write transaction when the other threads and processes have ended theirs: SQLite has one writer."""
         self._file.lock.acquire()
         self._has_turn = True

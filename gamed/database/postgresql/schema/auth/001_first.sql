@@ -88,6 +88,7 @@ CREATE TABLE session (
     expires_ms       bigint NOT NULL,
     expiry_day       bigint NOT NULL,
     tick             bigint NOT NULL,
+    refresh_arrival_ms bigint NOT NULL DEFAULT 0,
     revoked_ms       bigint
 );
 

@@ -87,6 +87,7 @@ CREATE TABLE session (
     expires_ms       INTEGER NOT NULL,  -- of the newest refresh credential
     expiry_day       INTEGER NOT NULL,  -- expires_ms in days: a refresh seldom changes it, and the index on it
     tick             INTEGER NOT NULL,  -- of the credentials of this generation
+    refresh_arrival_ms INTEGER NOT NULL DEFAULT 0, -- GCRA: the theoretical arrival time of the next refresh
     revoked_ms       INTEGER
 ) STRICT, WITHOUT ROWID;
 
