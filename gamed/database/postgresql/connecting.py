@@ -29,6 +29,8 @@ PAUSE_SECONDS = 1.0
 """After a failed attempt to connect, all others fail at once for this long."""
 SKEW_MS = 30_000
 OLDEST_VERSION = 140000
+CERTIFICATE_MODES = 160000
+"""The first libpq that knows sslcertmode."""
 _DRIVER = {
     "client_encoding": "UTF8",
     "gssencmode": "disable",
@@ -60,7 +62,7 @@ class SessionKind(Struct, frozen=True):
     """What distinguishes the sessions of one thread."""
 
     name: str
-    """The name that the server shows for it."""
+    """The application_name, which the server shows."""
     schemas: tuple[str, ...] = ("auth", "state")
     """Where tables are searched."""
     read_only: bool = False
@@ -104,7 +106,7 @@ class Connector:
             session = self._open(kind)
         except PostgresqlError as e:
             if self._failure is None:
-                _log.error("database_unavailable", database="postgresql", detail=str(e))
+                _log.error("database_unavailable", database="postgresql", path=self._address.url, detail=str(e))
             self._failed_at, self._failure = monotonic(), e
             raise _unavailable(e)  # noqa: B904  its cause is set
         if self._failure is not None:
@@ -132,8 +134,9 @@ class Connector:
         """Return the address of each host that a name stands for."""
         password = self._address.password
         wanted: dict[str, str | int | None] = {**_DRIVER, **self._address.conninfo}
-        wanted["fallback_application_name"] = f"gamed {kind.name}"
-        wanted["target_session_attrs"] = _DRIVER["target_session_attrs"]
+        wanted["application_name"] = kind.name
+        if "sslcert" not in wanted and pq.version() >= CERTIFICATE_MODES:
+            wanted["sslcertmode"] = "disable"  # else libpq reads a file in the home of the user who started gamed
         wanted["password"] = None if password is None else password.reveal().decode()
         try:
             return [make_conninfo("", **attempt).encode() for attempt in conninfo_attempts(wanted)]

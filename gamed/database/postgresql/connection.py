@@ -147,15 +147,23 @@ class _Preparation(PostgresqlResult):
 class PostgresqlConnection:
     """An EngineConnection (gamed/database/engine.py) that gets a new session after one was lost."""
 
-    def __init__(self, connector: Connector, kind: SessionKind) -> None:
-        """Connect; raise DatabaseError."""
+    def __init__(
+        self,
+        connector: Connector,
+        kind: SessionKind,
+        joined: Callable[["PostgresqlConnection"], object] = lambda connection: None,
+    ) -> None:
+        """Connect; raise DatabaseError. `joined` is called with each new session, outside a transaction."""
         self._connector = connector
         self._kind = kind
+        self._joined = joined
         self.in_transaction = False
         self.total_changes = 0
         self.failed = False
         """True once no transaction of the batch can succeed any more."""
         self._reading = False
+        self._in_batch = False
+        """True from begin() to rollback() or commit()."""
         self._pending: deque[PostgresqlResult] = deque()
         """The results that were not read yet, in the order of their statements."""
         self._awaited = 0
@@ -176,7 +184,12 @@ class PostgresqlConnection:
         self._prepared: dict[_Key, PreparedStatement] = {}
         self._poll = poll()
         self._poll.register(session.socket, POLLIN)
-        self._session = session
+        self._session, self._failure = session, None
+        try:
+            self._joined(self)
+        except BaseException as e:
+            self.close()
+            raise translate(e)  # noqa: B904  its cause is set
 
     def _notice(self, result: PGresult) -> None:
         if result.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED) == b"WARNING":
@@ -188,10 +201,10 @@ class PostgresqlConnection:
 
         A transaction that is `reading` ends with its first error.
         """
-        self.failed = True
+        self.failed, self._in_batch = True, False
         if not self._is_living():
             self._connect()
-        self.failed, self._reading, self.in_transaction = False, reading, True
+        self.failed, self._reading, self._in_batch, self.in_transaction = False, reading, True, True
         if not self._pending:
             self._failure = None
         for sql, parameters in statements:
@@ -213,8 +226,13 @@ class PostgresqlConnection:
         return True
 
     def execute(self, sql: str, parameters: Parameters = (), /) -> PostgresqlResult:
-        """Send one statement; its errors are raised by the first method of a result that waits."""
+        """Send one statement; its errors are raised by the first method of a result that waits.
+
+        Outside a batch it is a transaction of its own.
+        """
         statement = convert(sql)
+        if not self._in_batch and not self._is_living():
+            self._connect()
         result = self._send(sql, statement, values_of(statement, parameters))
         if statement.changes:
             self.total_changes += 1
@@ -241,14 +259,18 @@ class PostgresqlConnection:
         """
         self._warning, failure = None, self._failure
         result = self._send("COMMIT", _COMMIT, ()).wait()
-        self.in_transaction = False
+        self.in_transaction = self._in_batch = False
         if result.command_status != b"COMMIT":
             raise failure or PostgresqlError(ABORTED, "PostgreSQL has rolled the transaction back")
         if self._warning is not None:
             raise self._warning
 
     def rollback(self) -> None:
-        """Roll back the open transaction, if there is one, without waiting for that."""
+        """Roll back the open transaction, if there is one, without waiting for that; end the batch."""
+        self._roll_back()
+        self._in_batch = False
+
+    def _roll_back(self) -> None:
         session = self._session
         if self.in_transaction and session is not None:
             try:
@@ -268,8 +290,8 @@ class PostgresqlConnection:
 
     def _send(self, sql: str, statement: Statement, values: Sequence[Any]) -> PostgresqlResult:
         session = self._session
-        if session is None:
-            raise self._failure or PostgresqlError(LOST, "The connection was lost")
+        if session is None or (self._in_batch and not self.in_transaction):
+            raise self._failure or PostgresqlError(LOST, "The transaction has ended")
         key = (sql, tuple(map(type, values)))
         try:
             prepared = self._prepared.get(key) or self._prepare(session, key, statement)
@@ -359,7 +381,7 @@ class PostgresqlConnection:
         if session.transaction_status == pq.TransactionStatus.IDLE:
             self.in_transaction = False
         elif self._reading:
-            self.rollback()
+            self._roll_back()
         if failure.code in STALE:
             self._lose(failure)
 

@@ -4,7 +4,7 @@ Writers take turns by locks that end with their transaction: all hold lock 0 of 
 each of their keys, by a number from 1 to 64. A transaction that may write all rows holds lock 0 alone.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from zlib import crc32
 
 from gamed.database.connection import Connection
@@ -30,16 +30,23 @@ class PostgresqlEngine:
     concurrent_writers = True
     errors = (PostgresqlError,)
 
-    def __init__(self, connector: Connector, database: Database, kind: SessionKind) -> None:
-        """Use sessions of this kind; the locks are those of `database`."""
+    def __init__(
+        self,
+        connector: Connector,
+        database: Database,
+        kind: SessionKind,
+        joined: Callable[[PostgresqlConnection], object] = lambda connection: None,
+    ) -> None:
+        """Use sessions of this kind; the locks are those of `database`. `joined` is called with each new session."""
         self.database = database
         self._connector = connector
         self._kind = kind
+        self._joined = joined
         self._queue = QUEUES[database.name]
 
     def open(self) -> PostgresqlConnection:
         """Return a new connection; raise DatabaseError."""
-        return PostgresqlConnection(self._connector, self._kind)
+        return PostgresqlConnection(self._connector, self._kind, self._joined)
 
     def begin_reading(self, connection: EngineConnection) -> None:
         """Begin a transaction, whose first SELECT takes the snapshot."""

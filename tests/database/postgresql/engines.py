@@ -1,6 +1,6 @@
 """Engines for tests of PostgreSQL, each with an empty database of its own."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import time_ns
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -12,6 +12,8 @@ from gamed.database.postgresql.connecting import Connector, SessionKind
 from gamed.database.postgresql.connection import PostgresqlConnection
 from gamed.database.postgresql.engine import PostgresqlEngine
 from tests.support.postgresql import Address, Cluster, cluster
+
+Joined = Callable[[PostgresqlConnection], object]
 
 
 def wall_ms() -> int:
@@ -42,10 +44,10 @@ class EngineCase(SynchronousTestCase):
         """Return the cluster for the database of the test."""
         return cluster()
 
-    def make_engine(self, **values: object) -> PostgresqlEngine:
+    def make_engine(self, joined: Joined = lambda connection: None, **values: object) -> PostgresqlEngine:
         """Return an engine that writes `state`; `values` are those of its sessions."""
-        kind = SessionKind("state writer", **{"schemas": (STATE,), **values})  # type: ignore[arg-type]
-        return PostgresqlEngine(Connector(address_of(self.place), wall_ms), Database(STATE), kind)
+        kind = SessionKind("gamed state", **{"schemas": (STATE,), **values})  # type: ignore[arg-type]
+        return PostgresqlEngine(Connector(address_of(self.place), wall_ms), Database(STATE), kind, joined)
 
     def open(self, engine: PostgresqlEngine) -> PostgresqlConnection:
         """Return a new connection, which ends with the test."""

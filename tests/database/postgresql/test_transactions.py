@@ -282,3 +282,36 @@ class LostConnectionTest(EngineCase):
         outcomes = group_commit(engine, self.open(engine), [count, lambda connection: sleep(0.5), put(1)], (PLAYER,))
         self.assertEqual(kinds(outcomes), [DatabaseUnreachable] * 3)
         self.assertEqual(kinds(group_commit(self.engine, self.connection, [put(1)], (PLAYER,))), [1])
+
+    def test_outside_batches(self) -> None:
+        """Connect again for a statement outside a batch."""
+        for _ in range(2):
+            self.cluster.end_backends(self.place.database)
+            self.assertEqual(self.connection.rows("SELECT 1"), [(1,)])
+
+    def test_after_a_failed_read(self) -> None:
+        """Execute nothing more for a transaction that reads, after one of its statements failed."""
+
+        def write_at_last(connection: Connection) -> int:
+            with contextlib.suppress(PostgresqlError):
+                connection.rows("SELECT 1 / 0")
+            return put(1)(connection)
+
+        self.assertEqual(kinds(run_reads(self.engine, self.connection, [write_at_last])), [PostgresqlError])
+        self.assertEqual(self.stored(), [])
+
+    def test_joins(self) -> None:
+        """Call a function with each new session, before anything else; connect again after it failed."""
+        joined: list[object] = []
+
+        def join(connection: Connection) -> None:
+            joined.append(connection.rows("SELECT 1"))
+            if len(joined) == 2:
+                raise DatabaseBusy
+
+        engine = self.make_engine(joined=join)
+        connection = self.open(engine)
+        for outcome in ([DatabaseBusy], [0]):
+            self.cluster.end_backends(self.place.database)
+            self.assertEqual(kinds(group_commit(engine, connection, [count], (PLAYER,))), outcome)
+        self.assertEqual(joined, [[(1,)]] * 3)

@@ -1,0 +1,105 @@
+"""PostgresqlBackend is behind the queues: one database with two schemas, and a thread that listens for changes."""
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Any
+
+from twisted.internet.defer import Deferred, succeed
+
+from gamed.database.changes import ChangeSource, Topic
+from gamed.database.connection import AUTH, STATE
+from gamed.database.engine import Database
+from gamed.database.polled_changes import PolledChanges
+from gamed.database.postgresql import processes
+from gamed.database.postgresql.connecting import Connector, SessionKind
+from gamed.database.postgresql.connection import PostgresqlConnection
+from gamed.database.postgresql.engine import PostgresqlEngine
+from gamed.database.postgresql.listener import Listener, NotifiedChanges
+from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue, WriteQueue
+
+
+class PostgresqlBackend:
+    """The Backend (gamed/database/databases.py) of a PostgreSQL database."""
+
+    threads: tuple[DatabaseThread, ...] = ()
+
+    def __init__(self, reactor: Any, connector: Connector, instance_id: str) -> None:
+        """Use this database; `instance_id` names this process for the others that do."""
+        self._reactor = reactor
+        self._connector = connector
+        self._instance_id = instance_id
+        self.databases = (Database(AUTH), Database(STATE))
+
+    def reader(self) -> PostgresqlEngine:
+        """Return the engine of a thread that reads both schemas."""
+        kind = SessionKind(self._name("reads"), read_only=True)
+        return PostgresqlEngine(self._connector, self.databases[0], kind)
+
+    def auth_writer(self) -> PostgresqlEngine:
+        """Return the engine of the thread that writes `auth`."""
+        return self._writer(self.databases[0], AUTH)
+
+    def state_writer(self) -> PostgresqlEngine:
+        """Return the engine of the thread that writes `state`."""
+        return self._writer(self.databases[1], STATE)
+
+    def blob_writer(self) -> PostgresqlEngine:
+        """Return the engine of the thread that writes large blobs to `state`."""
+        return self._writer(self.databases[1], "blobs")
+
+    def start(self, reads: ReadQueue, auth: WriteQueue, state: WriteQueue, blobs: DatabaseQueue) -> None:
+        """Begin to listen for changes."""
+        self._auth = auth
+        topics = {Topic.LOGINS: auth, Topic.SESSIONS: auth, Topic.SAVES: state}
+        changes = NotifiedChanges(self._reactor, PolledChanges(self._reactor, topics, processes.snapshot_version))
+        self._changes = changes
+        connect = partial(self._connector.open, processes.LISTENER)
+        self._listener = Listener(self._reactor, connect, self._instance_id, changes)
+        self._listener.start()
+
+    @property
+    def changes(self) -> ChangeSource:
+        """Return the reports of what other processes change."""
+        return self._changes
+
+    def wrote(self, database: Database, size: int) -> None:
+        """Leave checkpoints to the server."""
+
+    def tends(self) -> Deferred[bool]:
+        """Fire with whether this process is the one that deletes what has expired; fail with a DatabaseError."""
+        return self._auth.between_batches(processes.tend)
+
+    def register_process(self) -> Deferred[None]:
+        """Connect the writer of `auth`, which lets the other processes know that this one lives."""
+        return self._auth.between_batches(lambda connection: None)
+
+    def ended_processes(self, ids: Collection[str]) -> Deferred[frozenset[str]]:
+        """Fire with those of the processes that have ended; with none right after the server was away."""
+        if not self._listener.settled:
+            return succeed(frozenset())
+        return self._auth.between_batches(partial(processes.ended, ids=ids))
+
+    def wal_bytes(self) -> Mapping[str, int]:
+        """Return nothing: the server has its own log."""
+        return {}
+
+    def stop(self) -> None:
+        """Report no further changes."""
+        self._changes.stop()
+
+    async def finish(self) -> None:
+        """Do nothing more."""
+
+    def close(self) -> None:
+        """End the thread that listens."""
+        self._listener.close()
+
+    def _writer(self, database: Database, thread: str) -> PostgresqlEngine:
+        kind = SessionKind(self._name(thread), schemas=(database.name,))
+        return PostgresqlEngine(self._connector, database, kind, self._join)
+
+    def _join(self, connection: PostgresqlConnection) -> None:
+        processes.join(connection, self._instance_id)
+
+    def _name(self, thread: str) -> str:
+        return processes.application_name(self._instance_id, thread)
