@@ -14,7 +14,7 @@ from gamed.database.postgresql import processes
 from gamed.database.postgresql.connecting import Connector, SessionKind
 from gamed.database.postgresql.connection import PostgresqlConnection
 from gamed.database.postgresql.engine import PostgresqlEngine
-from gamed.database.postgresql.listener import Listener, NotifiedChanges
+from gamed.database.postgresql.listener import NotificationListener, NotifiedChanges
 from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue, WriteQueue
 
 
@@ -53,8 +53,9 @@ class PostgresqlBackend:
         topics = {Topic.LOGINS: auth, Topic.SESSIONS: auth, Topic.SAVES: state}
         changes = NotifiedChanges(self._reactor, PolledChanges(self._reactor, topics, processes.snapshot_version))
         self._changes = changes
-        connect = partial(self._connector.open, processes.LISTENER)
-        self._listener = Listener(self._reactor, connect, self._instance_id, changes)
+        kind = SessionKind(self._name("listener"), read_only=True, idle_ms=0)
+        connect = partial(self._connector.open, kind)
+        self._listener = NotificationListener(self._reactor, connect, self._instance_id, changes)
         self._listener.start()
 
     @property

@@ -1,0 +1,128 @@
+"""The queues, the blob store and the health check work on PostgreSQL with their threads."""
+
+from collections.abc import Callable
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from twisted.internet import reactor
+from twisted.internet.defer import Deferred, gatherResults
+from twisted.trial.unittest import TestCase
+
+import gamed
+from gamed.database.connection import AUTH, STATE, Connection
+from gamed.database.databases import Databases
+from gamed.database.errors import DatabaseUnavailable, DatabaseUnreachable
+from gamed.database.postgresql.backend import PostgresqlBackend
+from gamed.database.postgresql.connecting import Connector
+from tests.database.postgresql.engines import address_of, wall_ms
+from tests.support.postgresql import Cluster, cluster
+
+SCHEMAS = Path(gamed.__file__).parent / "database" / "postgresql" / "schema"
+
+
+def make_schemas(target: Cluster, database: str) -> None:
+    """Make both schemas, as the first start does."""
+    for name in (AUTH, STATE):
+        target.execute(f"CREATE SCHEMA {name} AUTHORIZATION gamed", database)
+        scripts = "".join(script.read_text("utf-8") for script in sorted((SCHEMAS / name).glob("*.sql")))
+        target.execute(f"SET ROLE gamed; SET search_path = {name}; {scripts}", database)
+
+
+def players(connection: Connection) -> int:
+    """Return the number of players, as a transaction."""
+    return int(connection.rows("SELECT count(*) FROM player")[0][0])
+
+
+class BackendTest(TestCase):
+    timeout = 60
+
+    def setUp(self) -> None:
+        self.cluster = cluster()
+        self.place = self.cluster.database()
+        make_schemas(self.cluster, self.place.database)
+        self.databases = self.open("a1")
+
+    def open(self, instance_id: str) -> Databases:
+        """Return the databases as a process of this name uses them."""
+        backend = PostgresqlBackend(reactor, Connector(address_of(self.place), wall_ms), instance_id)
+        folder = Path(self.mktemp())
+        folder.mkdir()
+        databases = Databases(reactor, backend, folder, wall_ms)
+        self.addCleanup(databases.close)
+        return databases
+
+    def insert(self, player_id: str) -> Deferred[Any]:
+        def transaction(connection: Connection) -> None:
+            sql = "INSERT INTO player (player_id, state, created_ms) VALUES (?, 'active', 0)"
+            connection.execute(sql, (player_id,))
+
+        return self.databases.auth.submit(transaction, keys=(player_id,))
+
+    async def test_queues(self) -> None:
+        """Write in group commits, and read what was written, many transactions at once."""
+        await gatherResults([self.insert(f"p{n}") for n in range(200)])
+        self.assertEqual(await self.databases.reads.submit(players), 200)
+        self.assertLess(sum(self.databases.auth.batches), 100)
+        await self.databases.check()
+
+    async def test_blobs(self) -> None:
+        """Store a large blob in parts, read it, and delete it."""
+        content = bytes(range(256)) * 4096 * 2 + b"end"
+        blob_id = await self.databases.blobs.append("p1", BytesIO(content))
+
+        def finish(connection: Connection) -> None:
+            values = {"sha256": sha256(content).digest(), "blob_id": blob_id}
+            connection.execute("UPDATE blob SET sha256 = :sha256 WHERE blob_id = :blob_id", values)
+
+        await self.databases.state.submit(finish)
+        with await self.databases.blobs.fetch(blob_id) as copy:
+            self.assertEqual(copy.read(), content)
+        await self.databases.blobs.discard(blob_id, "p1")
+        left = await self.databases.reads.submit(lambda connection: connection.rows("SELECT count(*) FROM blob_part"))
+        self.assertEqual(left, [(0,)])
+
+    async def test_without_state(self) -> None:
+        """Serve `auth` while the schema `state` does not exist."""
+        self.cluster.execute("ALTER SCHEMA state RENAME TO away", self.place.database)
+        await self.insert("p1")
+        self.assertEqual(await self.databases.reads.submit(players), 1)
+        await self.assert_fails(self.databases.check, DatabaseUnavailable)
+        self.assertEqual(len(await self.databases.unresponsive()), 1)
+
+    async def test_server_away(self) -> None:
+        """Fail while the server is away, and work as soon as it is back."""
+        place, own = self.place, Cluster()
+        self.addCleanup(own.close)
+        self.cluster, self.place = own, own.database()
+        make_schemas(own, self.place.database)
+        databases, self.databases = self.databases, self.open("b1")
+        await self.insert("p1")
+        own.stop("immediate")
+        await self.assert_fails(lambda: self.insert("p2"), DatabaseUnreachable)
+        await self.assert_fails(lambda: self.databases.reads.submit(players), DatabaseUnreachable)
+        own.start()
+        while True:
+            try:
+                await self.insert("p2")
+                break
+            except DatabaseUnreachable:
+                pass
+        self.assertEqual(await self.databases.reads.submit(players), 2)
+        self.databases, self.place = databases, place
+
+    async def test_processes(self) -> None:
+        """Know which processes live, and let one of them clean up."""
+        other = self.open("a2")
+        await self.databases.register_process()
+        await other.register_process()
+        self.assertEqual((await self.databases.tends(), await other.tends()), (True, False))
+        self.assertEqual(await self.databases.ended_processes(["a1", "a2", "a3"]), {"a3"})
+        await other.close()
+        while await self.databases.ended_processes(["a1", "a2", "a3"]) != {"a2", "a3"}:
+            pass  # the server ends the sessions a moment later
+
+    async def assert_fails(self, work: Callable[[], Deferred[Any]], kind: type[Exception]) -> None:
+        with self.assertRaises(kind):
+            await work()
