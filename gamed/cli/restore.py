@@ -21,24 +21,23 @@ from gamed.cli.output import counted
 from gamed.cli.paths import AUTH_DB, STATE_DB, Paths, command_line, read_file, write_whole
 from gamed.cli.process import harden, ran_by, switch_to_owner
 from gamed.cli.restore_journal import RestoreJournal
+from gamed.cli.restored import finish_auth, finish_state
 from gamed.clock import now_ms
 from gamed.config.errors import ConfigError
 from gamed.config.model import Config
 from gamed.config.settings import KeySource
 from gamed.database import backup_format
 from gamed.database.backup_format import SETTINGS, BackupError
-from gamed.database.connection import Connection
+from gamed.database.connection import AUTH, STATE
 from gamed.database.errors import DatabaseError, MigrationError
 from gamed.database.sqlite.error_mapping import SQLITE_ERRORS
 from gamed.database.sqlite.files import SUFFIXES, connect, file_uri
 from gamed.database.sqlite.migrations import prepare_file
-from gamed.database.sqlite.offline import run_transaction
+from gamed.database.sqlite.store import SqliteStore
 from gamed.database.sqlite.write_lock import lock_writes
-from gamed.players import command_log
 from gamed.players import store as player_store
 from gamed.players.keyring import KeyRecord
 from gamed.players.store import NO_BLOCKED_PLAYERS, BlockedPlayers
-from gamed.saves.tables import renew_epochs
 
 SPARE_BYTES = 16 * 1024 * 1024
 FITS, MISFIT, UNKNOWN, NONE = "fits", "does not fit", "unknown", "none"
@@ -231,21 +230,15 @@ def _stage(backup: Backup, staged: Path, blocked_now: BlockedPlayers, ran_by: st
         _copy(path, staged / name, backup.hashes[name])
         prepare_file(staged / name, copied=False)
     sessions = blocked = 0
+    store = SqliteStore(staged)
     if AUTH_DB in backup.stores:
-        sessions, blocked = run_transaction(
-            staged / AUTH_DB, lambda connection: _prepare_auth(connection, blocked_now, ran_by)
+        sessions, blocked = store.run_transaction(
+            AUTH, lambda connection: finish_auth(store, connection, blocked_now, "restore", ran_by)
         )
     if STATE_DB in backup.stores:
-        run_transaction(staged / STATE_DB, lambda connection: renew_epochs(connection, token_bytes))
+        store.run_transaction(STATE, lambda connection: finish_state(store, connection))
     for name in backup.stores:
         _require_no_log(staged / name)
-    return sessions, blocked
-
-
-def _prepare_auth(connection: Connection, blocked_now: BlockedPlayers, ran_by: str) -> tuple[int, int]:
-    sessions = player_store.sign_out_all(connection, now_ms())
-    blocked = player_store.block_again(connection, blocked_now)
-    command_log.add_entry(connection, "restore", None, ran_by, now_ms())
     return sessions, blocked
 
 

@@ -183,6 +183,8 @@ def _prepare_folder(opened: OpenedConfiguration, notifier: SystemdNotifier) -> t
             paths.write_first_config(places.config)
         choice = keys.choose(store, places.data, config.master_key, token_bytes, config.master_key_origin)
         _prepare_store(store, notifier)
+        with keys.database_errors(store, AUTH):
+            store.refuse_restored()
         return choice, keys.settle(store, places.data, choice, token_bytes, now_ms)
 
 

@@ -84,6 +84,18 @@ class Store(Protocol):
         opened is skipped, so that players can still sign in.
         """
 
+    def refuse_restored(self) -> None:
+        """Raise DatabaseRestored if the databases were restored without gamed since they were last served.
+
+        Not every store notices that. The databases are prepared, and the caller holds the lock of the data folder.
+        """
+
+    def accept_restored(self, connection: Connection, database: str, now_ms: int) -> None:
+        """Declare a restored database the one to be served, in a transaction that also finishes the restore."""
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Keep the servers of other machines away; raise DatabaseBusy while one uses the databases."""
+
     def backend(self, reactor: Any, instance_id: str) -> "Backend":
         """Return what is behind the queues of a service; raise DatabaseUnavailable if `auth` cannot be opened.
 

@@ -79,13 +79,14 @@ class HeartbeatTask:
             return
         if last is not None and found.beats <= last.beats:
             _log.warn("database_failed_over", lost_seconds=max(0, last.beat_ms - found.beat_ms) // 1000)
-        await self._auth.between_batches(lambda _: write_note(self._folder, store_id, found))
+        if store_id is not None:
+            await self._auth.between_batches(lambda _: write_note(self._folder, store_id, found))
 
 
-def read_store_id(connection: Connection) -> str:
-    """Return the id that the database was given when it was made, and has in every copy."""
-    [(store_id,)] = connection.execute("SELECT store_id FROM auth.key_record").fetchall()
-    return str(store_id)
+def read_store_id(connection: Connection) -> str | None:
+    """Return the id that the database was given with its first key, and has in every copy; None before that."""
+    row = connection.execute("SELECT store_id FROM auth.key_record").fetchone()
+    return None if row is None else str(row[0])
 
 
 def begin_generation(connection: Connection, now_ms: int) -> None:
@@ -114,7 +115,8 @@ def refuse_older(connection: Connection, folder: Path) -> None:
 
     A note of another store does not count.
     """
-    noted, found = read_note(folder, read_store_id(connection)), read_heartbeat(connection)
+    store_id, found = read_store_id(connection), read_heartbeat(connection)
+    noted = None if store_id is None else read_note(folder, store_id)
     if noted is not None and (found is None or found.is_before(noted)):
         raise DatabaseRestored("The database is older than when gamed last served it.")
 

@@ -1,7 +1,7 @@
 """SQLite's Store is a data folder with two files."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -78,6 +78,16 @@ class SqliteStore(Component, frozen=True):
             migrations.prepare_state(self._data, progress, working)
         else:
             migrations.prepare_file(self._path(database), progress, working)
+
+    def refuse_restored(self) -> None:
+        """Do nothing: a copy of a file does not differ from the file."""
+
+    def accept_restored(self, connection: Connection, database: str, now_ms: int) -> None:
+        """Do nothing."""
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Do nothing: the lock of the data folder keeps all servers away."""
+        return nullcontext()
 
     def backend(self, reactor: Any, instance_id: str) -> "SqliteBackend":
         """Return the files as the service uses them."""
