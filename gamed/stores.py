@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from gamed.config.model import Config
+from gamed.config.model import Checkpoints, Config
 from gamed.database.sqlite.store import SqliteStore
 from gamed.database.store import Store
 
 
 def open_store(config: Config, data: Path) -> Store:
     """Return the store of this configuration; open nothing."""
-    return SqliteStore(data)
+    return SqliteStore(data, config.checkpoints is Checkpoints.EXTERNAL)

@@ -50,6 +50,7 @@ def steps(places: Paths, opened: OpenedConfiguration | None, *, complete: bool) 
     return [
         lambda: _configuration(places, complete=complete),
         *without,
+        lambda: doctor_local.check_checkpoints(config, store),
         lambda: [doctor_local.check_free(places.data, opened.game.saves.min_free_bytes)],
         partial(_key, store, places.data, config),
         lambda: [doctor_local.check_limit(config)],

@@ -8,8 +8,9 @@ from shutil import disk_usage
 
 from msgspec import Struct
 
-from gamed.config.model import LOOPBACK, Config
+from gamed.config.model import LOOPBACK, Checkpoints, Config
 from gamed.config.settings import KEY_FILE, RESERVED_FILES
+from gamed.database.sqlite.files import EXTERNAL_LIMIT_BYTES
 from gamed.database.store import Store
 from gamed.ops.doctor_findings import Finding, HttpFailure, Level, Reached, ok, problem, skipped, warning
 
@@ -51,6 +52,18 @@ def check_files(data: Path, store: Store) -> list[Finding]:
     locks = [(path, facts(path)) for path in store.lock_files]
     checked = [check_file(path.name, str(path), found, folder.uid) for path, found in locks if folder and found]
     return [*findings, *(finding for finding in checked if finding.level is not Level.OK)]
+
+
+def check_checkpoints(config: Config, store: Store) -> list[Finding]:
+    """Check that the program that makes the checkpoints runs; return no finding if gamed makes them."""
+    if config.checkpoints is Checkpoints.OWN:
+        return []
+    logs = [path.with_name(f"{path.name}-wal") for path in store.files]
+    largest = max((path.stat().st_size for path in logs if path.exists()), default=0)
+    text = f"another program makes them, and the largest write-ahead log has {largest // MIB} MiB"
+    if largest > EXTERNAL_LIMIT_BYTES:
+        return [warning("checkpoints", text, "Start that program, or remove the member checkpoints.")]
+    return [ok("checkpoints", text)]
 
 
 def check_free(data: Path, min_free_bytes: int) -> Finding:

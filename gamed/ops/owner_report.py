@@ -25,7 +25,7 @@ from gamed.database.security_events import EventCount, list_events
 from gamed.database.store import Store
 from gamed.event_log import EventLog
 from gamed.ops.doctor_findings import Finding
-from gamed.ops.doctor_local import check_config_file, check_files, check_free, check_limit, facts
+from gamed.ops.doctor_local import check_checkpoints, check_config_file, check_files, check_free, check_limit, facts
 from gamed.players.tables import NamedPlayer, latest_players
 from gamed.saves.tables import bytes_of
 from gamed.sessions.tables import count_sessions
@@ -175,6 +175,7 @@ def _position(named: NamedPlayer) -> Position:
 def read_machine(settings: Settings, store: Store, now_ms: int) -> MachineReport:
     """Check files, disk and limits of this machine; this may block, so it runs in a thread."""
     findings = [*_config_file(settings.config_path), *check_files(settings.data, store)]
+    findings += check_checkpoints(settings.config, store)
     findings += [check_free(settings.data, settings.game.saves.min_free_bytes), check_limit(settings.config)]
     try:
         free: int | None = disk_usage(settings.data).free

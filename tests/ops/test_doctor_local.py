@@ -5,7 +5,8 @@ from ipaddress import ip_network
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.config.model import Config
+from gamed.config.model import Checkpoints, Config
+from gamed.database.sqlite.files import EXTERNAL_LIMIT_BYTES
 from gamed.database.sqlite.store import SqliteStore
 from gamed.ops import doctor_local
 from gamed.ops.doctor_findings import (
@@ -64,6 +65,18 @@ class LocalTests(SynchronousTestCase):
             (data / name).chmod(mode)
         found = [(finding.check, finding.level) for finding in doctor_local.check_files(data, SqliteStore(data))]
         self.assertEqual(found, [("data", OK), ("state.db.lock", WARNING)])
+
+    def test_checkpoints(self) -> None:
+        """A write-ahead log that another program should have copied, and did not, is shown as a warning."""
+        data = data_folder(self)
+        external = Config(checkpoints=Checkpoints.EXTERNAL)
+        for size, level in ((None, OK), (EXTERNAL_LIMIT_BYTES, OK), (EXTERNAL_LIMIT_BYTES + 1, WARNING)):
+            if size is not None:
+                with open(data / "state.db-wal", "ab") as log:
+                    log.truncate(size)
+            [found] = doctor_local.check_checkpoints(external, SqliteStore(data))
+            self.assertEqual((found.check, found.level), ("checkpoints", level))
+        self.assertEqual(doctor_local.check_checkpoints(Config(), SqliteStore(data)), [])
 
     def test_disk(self) -> None:
         """Below min_free_bytes saves are refused; a warning comes before."""

@@ -24,6 +24,8 @@ class SqliteStore(Component, frozen=True):
     """The Store (gamed/database/store.py) of auth.db and state.db in a data folder."""
 
     _data: Path
+    _external_checkpoints: bool = False
+    """Whether another program makes the checkpoints of a service, such as Litestream."""
     engine = "SQLite"
     version = SQLITE_VERSION
     errors = SQLITE_ERRORS
@@ -93,7 +95,7 @@ class SqliteStore(Component, frozen=True):
         """Return the files as the service uses them."""
         from gamed.database.sqlite.backend import SqliteBackend  # late: commands need no Twisted
 
-        return SqliteBackend.open(reactor, self._data, instance_id)
+        return SqliteBackend.open(reactor, self._data, instance_id, external_checkpoints=self._external_checkpoints)
 
     def is_living(self, instance_id: str) -> bool:
         """Return whether a process holds the lock of this name in the data folder."""
