@@ -140,7 +140,7 @@ class Cluster:
         """Return whether the last line of the server's own file tells that it is ready, or a standby that is."""
         with suppress(FileNotFoundError):
             lines = (self.data / "postmaster.pid").read_text("utf-8").splitlines()
-            return lines[0] == str(self.pid) and len(lines) > 7 and lines[7].strip() in {"ready", "standby"}
+            return len(lines) > 7 and lines[0] == str(self.pid) and lines[7].strip() in {"ready", "standby"}
         return False
 
     def stop(self, mode: str = "fast") -> None:

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 from zlib import crc32
 
 from gamed.database.errors import DatabaseBusy
-from gamed.database.polled_changes import Version
 
 STORE, PROCESS = 4, 5
 """The first keys of the locks; the migrations and the writers have 1 to 3."""
@@ -84,7 +83,7 @@ def alone(connection: Statements) -> Iterator[None]:
         connection.rows(f"SELECT pg_advisory_unlock({STORE}, {IN_USE})")
 
 
-def snapshot_version(connection: Statements) -> Version:
+def snapshot_version(connection: Statements) -> tuple[object, object]:
     """Return the connection, and a text that changes when a transaction that wrote begins or ends in the cluster."""
     [(snapshot,)] = connection.rows("SELECT CAST(pg_current_snapshot() AS text)")
     return connection, snapshot
