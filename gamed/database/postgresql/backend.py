@@ -17,6 +17,9 @@ from gamed.database.postgresql.engine import PostgresqlEngine
 from gamed.database.postgresql.listener import NotificationListener, NotifiedChanges
 from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue, WriteQueue
 
+READ_SECONDS, WRITE_SECONDS = 5.0, 10.0
+"""How long a server may take for a statement or a commit; a request that reads, then writes, may wait for both."""
+
 
 class PostgresqlBackend:
     """The Backend (gamed/database/databases.py) of a PostgreSQL database."""
@@ -32,7 +35,7 @@ class PostgresqlBackend:
 
     def reader(self) -> PostgresqlEngine:
         """Return the engine of a thread that reads both schemas."""
-        kind = SessionKind(self._name("reads"), read_only=True)
+        kind = SessionKind(self._name("reads"), read_only=True, answer_seconds=READ_SECONDS)
         return PostgresqlEngine(self._connector, self.databases[0], kind)
 
     def auth_writer(self) -> PostgresqlEngine:
@@ -96,7 +99,7 @@ class PostgresqlBackend:
         self._listener.close()
 
     def _writer(self, database: Database, thread: str) -> PostgresqlEngine:
-        kind = SessionKind(self._name(thread), schemas=(database.name,))
+        kind = SessionKind(self._name(thread), schemas=(database.name,), answer_seconds=WRITE_SECONDS)
         return PostgresqlEngine(self._connector, database, kind, self._join)
 
     def _join(self, connection: PostgresqlConnection) -> None:
