@@ -50,7 +50,8 @@ def data(context: CommandContext, fix: bool) -> None:
     repaired, found = 0, [*_structure(files, AUTH), *_structure(files, STATE)]
     if not found:  # a damaged file is not written to
         repaired = files.write_state(partial(integrity.repair, epoch=new_epoch(token_bytes))) if fix else 0
-        found = _saves(files)
+        with files.store.open_reader(STATE) as run:
+            found = find_in_saves(run)
     if lock is not None:
         lock.release()
     text = [f"{repaired} counts repaired"] if repaired else []
@@ -86,15 +87,15 @@ def _structure(files: OfflineDatabases, database: str) -> list[str]:
     return found
 
 
-def _saves(files: OfflineDatabases) -> list[str]:
+def find_in_saves(run: Run) -> list[str]:
+    """Return a line for each wrong count of `state`, and for each save whose bytes do not have their hash."""
     found: list[str] = []
-    with files.store.open_reader(STATE) as run:
-        with progress(integrity.CHECKS, "counts") as checks:
-            for each in checks:
-                found += run(partial(integrity.find_errors, check=each))
-        with progress(_damaged(run), "saves", run(integrity.count_blobs)) as blobs:
-            for users in blobs:
-                found += [f"{DAMAGED}: {user}" for user in users]
+    with progress(integrity.CHECKS, "counts") as checks:
+        for each in checks:
+            found += run(partial(integrity.find_errors, check=each))
+    with progress(_damaged(run), "saves", run(integrity.count_blobs)) as blobs:
+        for users in blobs:
+            found += [f"{DAMAGED}: {user}" for user in users]
     return found
 
 

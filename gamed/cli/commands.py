@@ -33,6 +33,7 @@ COMMANDS = {
     "restore": ("data", "restore", "[key] Put a backup back; stop the server first."),
     "restored": ("data", "restored", "Finish a restore that other tools made."),
     "move-data": ("data", "move_data", "Move the server's files; stop the server first."),
+    "move-store": ("data", "move_store", "Move the databases to PostgreSQL, or back."),
     "assets": ("assets", "assets", "Publish what games load, and manage it."),
     "key": ("keys", "config", "Make a master key, or show which auth.db has."),
     "man": ("help", "man", "Print the manual page, or a shell's completion."),
@@ -128,9 +129,9 @@ def gamed(context: click.Context, config: str | None, data: str | None) -> None:
 
     \f
 
-    Every command but `serve`, `restore`, `restored`, `move-data` and `check data --fix` also works while the server
-    runs. Without --config the configuration is authentication.json beside this program; without --data the data folder
-    is `data` beside the configuration.
+    Every command but `serve`, `restore`, `restored`, `move-data`, `move-store` and `check data --fix` also works while
+    the server runs. Without --config the configuration is authentication.json beside this program; without --data the
+    data folder is `data` beside the configuration.
 
     Commands marked [key] need the key of auth.db: from the variable that master_key_env names, that variable's _FILE
     form, or a systemd credential; in local mode without master_key_env, from the key file in the data folder.

@@ -238,7 +238,7 @@ def _stage(backup: Backup, staged: Path, blocked_now: BlockedPlayers, ran_by: st
     if STATE_DB in backup.stores:
         store.run_transaction(STATE, lambda connection: finish_state(store, connection))
     for name in backup.stores:
-        _require_no_log(staged / name)
+        require_no_log(staged / name)
     return sessions, blocked
 
 
@@ -266,7 +266,7 @@ def _copy(source: Path, target: Path, sha256: str) -> None:
             raise CommandFailed(f"{source} changed while it was read. Nothing was changed here.")
 
 
-def _require_no_log(path: Path) -> None:
+def require_no_log(path: Path) -> None:
     """Check that SQLite left no log beside the file, and write it to disk."""
     left = [path.with_name(f"{path.name}{beside}") for beside in SUFFIXES if beside]
     if any(beside.exists() for beside in left):

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from shlex import quote
 
-from gamed.database.connection import STATE, Connection
+from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.errors import DatabaseCorrupt, DatabaseError, DatabaseUnavailable, MigrationError
 from gamed.database.sqlite.error_mapping import SQLITE_ERRORS, translate, translated
 from gamed.database.sqlite.files import (
@@ -25,6 +25,8 @@ from gamed.event_log import EventLog
 SCHEMAS = Path(__file__).parent / "schema"
 OTHERS = ("sqlite_", "_litestream_")
 """The first characters of the names of tables that are not ours."""
+MOVED = ".moved-"
+"""What stands behind the name of a file that `gamed move-store` has moved to PostgreSQL, before the time."""
 STEPS = 1_000
 """Steps of SQLite's virtual machine between two calls of `working`: a few dozen MiB at most."""
 
@@ -83,12 +85,23 @@ def prepare_file(
         migrate(connection, folder)
 
 
+def moved_name(path: Path) -> Path | None:
+    """Return the name that a file was given when it was moved to PostgreSQL; the latest, or None."""
+    return max(path.parent.glob(f"{path.name}{MOVED}*"), default=None)
+
+
 def check_schema(path: Path) -> None:
     """Raise MigrationError unless the file has the tables, indexes and triggers that its numbered scripts make.
 
-    This only reads, in a few milliseconds. A file that is missing, empty, newer or damaged is left to prepare_file().
+    This only reads, in a few milliseconds. A file that is missing, empty, newer or damaged is left to prepare_file();
+    but raise MigrationError, too, if auth.db was moved away.
     """
     if not path.exists():
+        if path.stem == AUTH and (moved := moved_name(path)) is not None:
+            raise MigrationError(
+                f"{path} was moved to PostgreSQL, and is {moved} now. Name that store in the configuration; to begin "
+                "with empty databases here, move that file away first."
+            )
         return
     try:
         with closing(connect(reading_uri(path))) as connection:
