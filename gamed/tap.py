@@ -70,6 +70,7 @@ class ServeOptions(StderrOptions):
     ]
     optFlags = [  # noqa: RUF012
         ["private-listen", None, "Declare that non-loopback ports are reachable from this machine only."],
+        ["migrate", None, "Let this version change the schema of a PostgreSQL store."],
         ["share", None, "Share the data folder with other servers that are started with --share."],
     ]
     opened: context.OpenedConfiguration
@@ -210,6 +211,7 @@ def _prepare(
         purpose=purpose,
         admins=admins,
         report=report,
+        migrate=bool(serve["migrate"]),
     )
 
 

@@ -1,6 +1,7 @@
 """`gamed check data` checks both databases from end to end and repairs wrong counts."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from secrets import token_bytes
 
@@ -47,18 +48,25 @@ def data(context: CommandContext, fix: bool) -> None:
     """
     files = context.open_keyless()
     lock = Lock.acquire(files.data, "gamed check data --fix") if fix else None
-    repaired, found = 0, [*_structure(files, AUTH), *_structure(files, STATE)]
-    if not found:  # a damaged file is not written to
-        repaired = files.write_state(partial(integrity.repair, epoch=new_epoch(token_bytes))) if fix else 0
-        with files.store.open_reader(STATE) as run:
-            found = find_in_saves(run)
+    with files.store.alone() if fix else nullcontext():
+        repaired, found = 0, [*_structure(files, AUTH), *_structure(files, STATE)]
+        if not found:  # a damaged file is not written to
+            repaired = files.write_state(partial(integrity.repair, epoch=new_epoch(token_bytes))) if fix else 0
+            with files.store.open_reader(STATE) as run:
+                found = find_in_saves(run)
     if lock is not None:
         lock.release()
     text = [f"{repaired} counts repaired"] if repaired else []
-    context.report({"errors": found, "repaired": repaired}, text if found else [*text, "no errors"])
+    context.report({"errors": found, "repaired": repaired}, text if found else [*text, "no errors", *_unchecked(files)])
     if found:
         shown = [] if context.as_json else found
         raise CommandFailed("\n".join([*shown, counted(len(found), "error"), *_advice(found, fix=fix)]))
+
+
+def _unchecked(files: OfflineDatabases) -> list[str]:
+    with files.store.open_reader(STATE) as run:
+        text = run(files.store.unchecked)
+    return [] if text is None else [text]
 
 
 def _advice(found: Sequence[str], *, fix: bool) -> Iterator[str]:

@@ -168,6 +168,7 @@ def gamed(context: click.Context, config: str | None, data: str | None) -> None:
 @click.option(
     "--workers", type=click.IntRange(2, 16), metavar="N", help="Serve with N processes, 2 to 16. [default: one process]"
 )
+@click.option("--migrate", is_flag=True, help="Let this version change the schema of a PostgreSQL store.")
 @click.option("--share", is_flag=True, help="Share the data folder with other servers that are started with --share.")
 @click.pass_obj
 def serve(  # noqa: PLR0917
@@ -180,6 +181,7 @@ def serve(  # noqa: PLR0917
     log_format: str,
     workers: int | None,
     share: bool,
+    migrate: bool,
 ) -> None:
     """Run the game server, until it is stopped. [key]
 
@@ -193,5 +195,5 @@ def serve(  # noqa: PLR0917
     arguments = [f"--config={places.config}", f"--data={places.data}", *(f"--listen={text}" for text in listen)]
     arguments += [f"--log-format={log_format}", *([] if admin is None else [f"--admin={admin}"])]
     arguments += [] if workers is None else [f"--workers={workers}"]
-    flags = {"--private-listen": private_listen, "--share": share}
+    flags = {"--private-listen": private_listen, "--share": share, "--migrate": migrate}
     cli_serve.serve([*arguments, *(name for name, is_set in flags.items() if is_set)])

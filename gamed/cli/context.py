@@ -16,17 +16,18 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from gamed.cli import keys, paths
-from gamed.cli.errors import CommandFailed, DatabaseNotFound, echo, warn
+from gamed.cli.errors import CommandFailed, DatabaseNotFound, SetupError, echo, warn
 from gamed.cli.move_note import refuse_moved
-from gamed.cli.paths import Paths
+from gamed.cli.paths import AUTH_DB, Paths
 from gamed.cli.process import erase_variables, harden, ran_by, switch_to_owner
 from gamed.cli.restore_journal import refuse_unfinished
 from gamed.clock import now_ms
 from gamed.config.authentication import load
 from gamed.config.errors import ConfigError, ConfigErrors, InvalidValue
 from gamed.config.game import GameSettings, parse_game
-from gamed.config.model import Config
+from gamed.config.model import Config, PostgresqlAddress
 from gamed.config.settings import KeySource
+from gamed.config.store_address import load_store
 from gamed.crypto import Keys
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.store import Store
@@ -113,6 +114,24 @@ def require_driver() -> None:
         raise InvalidValue(f"PostgreSQL needs the library psycopg. Install it with: {pip}") from None
 
 
+def read_address(places: Paths) -> PostgresqlAddress | None:
+    """Return the address of the databases for a command that needs no key; None for those in the data folder.
+
+    Nothing else of the configuration matters. It may be missing or unreadable where the databases are in the folder.
+    """
+    try:
+        text = paths.read_config(places)
+    except (ConfigError, SetupError):
+        if (places.data / AUTH_DB).exists():
+            return None
+        raise
+    if text is None or ('"store"' not in text and "\\" not in text):
+        return None
+    address, names = load_store(text, dict(os.environ), paths.read_file, str(places.config), require_driver)
+    erase_variables(names)
+    return address
+
+
 def read_with_key(places: Paths, *, providers: bool = False) -> OpenedConfiguration:
     """Read authentication.json like `read`; a ConfigError also names the way to supply a missing master key."""
     try:
@@ -156,9 +175,10 @@ class CommandContext(Struct, frozen=True):
         harden()
         places, runner = self.places(), ran_by()
         refuse_moved(places)
+        address = read_address(places)
         switch_to_owner(places.data)
         refuse_unfinished(places.data)
-        return OfflineDatabases(open_store(Config(), places.data), places.data, runner)
+        return OfflineDatabases(open_store(Config(store=address), places.data), places.data, runner)
 
     def open_for(self, who: str) -> "tuple[OfflineDatabases, str]":
         """Return the databases and a player's id: this id, which needs no key, or that of the player with this name."""

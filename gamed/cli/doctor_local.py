@@ -38,8 +38,7 @@ def steps(places: Paths, opened: OpenedConfiguration | None, *, complete: bool) 
     store = open_store(Config() if opened is None else opened.config, places.data)
     without: list[Step] = [
         lambda: doctor_local.check_files(places.data, store),
-        partial(_database, store, AUTH),
-        partial(_database, store, STATE),
+        partial(_databases, store),
         partial(_assets, AssetStore(places.data / FOLDER)),
         lambda: [doctor_local.check_server(server(places.data))],
     ]
@@ -77,21 +76,28 @@ def _configuration(places: Paths, *, complete: bool) -> list[Finding]:
     return [finding for finding in findings if complete or finding.level is not Level.OK]
 
 
-def _database(store: Store, database: str) -> list[Finding]:
-    name = store.name(database)
-    if not store.exists(database):
-        return [skipped(name, f"there is no {store.describe(database)}", "Start the service once: gamed serve")]
+def _databases(store: Store) -> list[Finding]:
     try:
-        with store.open_reader(database) as run:
-            return [doctor_local.check_store(name, run(store.schema_version), run(store.quick_check))]
-    except (DatabaseError, MigrationError) as e:
+        facts = store.server_facts()
+    except DatabaseError as e:
         return [
-            problem(
-                name,
-                f"cannot be used: {e}",
-                "Check the owner of the file. Run gamed check data, and if the file is damaged restore a backup.",
-            )
+            problem("store", f"cannot be used: {e}", "Check the server, its log, and store in authentication.json.")
         ]
+    server = [] if facts is None else doctor_local.check_database_server(facts)
+    return [*server, _database(store, AUTH), _database(store, STATE)]
+
+
+def _database(store: Store, database: str) -> Finding:
+    name = store.name(database)
+    try:
+        if not store.exists(database):
+            return skipped(name, f"there is no {store.describe(database)}", "Start the service once: gamed serve")
+        with store.open_reader(database) as run:
+            version = run(partial(store.schema_version, database=database))
+            return doctor_local.check_store(name, version, run(partial(store.quick_check, database=database)))
+    except (DatabaseError, MigrationError) as e:
+        advice = "Check the owner of the file. Run gamed check data, and if the file is damaged restore a backup."
+        return problem(name, f"cannot be used: {e}", advice)
 
 
 def _assets(store: AssetStore) -> list[Finding]:

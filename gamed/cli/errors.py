@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn, TextIO
 
 from gamed.config.errors import ConfigError
-from gamed.database.errors import DatabaseBusy, DatabaseError, DiskFull
+from gamed.database.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable, DiskFull
 from gamed.database.store import Store
 
 DONE, NOT_DONE, USAGE, CONFIGURATION = 0, 1, 2, 78
@@ -50,7 +50,7 @@ def exit_on_error() -> Iterator[None]:
         yield
     except ConfigError as e:
         exit_with(CONFIGURATION, str(e))
-    except (CommandFailed, DatabaseBusy, DiskFull) as e:  # of a database that is in use or full: a retry may succeed
+    except (CommandFailed, DatabaseBusy, DatabaseUnreachable, DiskFull) as e:  # a retry may succeed
         exit_with(NOT_DONE, f"gamed: {e}")
     except (SetupError, DatabaseError) as e:
         exit_with(CONFIGURATION, f"gamed: {e}")

@@ -21,7 +21,7 @@ from gamed.config.secrets import master_key
 from gamed.config.settings import KEY_FILE, KeySource
 from gamed.crypto import KEY_BYTES, CryptoError, Keys, Random, Secret
 from gamed.database.connection import AUTH, Connection
-from gamed.database.errors import DatabaseBusy, DatabaseError, DiskFull, MigrationError
+from gamed.database.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable, DiskFull, MigrationError
 from gamed.database.store import Store
 from gamed.disk import sync_folder
 from gamed.players import keyring
@@ -141,7 +141,7 @@ def database_errors(store: Store, database: str) -> Iterator[None]:
     where = store.describe(database)
     try:
         yield
-    except (DatabaseBusy, DiskFull) as e:
+    except (DatabaseBusy, DatabaseUnreachable, DiskFull) as e:
         raise CommandFailed(f"{where} cannot be used now: {e}") from None
     except DatabaseError as e:
         raise SetupError(f"{where} cannot be used: {e}") from None

@@ -41,7 +41,7 @@ TOTALS = {
     "saves": "saves",
     "current_bytes": "their current versions",
     "history_bytes": "their history",
-    "file_bytes": "state.db",
+    "file_bytes": "their database",
     "free_bytes": "free space in it",
     "unreferenced_blobs": "unreferenced blobs",
 }
@@ -163,7 +163,9 @@ def stats(context: CommandContext) -> None:
     totals = files.read_state(lambda connection: state_totals(connection, *files.store.allocated(connection)))
     members = {"players": players, **{name: kept for name, kept in asdict(totals).items() if name in TOTALS}}
     largest = [{"player": player_id, "bytes": kept} for player_id, kept in totals.largest]
-    rows = [(TOTALS[name], size(count) if "bytes" in name else str(count)) for name, count in members.items()]
+    words = {**TOTALS, "file_bytes": files.store.name(STATE)}
+    known = {name: count for name, count in members.items() if count is not None}
+    rows = [(words[name], size(count) if "bytes" in name else str(count)) for name, count in known.items()]
     lines = table(("OF ALL PLAYERS", "TOTAL"), rows)
     lines += table(("PLAYER", "BYTES"), [(player_id, size(kept)) for player_id, kept in totals.largest])
     context.report({**members, "largest": largest}, lines, indent=2)

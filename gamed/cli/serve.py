@@ -7,9 +7,10 @@ Sockets that systemd passes (sd_listen_fds(3)) are all listened on, or the start
 import os
 import socket
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout, suppress
 from itertools import count
 from pathlib import Path
 from secrets import token_bytes
@@ -41,9 +42,12 @@ from gamed.ops.logging import LogStream, Observer
 from gamed.ops.systemd import StartTimeoutExtender, SystemdNotifier
 from gamed.players import keyring
 from gamed.stores import open_store
+from gamed.structs import Component
 
 MAKER = ServiceMaker("gamed", "gamed.tap", "A game server to host at home.", "gamed")
 PRIVATE_LISTEN = "GAMED_PRIVATE_LISTEN"
+STORE_SECONDS, STORE_RETRY_SECONDS = 30.0, 1.0
+"""How long a start waits for a database server that does not answer; then it fails, and systemd starts it again."""
 _logs: list[tuple[Mapping[str, Any], LogFormat, int | None]] = []
 """The options of twistd, the format and the number of a worker; make_observer() gets no argument."""
 
@@ -88,12 +92,14 @@ def prepare(
     purpose: str = SERVE,
     admins: Sequence[str] = (),
     report: start_report.Report = start_report.show,
+    migrate: bool = False,
 ) -> tuple[Settings, Lock]:
     """Check the setup, lock the data folder, migrate the databases and set their key; call this before any fork.
 
     `purpose` is the command that locks the folder. With SHARE other servers may use it at the same time; the first one
-    prepares it. `admins` has the endpoint of --admin, of each worker if there are several. Return the settings, and
-    the lock, which the caller has to retain.
+    prepares it. `admins` has the endpoint of --admin, of each worker if there are several. `migrate` allows to change
+    the schema of a database that other machines may use. Return the settings, and the lock, which the caller has to
+    retain.
     """
     config, places = opened.config, opened.places
     private = private or os.environ.get(PRIVATE_LISTEN) == "1"
@@ -107,12 +113,12 @@ def prepare(
     if opened.first_run:
         cli_listen.probe(probed)
     paths.open_data(places.data)
-    folder = _open_folder(opened, notifier, probed, purpose)
+    with closing(open_store(config, places.data)) as store:
+        folder = _open_folder(StoreOpener(store, notifier, migrate=migrate), opened, probed, purpose)
+        settings = _settings(store, opened, texts, folder.choice, private=private)
     addresses = [listener.client_endpoint for listener in listeners]
     others = [each for each in read_listeners(places.data) if each not in addresses] if folder.joined else []
     write_listeners(places.data, [*addresses, *others])
-    choice = folder.choice
-    settings = _settings(opened, texts, choice, private=private)
     report(settings, opened, listeners, folder.accounts)
     return replace(settings, admin=admins[0] if admins else None, share=purpose == SHARE), folder.lock
 
@@ -122,15 +128,16 @@ def prepare_worker(reactor: Any, opened: OpenedConfiguration, admin: str | None)
     lock = Lock.acquire_shared(opened.places.data, lambda: None)
     if lock.alone:
         raise CommandFailed("The process that started this one has ended. Start the server again.")
-    settings = _settings(opened, tuple(inherited_sockets(reactor)), _join(opened), private=True)
+    with closing(open_store(opened.config, opened.places.data)) as store:
+        choice = _join(store, opened)
+        settings = _settings(store, opened, tuple(inherited_sockets(reactor)), choice, private=True)
     return replace(settings, admin=admin, share=True), lock
 
 
 def _settings(
-    opened: OpenedConfiguration, texts: tuple[str, ...], choice: keys.KeyChoice, *, private: bool
+    store: Store, opened: OpenedConfiguration, texts: tuple[str, ...], choice: keys.KeyChoice, *, private: bool
 ) -> Settings:
     config, places = opened.config, opened.places
-    store = open_store(config, places.data)
     with keys.database_errors(store, AUTH):
         store_id = store.run_read(AUTH, keyring.read_store_id)
     settings = Settings(config, places.config, places.data, texts, private, choice.key, choice.source, opened.game)
@@ -148,33 +155,76 @@ class OpenedFolder(Struct, frozen=True):
     """Whether another server already used the folder."""
 
 
+class StoreOpener(Component, frozen=True):
+    """The store of a start, which may take long to answer, to create or to migrate."""
+
+    store: Store
+    _notifier: SystemdNotifier
+    _migrate: bool
+
+    def connect(self) -> None:
+        """Wait for the database server for some time: at boot it may start later than this process."""
+        timeout, deadline, shown = self.extender(), time.monotonic() + STORE_SECONDS, False
+        while True:
+            try:
+                with keys.database_errors(self.store, AUTH):
+                    self.store.connect()
+                return
+            except CommandFailed as e:
+                if time.monotonic() > deadline:
+                    raise
+                if not shown:
+                    self._show(f"waiting for the database: {e}")
+                shown = True
+            timeout.extend()
+            time.sleep(STORE_RETRY_SECONDS)
+
+    def prepare(self) -> None:
+        """Make or migrate the databases."""
+        timeout = self.extender()
+        for database in (AUTH, STATE):
+            with keys.database_errors(self.store, database):
+                self.store.prepare(database, self._show, timeout.extend, migrate=self._migrate)
+        with keys.database_errors(self.store, AUTH):
+            self.store.refuse_restored()
+
+    def extender(self) -> StartTimeoutExtender:
+        """Return what extends the start timeout of systemd during long work."""
+        return StartTimeoutExtender(self._notifier)
+
+    def _show(self, text: str) -> None:
+        echo(text)
+        self._notifier.status(text)
+
+
 def _open_folder(
-    opened: OpenedConfiguration, notifier: SystemdNotifier, probed: Sequence[Listener], purpose: str
+    opener: StoreOpener, opened: OpenedConfiguration, probed: Sequence[Listener], purpose: str
 ) -> OpenedFolder:
     """Lock the folder and prepare it; to share it, use it as it is if another server uses it."""
     data, share = opened.places.data, purpose == SHARE
     if share:
         with suppress(OSError):  # no Linux
             refuse_network_folder(data.resolve(), Path("/proc/self/mountinfo").read_text("utf-8", "replace"))
-    timeout = StartTimeoutExtender(notifier)
+    timeout = opener.extender()
     while True:
         lock = Lock.acquire_shared(data, timeout.extend) if share else Lock.acquire(data, purpose)
         if not lock.alone:
             cli_listen.probe(probed)
-            return OpenedFolder(lock, _join(opened), joined=True)
+            return OpenedFolder(lock, _join(opener.store, opened), joined=True)
         if (restored := restore_journal.recover(data)) is not None:
             echo(f"an interrupted restore is finished: the databases are those of {restored.origin}")
         cli_listen.probe(probed)
-        choice, accounts = _prepare_folder(opened, notifier)
+        choice, accounts = _prepare_folder(opener, opened)
         kept = lock.share() if share else lock
         if kept is not None:
             return OpenedFolder(kept, choice, accounts)
 
 
-def _prepare_folder(opened: OpenedConfiguration, notifier: SystemdNotifier) -> tuple[keys.KeyChoice, int | None]:
+def _prepare_folder(opener: StoreOpener, opened: OpenedConfiguration) -> tuple[keys.KeyChoice, int | None]:
     """Make or migrate the databases of a folder that no other server uses, and set their key."""
     config, places = opened.config, opened.places
-    store = open_store(config, places.data)
+    store = opener.store
+    opener.connect()
     for database in (AUTH, STATE):
         with keys.database_errors(store, database):
             store.check_schema(database)
@@ -182,16 +232,13 @@ def _prepare_folder(opened: OpenedConfiguration, notifier: SystemdNotifier) -> t
         if opened.first_run:
             paths.write_first_config(places.config)
         choice = keys.choose(store, places.data, config.master_key, token_bytes, config.master_key_origin)
-        _prepare_store(store, notifier)
-        with keys.database_errors(store, AUTH):
-            store.refuse_restored()
+        opener.prepare()
         return choice, keys.settle(store, places.data, choice, token_bytes, now_ms)
 
 
-def _join(opened: OpenedConfiguration) -> keys.KeyChoice:
+def _join(store: Store, opened: OpenedConfiguration) -> keys.KeyChoice:
     """Return the key for a folder that other servers use; raise CommandFailed if it must change first."""
     config, data = opened.config, opened.places.data
-    store = open_store(config, data)
     changes = "Other servers use it. Stop them first, so that this one can start alone and change it."
     for database in (AUTH, STATE):
         try:
@@ -221,19 +268,6 @@ def _files_of_first_start(store: Store, places: Paths) -> list[Path]:
     """
     key = [] if store.exists(AUTH) else [places.data / KEY_FILE]
     return [*store.new_files(), *key, places.config]
-
-
-def _prepare_store(store: Store, notifier: SystemdNotifier) -> None:
-    """Make or migrate the databases; while that takes long, extend the start timeout of systemd."""
-
-    def progress(text: str) -> None:
-        echo(text)
-        notifier.status(text)
-
-    timeout = StartTimeoutExtender(notifier)
-    for database in (AUTH, STATE):
-        with keys.database_errors(store, database):
-            store.prepare(database, progress, timeout.extend)
 
 
 def inherited_sockets(reactor: Any) -> list[str]:

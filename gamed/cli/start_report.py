@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from secrets import token_bytes
 
@@ -43,6 +44,8 @@ def show(
     end = " (Ctrl-C ends it)" if foreground and sys.stdout is not None and sys.stdout.isatty() else ""
     echo(f"gamed {__version__} in {config.mode.value} mode: {_address(config, listeners)}{end}")
     echo(f"configuration {settings.config_path}{limits}{made}")
+    if config.store is not None:
+        echo(f"store {config.store.url}")
     echo(f"data {settings.data}")
     echo(_key(settings) + ("" if temporary else ": keep a copy in another place, no backup has it"))
     if accounts is not None:
@@ -87,7 +90,8 @@ def _better_folder() -> Path:
 def _next(places: Paths, config: Config) -> Sequence[str]:
     """Return the command that helps most: add the first player, else check the address or this machine."""
     try:
-        players = open_store(config, places.data).run_read(AUTH, count_players)
+        with closing(open_store(config, places.data)) as store:
+            players = store.run_read(AUTH, count_players)
     except DatabaseError:  # an advice must not prevent the start
         return ("doctor",)
     if config.mode is Mode.LOCAL and not players:

@@ -25,6 +25,24 @@ class DamageCheck(Struct, frozen=True):
     """Return a line for each error."""
 
 
+class ServerFacts(Struct, frozen=True):
+    """What a database server reports about itself."""
+
+    version: str
+    encrypted: bool
+    """Whether the connection to it is."""
+    connections: int
+    max_connections: int
+    standbys: int
+    synchronous: bool
+    """Whether each commit waits for a standby."""
+    checksums: bool
+    """Whether it recognizes damaged pages."""
+    autovacuum: bool
+    skew_ms: int
+    """The difference between its clock and this machine's."""
+
+
 class Store(Protocol):
     """The place of both databases; a `database` is `auth` or `state`."""
 
@@ -49,6 +67,9 @@ class Store(Protocol):
     def not_found(self, database: str) -> str:
         """Return the message for an operator whose command found no such database."""
 
+    def connect(self) -> None:
+        """Connect to the server, if there is one; raise DatabaseUnreachable while it does not answer."""
+
     def exists(self, database: str) -> bool:
         """Return whether the database exists."""
 
@@ -71,17 +92,20 @@ class Store(Protocol):
     def open_reader(self, database: str) -> AbstractContextManager[Run]:
         """Return a function that runs transactions that only read, each in a snapshot of its own."""
 
-    def schema_version(self, connection: Connection) -> int:
+    def schema_version(self, connection: Connection, database: str) -> int:
         """Return the number of the last script that made the schema of the database; 0 if there is none."""
 
     def check_schema(self, database: str) -> None:
         """Raise MigrationError unless the database has what its scripts make; leave a missing one to prepare()."""
 
-    def prepare(self, database: str, progress: Callable[[str], None], working: Callable[[], None]) -> None:
+    def prepare(
+        self, database: str, progress: Callable[[str], None], working: Callable[[], None], *, migrate: bool
+    ) -> None:
         """Create a database, or migrate it; call `progress` with a text before long work, `working` during it.
 
-        The caller holds the lock of the data folder. Raise MigrationError, or DatabaseError; a `state` that cannot be
-        opened is skipped, so that players can still sign in.
+        The caller holds the lock of the data folder. Without `migrate`, an older database that other machines may use
+        is not changed. Raise MigrationError, or DatabaseError; a `state` that cannot be opened is skipped, so that
+        players can still sign in.
         """
 
     def refuse_restored(self) -> None:
@@ -108,14 +132,20 @@ class Store(Protocol):
     def damage_checks(self, connection: Connection, database: str) -> Sequence[DamageCheck]:
         """Return the checks of every structure of the database; together they read all of it."""
 
-    def quick_check(self, connection: Connection) -> list[str]:
-        """Return a line for the first error that a faster check finds, if there is one."""
+    def unchecked(self, connection: Connection) -> str | None:
+        """Return a sentence about what these checks leave out on this server; None if there is nothing."""
 
-    def allocated(self, connection: Connection) -> tuple[int, int]:
-        """Return the size of the database in bytes, and how much of it the next writes use first."""
+    def quick_check(self, connection: Connection, database: str) -> list[str]:
+        """Return lines for errors that a faster check finds."""
+
+    def allocated(self, connection: Connection) -> tuple[int, int | None]:
+        """Return the size of `state` in bytes, and how much of it the next writes use first, if that is known."""
 
     def sizes(self) -> Mapping[str, int]:
         """Return the size of each database in bytes by its short name; raise DatabaseError or OSError."""
+
+    def server_facts(self) -> ServerFacts | None:
+        """Return what the server reports about itself; None without a server. Raise DatabaseError."""
 
     @property
     def files(self) -> Sequence[Path]:
@@ -127,3 +157,6 @@ class Store(Protocol):
 
     def new_files(self) -> Sequence[Path]:
         """Return the files that a first start makes, in the order in which a failed one may remove them."""
+
+    def close(self) -> None:
+        """Close what is open; the next transaction opens it again."""

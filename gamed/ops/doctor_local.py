@@ -11,7 +11,7 @@ from msgspec import Struct
 from gamed.config.model import LOOPBACK, Checkpoints, Config
 from gamed.config.settings import KEY_FILE, RESERVED_FILES
 from gamed.database.sqlite.files import EXTERNAL_LIMIT_BYTES
-from gamed.database.store import Store
+from gamed.database.store import ServerFacts, Store
 from gamed.ops.doctor_findings import Finding, HttpFailure, Level, Reached, ok, problem, skipped, warning
 
 OTHERS = 0o077
@@ -143,6 +143,31 @@ def check_store(name: str, schema: int, errors: Sequence[str]) -> Finding:
     if errors:
         return problem(name, f"damaged: {errors[0]}", "Run gamed check data to list all damage, then restore a backup.")
     return ok(name, f"opens, schema {schema}, passes a quick check")
+
+
+def check_database_server(facts: ServerFacts) -> list[Finding]:
+    """Check a database server that accepts connections: only one with fsync and full_page_writes does."""
+    promises = "fsync, full_page_writes and synchronous_commit are on"
+    encrypted = "encrypted" if facts.encrypted else "not encrypted, on this machine"
+    findings = [ok("store", f"PostgreSQL {facts.version} answers; {promises}; the connection is {encrypted}")]
+    used = f"{facts.connections} of {facts.max_connections} connections are used"
+    if facts.connections * 10 > facts.max_connections * 9:
+        advice = "Raise max_connections: each gamed process needs seven, and each command two."
+        findings.append(warning("connections", used, advice))
+    else:
+        findings.append(ok("connections", used))
+    if facts.skew_ms > DRIFT_SECONDS * 1000:
+        text = f"the clock of the database server differs by {facts.skew_ms // 1000} s; gamed refuses more than 30 s"
+        findings.append(warning("database clock", text, "Set both clocks by the same time server."))
+    kind = "synchronous, each write waits for one" if facts.synchronous else "asynchronous"
+    standbys = f"{facts.standbys} standbys ({kind})" if facts.standbys else "no standby; a backup is the only copy"
+    findings.append(ok("replication", standbys))
+    if not facts.checksums:
+        advice = "Stop PostgreSQL, then run: pg_checksums --enable"
+        findings.append(warning("checksums", "PostgreSQL does not recognize damaged pages", advice))
+    if not facts.autovacuum:
+        findings.append(warning("autovacuum", "it is off, so deleted rows fill the disk", "Set autovacuum = on."))
+    return findings
 
 
 def check_assets(channels: int, errors: Sequence[str]) -> Finding:

@@ -181,7 +181,11 @@ def read_machine(settings: Settings, store: Store, now_ms: int) -> MachineReport
         free: int | None = disk_usage(settings.data).free
     except OSError:
         free = None
-    return MachineReport(now_ms, findings, store.sizes(), free)
+    try:
+        sizes = store.sizes()
+    except DatabaseError:
+        sizes = {}
+    return MachineReport(now_ms, findings, sizes, free)
 
 
 def _config_file(path: Path) -> list[Finding]:

@@ -170,7 +170,7 @@ def users_of(connection: Connection, blob_id: int) -> list[str]:
 
 
 class Totals(Struct, frozen=True):
-    """The totals of state.db in bytes; `free_bytes` of the file are what the next writes use first."""
+    """The totals of state.db in bytes; `free_bytes` are what the next writes use first, None if that is not known."""
 
     players_with_saves: int
     """The number of players with saves or a history; a player who never saved is not in state.db."""
@@ -178,13 +178,13 @@ class Totals(Struct, frozen=True):
     current_bytes: int
     history_bytes: int
     file_bytes: int
-    free_bytes: int
+    free_bytes: int | None
     unreferenced_blobs: int
     largest: list[tuple[str, int]]
     """The players with the most bytes, and their bytes."""
 
 
-def state_totals(connection: Connection, file_bytes: int, free_bytes: int, most: int = 5) -> Totals:
+def state_totals(connection: Connection, file_bytes: int, free_bytes: int | None, most: int = 5) -> Totals:
     """Add up the totals of all players, beside the size of the file and of its free part."""
     query = """
         SELECT count(*) FILTER (WHERE slots > 0 OR live_bytes + kept_bytes > 0),

@@ -45,9 +45,14 @@ def join(connection: Statements, instance_id: str) -> None:
 
     Raise DatabaseBusy while a command uses the databases alone.
     """
+    use(connection)
+    connection.rows(f"SELECT pg_try_advisory_lock_shared({PROCESS}, {_signed(_number(instance_id))})")
+
+
+def use(connection: Statements) -> None:
+    """Keep commands away that need the databases alone, as long as this connection lives; raise DatabaseBusy."""
     if not connection.rows(f"SELECT pg_try_advisory_lock_shared({STORE}, {IN_USE})")[0][0]:
         raise DatabaseBusy("A command of gamed works on the databases. Wait until it has ended.")
-    connection.rows(f"SELECT pg_try_advisory_lock_shared({PROCESS}, {_signed(_number(instance_id))})")
 
 
 def ended(connection: Statements, ids: Collection[str]) -> frozenset[str]:

@@ -46,6 +46,9 @@ class SqliteStore(Component, frozen=True):
             "start the service once: gamed serve"
         )
 
+    def connect(self) -> None:
+        """Do nothing: there is no server."""
+
     def exists(self, database: str) -> bool:
         """Return whether the file exists."""
         return self._path(database).exists()
@@ -66,7 +69,7 @@ class SqliteStore(Component, frozen=True):
         """Return a function that runs transactions that only read."""
         return offline.open_reader(self._path(database))
 
-    def schema_version(self, connection: Connection) -> int:
+    def schema_version(self, connection: Connection, database: str) -> int:
         """Return the number of the last script that ran."""
         return migrations.version_of(connection)
 
@@ -74,8 +77,10 @@ class SqliteStore(Component, frozen=True):
         """Compare the file with what its scripts make."""
         migrations.check_schema(self._path(database))
 
-    def prepare(self, database: str, progress: Callable[[str], None], working: Callable[[], None]) -> None:
-        """Create or migrate the file; skip a state.db that cannot be opened."""
+    def prepare(
+        self, database: str, progress: Callable[[str], None], working: Callable[[], None], *, migrate: bool
+    ) -> None:
+        """Create or migrate the file, which no other process uses; skip a state.db that cannot be opened."""
         if database == STATE:
             migrations.prepare_state(self._data, progress, working)
         else:
@@ -110,7 +115,10 @@ class SqliteStore(Component, frozen=True):
         checks = [DamageCheck(table, partial(_find_in_table, name=name, table=table)) for table in tables]
         return [*checks, DamageCheck("references", partial(_find_dangling, name=name))]
 
-    def quick_check(self, connection: Connection) -> list[str]:
+    def unchecked(self, connection: Connection) -> None:
+        """Return nothing: SQLite checks all of it."""
+
+    def quick_check(self, connection: Connection, database: str) -> list[str]:
         """Read every page without comparing indexes."""
         return inspection.quick_check(connection)
 
@@ -121,6 +129,9 @@ class SqliteStore(Component, frozen=True):
     def sizes(self) -> Mapping[str, int]:
         """Return the size of each file with its write-ahead log."""
         return {self.name(database): self._size(self._path(database)) for database in (AUTH, STATE)}
+
+    def server_facts(self) -> None:
+        """Return nothing: there is no server."""
 
     @property
     def files(self) -> Sequence[Path]:
@@ -137,6 +148,9 @@ class SqliteStore(Component, frozen=True):
             if not path.exists():
                 made += [*(path.with_name(f"{path.name}{suffix}") for suffix in SUFFIXES[::-1]), lock_path(path)]
         return made
+
+    def close(self) -> None:
+        """Do nothing: each transaction closes its connection."""
 
     def _path(self, database: str) -> Path:
         return self._data / f"{database}.db"
