@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from gamed.clock import now_ms
 from gamed.config.model import Checkpoints, Config
 from gamed.database.sqlite.store import SqliteStore
 from gamed.database.store import Store
@@ -13,4 +14,4 @@ def open_store(config: Config, data: Path) -> Store:
         return SqliteStore(data, config.checkpoints is Checkpoints.EXTERNAL)
     from gamed.database.postgresql.store import PostgresqlStore  # late: it imports psycopg
 
-    return PostgresqlStore(config.store, data)
+    return PostgresqlStore(config.store, data, now_ms)

@@ -114,7 +114,7 @@ def prepare(
         cli_listen.probe(probed)
     paths.open_data(places.data)
     with closing(open_store(config, places.data)) as store:
-        folder = _open_folder(StoreOpener(store, notifier, migrate=migrate), opened, probed, purpose)
+        folder = _open_folder(StoreOpener(store, notifier, migrate), opened, probed, purpose)
         settings = _settings(store, opened, texts, folder.choice, private=private)
     addresses = [listener.client_endpoint for listener in listeners]
     others = [each for each in read_listeners(places.data) if each not in addresses] if folder.joined else []

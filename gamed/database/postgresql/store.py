@@ -5,11 +5,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gamed.clock import now_ms
 from gamed.config.model import PostgresqlAddress
 from gamed.database.connection import AUTH, STATE, Connection, Transaction
 from gamed.database.engine import Database, EngineConnection, NeedsSavepoints
-from gamed.database.errors import DatabaseError, DatabaseUnavailable, DatabaseUnreachable, MigrationError
+from gamed.database.errors import DatabaseError, MigrationError
 from gamed.database.postgresql import inspection, migrations, processes
 from gamed.database.postgresql.connecting import Connector, SessionKind
 from gamed.database.postgresql.connection import PostgresqlConnection
@@ -17,6 +16,7 @@ from gamed.database.postgresql.engine import PostgresqlEngine
 from gamed.database.postgresql.error_mapping import PostgresqlError, translate
 from gamed.database.postgresql.session import PlainSession
 from gamed.database.store import DamageCheck, Run, ServerFacts
+from gamed.timestamps import Now
 
 if TYPE_CHECKING:
     from gamed.database.postgresql.backend import PostgresqlBackend
@@ -40,10 +40,11 @@ class PostgresqlStore:
     files: Sequence[Path] = ()
     lock_files: Sequence[Path] = ()
 
-    def __init__(self, address: PostgresqlAddress, data: Path) -> None:
+    def __init__(self, address: PostgresqlAddress, data: Path, now_ms: Now) -> None:
         """Use the database at this address; the data folder has what is not in it."""
         self._address = address
         self._data = data
+        self._now_ms = now_ms
         self._connector = Connector(address, now_ms)
         self._databases = {name: Database(name) for name in (AUTH, STATE)}
         self._opened: dict[tuple[str, bool], tuple[PostgresqlEngine, PostgresqlConnection]] = {}
@@ -55,7 +56,7 @@ class PostgresqlStore:
     @property
     def version(self) -> str:
         """Return the version of the server; raise DatabaseError."""
-        return self._read(AUTH, lambda connection: inspection.read_facts(connection, now_ms)).version
+        return self._read(AUTH, lambda connection: inspection.read_facts(connection, self._now_ms)).version
 
     def describe(self, database: str) -> str:
         """Return the schema and the address, without user and password."""
@@ -209,7 +210,7 @@ class PostgresqlStore:
 
     def server_facts(self) -> ServerFacts:
         """Return what the server reports about itself."""
-        return self._read(AUTH, lambda connection: inspection.read_facts(connection, now_ms))
+        return self._read(AUTH, lambda connection: inspection.read_facts(connection, self._now_ms))
 
     def new_files(self) -> Sequence[Path]:
         """Return nothing: the server has the databases."""
