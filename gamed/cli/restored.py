@@ -39,7 +39,7 @@ def restored(context: CommandContext) -> None:
 def _finish(files: OfflineDatabases) -> tuple[int, int]:
     for database in (AUTH, STATE):
         with keys.database_errors(files.store, database):
-            files.store.prepare(database, echo, lambda: None)
+            files.store.prepare(database, echo, lambda: None, migrate=True)
     files.write_state(lambda connection: finish_state(files.store, connection))
     return files.write_auth(
         lambda connection: finish_auth(files.store, connection, NO_BLOCKED_PLAYERS, "restored", files.ran_by)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -9,7 +10,7 @@ from gamed.config.model import PostgresqlAddress
 from gamed.database.connection import AUTH, STATE, Connection, Transaction
 from gamed.database.engine import Database, EngineConnection, NeedsSavepoints
 from gamed.database.errors import DatabaseError, MigrationError
-from gamed.database.postgresql import inspection, migrations, processes
+from gamed.database.postgresql import heartbeat, identity, inspection, migrations, processes
 from gamed.database.postgresql.connecting import Connector, SessionKind
 from gamed.database.postgresql.connection import PostgresqlConnection
 from gamed.database.postgresql.engine import PostgresqlEngine
@@ -152,10 +153,16 @@ class PostgresqlStore:
                 migrations.prepare_schema(session, database, where, progress, working, migrate=migrate)
 
     def refuse_restored(self) -> None:
-        """Raise DatabaseRestored if the database is a copy, or older than when gamed last served it."""
+        """Raise DatabaseRestored if a schema is a copy, or older than when this machine last served it."""
+        for database in (AUTH, STATE):
+            self.run_transaction(database, partial(identity.refuse_copy, database=database))
+        self.run_read(AUTH, partial(heartbeat.refuse_older, folder=self._data))
 
-    def accept_restored(self, connection: Connection, database: str) -> None:
-        """Record in this transaction that the schema is the one to serve."""
+    def accept_restored(self, connection: Connection, database: str, now_ms: int) -> None:
+        """Declare a restored schema the one to be served."""
+        identity.write_identity(connection, database)
+        if database == AUTH:
+            heartbeat.begin_generation(connection, now_ms)
 
     def backend(self, reactor: Any, instance_id: str) -> "PostgresqlBackend":
         """Return the database as the service uses it."""
