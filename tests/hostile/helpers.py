@@ -20,6 +20,7 @@ from tests.hostile.fake_provider import ACCESS, CLIENT_SECRET, FAKES, ISSUER, MA
 from tests.login.browser_fixtures import BASE, BrowserCase, Game, Page, PageBrowser
 from tests.login.test_browser_routes import code as code_on
 from tests.support.http import Connection
+from tests.support.stores import contents
 
 LASTING = ("player", "identity", "session", "credential", "local_account")
 PROMPTLY_SECONDS = 1.0
@@ -165,8 +166,7 @@ class HostileCase(BrowserCase):
 
     def saves(self) -> list[Any]:
         """Return the content of every table of state.db."""
-        tables = self.server.rows("SELECT name FROM state.sqlite_master WHERE type = 'table' ORDER BY name")
-        return [self.server.rows(f"SELECT * FROM state.{name}") for (name,) in tables]
+        return [*self.successResultOf(self.server.databases.state.submit(contents)).values()]
 
     def owner_lines(self) -> list[str]:
         return [line for level, line in self.heard if level >= LogLevel.warn]

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-from gamed.database.connection import Connection
-from gamed.database.sqlite.files import connect
 from gamed.dev.grants import ResponseMode
 from gamed.dev.provider import SLOW_SECONDS
 from gamed.login.transaction import EXCHANGE_MS
@@ -12,8 +10,9 @@ from tests.login.browser_fake_provider import ProviderCase
 from tests.login.browser_fixtures import BASE, Page
 from tests.login.fixtures import done
 from tests.login.test_browser_routes import code
-from tests.support.databases import unwritable
+from tests.support.databases import hold, unwritable
 from tests.support.http import Answer
+from tests.support.stores import POSTGRESQL, refuse_to_wait
 
 LASTING = ("player", "identity", "session", "credential")
 
@@ -27,15 +26,19 @@ class DatabaseErrors(ProviderCase):
 
     def hold(self) -> None:
         """Prepare the connections: no lock is waited for, and a failed connection is replaced."""
-        held: list[Connection] = []
-        self.server.write(held.append)
-        [self.connection] = held
-        self.pragma("PRAGMA busy_timeout = 0")
-        done(self.server.databases.reads.submit(lambda c: c.execute("PRAGMA busy_timeout = 0").fetchall()))
+        self.server.write(refuse_to_wait)
+        done(self.server.databases.reads.submit(refuse_to_wait))
 
-    def pragma(self, pragma: str) -> None:
-        """Run a statement on the connection that writes."""
-        self.connection.execute(pragma).fetchall()
+    def full(self) -> Callable[[], None]:
+        """Leave no room for another page."""
+        if POSTGRESQL:
+            return unwritable(self.server.databases.auth)
+        [(pages,)] = self.server.rows("PRAGMA page_count")
+        self.limit_pages(pages)
+        return lambda: self.limit_pages(1_000_000)
+
+    def limit_pages(self, pages: int) -> None:
+        self.server.write(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages}").fetchall())
 
     def read_only(self) -> Callable[[], None]:
         """Make every new connection read-only, as on a disk that is mounted read-only."""
@@ -43,15 +46,7 @@ class DatabaseErrors(ProviderCase):
 
     def locked(self) -> Callable[[], None]:
         """Hold a write lock, as another process does that keeps its transaction open."""
-        [(_, _, uri)] = [row for row in self.connection.execute("PRAGMA database_list") if row[1] == "main"]
-        other = connect(f"file:{uri}?vfs=memdb")
-        other.execute("BEGIN IMMEDIATE")
-
-        def release() -> None:
-            other.execute("ROLLBACK")
-            other.close()
-
-        return release
+        return hold(self.server.databases.auth)
 
     def refused(self, answer: Answer | Page, status: int, what: str) -> None:
         self.assertEqual(answer.status, status, what)
@@ -139,8 +134,7 @@ class DatabaseErrors(ProviderCase):
             self.at_provider(self.go_on(browser, game.url), person)
             for browser, game, person in zip(browsers, games, ("anna", "bo", "dilek"), strict=True)
         ]
-        pages = self.connection.execute("PRAGMA page_count").fetchone()[0]
-        self.pragma(f"PRAGMA max_page_count = {pages}")
+        room = self.full()
         answer = self.site.post_json("/auth/login", {"provider": "discord"})
         for _ in range(200):
             if answer.status == 507:
@@ -150,7 +144,7 @@ class DatabaseErrors(ProviderCase):
             answer = self.site.post_json("/auth/login", {"provider": "discord"})
         self.refused(answer, 507, "start")
         self.assertEqual([game.collect().json["stage"] for game in games], ["at_provider"] * 3)
-        self.pragma("PRAGMA max_page_count = 1000000")
+        room()
         for game, browser, back in zip(games, browsers, backs, strict=True):
             browser.get(back)
             shown = code(browser.get(browser.get(game.url).headers["location"]))

@@ -3,18 +3,20 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.crypto import Keys, Secret
+from gamed.database.connection import AUTH
 from gamed.players import tables as player_tables
 from gamed.players.errors import NameTaken, PlayerUnknown
 from gamed.players.names import name_index
 from gamed.players.tables import LocalAccount, NamedPlayer, Player
-from tests.sessions.fixtures import ANNA, BERT, NOW_MS, Counting, auth_db
+from tests.sessions.fixtures import ANNA, BERT, NOW_MS, Counting
+from tests.support.stores import contents, open_database
 
 
 class AccountTests(SynchronousTestCase):
     """Local accounts of players."""
 
     def setUp(self) -> None:
-        self.connection = auth_db()
+        self.connection = open_database(AUTH)
         self.keys = Keys.of(Secret(bytes(32)), Counting())
 
     def add(self, player_id: str, name: str, now_ms: int = NOW_MS) -> None:
@@ -25,8 +27,8 @@ class AccountTests(SynchronousTestCase):
     def find(self, name: str) -> LocalAccount | None:
         return player_tables.find_account(self.connection, name_index(self.keys.indexer, name))
 
-    def everything(self) -> list[str]:
-        return list(self.connection.iterdump())
+    def everything(self) -> dict[str, list[tuple[object, ...]]]:
+        return contents(self.connection)
 
     def test_find(self) -> None:
         """An account is found by any spelling that folds to its name, with the player's state."""

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.settings import KeySource
 from gamed.crypto import DecryptionFailed, Keys, Purpose, Secret
-from gamed.database.connection import Connection
+from gamed.database.connection import AUTH, Connection
 from gamed.database.sqlite.offline import run_transaction
 from gamed.players import keyring, link_tables
 from gamed.players import tables as player_tables
@@ -19,9 +19,10 @@ from gamed.players.keyring import KeyMismatch, RekeyRefused
 from gamed.players.link_model import NewLink
 from gamed.players.names import fold, name_index, parse_name
 from gamed.sessions.credentials import CredentialIssuer
-from tests.sessions.fixtures import ANNA, BERT, NOW_MS, POLICY, Counting, auth_db, sign_in
+from tests.sessions.fixtures import ANNA, BERT, NOW_MS, POLICY, Counting, sign_in
 from tests.support.covers import covers
 from tests.support.databases import data_folder, prepare_files
+from tests.support.stores import open_database
 
 FILE_KEY, MASTER_KEY, OTHER_KEY = (Secret(bytes([number]) * 32) for number in (1, 2, 3))
 OLD, NEW, OTHER = (Keys.of(key, Counting()) for key in (FILE_KEY, MASTER_KEY, OTHER_KEY))
@@ -250,7 +251,7 @@ class NamesTests(SynchronousTestCase):
     @given(sets(text(sampled_from("abAÉßñЖ9._-"), min_size=1, max_size=32), max_size=12))
     def test_all_kept(self, wanted: set[str]) -> None:
         """Every name finds the same player before and after."""
-        connection, kept = auth_db(), {}
+        connection, kept = open_database(AUTH), {}
         keyring.check_key(connection, OLD, FILE, NOW_MS)
         for number, text_ in enumerate(sorted(wanted)):
             name = parse_name(text_)

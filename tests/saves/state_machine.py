@@ -2,10 +2,8 @@
 
 from hashlib import sha256
 from itertools import count
-from pathlib import Path
-from sqlite3 import Connection, connect
 
-import gamed.database.sqlite
+from gamed.database.connection import STATE, Connection
 from gamed.saves import tables as save_tables
 from gamed.saves import write_store
 from gamed.saves.commands import (
@@ -31,19 +29,10 @@ from gamed.saves.write_rules import (
     decide_delete,
     decide_write,
 )
+from tests.support.stores import open_database
 
-SCHEMA = sorted((Path(gamed.database.sqlite.__file__).parent / "schema" / "state").glob("*.sql"))
 PLAYER, SLOT = "ply_A", "auto"
 ROOMY = SaveLimits(conflict_copies=1000)
-
-
-def state_db() -> Connection:
-    """Open a connection as the queues do, with the schema of a new file."""
-    connection = connect(":memory:", isolation_level=None)
-    connection.execute("PRAGMA foreign_keys = ON")
-    for script in SCHEMA:
-        connection.executescript(script.read_text("utf-8"))
-    return connection
 
 
 def body_of(data: bytes, meta: str | None = None) -> SaveContent:
@@ -54,7 +43,7 @@ class StoredSlot:
     """A slot in SQLite, changed by the transactions of state.db."""
 
     def __init__(self, limits: SaveLimits = ROOMY) -> None:
-        self.connection = state_db()
+        self.connection = open_database(STATE)
         self.limits = limits
         self._now_ms = count(1_800_000_000_000, 777)
 
@@ -158,9 +147,13 @@ def blob_bytes(connection: Connection, blob_id: int | None) -> bytes:
 
 def damage_blobs(connection: Connection, where: str = "TRUE") -> int:
     """Change the first byte of small blobs and of each part of others; return how many were changed."""
-    tables = "blob", "blob_part"
-    query = "UPDATE {} SET data = CAST('X' || substr(data, 2) AS BLOB) WHERE data NOT NULL AND {}"
-    return sum(connection.execute(query.format(table, where)).rowcount for table in tables)
+    changed = 0
+    for table in ("blob", "blob_part"):
+        query = f"SELECT data, blob_id FROM {table} WHERE data IS NOT NULL AND {where}"
+        for data, blob_id in connection.execute(query).fetchall():
+            change = f"UPDATE {table} SET data = ? WHERE blob_id = ? AND data = ?"
+            changed += connection.execute(change, (b"X" + data[1:], blob_id, data)).rowcount
+    return changed
 
 
 def count_errors(connection: Connection) -> list[str]:
@@ -183,32 +176,35 @@ QUERIES = {
                    (SELECT coalesce(sum(v.size), 0) FROM save_version v JOIN save s USING (player_id, slot)
                     WHERE v.player_id = h.player_id AND v.version = s.current_version) AS live_2,
                    (SELECT coalesce(sum(v.size), 0) FROM save_version v JOIN save s USING (player_id, slot)
-                    WHERE v.player_id = h.player_id AND v.version IS NOT s.current_version) AS kept_2
+                    WHERE v.player_id = h.player_id AND v.version IS DISTINCT FROM s.current_version) AS kept_2
             FROM player_saves h
-        ) WHERE slots != slots_2 OR live_bytes != live_2 OR kept_bytes != kept_2
+        ) AS counted WHERE slots != slots_2 OR live_bytes != live_2 OR kept_bytes != kept_2
     """,
     "references": """
         SELECT * FROM (
             SELECT blob_id, refs, (SELECT count(*) FROM save_version v WHERE v.blob_id = b.blob_id) AS refs_2
             FROM blob b
-        ) WHERE refs != refs_2
+        ) AS counted WHERE refs != refs_2
     """,
     "bytes of a version": """
         SELECT v.slot, v.version FROM save_version v LEFT JOIN blob b USING (blob_id)
-        WHERE v.kind != 'delete' AND (b.sha256 IS NOT v.sha256 OR b.size IS NOT v.size OR b.player_id != v.player_id)
+        WHERE v.kind != 'delete'
+          AND (b.sha256 IS DISTINCT FROM v.sha256 OR b.size IS DISTINCT FROM v.size OR b.player_id != v.player_id)
     """,
-    "delete with bytes": "SELECT slot, version FROM save_version WHERE kind = 'delete' AND (blob_id NOT NULL OR size)",
+    "delete with bytes": """
+        SELECT slot, version FROM save_version WHERE kind = 'delete' AND (blob_id IS NOT NULL OR size != 0)
+    """,
     "current version": """
         SELECT s.slot, s.current_version, v.kind, v.retired_ms FROM save s
         LEFT JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.current_version
-        WHERE s.current_version NOT NULL
-          AND (v.kind NOT IN ('write', 'restore') OR v.kind IS NULL OR v.retired_ms NOT NULL)
+        WHERE s.current_version IS NOT NULL
+          AND (v.kind NOT IN ('write', 'restore') OR v.kind IS NULL OR v.retired_ms IS NOT NULL)
     """,
     "retired": """
         SELECT v.slot, v.version FROM save_version v JOIN save s USING (player_id, slot)
-        WHERE v.kind IN ('write', 'restore') AND v.version IS NOT s.current_version AND v.retired_ms IS NULL
+        WHERE v.kind IN ('write', 'restore') AND v.version IS DISTINCT FROM s.current_version AND v.retired_ms IS NULL
     """,
-    "deleted": "SELECT slot FROM save WHERE (current_version IS NULL) != (deleted_ms NOT NULL)",
+    "deleted": "SELECT slot FROM save WHERE (current_version IS NULL) != (deleted_ms IS NOT NULL)",
     "last version": """
         SELECT slot, last_version FROM save s
         WHERE last_version < (

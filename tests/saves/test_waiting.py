@@ -2,11 +2,11 @@
 
 from json import dumps
 
-from gamed.database.sqlite.files import connect
 from gamed.saves.limits import SaveLimits
 from tests.saves.commit_helpers import JSON, delete, digest, write
 from tests.saves.helpers import ABSENT, SaveCase, tag
 from tests.sessions.fixtures import ANNA
+from tests.support.databases import elsewhere
 from tests.support.http import Connection
 
 OTHER = "ply_" + "B" * 22
@@ -270,9 +270,7 @@ class EndedTest(WaitCase):
     def elsewhere(self, file: str, script: str) -> None:
         """Open a connection as another process would."""
         queue = self.stores.auth if file == "auth" else self.stores.state
-        connection = connect(queue._database.uri)
-        connection.executescript(script)
-        connection.close()
+        elsewhere(queue, *script.split(";"))
 
     def watch_clock(self, seconds: float) -> None:
         self.store_clock.pump([0.1] * int(seconds * 10))

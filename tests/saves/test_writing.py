@@ -10,6 +10,7 @@ from gamed.saves.limits import INLINE_BYTES, SaveLimits
 from tests.saves.helpers import ABSENT, BIG, SaveCase, digest_of, tag
 from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS
 from tests.support.covers import covers
+from tests.support.stores import contents
 
 ONE, TWO, THREE = b"one", b"twotwo", b"threethree"
 
@@ -91,11 +92,11 @@ class WriteTest(SaveCase):
     def test_already_there(self) -> None:
         """W1: the same bytes and type are there already, whatever the condition says; nothing is stored."""
         self.put("auto", ONE)
-        before = self.in_state(lambda connection: list(connection.iterdump()))
+        before = self.in_state(contents)
         for headers in ({}, ABSENT, {"If-Match": '"7-0123456789abcdef"'}, {"If-Match": "*"}, {"If-Match": 'W/"x"'}):
             answer = self.put("auto", ONE, headers)
             self.assertEqual((answer.status, answer.json["etag"]), (200, tag(1, ONE)), headers)
-        self.assertEqual(self.in_state(lambda connection: list(connection.iterdump())), before)
+        self.assertEqual(self.in_state(contents), before)
 
     def test_other_meta(self) -> None:
         """W1: another Save-Meta makes a version that shares the bytes, where the condition holds."""

@@ -2,13 +2,11 @@
 
 from collections.abc import Callable
 from itertools import count
-from pathlib import Path
-from sqlite3 import Connection, connect
 
 from twisted.trial.unittest import SynchronousTestCase
 
-import gamed.database.sqlite
 from gamed.crypto import Keys, Secret
+from gamed.database.connection import AUTH, Connection
 from gamed.players import tables as player_tables
 from gamed.sessions import store as session_store
 from gamed.sessions import tables as session_tables
@@ -22,24 +20,16 @@ from gamed.sessions.credentials import (
 )
 from gamed.sessions.rotation import Refreshed, RefreshRejected
 from gamed.tokens import TokenType, generate_token
+from tests.support.stores import open_database
 
 NOW_MS = 1_800_000_000_000
 SECOND_MS = 1000
 DAY_MS = 24 * 3600 * 1000
 POLICY = SessionPolicy(access_seconds=900, refresh_seconds=30 * 24 * 3600)
-SCHEMA = Path(gamed.database.sqlite.__file__).parent / "schema" / "auth" / "001_first.sql"
 ANNA = "ply_" + "A" * 22
 BERT = "ply_" + "B" * 22
 STRANGER = generate_token(TokenType.REFRESH_CREDENTIAL, bytes(32))
 STRANGE_TOKEN = generate_token(TokenType.ACCESS_TOKEN, bytes(32))
-
-
-def auth_db(path: str = ":memory:") -> Connection:
-    """Open a connection as the queues do, with the schema of a new file."""
-    connection = connect(path, isolation_level=None)
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.executescript(SCHEMA.read_text("utf-8"))
-    return connection
 
 
 class Counting:
@@ -60,7 +50,7 @@ class AuthDatabase:
         self.issuer = CredentialIssuer(Keys.of(Secret(bytes(32)), self.random), policy, self.random)
         self.keys = self.issuer.keys
         self.now_ms = NOW_MS
-        self.connection = auth_db()
+        self.connection = open_database(AUTH)
         for player_id in (ANNA, BERT):
             player_tables.create_player(self.connection, player_id, self.now_ms)
 

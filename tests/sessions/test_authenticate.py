@@ -20,6 +20,7 @@ from gamed.sessions.rotation import RefreshRejected
 from gamed.tokens import TokenType, generate_token
 from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS, STRANGE_TOKEN, STRANGER, TransactionTestCase
 from tests.support.covers import covers
+from tests.support.stores import read_only
 
 
 class AuthenticateTests(TransactionTestCase):
@@ -37,7 +38,7 @@ class AuthenticateTests(TransactionTestCase):
 
     def test_reads_only(self) -> None:
         """Authentication may run in the read queue: it writes nothing."""
-        self.auth.connection.execute("PRAGMA query_only = ON")
+        read_only(self.auth.connection)
         self.authenticate(self.first.access)
 
     @covers("threats/24")

@@ -17,6 +17,7 @@ from gamed.sessions.errors import (
 from gamed.sessions.rotation import Refreshed, RefreshRejected
 from tests.sessions.fixtures import ANNA, DAY_MS, NOW_MS, POLICY, SECOND_MS, STRANGER, TransactionTestCase
 from tests.support.covers import covers
+from tests.support.stores import dump
 
 
 class RefreshTests(TransactionTestCase):
@@ -175,7 +176,7 @@ class RefreshTests(TransactionTestCase):
     def test_nothing_in_clear(self) -> None:
         """No credential, current or retained for a repetition, is stored unsealed."""
         pairs = [self.first, self.rotated(self.first.refresh)]
-        written = "\n".join(self.auth.connection.iterdump()).encode()
+        written = dump(self.auth.connection).encode()
         for secret in (secret for pair in pairs for secret in (pair.access, pair.refresh)):
             for form in (secret.reveal(), secret.reveal()[4:47]):
                 self.assertNotIn(form, written)

@@ -5,6 +5,7 @@ from gamed.outcomes import LoginFailure
 from gamed.players import command_log
 from tests.login.fake_provider import FakeProvider
 from tests.login.fixtures import APPROVAL, LoginCase, LoginServer, done
+from tests.support.stores import POSTGRESQL
 
 DAY_SECONDS = 24 * 3600
 DAYS = 365
@@ -27,10 +28,11 @@ class YearTests(LoginCase):
             self.day(server, day)
             self.sweep(server)
             rows.append([server.rows(f"SELECT count(*) FROM {table}")[0][0] for table in TABLES])
-            pages.append(server.rows("PRAGMA main.page_count")[0][0])
+            if not POSTGRESQL:  # which reuses the space when autovacuum comes by
+                pages.append(server.rows("PRAGMA main.page_count")[0][0])
         for table, counts in zip(TABLES, zip(*rows, strict=True), strict=True):
             self.assertLessEqual(max(counts), max(counts[:SETTLED]), table)
-        self.assertLessEqual(max(pages), max(pages[:SETTLED]) * 1.2)
+        self.assertLessEqual(max(pages, default=0), max(pages[:SETTLED], default=0) * 1.2)
         self.assertGreater(sum(rows[-1]), 50)  # it was no empty year
 
     def let_in(self, server: LoginServer) -> None:

@@ -1,6 +1,5 @@
 """Databases for tests: with the real queues, in memory without threads, or on real files."""
 
-import sqlite3
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -14,14 +13,16 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from gamed.database.blobs import KEPT_MS
-from gamed.database.connection import AUTH, STATE
-from gamed.database.databases import Databases
+from gamed.database.connection import AUTH, STATE, Connection
+from gamed.database.databases import Backend, Databases
 from gamed.database.queues import WriteQueue
 from gamed.database.sqlite.backend import SqliteBackend
 from gamed.database.sqlite.files import DatabaseFile, connect
 from gamed.database.sqlite.migrations import migrate, prepare_file, prepare_state, schema_folder
 from gamed.database.sqlite.store import SqliteStore
 from gamed.timestamps import Now
+from tests.support.polled_backend import PolledBackend
+from tests.support.stores import POSTGRESQL, fill_disk, pool, read_only
 
 _numbers = count()
 
@@ -82,43 +83,52 @@ def memory_databases(
 ) -> Databases:
     """Return empty databases in memory whose Deferreds have fired when submit() returns, until the test ends.
 
-    Every queue has a connection of its own; queue.pause() and resume() make one batch of several submits.
+    Every queue has a connection of its own; queue.pause() and resume() make one batch of several submits. PostgreSQL's
+    are in a cluster of this process.
     """
+    reactor = reactor or InlineReactor()
+    if POSTGRESQL:
+        address = pool().take()
+        stores = _inline(reactor, PolledBackend(reactor, address), now_ms, staged_ms)
+        return _ending_with(test, stores, lambda: pool().give_back(address))
     number = next(_numbers)
     auth, state = (DatabaseFile(name, f"file:/gamed-test-{number}-{name}?vfs=memdb", None) for name in (AUTH, STATE))
     keepers = [connect(file.uri) for file in (auth, state)]  # a memory database lives while a connection does
     for keeper, file in zip(keepers, (auth, state), strict=True):
         migrate(keeper, schema_folder(file.name))
-    stores = _inline(_in_memory(reactor or InlineReactor(), auth, state, now_ms, staged_ms))
-    _release_after(test, stores, keepers)
-    return stores
+    stores = _inline(reactor, SqliteBackend(reactor, auth, state), now_ms, staged_ms)
+    return _ending_with(test, stores, lambda: [keeper.close() for keeper in keepers])
 
 
 def databases_of_another_process(
     test: SynchronousTestCase, stores: Databases, now_ms: Now, reactor: InlineReactor
 ) -> Databases:
-    """Return further databases over the same files as memory_databases(), which hear of each other's writes by them."""
-    auth, state = (DatabaseFile(file.name, file.uri, None) for file in stores._backend.databases)
-    others = _inline(_in_memory(reactor, auth, state, now_ms))
-    _release_after(test, others, [])
-    return others
+    """Return further databases over the same rows as memory_databases(), which hear of each other's writes by them."""
+    backend = stores._backend
+    if isinstance(backend, PolledBackend):
+        other: Backend = PolledBackend(reactor, backend.address)
+    else:
+        auth, state = (DatabaseFile(file.name, file.uri, None) for file in backend.databases)
+        other = SqliteBackend(reactor, auth, state)
+    return _ending_with(test, _inline(reactor, other, now_ms), lambda: None)
 
 
-def _in_memory(
-    reactor: InlineReactor, auth: DatabaseFile, state: DatabaseFile, now_ms: Now, staged_ms: int = KEPT_MS
-) -> Databases:
-    return Databases(reactor, SqliteBackend(reactor, auth, state), Path("."), now_ms, staged_ms=staged_ms)
+def _inline(reactor: InlineReactor, backend: Backend, now_ms: Now, staged_ms: int = KEPT_MS) -> Databases:
+    return run_inline(Databases(reactor, backend, Path("."), now_ms, staged_ms=staged_ms))
 
 
-def _release_after(test: SynchronousTestCase, stores: Databases, keepers: list[sqlite3.Connection]) -> None:
+def _ending_with(test: SynchronousTestCase, stores: Databases, ended: Callable[[], object]) -> Databases:
     """Close all connections when the test ends, or when it no longer refers to the databases."""
-    release = finalize(stores, _release, keepers, [thread.pool for thread in stores.threads])
+    release = finalize(stores, _release, [thread.pool for thread in stores.threads], ended)
     test.addCleanup(release.__call__)  # trial wants a name
+    return stores
 
 
-def _release(keepers: list[sqlite3.Connection], pools: list[ConnectionPool]) -> None:
-    for connection in [*keepers, *(each for pool in pools for each in pool.connections.values())]:
-        connection.close()
+def _release(pools: list[ConnectionPool], ended: Callable[[], object]) -> None:
+    for each in pools:
+        for connection in each.connections.values():
+            connection.close()
+    ended()
 
 
 def file_databases(
@@ -138,7 +148,7 @@ def file_databases(
     data = data or data_folder(test)
     prepare_files(data)
     if reactor is None:
-        stores = _inline(open_databases(inline or InlineReactor(), data, now_ms, instance_id))
+        stores = run_inline(open_databases(inline or InlineReactor(), data, now_ms, instance_id))
     else:
         assert isinstance(test, TestCase)
         stores = open_databases(reactor, data, now_ms, instance_id)
@@ -163,25 +173,51 @@ def data_folder(test: SynchronousTestCase) -> Path:
     return folder
 
 
-def _inline(stores: Databases) -> Databases:
+def run_inline(stores: Databases) -> Databases:
+    """Replace the threads of the queues by calls."""
     for thread in stores.threads:
         thread.pool.threadpool = InlineThreads()
     return stores
 
 
 def unwritable(queue: WriteQueue) -> Callable[[], None]:
-    """Make the connections of the queue read-only, later ones too; return a function that ends that."""
-    pool = queue._thread.pool
+    """Let the database refuse all writes of the queue, as on a full disk; return a function that ends that.
 
-    def opened(connection: sqlite3.Connection) -> None:
-        connection.execute("PRAGMA query_only = ON")
-
-    pool.openfun = opened
+    SQLite's connections become read-only, later ones too; those that are open then stay so until they are replaced.
+    """
+    if POSTGRESQL:
+        return fill_disk(queue.thread.engine.open())
+    pool = queue.thread.pool
+    pool.openfun = read_only
     for connection in pool.connections.values():
-        connection.execute("PRAGMA query_only = ON")
+        read_only(connection)
     return lambda: setattr(pool, "openfun", None)
 
 
-def ask(sql: str) -> Callable[[sqlite3.Connection], list[tuple[Any, ...]]]:
+def elsewhere(queue: WriteQueue, *statements: str) -> None:
+    """Run statements on another connection to the queue's database, as another process does."""
+    connection = queue.thread.engine.open()
+    for sql in statements:
+        connection.rows(sql)
+    connection.close()
+
+
+def hold(queue: WriteQueue) -> Callable[[], None]:
+    """Hold all writes of the queue, as another process does that keeps its transaction open; return what ends that."""
+    other = queue.thread.engine.open()
+    if POSTGRESQL:
+        queue.thread.engine.begin_writing(other, None)
+    else:
+        other.execute("BEGIN IMMEDIATE")
+    other.rows("SELECT 1")
+
+    def release() -> None:
+        other.rollback()
+        other.close()
+
+    return release
+
+
+def ask(sql: str) -> Callable[[Connection], list[tuple[Any, ...]]]:
     """Return a transaction that returns all rows of one statement."""
     return lambda connection: connection.execute(sql).fetchall()

@@ -74,7 +74,12 @@ class Address(msgspec.Struct, frozen=True):
     @property
     def conninfo(self) -> str:
         """Return the address without the password, as keywords of libpq."""
-        return f"host={self.host} port={self.port} user={self.user} dbname={self.database}"
+        return " ".join(f"{name}={value}" for name, value in self.keywords.items())
+
+    @property
+    def keywords(self) -> dict[str, str]:
+        """Return the address without the password, as values by the keywords of libpq."""
+        return {"host": self.host, "port": str(self.port), "user": self.user, "dbname": self.database}
 
 
 class Cluster:

@@ -1,0 +1,43 @@
+"""A backend over PostgreSQL that has no thread of its own, for tests whose work runs inline on a clock of theirs."""
+
+from collections.abc import Collection
+from functools import partial
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from gamed.database.changes import Topic
+from gamed.database.engine import Database
+from gamed.database.polled_changes import PolledChanges
+from gamed.database.postgresql import processes
+from gamed.database.postgresql.backend import PostgresqlBackend
+from gamed.database.queues import DatabaseQueue, ReadQueue, WriteQueue
+from tests.support.postgresql import Address
+from tests.support.row_guard import GuardedEngine
+from tests.support.stores import connector
+
+
+class PolledBackend(PostgresqlBackend):
+    """A PostgresqlBackend that asks for the changes of other processes, as while it cannot listen.
+
+    The rows of other keys than those of a batch are guarded.
+    """
+
+    def __init__(self, reactor: Any, address: Address, instance_id: str = "") -> None:
+        super().__init__(reactor, connector(address), instance_id)
+        self.address = address
+
+    def start(self, reads: ReadQueue, auth: WriteQueue, state: WriteQueue, blobs: DatabaseQueue) -> None:
+        self._auth = auth
+        topics = {Topic.LOGINS: auth, Topic.SESSIONS: auth, Topic.SAVES: state}
+        self._changes = PolledChanges(self._reactor, topics, processes.snapshot_version)
+
+    def ended_processes(self, ids: Collection[str]) -> Deferred[frozenset[str]]:
+        return self._auth.between_batches(partial(processes.ended, ids=ids))
+
+    def close(self) -> None:
+        """Do nothing: there is no thread that listens."""
+
+    def _writer(self, database: Database, thread: str) -> GuardedEngine:
+        engine = super()._writer(database, thread)
+        return GuardedEngine(engine._connector, database, engine._kind, self._join)
