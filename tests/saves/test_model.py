@@ -270,4 +270,4 @@ class ModelTest(SynchronousTestCase):
             self.patch(state_machine, "decide_write", defect)
             self.patch(write_store, "decide_write", defect)
             with self.assertRaises(AssertionError, msg=defect.__name__):
-                run(examples(few=200, many=2000), [Phase.generate])
+                run(examples(few=400, many=2000), [Phase.generate])
