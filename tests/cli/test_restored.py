@@ -9,6 +9,7 @@ from gamed.sessions import tables as session_tables
 from gamed.sessions.errors import SessionRevoked
 from tests.cli.backup_helpers import BackupCase, command, rows
 from tests.sessions.fixtures import ANNA, NOW_MS
+from tests.support.covers import covers
 from tests.support.databases import ask
 
 EPOCH = "SELECT epoch FROM player_saves"
@@ -26,6 +27,7 @@ class RestoredTests(BackupCase):
         places = ("--config", str(self.where.config), "--data", str(self.data))
         return command(Path(self.mktemp()), {}, *places, *arguments)
 
+    @covers("threats/70")
     def test_sessions_and_saves(self) -> None:
         """Every session ends, the saves of each player get a new epoch, and the log has the command."""
         before = rows(self.data / "state.db", EPOCH)

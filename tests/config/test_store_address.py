@@ -8,6 +8,7 @@ from gamed.config.errors import ConfigError, InvalidValue
 from gamed.config.model import Checkpoints, PostgresqlAddress
 from gamed.config.store_address import LIBPQ_VARIABLES, OWN, load_store, parse_store
 from tests.config.fixtures import ENVIRON, LOCAL, changed, load_config, reader
+from tests.support.covers import covers
 
 AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"
 FILES = {AUTHORITIES: b"certificates", "/etc/gamed/ca.crt": b"one", "/etc/gamed/own.crt": b"two", "/k/own.key": b"key"}
@@ -72,6 +73,7 @@ class AddressTests(SynchronousTestCase):
             self.assertEqual((found.conninfo["host"], found.conninfo["sslmode"]), ("/run/postgresql", "prefer"), url)
             self.assertEqual(found.url, "postgresql:///gamed?host=/run/postgresql&port=5432")
 
+    @covers("threats/69")
     def test_shown(self) -> None:
         """Messages show hosts, ports that are not the default, and the name of the database."""
         for url, shown in (
@@ -157,6 +159,7 @@ class RefusalTests(SynchronousTestCase):
         for name in ("%FF", "%00", "x" * 64, "a%3Db"):
             self.assertEqual(len(problems(store=f"postgresql://gamed@localhost/{name}")), 1, name)
 
+    @covers("threats/69")
     def test_password_in_the_address(self) -> None:
         """A password at any place of the address is refused with advice, and no part of it is shown."""
         for url in (
@@ -203,6 +206,7 @@ class RefusalTests(SynchronousTestCase):
 
 
 class CertificateTests(SynchronousTestCase):
+    @covers("threats/68")
     def test_verified(self) -> None:
         """Less than a verified certificate is accepted only if every host is on this machine."""
         for mode in ("disable", "allow", "prefer", "require", "verify-ca"):
@@ -280,6 +284,7 @@ class SecretTests(SynchronousTestCase):
             self.assertIn("the password must be 1 to 512 bytes of UTF-8", str(error))
             self.assertNotIn("hu", str(error).partition("the password must")[2])
 
+    @covers("threats/69")
     def test_in_the_file(self) -> None:
         """A password in the configuration file is refused, and not shown."""
         [complaint] = problems(store_password=PASSWORD)
@@ -299,6 +304,7 @@ class SecretTests(SynchronousTestCase):
         error = self.assertRaises(ConfigError, load_config, config)
         self.assertIn("store_password_env: belongs to a PostgreSQL store; set store, or leave this out", str(error))
 
+    @covers("threats/68")
     def test_variables_of_libpq(self) -> None:
         """libpq's own variables are erased, with a warning, unless the configuration names them: they change the
         address behind the operator's back, or have a password."""

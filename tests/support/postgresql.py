@@ -134,7 +134,7 @@ class Cluster:
         """Start the server, and return when it accepts connections."""
         assert self._server is None
         with open(self.folder / "log", "ab") as log:
-            self._server = self._spawn(str(_programs() / "postgres"), "-D", "data", stdout=log, stderr=log)
+            self._server = self._spawn(str(programs() / "postgres"), "-D", "data", stdout=log, stderr=log)
         deadline = time.monotonic() + WAIT_SECONDS
         while not self._accepts():
             if self._server.poll() is not None or time.monotonic() > deadline:
@@ -219,7 +219,7 @@ class Cluster:
 
     def _run(self, program: str, *options: str) -> None:
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        process = self._spawn(str(_programs() / program), *options, **streams)
+        process = self._spawn(str(programs() / program), *options, **streams)
         output, _ = process.communicate(timeout=WAIT_SECONDS)
         assert process.returncode == 0, f"{program}: {output.decode()}"
 
@@ -267,7 +267,7 @@ def _await(happened: Callable[[], bool]) -> None:
 
 
 @cache
-def _programs() -> Path:
+def programs() -> Path:
     """Return the folder of the newest PostgreSQL's programs: Debian does not put them on the path."""
     folders = [*Path("/usr/lib/postgresql").glob("*/bin")]
     if found := shutil.which("postgres"):

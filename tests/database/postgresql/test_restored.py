@@ -32,6 +32,7 @@ from gamed.database.postgresql.heartbeat import (
 from gamed.database.postgresql.identity import refuse_copy, write_identity
 from gamed.database.queues import DatabaseThread, WriteQueue
 from tests.database.postgresql.engines import address_of, wall_ms
+from tests.support.covers import covers
 from tests.support.databases import InlineReactor, InlineThreads
 from tests.support.postgresql import Address, Cluster, cluster
 
@@ -113,6 +114,7 @@ class CopyTests(StoredCase):
         """The first start recognizes both schemas, and each later one finds them unchanged, also after a restart."""
         self.assertEqual([self.recognize() for _ in range(3)], [set()] * 3)
 
+    @covers("threats/70")
     def test_elsewhere(self) -> None:
         """A dump that was restored into another database is a copy, until the operator declares it the original."""
         self.recognize()
@@ -209,6 +211,7 @@ class HeartbeatTests(StoredCase):
         self.assertLess(abs(first.beat_ms - wall_ms()), 30_000)
         self.assertEqual([self.refused(noted) for noted in (None, first, second)], [False] * 3)
 
+    @covers("threats/70")
     def test_older_database(self) -> None:
         """A database with a lower counter than the note is refused, and one that has no counter."""
         self.assertTrue(self.refused(NOTED))
