@@ -55,6 +55,19 @@ _SETTLED = (
     "pg_is_in_recovery()",
     "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)",
 )
+REFUSALS = (
+    ("28P01", ("password authentication failed",)),
+    ("28000", ("pg_hba.conf",)),
+    ("28000", ("Peer authentication failed",)),
+    ("28000", ("Ident authentication failed",)),
+    ("28000", ("role ", "does not exist")),
+    ("28000", ("is not permitted to log in",)),
+    ("3D000", ("database ", "does not exist")),
+    ("42501", ("permission denied for database",)),
+    (REFUSED, ("certificate",)),
+    (REFUSED, ("server does not support SSL",)),
+)
+"""Words of the messages with which PostgreSQL or libpq refuse a connection, until something is corrected."""
 _log = EventLog(Logger())
 
 
@@ -231,7 +244,8 @@ def _connect(conninfo: bytes) -> PGconn:
     try:
         while (status := _poll(session)) != pq.PollingStatus.OK:
             if status == pq.PollingStatus.FAILED:
-                raise PostgresqlError(LOST, session.get_error_message().strip())
+                message = session.get_error_message().strip()
+                raise PostgresqlError("28P01" if session.needs_password else code_of(message), message)
             events = POLLIN if status == pq.PollingStatus.READING else POLLOUT
             if not await_events(session.socket, events, deadline):
                 raise PostgresqlError(LOST, f"No connection within {CONNECT_SECONDS:.0f} seconds")
@@ -243,6 +257,14 @@ def _connect(conninfo: bytes) -> PGconn:
         raise
     session.nonblocking = 1
     return session
+
+
+def code_of(message: str) -> str:
+    """Return the SQLSTATE of a failure to connect, which libpq does not tell; LOST if a later attempt may succeed.
+
+    A server with messages in another language than English gets LOST for all: then a start waits in vain.
+    """
+    return next((code for code, words in REFUSALS if all(word in message for word in words)), LOST)
 
 
 def _poll(session: PGconn) -> int:

@@ -43,6 +43,7 @@ CODES: dict[str, type[DatabaseError]] = {
 CLASSES: dict[str, type[DatabaseError]] = {
     "08": DatabaseUnreachable,
     "28": DatabaseUnavailable,
+    "3D": DatabaseUnavailable,
     "57": DatabaseUnreachable,
 }
 """The error for each class of codes, the first two characters, where CODES has none."""
