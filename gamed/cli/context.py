@@ -46,7 +46,7 @@ SUGGESTED_OF = 20_000
 """Among how many players a command looks for similar names: that takes at most a second or two."""
 SIMILAR = 0.7
 ID_CHARACTERS = 64
-DRIVER = "psycopg[binary]>=3.2,<4"
+DRIVER = ("psycopg[binary]>=3.2,<4", "greenlet>=3,<4")
 """What pip installs for a PostgreSQL store; the extra `postgresql` in setup.py has the same."""
 HINT = (
     "This command needs the key of auth.db, as the service has it. Where systemd keeps it: "
@@ -106,12 +106,13 @@ def read(places: Paths, *, providers: bool = True) -> OpenedConfiguration:
 
 
 def require_driver() -> None:
-    """Raise InvalidValue if psycopg, or the libpq that it needs, cannot be imported."""
+    """Raise InvalidValue if psycopg, the libpq that it needs, or greenlet cannot be imported."""
     try:
-        import_module("psycopg.pq")  # by name: without a PostgreSQL store nothing of it is loaded
+        for name in ("psycopg.pq", "greenlet"):  # by name: without a PostgreSQL store nothing of it is loaded
+            import_module(name)
     except ImportError:
-        pip = shlex.join([sys.executable, "-m", "pip", "install", DRIVER])
-        raise InvalidValue(f"PostgreSQL needs the library psycopg. Install it with: {pip}") from None
+        pip = shlex.join([sys.executable, "-m", "pip", "install", *DRIVER])
+        raise InvalidValue(f"PostgreSQL needs the libraries psycopg and greenlet. Install them with: {pip}") from None
 
 
 def read_address(places: Paths) -> PostgresqlAddress | None:

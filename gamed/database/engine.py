@@ -5,7 +5,7 @@ several writers can work at the same time, two of them never have the same key. 
 all rows, so it is alone: a forgotten key makes a write slow, but never wrong.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from gamed.database.connection import Connection
@@ -86,6 +86,12 @@ class Engine(Protocol):
 
     def begin_reading(self, connection: EngineConnection) -> None:
         """Begin a transaction that only reads, in one snapshot."""
+
+    def run_together(self, connection: EngineConnection, functions: Sequence[Callable[[], None]]) -> bool:
+        """Call functions that read and raise nothing; one may begin while others wait for the database.
+
+        Return True if a statement failed whose error was raised in other functions, too.
+        """
 
     def begin_writing(self, connection: EngineConnection, keys: Collection[str] | None) -> None:
         """Begin a transaction as soon as no other thread or process has one of these keys.

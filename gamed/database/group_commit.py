@@ -5,6 +5,7 @@ is open.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from traceback import clear_frames
 from typing import Any
 
@@ -24,18 +25,22 @@ class TransactionMisuse(Exception):
 
 def run_reads(engine: Engine, connection: EngineConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
     """Run all transactions in one snapshot; one that raises an exception does not affect the others."""
-    outcomes: list[Outcome] = []
+    outcomes: list[Outcome] = [None] * len(transactions)
+
+    def run(place: int) -> None:
+        try:
+            if not connection.in_transaction:
+                engine.begin_reading(connection)
+            outcomes[place] = _check_result(transactions[place](connection))
+        except Exception as e:
+            outcomes[place] = detached_failure(engine.translate(e, connection))
+
     try:
-        for transaction in transactions:
-            if connection.failed and outcomes:
-                outcomes.append(detached_failure(_same_error(outcomes[-1])))
-                continue
-            try:
-                if not connection.in_transaction:
-                    engine.begin_reading(connection)
-                outcomes.append(_check_result(transaction(connection)))
-            except Exception as e:
-                outcomes.append(detached_failure(engine.translate(e, connection)))
+        if engine.run_together(connection, [partial(run, place) for place in range(len(transactions))]):
+            for place, outcome in enumerate(outcomes):
+                spoiled = isinstance(outcome, Failure) and outcome.check(DatabaseError, *engine.errors)
+                if spoiled and not connection.failed:
+                    run(place)
     finally:
         engine.end(connection)
     return outcomes

@@ -124,16 +124,22 @@ class AloneTests(CommandTestCase):
         self.assertNotIn("hush", self.gamed("check", "config")[1])
 
     def test_without_the_driver(self) -> None:
-        """A PostgreSQL store without psycopg ends every command with 78, and with the line that installs it."""
+        """A PostgreSQL store without its libraries ends every command with 78, and with the line that installs them."""
         self.store()
-        (self.folder / "psycopg.py").write_text("raise ImportError('no pq wrapper available')")
         self.environ["PYTHONPATH"] = f"{self.folder}:{ROOT}"
-        for command in (["check", "config"], ["serve"], ["players", "list"]):
+        for library, command in (
+            ("psycopg", ["check", "config"]),
+            ("greenlet", ["serve"]),
+            ("psycopg", ["players", "list"]),
+        ):
+            missing = self.folder / f"{library}.py"
+            missing.write_text("raise ImportError('no wrapper available')")
             code, out, err = self.gamed(*command)
+            missing.unlink()
             self.assertEqual((code, out), (78, ""))
-            self.assertIn(f"{self.config}:1:66: store: PostgreSQL needs the library psycopg. Install it with: ", err)
-            self.assertIn(f"{sys.executable} -m pip install 'psycopg[binary]>=3.2,<4'\n", err)
-        self.assertIn(f'POSTGRESQL = ["{DRIVER}"]', (ROOT / "setup.py").read_text("utf-8"))
+            self.assertIn(f"{self.config}:1:66: store: PostgreSQL needs the libraries psycopg and greenlet. ", err)
+            self.assertIn(f"{sys.executable} -m pip install {shlex.join(DRIVER)}\n", err)
+        self.assertIn(f"POSTGRESQL = {json.dumps(DRIVER)}", (ROOT / "setup.py").read_text("utf-8"))
 
     def store(self) -> None:
         members = {"mode": "local", "master_key_env": "GAMED_MASTER_KEY", "store": "postgresql://g@localhost:1/gamed"}

@@ -14,7 +14,9 @@ from time import monotonic
 from typing import Any
 
 import psycopg
+from greenlet import getcurrent, greenlet
 from psycopg import pq
+from psycopg.abc import Transformer
 from psycopg.pq.abc import PGconn, PGresult
 
 from gamed.database.connection import Parameters
@@ -29,7 +31,7 @@ from gamed.database.postgresql.error_mapping import (
     ends_batch,
     translate,
 )
-from gamed.database.postgresql.statements import Encode, Load, Statement, convert, encoder, loader, values_of
+from gamed.database.postgresql.statements import Encode, Statement, convert, encoder, row_loader, values_of
 
 PREPARED = 500
 """How many statements a session keeps prepared; then it forgets all of them."""
@@ -46,13 +48,13 @@ _ROLLBACK = convert("ROLLBACK")
 class PreparedStatement:
     """A statement of one session, for parameters of certain types."""
 
-    __slots__ = ("encoders", "formats", "loaders", "name", "statement")
+    __slots__ = ("encoders", "formats", "loader", "name", "statement")
 
     def __init__(self, name: bytes, statement: Statement, encoders: Sequence[Encode]) -> None:
         self.name, self.statement, self.encoders = name, statement, encoders
         self.formats: list[int] = [_BINARY] * len(encoders)
-        self.loaders: list[Load] | None = None
-        """One for each column of its rows, after the first result."""
+        self.loader: Transformer | None = None
+        """What loads its rows, after the first result."""
 
 
 class PostgresqlResult:
@@ -81,7 +83,7 @@ class PostgresqlResult:
 
     def wait(self) -> PGresult:
         """Return the result; raise PostgresqlError."""
-        if self._result is None and self.error is None:
+        while self._result is None and self.error is None:
             self._connection.wait()
         if self.error is not None:
             raise self.error
@@ -97,16 +99,17 @@ class PostgresqlResult:
     def fetchone(self) -> Any:
         """Return the next row as a tuple, or None."""
         result = self.wait()
-        if self._row >= result.ntuples:
+        row = self._row
+        if row >= result.ntuples:
             return None
         self._row += 1
-        return self._load(result, self._row - 1)
+        return self._loader(result).load_row(row, tuple)
 
     def fetchall(self) -> list[Any]:
         """Return all other rows."""
         result = self.wait()
-        begin, self._row = self._row, maxsize
-        return [self._load(result, row) for row in range(begin, result.ntuples)]
+        begin, self._row = min(self._row, result.ntuples), result.ntuples
+        return self._loader(result).load_rows(begin, result.ntuples, tuple)
 
     def close(self) -> None:
         """Discard all other rows."""
@@ -117,14 +120,12 @@ class PostgresqlResult:
         while (row := self.fetchone()) is not None:
             yield row
 
-    def _load(self, result: PGresult, row: int) -> tuple[Any, ...]:
-        loaders = self._prepared.loaders
-        if loaders is None:
-            loaders = self._prepared.loaders = [loader(result.ftype(column)) for column in range(result.nfields)]
-        get = result.get_value
-        return tuple(
-            [None if (value := get(row, column)) is None else load(value) for column, load in enumerate(loaders)]
-        )
+    def _loader(self, result: PGresult) -> Transformer:
+        loader = self._prepared.loader
+        if loader is None:
+            loader = self._prepared.loader = row_loader(result)
+        loader.set_pgresult(result, set_loaders=False)
+        return loader
 
 
 class _Preparation(PostgresqlResult):
@@ -171,8 +172,12 @@ class PostgresqlConnection:
         self._sent = 0
         """The statements that were sent since the last one."""
         self._names = count(1)
+        self._hub: greenlet | None = None
+        """The greenlet of run_together() while one of its functions runs."""
         self._failure: PostgresqlError | None = None
         """The first error of the transaction."""
+        self._failures = 0
+        """How many errors there were."""
         self._warning: PostgresqlError | None = None
         self._session: PGconn | None = None
         self._connect()
@@ -317,8 +322,31 @@ class PostgresqlConnection:
         self._pending.append(_Preparation(self, prepared, partial(self._prepared.pop, key, None)))
         return prepared
 
+    def run_together(self, functions: Sequence[Callable[[], object]]) -> bool:
+        """Call functions that raise nothing; while they wait for results, the others run.
+
+        So the statements of all of them are sent together. Each function has a greenlet of its own. Return True if a
+        statement failed: its error was raised in all functions that waited.
+        """
+        failures = self._failures
+        if len(functions) == 1:
+            functions[0]()
+            return False
+        self._hub = getcurrent()
+        waiting = [each for each in map(greenlet, functions) if _goes_on(each)]
+        self._hub, hub = None, self._hub
+        while waiting:
+            self.wait()
+            self._hub = hub
+            waiting = [each for each in waiting if _goes_on(each)]
+            self._hub = None
+        return self._failures != failures
+
     def wait(self) -> None:
         """Wait for the results of all statements that were sent."""
+        if self._hub is not None:
+            self._hub.switch()
+            return
         session = self._session
         if session is None:
             return
@@ -377,6 +405,7 @@ class PostgresqlConnection:
 
     def _act_on(self, failure: PostgresqlError, session: PGconn) -> None:
         self.total_changes += 1
+        self._failures += 1
         self.failed = self.failed or ends_batch(failure.code)
         if session.transaction_status == pq.TransactionStatus.IDLE:
             self.in_transaction = False
@@ -392,9 +421,16 @@ class PostgresqlConnection:
             self._session = None
         self.failed, self.in_transaction, self._failure = True, False, error
         self.total_changes += 1
+        self._failures += 1
         self._awaited = self._sent = 0
         while self._pending:
             self._pending.popleft().fail(error)
+
+
+def _goes_on(function: greenlet) -> bool:
+    """Run a function until it waits; return False if it has returned."""
+    function.switch()
+    return not function.dead
 
 
 def _lost(error: psycopg.Error) -> PostgresqlError:

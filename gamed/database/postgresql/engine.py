@@ -4,7 +4,7 @@ Writers take turns by locks that end with their transaction: all hold lock 0 of 
 each of their keys, by a number from 1 to 64. A transaction that may write all rows holds lock 0 alone.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from zlib import crc32
 
 from gamed.database.connection import Connection
@@ -51,6 +51,10 @@ class PostgresqlEngine:
     def begin_reading(self, connection: EngineConnection) -> None:
         """Begin a transaction, whose first SELECT takes the snapshot."""
         _ours(connection).begin([_READ], reading=True)
+
+    def run_together(self, connection: EngineConnection, functions: Sequence[Callable[[], None]]) -> bool:
+        """Call the functions, and send their statements together."""
+        return _ours(connection).run_together(functions)
 
     def begin_writing(self, connection: EngineConnection, keys: Collection[str] | None) -> None:
         """Begin a transaction; its first statement waits for the locks, and takes its snapshot when it has them."""

@@ -24,7 +24,7 @@ from gamed.database.polled_changes import CHECK_SECONDS
 from gamed.database.postgresql.connecting import answer
 from gamed.database.postgresql.error_mapping import PostgresqlError
 from gamed.database.postgresql.processes import is_own, join
-from gamed.database.postgresql.statements import loader
+from gamed.database.postgresql.statements import load_rows
 from gamed.event_log import EventLog
 
 CHANNELS = {f"gamed_{topic.value}": topic for topic in Topic}
@@ -307,11 +307,7 @@ class _Statements:
         session = self.session
         session.send_query_params(sql.encode(), None, result_format=pq.Format.BINARY)
         result = answer(session, monotonic() + ANSWER_SECONDS)
-        loaders = [loader(result.ftype(column)) for column in range(result.nfields)]
-        return [
-            tuple(load(result.get_value(row, column) or b"") for column, load in enumerate(loaders))
-            for row in range(result.ntuples)
-        ]
+        return load_rows(result)
 
     def notifications(self) -> list[PGnotify]:
         """Return what has arrived since the last call."""

@@ -12,7 +12,7 @@ from psycopg.pq.abc import PGconn, PGresult
 from gamed.database.connection import Parameters
 from gamed.database.postgresql.connecting import await_events, error_of
 from gamed.database.postgresql.error_mapping import LOST, PostgresqlError, translate
-from gamed.database.postgresql.statements import convert, encoder, loader, values_of
+from gamed.database.postgresql.statements import convert, encoder, load_rows, values_of
 
 WORKING_SECONDS = 0.2
 """How often `working` is called while the server works."""
@@ -67,15 +67,7 @@ class PlainSession:
             *(statement.sql, values, [oid for (oid, _), _ in chosen], [_BINARY] * len(values), _BINARY),
         )
         result = self._result()
-        loaders = [loader(result.ftype(column)) for column in range(result.nfields)]
-        rows = [
-            tuple(
-                None if (value := result.get_value(row, column)) is None else load(value)
-                for column, load in enumerate(loaders)
-            )
-            for row in range(result.ntuples)
-        ]
-        return PlainResult(rows, -1 if result.command_tuples is None else result.command_tuples)
+        return PlainResult(load_rows(result), -1 if result.command_tuples is None else result.command_tuples)
 
     def rows(self, sql: str, parameters: Parameters = (), /) -> list[Any]:
         """Execute one statement and return all its rows as tuples."""

@@ -9,6 +9,13 @@ from functools import lru_cache
 from struct import Struct as Layout
 from typing import Any, NamedTuple
 
+from psycopg import adapters
+from psycopg.abc import Buffer, Transformer
+from psycopg.adapt import AdaptersMap, Loader
+from psycopg.adapt import Transformer as RowLoader
+from psycopg.pq import Format
+from psycopg.pq.abc import PGresult
+
 from gamed.database.connection import Parameters
 
 INT8, TEXT, BYTEA, FLOAT8, UNKNOWN = 20, 25, 17, 701, 0
@@ -18,11 +25,9 @@ CONVERTED = 2048
 CONTROL = frozenset({"COMMIT", "RELEASE", "ROLLBACK"})
 """Statements whose success has to be known before the next one is sent."""
 _PLACE = re.compile(r"('[^']*'?)|::|:(\w+)|\?")
-_DIGITS = 4
-"""The decimal digits of one digit of a `numeric`."""
+_NUMERIC_BASE = 10_000
 
 Encode = Callable[[Any], bytes | None]
-Load = Callable[[bytes], Any]
 
 
 class Statement(NamedTuple):
@@ -90,40 +95,46 @@ def encoder(kind: type) -> tuple[int, Encode]:
     raise TypeError(f"{kind.__name__} is not a type of the database")
 
 
-def _load_int(value: bytes) -> int:
-    return int.from_bytes(value, "big", signed=True)
+class _WholeNumber(Loader):
+    """The loader of `numeric`, such as the sum() of integers."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> int:
+        """Return the number; raise ValueError if it is not whole."""
+        count, weight, sign, _scale = _numeric.unpack_from(data)
+        if sign not in (0, 0x4000) or count > weight + 1:
+            raise ValueError("The database returned a number that is not whole")
+        number: int = 0
+        for digit in Layout(f"!{count}h").unpack_from(data, _numeric.size):
+            number = number * _NUMERIC_BASE + digit
+        number *= _NUMERIC_BASE ** (weight + 1 - count)
+        return -number if sign else number
 
 
-def _load_numeric(value: bytes) -> int:
-    """Return a whole number, such as the sum() of integers; raise ValueError for others."""
-    count, weight, sign, _scale = _numeric.unpack_from(value)
-    digits = Layout(f"!{count}h").unpack_from(value, 8)
-    if sign not in (0, 0x4000) or count > weight + 1:
-        raise ValueError("The database returned a number that is not whole")
-    number: int = 0
-    for digit in digits:
-        number = number * 10**_DIGITS + digit
-    number *= 10 ** (_DIGITS * (weight + 1 - count))
-    return -number if sign else number
+class _Truth(Loader):
+    """The loader of `boolean`: 0 and 1, as in SQLite."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> int:
+        return bytes(data)[0]
 
 
-def _load_float(value: bytes) -> float:
-    [number] = _float8.unpack(value)
-    return float(number)
+_ADAPTERS = AdaptersMap(adapters)
+_ADAPTERS.register_loader("numeric", _WholeNumber)
+_ADAPTERS.register_loader("bool", _Truth)
 
 
-LOADERS: dict[int, Load] = {
-    16: _load_int,  # boolean: SQLite's are 0 and 1
-    BYTEA: bytes,
-    INT8: _load_int,
-    21: _load_int,
-    23: _load_int,
-    1700: _load_numeric,
-    FLOAT8: _load_float,
-}
-"""The functions that load a value, by type; those of all other types are text."""
+def row_loader(result: PGresult) -> Transformer:
+    """Return what loads the rows of a statement with such results, after set_pgresult()."""
+    transformer: Transformer = RowLoader(_ADAPTERS)
+    transformer.set_loader_types([result.ftype(column) for column in range(result.nfields)], Format.BINARY)
+    return transformer
 
 
-def loader(oid: int) -> Load:
-    """Return the function that loads a binary value of this type."""
-    return LOADERS.get(oid, bytes.decode)
+def load_rows(result: PGresult) -> list[tuple[Any, ...]]:
+    """Return the rows of a result."""
+    transformer = row_loader(result)
+    transformer.set_pgresult(result, set_loaders=False)
+    return transformer.load_rows(0, result.ntuples, tuple)

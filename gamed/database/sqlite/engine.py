@@ -1,6 +1,6 @@
 """SQLite is an Engine (gamed/database/engine.py): it opens connections, begins and ends transactions, finds damage."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 from gamed.database.connection import STATE, Connection
@@ -54,6 +54,12 @@ class SqliteEngine:
     def begin_reading(self, connection: EngineConnection) -> None:
         """Begin a transaction, whose first SELECT takes the snapshot."""
         connection.execute("BEGIN")
+
+    def run_together(self, connection: EngineConnection, functions: Sequence[Callable[[], None]]) -> bool:
+        """Call one function after the other: SQLite answers at once."""
+        for function in functions:
+            function()
+        return False
 
     def begin_writing(self, connection: EngineConnection, keys: Collection[str] | None) -> None:
         """Begin a write transaction when the other threads and processes have ended theirs: SQLite has one writer."""

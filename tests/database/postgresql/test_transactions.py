@@ -181,12 +181,38 @@ class ReadTest(EngineCase):
     def test_one_snapshot(self) -> None:
         """Read one state of the database in all transactions of a batch."""
 
-        def count_after_write(connection: Connection) -> int:
+        def count_around_write(connection: Connection) -> object:
+            before = count(connection)
             self.cluster.execute("INSERT INTO state.kept (n) VALUES (1)", self.place.database)
-            return count(connection)
+            return before, count(connection)
 
-        self.assertEqual(self.read(count, count_after_write, count), [0, 0, 0])
+        self.assertEqual(self.read(count, count_around_write, count), [0, (0, 0), 0])
         self.assertEqual(self.read(count), [1])
+
+    def test_together(self) -> None:
+        """Send the statements of all transactions together, each as soon as the one before it has its result."""
+        order: list[int] = []
+
+        def walk(connection: Connection) -> int:
+            number = order.count(0)
+            for step in range(3):
+                order.append(step)
+                [(number,)] = connection.rows("SELECT CAST(:number AS bigint) + 10", {"number": number})
+            return number
+
+        self.assertEqual(self.read(walk, walk, walk), [30, 31, 32])
+        self.assertEqual(order, [0, 0, 0, 1, 1, 1, 2, 2, 2])
+
+    def test_together_with_own_errors(self) -> None:
+        """Keep the exception of a transaction that found nothing wrong with the database, and run it once."""
+        runs: list[int] = []
+
+        def refuse(connection: Connection) -> None:
+            runs.append(count(connection))
+            raise Refused
+
+        self.assertEqual(self.read(count, refuse, count), [0, Refused, 0])
+        self.assertEqual(len(runs), 1)
 
     def test_failed_read(self) -> None:
         """Go on with the next read after one that failed."""
