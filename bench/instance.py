@@ -98,12 +98,15 @@ def sign_in_players(config: Path, data: Path, players: Sequence[str], *, over_ms
     """
     now_ms = time.time_ns() // 1_000_000
     instants = [now_ms - over_ms + over_ms * number // len(players) for number in range(len(players))]
-    host = CommandContext(str(config), str(data), development=False)
+    databases = CommandContext(str(config), str(data), development=False).open()
 
     def transaction(connection: Connection, keys: Keys) -> list[Player]:
         return [_sign_in(connection, keys, *each) for each in zip(players, instants, strict=True)]
 
-    return host.open().write(transaction)
+    try:
+        return databases.write(transaction)
+    finally:
+        databases.store.close()
 
 
 def _sign_in(connection: Connection, keys: Keys, player_id: str, now_ms: int) -> Player:

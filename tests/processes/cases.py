@@ -1,6 +1,7 @@
 """Two servers on one data folder, and the races of their clients."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ MANY_ROUNDS = 200
 ROUNDS = examples(few=12, many=MANY_ROUNDS)
 MOST_PAUSE_SECONDS = 0.002
 """The longest pause between the two requests of a race: longer than a server needs for one of them."""
+BATCHES = re.compile(r'gamed_database_batch_size_count\{queue="(\w+)"\} (\d+)')
 NO_LIMITS = {
     "starts_per_minute": 0,
     "live_logins_per_address": 0,
@@ -49,22 +51,20 @@ class SharedCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.folder = Path(self.mktemp()).absolute()
         self.admin_ports = [free_port() for _ in range(self.count)]
-        self.servers = [
-            Service(
-                self.folder,
-                None,
-                self.environ,
-                arguments=(*SHARE, f"--admin=tcp:{port}:interface=127.0.0.1"),
-                log=f"log-{number}",
-            )
-            for number, port in enumerate(self.admin_ports)
-        ]
+        self.servers = [self.make_server(number) for number in range(self.count)]
         self.addCleanup(self._end)
         self.config = self.servers[0].config
-        self.config.write_text(json.dumps(self.configuration()))
-        self.config.with_name("game.json").write_text(json.dumps(self.game))
+        text = json.dumps(self.configuration())
+        for server in self.servers:
+            server.config.write_text(text)
+            server.config.with_name("game.json").write_text(json.dumps(self.game))
         self.random = Random(1)
         self.start()
+
+    def make_server(self, number: int) -> Service:
+        """Return a server that is not started yet."""
+        arguments = (*SHARE, f"--admin=tcp:{self.admin_ports[number]}:interface=127.0.0.1")
+        return Service(self.folder, None, self.environ, arguments=arguments, log=f"log-{number}")
 
     def configuration(self) -> dict[str, object]:
         limits = {**NO_LIMITS, **self.limits}
@@ -98,6 +98,11 @@ class SharedCase(SynchronousTestCase):
         if status is not None:
             self.assertEqual(answer.status, status, answer.body)
         return answer
+
+    def batches(self, number: int) -> dict[str, int]:
+        """Return the number of batches of each queue of a server."""
+        text = ask(self.admin_ports[number], "GET", "/metrics").body.decode()
+        return {queue: int(count) for queue, count in BATCHES.findall(text)}
 
     def race(self, *requests: Request) -> list[Answer]:
         """Send one request to each server at the same time; return the answers in the order of the servers.

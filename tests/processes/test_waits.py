@@ -1,29 +1,32 @@
 """A request that waits at one server hears of a change that another server made."""
 
-import re
 from collections.abc import Callable
-from http.client import HTTPConnection
 from statistics import median
 from time import monotonic, sleep
 
 from twisted.python import log
 
+from bench.instance import percentile
 from tests.e2e.wire import Answer
 from tests.processes.cases import SharedCase
 from tests.processes.wire import Request, bearer, json_request
 from tests.support.examples import examples
 
-ROUNDS = examples(few=5, many=50)
+MANY_ROUNDS = 100
+ROUNDS = examples(few=5, many=MANY_ROUNDS)
 WAIT_SECONDS = 20
 SETTLED_SECONDS = 0.2
 """The time in which a request is sure to wait, on a machine that runs other tests."""
 ALLOWED_SECONDS = 1.0
 IDLE_SECONDS = 6
-BATCHES = re.compile(r'gamed_database_batch_size_count\{queue="(\w+)"\} (\d+)')
 
 
 class Heard(SharedCase):
     """A test that measures how long the news of a change takes from server 0 to server 1."""
+
+    allowed_seconds = ALLOWED_SECONDS
+    """The longest median; of many rounds, also the longest of 99 %, if the servers do not poll for changes."""
+    polls = True
 
     def hear(self, waiting: Request, act: Callable[[], object]) -> tuple[float, Answer]:
         """Let a request wait at server 1 while server 0 acts; return the seconds until its answer, and the answer."""
@@ -37,8 +40,11 @@ class Heard(SharedCase):
         return taken, answer
 
     def assert_soon(self, seconds: list[float]) -> None:
-        log.msg(f"wait test={self.id()} median={median(seconds):.3f} most={max(seconds):.3f}")
-        self.assertLess(median(seconds), ALLOWED_SECONDS, seconds)
+        slow = percentile(seconds, 0.99)
+        log.msg(f"wait test={self.id()} median={median(seconds):.4f} p99={slow:.4f} most={max(seconds):.4f}")
+        self.assertLess(median(seconds), self.allowed_seconds, seconds)
+        if ROUNDS >= MANY_ROUNDS and not self.polls:
+            self.assertLess(slow, self.allowed_seconds, seconds)
 
 
 class SaveWaits(Heard):
@@ -70,15 +76,6 @@ class SaveWaits(Heard):
 
 
 class IdleServers(SharedCase):
-    def batches(self) -> dict[str, int]:
-        """Return the number of batches of each queue of server 1."""
-        connection = HTTPConnection("127.0.0.1", self.admin_ports[1], timeout=60)
-        try:
-            connection.request("GET", "/metrics")
-            return {queue: int(count) for queue, count in BATCHES.findall(connection.getresponse().read().decode())}
-        finally:
-            connection.close()
-
     def written(self) -> dict[str, tuple[int, int]]:
         """Return the time of the last write and the size of each database and its write-ahead log."""
         files = sorted(file for file in self.servers[0].data.glob("*.db*") if not file.name.endswith("-shm"))
@@ -95,9 +92,9 @@ class IdleServers(SharedCase):
             Request("GET", f"/game/saves?since={cursor}", {**token, "Prefer": f"wait={WAIT_SECONDS}"})
         )
         sleep(SETTLED_SECONDS)
-        before = self.batches(), self.written()
+        before = self.batches(1), self.written()
         sleep(IDLE_SECONDS)
-        after = self.batches(), self.written()
+        after = self.batches(1), self.written()
         self.assertEqual(before[1], after[1])
         self.assertEqual({**before[0], "read": 0}, {**after[0], "read": 0})
         self.ask(0, Request("PUT", "/game/saves/other", token, b"data"), 201)

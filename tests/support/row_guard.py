@@ -65,7 +65,7 @@ _TRIGGER = """
 
 
 def install(execute: Callable[[str], object]) -> None:
-    """Guard all tables of a database; a batch that has not passed its keys to the guard may write all rows."""
+    """Guard all tables of a database; a transaction that has not passed its keys to the guard may write all rows."""
     for schema, tables in KEYS.items():
         for table, key in tables.items():
             values = {"schema": schema, "table": table, "key": key, "has_parent": key == BLOB}

@@ -1,13 +1,11 @@
 """On PostgreSQL a batch writes the rows of its keys only: the guard of the tests finds every other row."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import psycopg
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.database import postgresql
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.engine import Database
 from gamed.database.group_commit import group_commit
@@ -17,9 +15,9 @@ from gamed.players import tables as players
 from tests.database.postgresql.engines import address_of, wall_ms
 from tests.support import row_guard
 from tests.support.postgresql import cluster
+from tests.support.stores import pool
 
 ANNA, BO = "ply_anna", "ply_bo"
-SCRIPTS = Path(postgresql.__file__).parent / "schema"
 PLAYERS = (
     "INSERT INTO auth.player (player_id, state, created_ms) VALUES ('ply_anna', 'active', 1), ('ply_bo', 'active', 1)"
 )
@@ -34,14 +32,9 @@ BUCKET = "INSERT INTO limit_bucket (bucket_index, arrival_ms) VALUES (?, 1)"
 
 class RowGuardTest(SynchronousTestCase):
     def setUp(self) -> None:
-        self.place = cluster().database()
+        self.place = pool().take()
+        self.addCleanup(pool().give_back, self.place)
         with psycopg.connect(self.place.conninfo) as connection:
-            for name in (AUTH, STATE):
-                connection.execute(f"CREATE SCHEMA {name}".encode())
-                connection.execute(f"SET search_path = {name}".encode())
-                for script in sorted(SCRIPTS.glob(f"{name}/*.sql")):
-                    connection.execute(script.read_bytes())
-            row_guard.install(lambda sql: connection.execute(sql.encode()))
             for sql in (PLAYERS, SESSION, BLOB):
                 connection.execute(sql.encode())
 

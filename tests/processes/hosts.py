@@ -1,0 +1,43 @@
+"""Two servers on PostgreSQL, as on two machines: each has a data folder of its own, and nothing but the database is
+shared."""
+
+import os
+from collections.abc import Mapping
+from typing import ClassVar
+
+from bench.instance import Player
+from tests.e2e.providers import DISCORD, FAKE_GOOGLE, KEY, SECRET
+from tests.e2e.service import Service
+from tests.processes.cases import SharedCase
+from tests.support.postgresql import cluster
+
+MASTER_KEY = "GAMED_MASTER_KEY"
+
+
+class TwoHosts(SharedCase):
+    """A test with two servers and one PostgreSQL database; PostgreSQL may log no deadlock."""
+
+    environ: ClassVar[Mapping[str, str]] = {
+        MASTER_KEY: KEY,
+        **{stand.variable: SECRET for stand in (DISCORD, FAKE_GOOGLE)},
+    }
+
+    def setUp(self) -> None:
+        self.place = cluster().database()
+        self.addCleanup(cluster().drop, self.place.database)
+        self.addCleanup(self._check_log, len(cluster().log()))
+        super().setUp()
+
+    def make_server(self, number: int) -> Service:
+        admin = f"--admin=tcp:{self.admin_ports[number]}:interface=127.0.0.1"
+        return Service(self.folder / f"host-{number}", None, self.environ, arguments=(admin,))
+
+    def configuration(self) -> dict[str, object]:
+        return {**super().configuration(), "store": self.place.url, "master_key_env": MASTER_KEY}
+
+    def players(self, count: int) -> list[Player]:
+        os.environ[MASTER_KEY] = KEY  # a command erases it
+        return super().players(count)
+
+    def _check_log(self, begin: int) -> None:
+        self.assertNotIn("deadlock", cluster().log()[begin:])
