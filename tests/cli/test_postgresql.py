@@ -95,7 +95,7 @@ class RefusalTests(RefusedTestCase):
         self.assertIn('role "stranger" does not exist', self.refused())
 
     def test_missing_privilege(self) -> None:
-        """A user who may not create schemas is told what the administrator has to grant."""
+        """The error for a user who may not create schemas names what the administrator has to grant."""
         cluster().execute(f"ALTER DATABASE {self.address.database} OWNER TO postgres")
         self.assertIn("GRANT CREATE ON DATABASE", self.refused())
 
