@@ -6,6 +6,7 @@ gamed.database.blobs runs them for the service, commands run them themselves.
 from collections.abc import Callable, Collection, Iterator
 from errno import EDQUOT, EIO, ENOSPC
 from hashlib import sha256
+from itertools import count as numbers
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, BinaryIO
@@ -126,13 +127,14 @@ def read_part(connection: Connection, blob_id: int, n: int, digest: bytes) -> by
 
 
 def read_all(connection: Connection, blob_id: int) -> Iterator[bytes]:
-    """Yield the parts as they are stored; of a small blob, the bytes in its own row."""
-    for query in (
-        "SELECT data FROM blob WHERE blob_id = ? AND data IS NOT NULL",
-        "SELECT data FROM blob_part WHERE blob_id = ? ORDER BY n",
-    ):
-        for (data,) in connection.execute(query, (blob_id,)):
-            yield data
+    """Yield the parts as they are stored, one query for each; of a small blob, the bytes in its own row."""
+    row = connection.execute("SELECT data FROM blob WHERE blob_id = ? AND data IS NOT NULL", (blob_id,)).fetchone()
+    for n in numbers(0):
+        if row is not None:
+            yield row[0]
+        row = connection.execute("SELECT data FROM blob_part WHERE blob_id = ? AND n = ?", (blob_id, n)).fetchone()
+        if row is None:
+            return
 
 
 def claim_unreferenced(

@@ -11,7 +11,7 @@ from twisted.python.failure import Failure
 
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.engine import Database, Engine, EngineConnection
-from gamed.database.errors import DatabaseBusy, DatabaseError, DatabaseUnavailable, new_error
+from gamed.database.errors import DatabaseBusy, DatabaseError, DatabaseUnavailable, DatabaseUnreachable, new_error
 from gamed.database.queues import DatabaseThread, ReadQueue
 from gamed.event_log import EventLog
 
@@ -109,6 +109,10 @@ async def unresponsive(reads: ReadQueue, files: Sequence[Database], clock: Any) 
     return sentences
 
 
+def _server_away(reason: Failure) -> None:
+    reason.trap(DatabaseUnreachable)
+
+
 class WatchdogProbe:
     """A thread and a connection past all queues, for the sign of life that a service manager gets."""
 
@@ -120,9 +124,10 @@ class WatchdogProbe:
     def ping(self) -> Deferred[None]:
         """Fire when each database has responded; fail with a DatabaseError when one could not.
 
-        A state.db that cannot be opened is left out: a restart does not repair it, and Reopening opens it.
+        A state.db that cannot be opened is left out: a restart does not repair it, and Reopening opens it. A restart
+        does not bring back a database server that is away either.
         """
-        return self._thread.run(self._ping)
+        return self._thread.run(self._ping).addErrback(_server_away)
 
     def close(self) -> None:
         """Close the connection and end the thread."""

@@ -102,6 +102,9 @@ class BackendTest(TestCase):
         own.stop("immediate")
         await self.assert_fails(lambda: self.insert("p2"), DatabaseUnreachable)
         await self.assert_fails(lambda: self.databases.reads.submit(players), DatabaseUnreachable)
+        probe = self.databases.watchdog_probe()
+        await probe.ping()  # it responds: systemd shall not restart it for a server that is away
+        probe.close()
         own.start()
         while True:
             try:
