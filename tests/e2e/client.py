@@ -22,7 +22,7 @@ def gamed(service: Service, *arguments: str, stdin: str = "") -> str:
         input=stdin,
         capture_output=True,
         text=True,
-        env={**environ, "PYTHONPATH": str(ROOT)},
+        env={**environ, "PYTHONPATH": str(ROOT), **service.environ},
         timeout=STOP_SECONDS,
         check=False,
     )

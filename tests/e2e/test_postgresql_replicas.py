@@ -1,0 +1,89 @@
+"""A primary with a synchronous standby: what was acknowledged is on both, and the service follows the primary."""
+
+import time
+from threading import Thread
+from typing import ClassVar
+
+from twisted.python import log
+
+from tests.e2e.postgresql_cases import PostgresqlServiceCase
+from tests.e2e.postgresql_load import until_answered, wait_until
+
+ANSWER_SECONDS = 30
+
+
+class ReplicaCase(PostgresqlServiceCase):
+    standby_first: ClassVar[bool] = False
+    """The order of the hosts in the address."""
+
+    def url(self) -> str:
+        self.standby = self.cluster.standby(synchronous=True)
+        self.addCleanup(self.standby.close)
+        servers = [self.cluster, self.standby][:: -1 if self.standby_first else 1]
+        folders, ports = (",".join(map(str, each)) for each in zip(*((s.folder, s.port) for s in servers), strict=True))
+        return f"postgresql://{self.address.user}@/{self.address.database}?host={folders}&port={ports}"
+
+    def switch_over(self, mode: str) -> None:
+        self.load()
+        self.progress()
+        began = time.monotonic()
+        self.cluster.stop(mode)
+        self.standby.promote()
+        self.progress()
+        log.msg(f"switch_over mode={mode} seconds={time.monotonic() - began:.2f}")
+        self.verify()
+
+
+class StandbyFirst(ReplicaCase):
+    standby_first = True
+
+    def test_planned_switch_over(self) -> None:
+        """The service uses the primary, though the address names the standby first; when the primary is stopped in
+        order and the standby takes its place, nothing that was acknowledged is lost."""
+        self.switch_over("fast")
+
+
+class Replicas(ReplicaCase):
+    def test_switch_over(self) -> None:
+        """The primary crashes under load and the standby takes its place: nothing that was acknowledged is lost."""
+        self.switch_over("immediate")
+
+    def waiting(self) -> list[int]:
+        """Return the numbers of the processes that wait for the standby."""
+        sql = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+        return [pid for (pid,) in self.cluster.execute(sql)]
+
+    def test_committed_but_not_replicated(self) -> None:
+        """A write that only the primary has is not acknowledged: the standby is away, and then an administrator ends
+        the wait for it."""
+        token = self.credentials("one")["access_token"]
+        self.assertEqual(self.ask("GET", "/game/saves", bearer=token).status, 200)  # the first use is written
+        self.standby.stop("immediate")
+        began = time.monotonic()
+        answer = self.ask("PUT", "/game/saves/a", body=b"1", bearer=token, headers={"If-None-Match": "*"})
+        self.assertEqual((answer.status, answer.json["code"]), (503, "store_unavailable"), answer.body)
+        self.assertLess(time.monotonic() - began, ANSWER_SECONDS)
+        self.assertEqual(self.ask("GET", "/game/saves", bearer=token).status, 200)
+        for pid in self.waiting():
+            self.cluster.execute(f"SELECT pg_terminate_backend({pid}, 5000)")
+        self.refuses_after_cancel(token)
+        self.standby.start()
+        until_answered(self.service.port, "GET", "/healthz", 200, ANSWER_SECONDS)
+        self.load()
+        self.progress()
+        self.verify()
+
+    def refuses_after_cancel(self, token: str) -> None:
+        """Check the answer to a write whose wait is cancelled."""
+        answers: list[int] = []
+
+        def put() -> None:
+            answers.append(self.ask("PUT", "/game/saves/b", body=b"1", bearer=token).status)
+
+        thread = Thread(target=put)
+        thread.start()
+        wait_until(self.waiting)
+        for pid in self.waiting():
+            self.cluster.execute(f"SELECT pg_cancel_backend({pid})")
+        thread.join(ANSWER_SECONDS)
+        self.assertEqual(answers, [503])
