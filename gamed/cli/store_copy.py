@@ -26,6 +26,8 @@ from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.errors import DatabaseError, MigrationError
 from gamed.database.postgresql.connecting import Connector, SessionKind
 from gamed.database.postgresql.error_mapping import PostgresqlError
+from gamed.database.postgresql.heartbeat import begin_generation, read_store_id
+from gamed.database.postgresql.inspection import size_of
 from gamed.database.postgresql.migrations import (
     MOVED,
     NONE,
@@ -74,8 +76,6 @@ def open_session(address: PostgresqlAddress) -> Iterator[PlainSession]:
     try:
         session = PlainSession(Connector(address, now_ms).open(KIND))
         with closing(session), alone(session):
-            for queue in (1, 2):  # a command's transaction has no lock but these
-                session.rows(f"SELECT pg_advisory_lock({queue}, 0)")
             try:
                 yield session
             finally:
@@ -167,6 +167,7 @@ def _fill_schemas(
     session.rows(f"SET LOCAL search_path = {', '.join(DATABASES)}")
     _check(lambda transaction: transaction(session))
     command_log.add_entry(session, "move-store", None, ran_by, now_ms())
+    begin_generation(session, now_ms())  # a folder may have a note of an earlier stay in PostgreSQL
     session.rows("COMMIT")
     return digests
 
@@ -175,8 +176,7 @@ def _require_same(files: Mapping[str, SqliteConnection], session: PlainSession, 
     """Raise CommandFailed unless the schemas are the result of an earlier run that was interrupted at its end."""
     same = all(version_of(session, database) != NONE for database in DATABASES)
     if same:
-        query = f"SELECT store_id FROM {AUTH}.key_record"
-        same = session.rows(query) == files[AUTH].rows(query.replace(f"{AUTH}.", ""))
+        same = read_store_id(session) == keyring.read_store_id(files[AUTH])
     if same:
         with _shown("comparing the files", size) as shown:
             found = _digests_of_files(files, shown)
@@ -250,7 +250,7 @@ def move_to_sqlite(data: Path, session: PlainSession, where: str, ran_by: str) -
         require_schema(session, database, f"schema {database} of {where}")
         if version_of(session, database).number != len(scripts_in(schema_folder(database))):
             raise CommandFailed(f"{where} has the schema of a newer gamed. Use that version. Nothing was moved.")
-    size = _size_of_schemas(session)
+    size = sum(size_of(session, database) for database in DATABASES)
     if any((data / f"{each}.db").exists() for each in DATABASES):
         _require_same_files(data, session, where, size)
         digests: Digests = {}
@@ -261,16 +261,6 @@ def move_to_sqlite(data: Path, session: PlainSession, where: str, ran_by: str) -
         session.rows(f"ALTER SCHEMA {database} RENAME TO {database}{suffix}")
     session.rows("COMMIT")
     return StoreMove(digests, [f"{database}{suffix}" for database in DATABASES])
-
-
-def _size_of_schemas(session: PlainSession) -> int:
-    query = """
-        SELECT coalesce(CAST(sum(pg_total_relation_size(c.oid)) AS bigint), 0)
-        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-        WHERE n.nspname IN ('auth', 'state') AND c.relkind = 'r'
-    """
-    [(size,)] = session.rows(query)
-    return int(size)
 
 
 def _require_same_files(data: Path, session: PlainSession, where: str, size: int) -> None:

@@ -17,8 +17,10 @@ from gamed.config.settings import KeySource
 from gamed.database import blob_rows
 from gamed.database.connection import AUTH, STATE
 from gamed.database.errors import MigrationError
+from gamed.database.postgresql import heartbeat
 from gamed.database.postgresql import session as postgresql_session
 from gamed.database.postgresql.connecting import Connector, SessionKind
+from gamed.database.postgresql.heartbeat import Heartbeat
 from gamed.database.postgresql.migrations import check_schema, prepare_schema
 from gamed.database.postgresql.processes import join
 from gamed.database.postgresql.session import PlainSession
@@ -30,6 +32,7 @@ from gamed.database.sqlite.whole_tables import SqliteWholeDatabase, tables_in
 from gamed.database.table_copy import TableDigest, digest_tables
 from gamed.players import keyring
 from tests.cli.backup_helpers import BackupCase, command
+from tests.cli.test_postgresql import SECRET, PostgresqlTestCase
 from tests.database.postgresql.engines import address_of, wall_ms
 from tests.sessions.fixtures import ANNA, NOW_MS
 from tests.support.databases import prepare_files
@@ -206,6 +209,13 @@ class RoundTrip(MoveStoreCase):
         )
         self.assertEqual(rows, [(0,)])
 
+    def test_second_stay(self) -> None:
+        """What a server noted in an earlier stay in PostgreSQL does not make the moved databases an older state."""
+        self.there()
+        session = self.session()
+        heartbeat.write_note(self.data, str(heartbeat.read_store_id(session)), Heartbeat(1, 99, NOW_MS, "00000001"))
+        heartbeat.refuse_older(session, self.data)
+
     def test_command_is_logged(self) -> None:
         """The move is in the command log of the new place, so that the service logs it."""
         self.there()
@@ -298,6 +308,55 @@ class Refused(MoveStoreCase):
         with self.assertRaises(MigrationError):
             check_schema(self.session(), AUTH, "schema auth")
         migrations.check_schema(self.data / "auth.db")
+
+
+class Served(PostgresqlTestCase):
+    """Real servers before and after moves."""
+
+    def serve_once(self) -> tuple[str, object]:
+        """Start and stop a server; return the id of the store, and the players."""
+        process, port = self.serve()
+        store_id = self.ask(port, "GET", "/healthz")[2]["Gamed-Store"]
+        players = self.json_of("players", "list")
+        self.assertEqual(self.stop(process), 0, self.output())
+        return store_id, players
+
+    def use_sqlite(self) -> None:
+        self.config.write_text(json.dumps({"mode": "local", "master_key_env": "GAMED_MASTER_KEY"}))
+
+    def test_served(self) -> None:
+        """A server has the same players and name wherever it was moved to, and does not start in the old place."""
+        self.use_sqlite()
+        process, _ = self.serve()
+        code, _, err = self.gamed("players", "add", "Anna", "--password-stdin", stdin=SECRET)
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("Stop it first", self.gamed("move-store", "--to", self.address.url)[2])
+        self.assertEqual(self.stop(process), 0, self.output())
+        before = self.serve_once()
+        for _ in range(2):
+            self.use_sqlite()
+            self.json_of("move-store", "--to", self.address.url)
+            code, _, err = self.gamed("serve", "--listen", "tcp:0:interface=127.0.0.1")
+            self.assertEqual(code, 78)
+            self.assertIn("was moved to PostgreSQL", err)
+            self.configure(self.address)
+            self.assertEqual(self.serve_once(), before)
+            self.json_of("move-store", "--to", "sqlite")
+            code, _, err = self.gamed("serve", "--listen", "tcp:0:interface=127.0.0.1")
+            self.assertEqual(code, 78)
+            self.assertIn("was moved to SQLite", err)
+        self.use_sqlite()
+        self.assertEqual(self.serve_once(), before)
+
+    def test_living_server(self) -> None:
+        """Nothing is moved away from a server that runs with another data folder."""
+        process, _ = self.serve()
+        others = self.data.with_name("others")
+        others.mkdir()
+        code, _, err = self.gamed("--data", str(others), "move-store", "--to", "sqlite")
+        self.assertEqual(code, 1)
+        self.assertIn("Stop all of them", err)
+        self.assertEqual(self.stop(process), 0, self.output())
 
 
 class Killed(MoveStoreCase):

@@ -17,6 +17,7 @@ from msgspec import Struct
 from gamed.database.connection import AUTH, Connection
 from gamed.database.errors import DatabaseUnavailable, MigrationError
 from gamed.database.postgresql.error_mapping import PostgresqlError, kind_of
+from gamed.database.postgresql.processes import IN_USE, STORE
 from gamed.database.postgresql.session import PlainSession
 
 SCHEMAS = Path(__file__).parent / "schema"
@@ -25,6 +26,14 @@ MOVED = "_moved_"
 """What stands behind the name of a schema that `gamed move-store` has moved away, before the time."""
 PREPARING = "SELECT CASE WHEN pg_try_advisory_xact_lock(3, 0) THEN 1 ELSE 0 END"
 """Lock all other processes out that prepare a schema of this database, until the transaction ends."""
+UNUSED = f"""
+    SELECT CASE WHEN pg_try_advisory_xact_lock({STORE}, {IN_USE}) OR NOT EXISTS (
+        SELECT 1 FROM pg_catalog.pg_locks
+        WHERE locktype = 'advisory' AND objsubid = 2 AND classid = {STORE} AND objid = {IN_USE} AND mode = 'ShareLock'
+            AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+    ) THEN 1 ELSE 0 END
+"""
+"""Return 1 if no server uses the database, and none begins before the transaction ends; a command may have it alone."""
 PREPARING_SECONDS = 0.1
 LOCK_MS = 2_000
 """How long a migration waits for other transactions; theirs wait as long behind it."""
@@ -194,6 +203,11 @@ def _step(session: PlainSession, database: str, where: str, progress: Callable[[
             f"{where} has schema {version.number}, and this gamed makes {len(scripts)}: {_migrate(where)}"
         )
     script = scripts[version.number]
+    if _oldest(script.read_text("utf-8"), version.number + 1) > version.number and session.rows(UNUSED) != [(1,)]:
+        raise MigrationError(
+            f"{where} is used by servers or commands that do not work with schema {version.number + 1}. Stop all of "
+            "them, on every machine, and start this one again. Nothing was changed."
+        )
     progress(f"{where}: {script.name} changes its schema")
     session.rows(f"SET LOCAL lock_timeout = {LOCK_MS}")
     _run_script(session, database, version.number + 1, script)

@@ -131,16 +131,14 @@ class PostgresqlStore:
         return migrations.version_of(connection, database).number
 
     def check_schema(self, database: str) -> None:
-        """Compare the schema with what its scripts made; raise MigrationError if the data are in the data folder."""
-        if not self.exists(database):
-            if database == AUTH and (self._data / "auth.db").exists():
-                raise MigrationError(
-                    f"{self.describe(AUTH)} is empty, and {self._data / 'auth.db'} has the players of this server. "
-                    "Move them with gamed move-store, or move that file away to begin with an empty store."
-                )
-            return
+        """Compare the schema with what its scripts made; raise MigrationError if the data are elsewhere."""
         where = self.describe(database)
         self._read(database, lambda connection: migrations.check_schema(connection, database, where))
+        if database == AUTH and not self.exists(database) and (self._data / "auth.db").exists():
+            raise MigrationError(
+                f"{where} is empty, and {self._data / 'auth.db'} has the players of this server. Move them with gamed "
+                "move-store, or move that file away to begin with an empty store."
+            )
 
     def prepare(
         self, database: str, progress: Callable[[str], None], working: Callable[[], None], *, migrate: bool

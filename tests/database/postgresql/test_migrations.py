@@ -16,6 +16,7 @@ from gamed.database.postgresql.migrations import (
     statements,
     version_of,
 )
+from gamed.database.postgresql.processes import alone, join
 from gamed.database.sqlite import migrations as sqlite_migrations
 from tests.database.postgresql.schemas import EmptyCase
 from tests.database.test_statements import complete, is_statement, package, texts
@@ -146,6 +147,22 @@ class OwnScripts(Case):
         self.assertIn("newer", self.refused())
         with self.assertRaises(MigrationError):
             require_schema(self.session, AUTH, WHERE)
+
+    def test_used_by_others(self) -> None:
+        """A script is not run beside servers that do not work with it, and is run beside those that do."""
+        self.filled()
+        other = self.connect()
+        join(other, "a1")
+        self.script(2, "DROP TABLE b;")
+        self.assertIn("Stop all of them", self.refused())
+        self.script(2, "-- oldest: 1\nALTER TABLE a ADD COLUMN later bigint;")
+        self.prepare()
+        self.script(3, "-- oldest: 3\nDROP TABLE b;")
+        self.assertIn("Stop all of them", self.refused())
+        other.close()
+        with alone(self.connect()):
+            self.prepare()
+        self.assertEqual(self.version(), 3)
 
     def test_of_another_program(self) -> None:
         """A schema of another program is not touched."""
