@@ -1,5 +1,6 @@
 """Tests start real processes of this checkout, read their output, and end them."""
 
+import json
 import os
 import pty
 import signal
@@ -12,10 +13,12 @@ from http.client import HTTPConnection
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
+from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.support.ports import free_port
+from tests.support.stores import MASTER_KEY, POSTGRESQL, forget_store, store_of, with_store
 
 ROOT = Path(__file__).parent.parent.parent
 GAMED = (sys.executable, "-c", "from gamed.cli import main; main()")
@@ -45,6 +48,19 @@ class CommandTestCase(SynchronousTestCase):
         self.folder = folder_of(self)
         self.config, self.data = self.folder / "authentication.json", self.folder / "data"
         self.environ: dict[str, str] = {}
+        if POSTGRESQL:
+            self.environ["GAMED_MASTER_KEY"] = MASTER_KEY
+            self.config.write_text(json.dumps(with_store({"mode": "local"}, self.data)))
+            self.addCleanup(forget_store, self.data)
+
+    def rows(self, database: str, query: str) -> list[tuple[Any, ...]]:
+        """Return the rows of `auth` or `state` that are committed."""
+        store = store_of(self.data)
+        try:
+            found: list[tuple[Any, ...]] = store.run_read(database, lambda c: c.execute(query).fetchall())
+            return found
+        finally:
+            store.close()
 
     @property
     def places(self) -> list[str]:

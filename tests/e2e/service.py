@@ -5,14 +5,15 @@ import http.client
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gamed.database.connection import AUTH, STATE
 from tests.support.ports import free_port
+from tests.support.stores import MASTER_KEY, POSTGRESQL, contents, forget_store, store_of, with_store
 
 ROOT = Path(__file__).parents[2]
 INHERITED = ("PATH", "HOME", "LANG", "TMPDIR", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
@@ -44,8 +45,11 @@ class Service:
         self.arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
         self.config.parent.mkdir(parents=True, exist_ok=True)
+        if POSTGRESQL:
+            self.environ.setdefault("GAMED_MASTER_KEY", MASTER_KEY)
+            config = config or {"mode": "local"}
         if config is not None:
-            self.config.write_text(json.dumps(config))
+            self.config.write_text(json.dumps(with_store(config, self.data)))
 
     @property
     def pid(self) -> int:
@@ -108,6 +112,7 @@ class Service:
             except subprocess.TimeoutExpired:
                 self.kill()
                 raise
+        forget_store(self.data)
 
     def text(self) -> str:
         """Return everything that the process has written to stdout and stderr."""
@@ -128,13 +133,9 @@ class Service:
 
     def rows(self) -> dict[str, int]:
         """How many rows each table of both stores has."""
-        counts = {}
-        for name in ("auth.db", "state.db"):
-            connection = sqlite3.connect(f"file:{self.data / name}?mode=ro", uri=True)
-            try:
-                tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-                for (table,) in tables:
-                    [[counts[table]]] = connection.execute(f'SELECT count(*) FROM "{table}"').fetchall()
-            finally:
-                connection.close()
-        return counts
+        store = store_of(self.data)
+        try:
+            found = [store.run_read(database, contents) for database in (AUTH, STATE)]
+        finally:
+            store.close()
+        return {table: len(rows) for each in found for table, rows in each.items()}

@@ -20,6 +20,7 @@ from tests.login.examples import CountingRandom, a_login, keys
 from tests.login.fixtures import LoginCase
 from tests.support.databases import data_folder, prepare_files
 from tests.support.examples import examples
+from tests.support.stores import sqlite_files
 
 SCALE = examples(few=10, many=1)
 STARTS = 50_000 // SCALE
@@ -65,10 +66,12 @@ class Flood:
 
 
 class FileTests(LoginCase):
+    @sqlite_files("the size of a file, and PRAGMAs")
     def test_the_file_stays_small(self) -> None:
         """Waiting and ended logins are limited, so the file stops growing."""
         self.flood(ClientInfo("MyGame", "1.4.2", "windows", "ANNA-PC"))
 
+    @sqlite_files("the size of a file, and PRAGMAs")
     def test_whatever_the_devices_say(self) -> None:
         """The longest client descriptions do not exceed the allowed size either."""
         self.flood(ClientInfo(*(letter * 64 for letter in "\U00010400\U00010401\U00010402\U00010403")))

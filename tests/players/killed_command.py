@@ -14,6 +14,7 @@ from gamed.crypto import Keys, Secret
 from gamed.players import store as player_store
 from gamed.players.service import RemovalService
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, Counting
+from tests.support.stores import store_of
 
 KEYS = Keys.of(Secret(bytes(32)), Counting())
 
@@ -45,4 +46,4 @@ def remove(files: OfflineDatabases, what: str) -> None:
 if __name__ == "__main__":
     data, what, after = sys.argv[1:]
     KillingDatabases.left = int(after)
-    remove(KillingDatabases(Path(data), "uid:0"), what)
+    remove(KillingDatabases(store_of(Path(data)), Path(data), "uid:0"), what)

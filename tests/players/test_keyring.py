@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from signal import SIGKILL
 from subprocess import run
+from typing import TypeVar
 
 from hypothesis import given
 from hypothesis.strategies import sampled_from, sets, text
@@ -11,8 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.settings import KeySource
 from gamed.crypto import DecryptionFailed, Keys, Purpose, Secret
-from gamed.database.connection import AUTH, Connection
-from gamed.database.sqlite.offline import run_transaction
+from gamed.database.connection import AUTH, Connection, Transaction
 from gamed.players import keyring, link_tables
 from gamed.players import tables as player_tables
 from gamed.players.keyring import KeyMismatch, RekeyRefused
@@ -22,8 +22,9 @@ from gamed.sessions.credentials import CredentialIssuer
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, POLICY, Counting, sign_in
 from tests.support.covers import covers
 from tests.support.databases import data_folder, prepare_files
-from tests.support.stores import open_database
+from tests.support.stores import POSTGRESQL, dump, open_database, store_of
 
+T = TypeVar("T")
 FILE_KEY, MASTER_KEY, OTHER_KEY = (Secret(bytes([number]) * 32) for number in (1, 2, 3))
 OLD, NEW, OTHER = (Keys.of(key, Counting()) for key in (FILE_KEY, MASTER_KEY, OTHER_KEY))
 FILE, MASTER = KeySource.FILE, KeySource.MASTER
@@ -41,7 +42,7 @@ def populate(connection: Connection) -> None:
     connection.execute("UPDATE player SET sealed_note = :note WHERE player_id = :id", {"note": note, "id": BERT})
     player_tables.set_display_name(connection, OLD.sealer, ANNA, "Anna M")
     sign_in(connection, CredentialIssuer(OLD, POLICY, Counting()), NOW_MS)
-    connection.execute("INSERT INTO limit_bucket VALUES (x'01', 1)")
+    connection.execute("INSERT INTO limit_bucket VALUES (?, 1)", (b"1",))
     link_tables.insert_invite(connection, OLD, "inv_1", NewLink.generate(Counting(), NOW_MS, 60), "Carl")
     link_tables.insert_reset_link(connection, OLD.indexer, BERT, NewLink.generate(Counting(), NOW_MS, 60))
 
@@ -56,15 +57,20 @@ class FileCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.data = data_folder(self)
         prepare_files(self.data)
-        self.auth = self.data / "auth.db"
+        self.store = store_of(self.data)
+        self.addCleanup(self.store.close)
 
-    def contents(self) -> dict[str, bytes]:
-        """Return the content of every file of the folder; a closed database has no WAL."""
-        return {path.name: path.read_bytes() for path in self.data.iterdir() if path.is_file()}
+    def run_transaction(self, unit: Transaction[T]) -> T:
+        return self.store.run_transaction(AUTH, unit)
+
+    def contents(self) -> dict[str, object]:
+        """Return the content of every file of the folder, and the rows; a closed SQLite database has no WAL."""
+        found: dict[str, object] = {path.name: path.read_bytes() for path in self.data.iterdir() if path.is_file()}
+        return {**found, "rows": self.store.run_read(AUTH, dump) if POSTGRESQL else ""}
 
     def assert_untouched_by(self, error: type[Exception], unit: object) -> str:
         before = self.contents()
-        raised = self.assertRaises(error, run_transaction, self.auth, unit)
+        raised = self.assertRaises(error, self.run_transaction, unit)
         self.assertEqual(self.contents(), before)
         return str(raised)
 
@@ -74,16 +80,17 @@ class CheckTests(FileCase):
     """The check at every start."""
 
     def check(self, keys: Keys, source: KeySource) -> None:
-        run_transaction(self.auth, lambda connection: keyring.check_key(connection, keys, source, NOW_MS))
+        self.run_transaction(lambda connection: keyring.check_key(connection, keys, source, NOW_MS))
 
     def test_first_start(self) -> None:
         """The first start stores check value, fingerprint and source; nothing that helps to guess the key."""
-        self.assertIsNone(run_transaction(self.auth, keyring.read_key_record))
+        self.assertIsNone(self.run_transaction(keyring.read_key_record))
         self.check(OLD, FILE)
-        ring = run_transaction(self.auth, keyring.read_key_record)
+        ring = self.run_transaction(keyring.read_key_record)
         self.assertEqual(ring, keyring.KeyRecord(OLD.check, OLD.fingerprint, FILE))
         for written in self.contents().values():
-            self.assertNotIn(FILE_KEY.reveal(), written)
+            key = FILE_KEY.reveal()
+            self.assertNotIn(key if isinstance(written, bytes) else key.hex().upper(), written)
 
     @covers("2.2/7")
     def test_same_key(self) -> None:
@@ -92,7 +99,7 @@ class CheckTests(FileCase):
         before = self.contents()
         self.check(Keys.of(FILE_KEY, Counting()), FILE)
         self.assertEqual(self.contents(), before)
-        record = run_transaction(self.auth, keyring.read_key_record)
+        record = self.run_transaction(keyring.read_key_record)
         assert record is not None
         self.assertEqual(record.check_value, OLD.check)
 
@@ -100,7 +107,7 @@ class CheckTests(FileCase):
         """The bytes of the key file, supplied as master key, are the same key, and the source is recorded."""
         self.check(OLD, FILE)
         self.check(OLD, MASTER)
-        ring = run_transaction(self.auth, keyring.read_key_record)
+        ring = self.run_transaction(keyring.read_key_record)
         assert ring is not None
         self.assertIs(ring.source, MASTER)
 
@@ -114,7 +121,7 @@ class CheckTests(FileCase):
             (FILE, MASTER, "Put back the key file"),
         ]
         for written, supplied, advice in cases:
-            run_transaction(self.auth, lambda connection: connection.execute("DELETE FROM key_record").close())
+            self.run_transaction(lambda connection: connection.execute("DELETE FROM key_record").close())
             self.check(OLD, written)
             words = self.assert_untouched_by(
                 KeyMismatch,
@@ -138,65 +145,63 @@ class RekeyTests(FileCase):
 
     def setUp(self) -> None:
         super().setUp()
-        run_transaction(self.auth, populate)
+        self.run_transaction(populate)
 
     def count(self, table: str) -> int:
         return int(
-            run_transaction(
-                self.auth, lambda connection: connection.execute(f"SELECT count(*) FROM {table}").fetchone()
-            )[0]
+            self.run_transaction(lambda connection: connection.execute(f"SELECT count(*) FROM {table}").fetchone())[0]
         )
 
     def assert_old(self) -> None:
         """Assert that names and sessions are unchanged."""
         for name in ("Anna", "bert"):
-            run_transaction(self.auth, lambda connection, name=name: player_tables.find_named(connection, OLD, name))
+            self.run_transaction(lambda connection, name=name: player_tables.find_named(connection, OLD, name))
         tables = ("session", "credential", "limit_bucket", "invite", "reset_link")
         self.assertEqual([self.count(table) for table in tables], [1, 2, 1, 1, 1])
-        record = run_transaction(self.auth, keyring.read_key_record)
+        record = self.run_transaction(keyring.read_key_record)
         assert record is not None
         self.assertEqual(record.check_value, OLD.check)
 
     def assert_new(self) -> None:
         """Assert that all rows are readable with the new key."""
-        named = run_transaction(self.auth, lambda connection: player_tables.list_players(connection, NEW.sealer))
+        named = self.run_transaction(lambda connection: player_tables.list_players(connection, NEW.sealer))
         names = [(each.player.player_id, each.name, each.display_name) for each in named]
         self.assertEqual(names, [(ANNA, "Anna", "Anna M"), (BERT, "Bert", None)])
-        account = run_transaction(
-            self.auth, lambda connection: player_tables.find_account(connection, name_index(NEW.indexer, "anna"))
+        account = self.run_transaction(
+            lambda connection: player_tables.find_account(connection, name_index(NEW.indexer, "anna"))
         )
         self.assertEqual(account, player_tables.LocalAccount(ANNA, "phc Anna", "active"))
         self.assertIsNone(
-            run_transaction(
-                self.auth, lambda connection: player_tables.find_account(connection, name_index(OLD.indexer, "anna"))
+            self.run_transaction(
+                lambda connection: player_tables.find_account(connection, name_index(OLD.indexer, "anna"))
             )
         )
         credentials = ("session", "credential")
         for table in (*credentials, "login", "authorization_attempt", "limit_bucket", "invite", "reset_link"):
             self.assertEqual(self.count(table), 0)
-        ring = run_transaction(self.auth, keyring.read_key_record)
+        ring = self.run_transaction(keyring.read_key_record)
         self.assertEqual(ring, keyring.KeyRecord(NEW.check, NEW.fingerprint, MASTER))
 
     def test_kept(self) -> None:
         """Accounts, names and notes are retained, and accounts counted; sessions, logins, limits, links are deleted."""
-        self.assertEqual(run_transaction(self.auth, rekey), 2)
+        self.assertEqual(self.run_transaction(rekey), 2)
         self.assert_new()
         query = "SELECT sealed_note FROM player WHERE player_id = :id"
-        [note] = run_transaction(self.auth, lambda connection: connection.execute(query, {"id": BERT}).fetchone())
+        [note] = self.run_transaction(lambda connection: connection.execute(query, {"id": BERT}).fetchone())
         self.assertEqual(NEW.sealer.unseal(Purpose.NOTE, BERT, note), b"my brother")
         self.assertRaises(DecryptionFailed, OLD.sealer.unseal, Purpose.NOTE, BERT, note)
 
     def test_start_after_it(self) -> None:
         """The next start accepts the new key and rejects the old one."""
-        run_transaction(self.auth, rekey)
-        run_transaction(self.auth, lambda connection: keyring.check_key(connection, NEW, MASTER, NOW_MS))
+        self.run_transaction(rekey)
+        self.run_transaction(lambda connection: keyring.check_key(connection, NEW, MASTER, NOW_MS))
         self.assert_untouched_by(KeyMismatch, lambda connection: keyring.check_key(connection, OLD, FILE, NOW_MS))
 
     def test_again(self) -> None:
         """A repetition, after a process that died before it moved the key file, counts and changes nothing."""
-        run_transaction(self.auth, rekey)
+        self.run_transaction(rekey)
         before = self.contents()
-        self.assertEqual(run_transaction(self.auth, rekey), 2)
+        self.assertEqual(self.run_transaction(rekey), 2)
         self.assertEqual(self.contents(), before)
 
     def test_wrong_old_key(self) -> None:
@@ -206,42 +211,43 @@ class RekeyTests(FileCase):
 
     def test_provider_identities(self) -> None:
         """An auth.db with provider identities is rejected: another key could not find them."""
-        row = "INSERT INTO identity VALUES (x'01', ?, 'discord', x'02', 1, 1)"
-        run_transaction(self.auth, lambda c: c.execute(row, (ANNA,)).close())
+        row = "INSERT INTO identity VALUES (?, ?, 'discord', ?, 1, 1)"
+        self.run_transaction(lambda c: c.execute(row, (b"1", ANNA, b"2")).close())
         self.assert_untouched_by(RekeyRefused, rekey)
         self.assert_old()
 
     def test_error_half_way(self) -> None:
         """A name that cannot be unsealed raises an error, and nothing changes."""
-        run_transaction(
-            self.auth,
-            lambda c: c.execute("UPDATE local_account SET sealed_name = x'00' WHERE password = 'phc Bert'").close(),
+        self.run_transaction(
+            lambda c: c.execute(
+                "UPDATE local_account SET sealed_name = ? WHERE password = 'phc Bert'", (b"0",)
+            ).close(),
         )
         self.assert_untouched_by(DecryptionFailed, rekey)
 
     def test_killed_before_commit(self) -> None:
         """After kill -9 inside the transaction the file is unchanged, and the next start completes the change."""
-        self.die(f"run_transaction(path, lambda connection: (tests.rekey(connection), {KILL}))")
+        self.die(f"store.run_transaction('auth', lambda connection: (tests.rekey(connection), {KILL}))")
         self.assert_old()
-        self.assertEqual(run_transaction(self.auth, rekey), 2)
+        self.assertEqual(self.run_transaction(rekey), 2)
         self.assert_new()
 
     def test_killed_after_commit(self) -> None:
         """After kill -9 right after the commit the change is complete."""
-        self.die(f"run_transaction(path, tests.rekey) == 2 and {KILL}")
+        self.die(f"store.run_transaction('auth', tests.rekey) == 2 and {KILL}")
         self.assert_new()
 
     def die(self, statement: str) -> None:
         """Run the statement in a process of its own that kills itself."""
         lines = (
             "import os, pathlib, signal, sys",
-            "from gamed.database.sqlite.offline import run_transaction",
             "from tests.players import test_keyring as tests",
-            "path = pathlib.Path(sys.argv[1])",
+            "from tests.support.stores import store_of",
+            "store = store_of(pathlib.Path(sys.argv[1]))",
             statement,
         )
         root = Path(__file__).parents[2]
-        ended = run([sys.executable, "-c", "\n".join(lines), self.auth], cwd=root, check=False, timeout=300)
+        ended = run([sys.executable, "-c", "\n".join(lines), self.data], cwd=root, check=False, timeout=300)
         self.assertEqual(ended.returncode, -SIGKILL)
 
 

@@ -14,6 +14,7 @@ from tests.sessions.fixtures import ANNA, NOW_MS
 from tests.sessions.server import SessionTestCase
 from tests.support.components import service_context
 from tests.support.databases import data_folder, file_databases, unwritable
+from tests.support.stores import POSTGRESQL
 
 
 class PeriodicTests(SessionTestCase):
@@ -94,7 +95,7 @@ class TwoProcesses(SynchronousTestCase):
         self.failureResultOf(Deferred.fromCoroutine(forwarder.forward()), DatabaseError)
         self.assertEqual(lines, [])
         writable()
-        for connection in stores.auth._thread.pool.connections.values():
+        for connection in [] if POSTGRESQL else stores.auth.thread.pool.connections.values():
             connection.execute("PRAGMA query_only = OFF")
         done(forwarder.forward())
         self.assertEqual(lines, ["players block"])

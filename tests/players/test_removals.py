@@ -1,20 +1,17 @@
 """Erasing and merging players survives kill -9 at every step, and a merge moves everything (PROTOCOL 3.8)."""
 
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 from twisted.internet.defer import ensureDeferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.crypto import Index
+from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.databases import Databases
-from gamed.database.sqlite.offline import run_transaction
 from gamed.players import store as player_store
 from gamed.players import tables as player_tables
 from gamed.players.errors import PlayerUnknown
@@ -35,6 +32,7 @@ from tests.saves.state_machine import body_of, count_errors
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, POLICY, Counting, sign_in
 from tests.sessions.server import SessionServer
 from tests.support.databases import data_folder, file_databases, prepare_files
+from tests.support.stores import store_of
 
 LIMITS = SaveLimits()
 ABSENT = Condition(ConditionKind.ABSENT)
@@ -43,7 +41,7 @@ STEPS = range(1, 20)
 """More transactions than any removal here has."""
 
 
-def save(connection: sqlite3.Connection, player_id: str, slot: str, data: bytes) -> None:
+def save(connection: Connection, player_id: str, slot: str, data: bytes) -> None:
     """Insert the next version of a slot."""
     view, epoch = (
         save_tables.slot_state(connection, player_id, slot),
@@ -65,11 +63,12 @@ class FolderCase(SynchronousTestCase):
     def begin(self) -> None:
         self.data = data_folder(self)
         prepare_files(self.data)
-        self.auth, self.state = self.data / "auth.db", self.data / "state.db"
-        run_transaction(self.auth, self.people)
-        run_transaction(self.state, self.saves)
+        self.store = store_of(self.data)
+        self.addCleanup(self.store.close)
+        self.store.run_transaction(AUTH, self.people)
+        self.store.run_transaction(STATE, self.saves)
 
-    def people(self, connection: sqlite3.Connection) -> None:
+    def people(self, connection: Connection) -> None:
         keys, issuer = KEYS, CredentialIssuer(KEYS, POLICY, Counting())
         for player_id in (ANNA, BERT):
             player_tables.create_player(connection, player_id, NOW_MS)
@@ -84,7 +83,7 @@ class FolderCase(SynchronousTestCase):
                 connection, index=index, namespace=realm, player_id=player_id, provider=provider, now_ms=NOW_MS
             )
 
-    def saves(self, connection: sqlite3.Connection) -> None:
+    def saves(self, connection: Connection) -> None:
         for data in (b"one", b"two"):
             save(connection, ANNA, "auto", data)
         save(connection, ANNA, "both", b"anna's")
@@ -92,31 +91,28 @@ class FolderCase(SynchronousTestCase):
         for slot, data in (("both", b"bert's"), ("same", b"equal"), ("own", b"two")):
             save(connection, BERT, slot, data)
 
-    def rows(self, path: Path, query: str) -> list[tuple[Any, ...]]:
-        with closing(sqlite3.connect(path)) as connection:
-            return connection.execute(query).fetchall()
+    def rows(self, database: str, query: str) -> list[tuple[Any, ...]]:
+        return self.at(database, lambda connection: connection.execute(query).fetchall())
 
     def of(self, player_id: str) -> dict[str, int]:
         """Return the number of the player's rows in each table."""
         found = {}
-        for path, tables in (
-            (self.auth, ("player", "identity", "local_account", "session")),
-            (self.state, ("save", "save_version", "blob")),
+        for database, tables in (
+            (AUTH, ("player", "identity", "local_account", "session")),
+            (STATE, ("save", "save_version", "blob")),
         ):
             for table in tables:
                 where = "" if table != "blob" else " AND refs > 0"
                 [(found[table],)] = self.rows(
-                    path, f"SELECT count(*) FROM {table} WHERE player_id = '{player_id}'{where}"
+                    database, f"SELECT count(*) FROM {table} WHERE player_id = '{player_id}'{where}"
                 )
         return found
 
     def assert_sound(self) -> None:
-        with closing(sqlite3.connect(self.state)) as connection:
-            self.assertEqual(count_errors(connection), [])
+        self.assertEqual(self.at(STATE, count_errors), [])
 
-    def at(self, path: Path, unit: Callable[[sqlite3.Connection], Any]) -> Any:
-        with closing(sqlite3.connect(path)) as connection:
-            return unit(connection)
+    def at(self, database: str, unit: Callable[[Connection], Any]) -> Any:
+        return self.store.run_read(database, unit)
 
     def dies(self, what: str, after: int) -> bool:
         """Return whether the removal was killed after so many transactions."""
@@ -138,11 +134,11 @@ class EraseTests(FolderCase):
         for after in STEPS:
             self.begin()
             cut = self.dies("erase", after)
-            state = self.rows(self.auth, f"SELECT state FROM player WHERE player_id = '{ANNA}'")
+            state = self.rows(AUTH, f"SELECT state FROM player WHERE player_id = '{ANNA}'")
             if after > 1:  # the first only asks whether state.db can be written
                 self.assertIn(state, ([("erasing",)], []))
                 self.assertEqual(
-                    self.rows(self.auth, f"SELECT 1 FROM session WHERE player_id = '{ANNA}' AND revoked_ms IS NULL"), []
+                    self.rows(AUTH, f"SELECT 1 FROM session WHERE player_id = '{ANNA}' AND revoked_ms IS NULL"), []
                 )
                 self.resume()
                 self.assertEqual(set(self.of(ANNA).values()), {0}, after)
@@ -151,21 +147,21 @@ class EraseTests(FolderCase):
             if not cut:
                 break
         self.assertIn(after, range(4, max(STEPS)), "killed at every step, and then not any more")
-        self.assertEqual(self.rows(self.state, f"SELECT count(*) FROM blob WHERE player_id = '{ANNA}'"), [(0,)])
+        self.assertEqual(self.rows(STATE, f"SELECT count(*) FROM blob WHERE player_id = '{ANNA}'"), [(0,)])
 
     def test_many_rows(self) -> None:
         """A player with more tokens than one transaction deletes is deleted in several."""
 
-        def insert_sessions(connection: sqlite3.Connection) -> None:
+        def insert_sessions(connection: Connection) -> None:
             issuer = CredentialIssuer(KEYS, POLICY, lambda size: next(numbers).to_bytes(size, "big"))
             numbers = iter(range(10**6, 10**7))
             for _ in range(player_store.DELETE_ROWS):
                 sign_in(connection, issuer, NOW_MS)
 
-        run_transaction(self.auth, insert_sessions)
-        run_transaction(self.auth, lambda connection: player_store.mark_removed(connection, ANNA, NOW_MS))
+        self.store.run_transaction(AUTH, insert_sessions)
+        self.store.run_transaction(AUTH, lambda connection: player_store.mark_removed(connection, ANNA, NOW_MS))
         transactions = 1
-        while run_transaction(self.auth, lambda connection: player_store.delete_player_rows(connection, Removal(ANNA))):
+        while self.store.run_transaction(AUTH, lambda c: player_store.delete_player_rows(c, Removal(ANNA))):
             transactions += 1
         self.assertEqual(transactions, 4)
         self.assertEqual(self.of(ANNA)["player"], 0)
@@ -176,7 +172,7 @@ class EraseTests(FolderCase):
         issuer = CredentialIssuer(KEYS, POLICY, lambda size: next(numbers).to_bytes(size, "big"))
         numbers = iter(range(10**6, 10**7))
 
-        def rotate(connection: sqlite3.Connection) -> None:
+        def rotate(connection: Connection) -> None:
             _, pair = sign_in(connection, issuer, NOW_MS)
             of_one_tick = [NOW_MS + number * 65536 * TICK_MS for number in range(9)]
             for now_ms in (*[NOW_MS] * 9, *of_one_tick, *range(NOW_MS, NOW_MS + 600)):
@@ -186,22 +182,22 @@ class EraseTests(FolderCase):
                     assert isinstance(answer, Refreshed), answer
                     pair = answer.pair
 
-        run_transaction(self.auth, rotate)
+        self.store.run_transaction(AUTH, rotate)
         count = "SELECT count(*) FROM credential c JOIN session s USING (session_id) WHERE player_id = "
-        self.assertGreater(self.rows(self.auth, f"{count}'{ANNA}'"), [(1800,)])
-        run_transaction(self.auth, lambda connection: player_store.mark_removed(connection, ANNA, NOW_MS))
+        self.assertGreater(self.rows(AUTH, f"{count}'{ANNA}'"), [(1800,)])
+        self.store.run_transaction(AUTH, lambda connection: player_store.mark_removed(connection, ANNA, NOW_MS))
         transactions = 1
-        while run_transaction(self.auth, lambda connection: player_store.delete_player_rows(connection, Removal(ANNA))):
+        while self.store.run_transaction(AUTH, lambda c: player_store.delete_player_rows(c, Removal(ANNA))):
             transactions += 1
         self.assertEqual(transactions, 4)
-        self.assertEqual(self.rows(self.auth, f"{count}'{BERT}'"), [(2,)])
-        self.assertEqual(self.rows(self.auth, "SELECT count(*) FROM credential"), [(2,)])
+        self.assertEqual(self.rows(AUTH, f"{count}'{BERT}'"), [(2,)])
+        self.assertEqual(self.rows(AUTH, "SELECT count(*) FROM credential"), [(2,)])
 
 
 class MergeTests(FolderCase):
     def merge(self) -> player_store.MergeResult:
-        merged: player_store.MergeResult = run_transaction(
-            self.auth, lambda connection: player_store.merge_players(connection, KEYS, ANNA, BERT, NOW_MS)
+        merged: player_store.MergeResult = self.store.run_transaction(
+            AUTH, lambda connection: player_store.merge_players(connection, KEYS, ANNA, BERT, NOW_MS)
         )
         return merged
 
@@ -209,9 +205,9 @@ class MergeTests(FolderCase):
         """Assert that Bert has everything, once."""
         self.assertEqual(set(self.of(ANNA).values()), {0})
         found = {
-            slot: (version.tag, [copy.kind for copy in self.at(self.state, lambda c, s=slot: self.copies(c, s))])
+            slot: (version.tag, [copy.kind for copy in self.at(STATE, lambda c, s=slot: self.copies(c, s))])
             for slot in ("auto", "both", "own", "same")
-            for version in [self.at(self.state, lambda c, s=slot: save_tables.slot_state(c, BERT, s).current)]
+            for version in [self.at(STATE, lambda c, s=slot: save_tables.slot_state(c, BERT, s).current)]
         }
         self.assertEqual(
             found,
@@ -222,11 +218,11 @@ class MergeTests(FolderCase):
                 "same": (tag(1, b"equal"), []),
             },
         )
-        self.assertEqual(len(self.at(self.state, lambda c: save_tables.list_versions(c, BERT, "auto"))), 2)
-        self.assertEqual(self.rows(self.auth, "SELECT * FROM player_merge"), [])
+        self.assertEqual(len(self.at(STATE, lambda c: save_tables.list_versions(c, BERT, "auto"))), 2)
+        self.assertEqual(self.rows(AUTH, "SELECT * FROM player_merge"), [])
         self.assert_sound()
 
-    def copies(self, connection: sqlite3.Connection, slot: str) -> list[Any]:
+    def copies(self, connection: Connection, slot: str) -> list[Any]:
         return [each for each in save_tables.list_versions(connection, BERT, slot) if each.kind is VersionKind.CONFLICT]
 
     def test_everything_follows(self) -> None:
@@ -237,14 +233,14 @@ class MergeTests(FolderCase):
         self.assert_merged()
         self.assertEqual(
             self.at(
-                self.auth,
+                AUTH,
                 lambda c: (player_tables.identity_owner(c, ANNAS), player_tables.identity_owner(c, Index(bytes(32)))),
             ),
             (BERT, None),
         )
-        named = self.at(self.auth, lambda c: player_tables.find_named(c, KEYS, "anna"))
+        named = self.at(AUTH, lambda c: player_tables.find_named(c, KEYS, "anna"))
         self.assertEqual((named.player.player_id, named.name), (BERT, "Anna"))
-        copy = self.at(self.state, lambda c: self.copies(c, "both"))[0]
+        copy = self.at(STATE, lambda c: self.copies(c, "both"))[0]
         self.assertEqual(copy.content.sha256, sha256(b"anna's").digest())
 
     def test_killed_between_the_steps(self) -> None:
@@ -261,52 +257,52 @@ class MergeTests(FolderCase):
     def test_of_a_lost_auth_db(self) -> None:
         """A player whom only state.db knows, as after the loss of auth.db, is merged, too."""
         self.at_auth("DELETE FROM player")
-        run_transaction(self.auth, lambda connection: player_tables.create_player(connection, BERT, NOW_MS))
+        self.store.run_transaction(AUTH, lambda connection: player_tables.create_player(connection, BERT, NOW_MS))
         self.assertEqual(self.merge(), player_store.MergeResult((), ()))
         self.resume()
         self.assert_merged()
 
     def test_owner(self) -> None:
         """The heir of the owner becomes the owner."""
-        run_transaction(self.auth, lambda connection: player_tables.set_owner(connection, ANNA))
+        self.store.run_transaction(AUTH, lambda connection: player_tables.set_owner(connection, ANNA))
         self.merge()
-        self.assertEqual(self.at(self.auth, player_tables.find_owner), BERT)
+        self.assertEqual(self.at(AUTH, player_tables.find_owner), BERT)
 
     def test_display_name(self) -> None:
         """An heir without a display name gets the player's; an heir who has one keeps it."""
         for heirs, left in ((None, "Anna"), ("Bert", "Bert")):
             self.begin()
             for player_id, name in ((ANNA, "Anna"), (BERT, heirs)):
-                run_transaction(
-                    self.auth,
+                self.store.run_transaction(
+                    AUTH,
                     lambda c, who=player_id, name=name: player_tables.set_display_name(c, KEYS.sealer, who, name),
                 )
             self.merge()
-            self.assertEqual(self.at(self.auth, lambda c: player_tables.find_named(c, KEYS, BERT)).display_name, left)
+            self.assertEqual(self.at(AUTH, lambda c: player_tables.find_named(c, KEYS, BERT)).display_name, left)
 
     def test_no_heir(self) -> None:
         """Without an heir nothing changes."""
         for heir in ("ply_nobody", ANNA):
-            run_transaction(self.auth, lambda connection: player_store.mark_removed(connection, ANNA, NOW_MS))
+            self.store.run_transaction(AUTH, lambda connection: player_store.mark_removed(connection, ANNA, NOW_MS))
             self.assertRaises(
                 PlayerUnknown,
-                run_transaction,
-                self.auth,
+                self.store.run_transaction,
+                AUTH,
                 lambda connection, heir=heir: player_store.merge_players(connection, KEYS, BERT, heir, NOW_MS),
             )
-        self.assertEqual(self.rows(self.auth, "SELECT * FROM player_merge"), [])
+        self.assertEqual(self.rows(AUTH, "SELECT * FROM player_merge"), [])
 
     def test_heir_erased_meanwhile(self) -> None:
         """If the heir is erased before the saves are moved, the rows of both players are deleted."""
         self.merge()
-        run_transaction(self.auth, lambda connection: player_store.mark_removed(connection, BERT, NOW_MS))
+        self.store.run_transaction(AUTH, lambda connection: player_store.mark_removed(connection, BERT, NOW_MS))
         self.resume()
         self.assertEqual((set(self.of(ANNA).values()), set(self.of(BERT).values())), ({0}, {0}))
 
     def test_deleted_slots(self) -> None:
         """A deleted slot stays deleted for the heir, and a copy is added where the heir's own slot is deleted."""
 
-        def delete(connection: sqlite3.Connection, player_id: str, slot: str) -> None:
+        def delete(connection: Connection, player_id: str, slot: str) -> None:
             head = save_tables.slot_state(connection, player_id, slot).current
             assert head is not None
             epoch = save_tables.find_player(connection, player_id).cursor.epoch
@@ -315,17 +311,17 @@ class MergeTests(FolderCase):
             )
             write_store.delete_save(connection, LIMITS, order)
 
-        run_transaction(self.state, lambda connection: delete(connection, ANNA, "auto"))
-        run_transaction(self.state, lambda connection: delete(connection, BERT, "both"))
+        self.store.run_transaction(STATE, lambda connection: delete(connection, ANNA, "auto"))
+        self.store.run_transaction(STATE, lambda connection: delete(connection, BERT, "both"))
         self.merge()
         self.resume()
         self.assert_sound()
-        views = self.at(self.state, lambda c: [save_tables.slot_state(c, BERT, slot) for slot in ("auto", "both")])
+        views = self.at(STATE, lambda c: [save_tables.slot_state(c, BERT, slot) for slot in ("auto", "both")])
         self.assertEqual([view.current for view in views], [None, None])
-        self.assertEqual(len(self.at(self.state, lambda c: self.copies(c, "both"))), 1)
+        self.assertEqual(len(self.at(STATE, lambda c: self.copies(c, "both"))), 1)
 
     def at_auth(self, sql: str) -> None:
-        run_transaction(self.auth, lambda connection: connection.execute(sql).close())
+        self.store.run_transaction(AUTH, lambda connection: connection.execute(sql).close())
 
 
 def tag(version: int, data: bytes) -> str:

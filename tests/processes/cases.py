@@ -22,6 +22,7 @@ from tests.login.test_browser_routes import code
 from tests.processes.wire import KeptConnection, Request, bearer, json_request, together
 from tests.support.examples import examples
 from tests.support.ports import free_port
+from tests.support.stores import with_store
 
 SHARE = ("--share",)
 MANY_ROUNDS = 200
@@ -54,7 +55,7 @@ class SharedCase(SynchronousTestCase):
         self.servers = [self.make_server(number) for number in range(self.count)]
         self.addCleanup(self._end)
         self.config = self.servers[0].config
-        text = json.dumps(self.configuration())
+        text = json.dumps(with_store(self.configuration(), self.servers[0].data))
         for server in self.servers:
             server.config.write_text(text)
             server.config.with_name("game.json").write_text(json.dumps(self.game))

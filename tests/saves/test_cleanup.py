@@ -15,6 +15,7 @@ from gamed.saves.retention import DAY_MS, HOUR_MS
 from tests.saves.helpers import ABSENT, BIG, SaveCase, tag
 from tests.sessions.fixtures import ANNA
 from tests.support.databases import file_databases
+from tests.support.stores import sqlite_files
 
 
 class SweepCase(SaveCase):
@@ -272,6 +273,7 @@ class EraseTest(SweepCase):
         self.assert_problem(self.get("auto"), 404, "save_not_found")
 
 
+@sqlite_files("autovacuum gives the space of PostgreSQL back")
 class VacuumTest(SweepCase):
     def make_stores(self) -> Databases:
         return file_databases(self, now_ms=lambda: self.server.now_ms)

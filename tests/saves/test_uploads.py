@@ -17,6 +17,7 @@ from tests.sessions.fixtures import ANNA
 from tests.support.covers import covers
 from tests.support.databases import data_folder, file_databases
 from tests.support.http import Connection, logged
+from tests.support.stores import sqlite_files
 
 ONE = b"one"
 
@@ -152,6 +153,7 @@ class TornTest(TornCase):
 class FailingDiskTest(SaveCase):
     """A disk that reports an I/O error is not a full disk, and the log has a line about it."""
 
+    @sqlite_files("an error code of SQLite")
     def test_store(self) -> None:
         """The log has one line, and the next one only after the store was written again."""
 
@@ -182,6 +184,7 @@ class FailingDiskTest(SaveCase):
         return fail(OSError(EIO, "Input/output error"))
 
 
+@sqlite_files("a damaged file; tests.database.postgresql has PostgreSQL without the schema state")
 class UnavailableTest(SaveCase):
     """A damaged state.db."""
 

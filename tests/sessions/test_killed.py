@@ -1,12 +1,11 @@
 """A real service refreshes for thirty clients at once, and after kill -9 between commit and response (PROTOCOL 3.7)."""
 
 import json
-import sqlite3
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from typing import Any
 
+from gamed.database.connection import AUTH
 from tests.cli.process import WAIT_SECONDS, CommandTestCase, free_port, get
 from tests.cli.test_people import send
 
@@ -15,9 +14,7 @@ DYING = (sys.executable, "-m", "tests.sessions.dying_server")
 
 class KilledTests(CommandTestCase):
     def sessions(self) -> list[tuple[int, int]]:
-        with closing(sqlite3.connect(self.data / "auth.db")) as connection:
-            rows: list[tuple[int, int]] = connection.execute("SELECT generation, used FROM session").fetchall()
-            return rows
+        return self.rows(AUTH, "SELECT generation, used FROM session")
 
     def token(self) -> dict[str, Any]:
         self.gamed("players", "add", "Anna", "--password-stdin", stdin="correct horse\n")

@@ -5,8 +5,8 @@ from typing import Any
 from twisted.internet.defer import ensureDeferred, gatherResults
 from twisted.trial.unittest import TestCase
 
+from gamed.database.connection import AUTH
 from gamed.database.errors import DatabaseBusy, DiskFull
-from gamed.database.sqlite.offline import run_transaction
 from gamed.players.tables import State
 from gamed.sessions import tables as session_tables
 from gamed.sessions.credentials import AuthenticatedSession, LogoutScope
@@ -26,6 +26,7 @@ from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS
 from tests.sessions.server import SessionServer, SessionTestCase, text
 from tests.support.covers import covers
 from tests.support.databases import data_folder, file_databases, open_databases, prepare_files, unwritable
+from tests.support.stores import store_of
 
 CALLERS = 30
 
@@ -280,7 +281,9 @@ class ThreadTests(TestCase):
         server = self.open_server(data)
         session_id, pair = await server.open()
         await server.sessions.authenticate(text(pair.access))
-        run_transaction(data / "auth.db", lambda connection: session_tables.revoke(connection, session_id, NOW_MS))
+        store = store_of(data)
+        store.run_transaction(AUTH, lambda connection: session_tables.revoke(connection, session_id, NOW_MS))
+        store.close()
         with self.assertRaises(SessionRevoked):
             await server.sessions.authenticate(text(pair.access))
         with self.assertRaises(SessionRevoked):

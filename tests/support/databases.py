@@ -19,10 +19,9 @@ from gamed.database.queues import WriteQueue
 from gamed.database.sqlite.backend import SqliteBackend
 from gamed.database.sqlite.files import DatabaseFile, connect
 from gamed.database.sqlite.migrations import migrate, prepare_file, prepare_state, schema_folder
-from gamed.database.sqlite.store import SqliteStore
 from gamed.timestamps import Now
 from tests.support.polled_backend import PolledBackend
-from tests.support.stores import POSTGRESQL, fill_disk, pool, read_only
+from tests.support.stores import POSTGRESQL, address_of, fill_disk, forget_store, pool, read_only, store_of
 
 _numbers = count()
 
@@ -140,15 +139,20 @@ def file_databases(
     *,
     instance_id: str = "",
 ) -> Databases:
-    """Return empty databases on real files, closed when the test ends.
+    """Return the databases of a data folder, empty ones on real files if it is new; closed when the test ends.
 
     With the real reactor (TestCase) there are threads, as in the service. Without it (SynchronousTestCase) everything
-    runs inline, on the clock `inline` if given.
+    runs inline, on the clock `inline` if given. PostgreSQL's folder has the address of the database beside it.
     """
     data = data or data_folder(test)
     prepare_files(data)
     if reactor is None:
-        stores = run_inline(open_databases(inline or InlineReactor(), data, now_ms, instance_id))
+        clock = inline or InlineReactor()
+        if POSTGRESQL:
+            backend: Backend = PolledBackend(clock, address_of(data), instance_id)
+        else:
+            backend = store_of(data).backend(clock, instance_id)
+        stores = run_inline(Databases.open(clock, backend, data, now_ms))
     else:
         assert isinstance(test, TestCase)
         stores = open_databases(reactor, data, now_ms, instance_id)
@@ -158,11 +162,14 @@ def file_databases(
 
 def open_databases(reactor: Any, data: Path, now_ms: Now = lambda: 0, instance_id: str = "") -> Databases:
     """Return databases whose files were prepared, as a service opens them."""
-    return Databases.open(reactor, SqliteStore(data).backend(reactor, instance_id), data, now_ms)
+    return Databases.open(reactor, store_of(data).backend(reactor, instance_id), data, now_ms)
 
 
 def prepare_files(data: Path, progress: Callable[[str], None] = lambda text: None) -> None:
     """Create or migrate both databases, as `gamed serve` does."""
+    if POSTGRESQL:
+        address_of(data)
+        return
     prepare_file(data / "auth.db", progress)
     prepare_state(data, progress)
 
@@ -170,6 +177,7 @@ def prepare_files(data: Path, progress: Callable[[str], None] = lambda text: Non
 def data_folder(test: SynchronousTestCase) -> Path:
     folder = Path(test.mktemp()).absolute()
     folder.mkdir(parents=True)
+    test.addCleanup(forget_store, folder)
     return folder
 
 

@@ -4,11 +4,14 @@ import gc
 import os
 import sqlite3
 import time
-from collections.abc import Callable
+from base64 import b64encode
+from collections.abc import Callable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar, cast
 from weakref import finalize
 
+import msgspec
 import psycopg
 
 from gamed.config.model import PostgresqlAddress
@@ -18,12 +21,16 @@ from gamed.database.postgresql.connecting import Connector, SessionKind
 from gamed.database.postgresql.connection import PostgresqlConnection
 from gamed.database.postgresql.migrations import prepare_schema
 from gamed.database.postgresql.session import PlainSession
+from gamed.database.postgresql.store import PostgresqlStore
 from gamed.database.sqlite.migrations import schema_folder
+from gamed.database.sqlite.store import SqliteStore
+from gamed.database.store import Store
 from tests.support import row_guard
 from tests.support.postgresql import SUPERUSER, Address, cluster
 
 T = TypeVar("T")
 POSTGRESQL = os.environ.get("GAMED_TEST_STORE", "sqlite") == "postgresql"
+MASTER_KEY = b64encode(bytes(range(32))).decode()
 LIVE_DATABASES = 40
 """So many databases are in use at most before those that a test has forgotten are searched for."""
 
@@ -50,6 +57,37 @@ def now_ms() -> int:
 def connector(address: Address) -> Connector:
     """Return the way to a database, as the service has it."""
     return Connector(PostgresqlAddress(address.keywords), now_ms)
+
+
+def address_of(data: Path) -> Address:
+    """Return the address of a data folder's database, which is beside the folder, for other processes, too."""
+    file = data.with_name(f"{data.name}.store")
+    if not file.exists():
+        file.write_bytes(msgspec.json.encode(pool().take()))
+    return msgspec.json.decode(file.read_bytes(), type=Address)
+
+
+def store_of(data: Path) -> Store:
+    """Return the store of a data folder."""
+    if not POSTGRESQL:
+        return SqliteStore(data)
+    return PostgresqlStore(PostgresqlAddress(address_of(data).keywords), data, now_ms)
+
+
+def forget_store(data: Path) -> None:
+    """Let others have the database of a data folder, if there is one; all its processes have ended."""
+    file = data.with_name(f"{data.name}.store")
+    if file.exists():
+        pool().give_back(address_of(data))
+        file.unlink()
+
+
+def with_store(config: Mapping[str, Any], data: Path) -> dict[str, Any]:
+    """Return a configuration whose databases are those of the folder's store; PostgreSQL needs a master key."""
+    if not POSTGRESQL:
+        return dict(config)
+    members = {"master_key_env": "GAMED_MASTER_KEY", **config}
+    return members if "store" in config else {**members, "store": address_of(data).url}
 
 
 def open_database(name: str) -> EngineConnection:
