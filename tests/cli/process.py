@@ -25,7 +25,7 @@ GAMED = (sys.executable, "-c", "from gamed.cli import main; main()")
 MODULE = (sys.executable, "-m", "gamed")
 TWISTD = (sys.executable, "-c", "from twisted.scripts.twistd import run; run()")
 WAIT_SECONDS = 60.0
-CLEAN = ("PATH", "LANG", "LC_ALL", "TMPDIR", "COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START")
+CLEAN = ("GAMED_TEST_STORE", "PATH", "LANG", "LC_ALL", "TMPDIR", "COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START")
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:
