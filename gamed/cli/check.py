@@ -15,7 +15,7 @@ from gamed.cli.output import counted, progress
 from gamed.database import blob_rows
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseCorrupt
-from gamed.database.store import Run
+from gamed.database.store import DamageCheck, Run
 from gamed.saves import integrity
 from gamed.saves.model import new_epoch
 
@@ -89,9 +89,17 @@ def _structure(files: OfflineDatabases, database: str) -> list[str]:
             checks = run(partial(files.store.damage_checks, database=database))
             with progress(checks, name) as shown:
                 for check in shown:
-                    found += run(check.find_errors)
+                    found += _find_damage(run, check, name)
     except DatabaseCorrupt as e:
         return [f"{name}: {e}"]
+    return found
+
+
+def _find_damage(run: Run, check: DamageCheck, name: str) -> list[str]:
+    try:
+        found: list[str] = run(check.find_errors)
+    except DatabaseCorrupt as e:
+        return [f"{name}: {check.name}: {e} {check.advice}"]
     return found
 
 

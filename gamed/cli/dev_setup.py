@@ -106,6 +106,8 @@ def prepare(options: DevOptions) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         existing = _existing_members(folder, file)
+        if "store" in existing:
+            raise SetupError(f"{file} has a store, and `gamed dev` keeps its data in its folder. Take store out.")
         if not (folder / KEY_FILE).exists():
             write_whole(folder / KEY_FILE, b64encode(token_bytes(KEY_BYTES)) + b"\n", 0o600)
         write_whole(file, json.dumps({**existing, **_members(options, existing)}, indent=2).encode() + b"\n", 0o640)

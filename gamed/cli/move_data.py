@@ -15,7 +15,7 @@ from msgspec import Struct
 from gamed.assets.errors import AssetsBusy
 from gamed.assets.store import CHANNELS, FOLDER, TMP, channel_lock, publish_lock
 from gamed.cli import paths
-from gamed.cli.context import CommandContext, reports_json
+from gamed.cli.context import CommandContext, read_address, reports_json
 from gamed.cli.errors import CommandFailed, DatabaseNotFound, SetupError
 from gamed.cli.folder_copy import CopiedFile, Entry, FolderCopy, scan
 from gamed.cli.folder_lock import LOCK_FILE, Lock
@@ -73,7 +73,8 @@ def move_data(context: CommandContext, folder: Path) -> None:
 
     DIR is an absolute path; it is new or empty, and may be on another disk. Everything is copied there, read again
     and compared, and only then deleted here. If the command is interrupted, run it again. A note stays behind, so
-    that a later `serve` names the new place instead of beginning an empty server.
+    that a later `serve` names the new place instead of beginning an empty server. Databases on a PostgreSQL server
+    stay there.
     """
     harden()
     if not folder.is_absolute():
@@ -124,7 +125,7 @@ def move(source: Paths, folder: Path) -> MoveResult:
 
 
 def _check_source(source: Paths, folder: Path) -> None:
-    if not (source.data / AUTH_DB).exists():
+    if read_address(source) is None and not (source.data / AUTH_DB).exists():
         raise DatabaseNotFound(SqliteStore(source.data), AUTH)
     paths.read_config(source)  # it exists and can be read
     refuse_unfinished(source.data)
@@ -279,7 +280,7 @@ def _finish(journal: MoveJournal, folder: Path) -> None:
         if (staged / DATA).exists():
             (staged / DATA).rename(new.data)
         sync_folder(folder)
-        if not (new.data / AUTH_DB).exists():
+        if AUTH_DB in journal.names and not (new.data / AUTH_DB).exists():
             raise SetupError(f"{new.data} has no auth.db. Nothing was deleted in {source.data}.")
         for note in notes(source):
             write_note(note, folder)

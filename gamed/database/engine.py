@@ -22,6 +22,8 @@ class Database:
     def __init__(self, name: str) -> None:
         self.name = name
         """`auth` or `state`."""
+        self.title = f"schema {name}"
+        """The name for messages to operators."""
         self.unavailable_as: type[DatabaseError] | None = None
         """The error for all writes, once the database can no longer be written."""
 

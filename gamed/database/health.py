@@ -105,7 +105,7 @@ async def unresponsive(reads: ReadQueue, files: Sequence[Database], clock: Any) 
             except Exception as e:
                 problem = type(e)
         if problem is not None:
-            sentences.append(f"{file.name}.db does not answer: {problem.__name__}")
+            sentences.append(f"{file.title} does not answer: {problem.__name__}")
     return sentences
 
 

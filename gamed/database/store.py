@@ -22,7 +22,9 @@ class DamageCheck(Struct, frozen=True):
 
     name: str
     find_errors: Transaction[list[str]]
-    """Return a line for each error."""
+    """Return a line for each error; raise DatabaseCorrupt for one that prevents further reads."""
+    advice: str
+    """A sentence about what to do after that."""
 
 
 class ServerFacts(Struct, frozen=True):

@@ -96,7 +96,7 @@ def _state(report: OwnerReport) -> Iterator[Content]:
 
 def _backup(report: OwnerReport) -> Content:
     if report.stored is None:
-        return "not known: auth.db does not respond"
+        return "not known: the database does not respond"
     last = report.stored.backup
     if last is None:
         return "none yet. Run: gamed backup DIR"
@@ -121,7 +121,7 @@ def _finding(finding: Finding) -> Tag:
 
 def _players(report: OwnerReport) -> Iterator[Content]:
     if report.stored is None:
-        yield paragraph("auth.db does not respond, so the players are not known.")
+        yield paragraph("The players are not known: their database does not respond.")
         return
     if not report.players:
         yield paragraph("No players.")
@@ -150,7 +150,7 @@ def _player(listed: ListedPlayer, now_ms: int) -> Tag:
 
 def _events(report: OwnerReport) -> Iterator[Content]:
     if report.stored is None:
-        yield paragraph("auth.db does not respond.")
+        yield paragraph("The events are not known: their database does not respond.")
         return
     if not report.stored.events:
         yield paragraph("Nothing.")

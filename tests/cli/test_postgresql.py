@@ -1,13 +1,14 @@
 """`gamed serve` and the commands with the databases on a real PostgreSQL server."""
 
 import json
+import subprocess
 import time
 from base64 import b64encode
 from collections.abc import Mapping
 from http.client import HTTPConnection
 from typing import Any
 
-from tests.cli.process import GAMED, WAIT_SECONDS, CommandTestCase, free_port, get
+from tests.cli.process import GAMED, TWISTD, WAIT_SECONDS, CommandTestCase, end_daemon, free_port, get
 from tests.support.postgresql import PASSWORD, Address, Cluster, cluster
 
 KEY = b64encode(bytes(range(32))).decode()
@@ -178,3 +179,186 @@ class ServerTests(RefusedTestCase):
         while text not in self.output():
             self.assertLess(time.monotonic(), deadline, self.output())
             time.sleep(0.05)
+
+
+class MachinesTests(PostgresqlTestCase):
+    """Each machine has a data folder of its own; all use one database."""
+
+    def start_machine(self, name: str, *options: str) -> tuple["subprocess.Popen[str]", int]:
+        self.data = self.folder / name
+        return self.serve(*options)
+
+    def test_two_machines(self) -> None:
+        """Two servers with folders of their own are one: an account made at one plays at both."""
+        (first, port), (second, other) = (self.start_machine(name) for name in ("here", "there"))
+        self.json_of("players", "add", "Anna", "--password-stdin", stdin=SECRET)
+        token = self.json_of("players", "token", "Anna")["access_token"]
+        self.assertEqual(self.ask(port, "PUT", "/game/saves/world", token, b"one", If_None_Match="*")[0], 201)
+        self.assertEqual(self.ask(other, "GET", "/game/saves/world", token)[:2], (200, b"one"))
+        stores = [self.ask(each, "GET", "/healthz")[2]["Gamed-Store"] for each in (port, other)]
+        self.assertEqual(len(set(stores)), 1)
+        self.json_of("players", "block", "Anna")
+        self.assertEqual([get(each, "/game/saves", token)[0] for each in (port, other)], [403, 403])
+        self.assertEqual([self.stop(each) for each in (first, second)], [0, 0])
+
+    def test_at_the_same_moment(self) -> None:
+        """Two machines that start an empty store at the same time agree on one key record."""
+        ports = [free_port(), free_port()]
+        started = [
+            self.start(*GAMED, "--config", str(self.config), "--data", str(self.folder / str(port)), "serve", listen)
+            for port in ports
+            for listen in [f"--listen=tcp:{port}:interface=127.0.0.1"]
+        ]
+        for port, process in zip(ports, started, strict=True):
+            self.await_answer(port, process)
+        self.assertEqual(self.rows("SELECT count(*) FROM auth.key_record"), [(1,)])
+        self.assertEqual([self.stop(process) for process in started], [0, 0])
+
+    def test_repairs_need_all_machines_stopped(self) -> None:
+        """`check data --fix` is refused while a server of another machine uses the database."""
+        process, _ = self.start_machine("here")
+        self.data = self.folder / "there"
+        self.data.mkdir()
+        code, _, err = self.gamed("check", "data", "--fix")
+        self.assertEqual((code, "on every machine" in err), (1, True), err)
+        self.stop(process)
+        self.rows("INSERT INTO state.player_saves (player_id, epoch, seq, slots) VALUES ('ply_A', 'e', 1, 7)")
+        self.assertEqual(self.json_of("check", "data", "--fix"), {"errors": [], "repaired": 1})
+
+    def test_workers(self) -> None:
+        """Several workers of one machine share its folder and the database."""
+        process, port = self.serve("--workers", "2")
+        self.json_of("players", "add", "Anna", "--password-stdin", stdin=SECRET)
+        token = self.json_of("players", "token", "Anna")["access_token"]
+        for number in range(8):
+            self.assertEqual(self.ask(port, "PUT", f"/game/saves/{number}", token, b"x", If_None_Match="*")[0], 201)
+        self.assertEqual(self.stop(process), 0, self.output())
+
+    def test_daemon(self) -> None:
+        """`twistd gamed serve` forks after the databases were prepared, and has connections of its own."""
+        port = free_port()
+        arguments = ("gamed", "serve", *self.places, f"--listen=tcp:{port}:interface=127.0.0.1")
+        code, _, err = self.run_command(*arguments, of=TWISTD)
+        self.assertEqual((code, err), (0, ""))
+        pid = int((self.folder / "twistd.pid").read_text())
+        self.addCleanup(end_daemon, pid)
+        self.await_answer(port)
+        self.assertEqual(self.gamed("health"), (0, "ok\n", ""))
+
+    def test_move(self) -> None:
+        """`move-data` moves the configuration and the folder; the databases stay where they are."""
+        process, _ = self.serve()
+        self.json_of("players", "add", "Anna", "--password-stdin", stdin=SECRET)
+        self.stop(process)
+        folder = self.folder / "new"
+        self.json_of("move-data", str(folder))
+        self.config, self.data = folder / "authentication.json", folder / "data"
+        process, _ = self.serve()
+        self.assertEqual(len(self.json_of("players", "list")), 1)
+        self.stop(process)
+
+
+class StateTests(PostgresqlTestCase):
+    def test_dropped(self) -> None:
+        """Dropping `state` deletes the saves alone: a running server signs in as before, and the next start makes it.
+
+        Meanwhile `/game/` answers 503 with the code store_unavailable.
+        """
+        process, port = self.serve("--admin", f"tcp:{(admin := free_port())}:interface=127.0.0.1")
+        self.json_of("players", "add", "Anna", "--password-stdin", stdin=SECRET)
+        token = self.json_of("players", "token", "Anna")["access_token"]
+        self.assertEqual(self.ask(port, "PUT", "/game/saves/world", token, b"one", If_None_Match="*")[0], 201)
+        self.rows("DROP SCHEMA state CASCADE")
+        status, body, _ = self.ask(port, "GET", "/game/saves", token)
+        self.assertEqual((status, json.loads(body)["code"]), (503, "store_unavailable"))
+        self.assertEqual(get(port, "/auth/sessions", token)[0], 200)
+        self.json_of("players", "token", "Anna")
+        status, body = get(admin, "/readyz")
+        self.assertEqual((status, b"schema state does not answer" in body, b"auth" in body), (503, True, False), body)
+        self.assertEqual(self.stop(process), 0)
+
+        process, port = self.serve()
+        self.assertEqual(get(port, "/game/saves", token)[0], 200)
+        self.assertEqual(self.stop(process), 0)
+
+
+class CheckTests(PostgresqlTestCase):
+    """`check data` and `doctor` on a database with one player and two saves, without a server."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        process, port = self.serve()
+        self.json_of("players", "add", "Anna", "--password-stdin", stdin=SECRET)
+        token = self.json_of("players", "token", "Anna")["access_token"]
+        for name, body in (("small", b"one"), ("large", b"x" * 300_000)):
+            self.assertEqual(self.ask(port, "PUT", f"/game/saves/{name}", token, body, If_None_Match="*")[0], 201)
+        self.stop(process)
+
+    def errors(self) -> list[str]:
+        code, out, err = self.gamed("check", "data", "--json")
+        found: list[str] = json.loads(out)["errors"]
+        self.assertEqual(code, int(bool(found)), err)
+        return found
+
+    def test_without_errors(self) -> None:
+        """Without errors the exit code is 0; a person is told that indexes need amcheck."""
+        self.assertEqual(self.errors(), [])
+        code, out, err = self.gamed("check", "data")
+        self.assertEqual((code, err), (0, ""))
+        self.assertRegex(out, "^no errors\nThe contents of indexes were not checked: .*amcheck")
+
+    def test_indexes(self) -> None:
+        """With amcheck, and the permission to use it, indexes are checked, too."""
+        self.rows("CREATE EXTENSION amcheck")
+        self.assertIn("amcheck", self.gamed("check", "data")[1])
+        self.rows("GRANT EXECUTE ON FUNCTION bt_index_check(regclass, boolean) TO gamed")
+        self.assertEqual(self.gamed("check", "data"), (0, "no errors\n", ""))
+        # Another order under an index, as after an update of the C library.
+        self.rows("DROP INDEX IF EXISTS state.of_sizes")
+        self.rows("CREATE FUNCTION state.turned(n bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT n'")
+        self.rows("CREATE INDEX of_sizes ON state.save_version (state.turned(size))")
+        self.rows(
+            "CREATE OR REPLACE FUNCTION state.turned(n bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT -n'"
+        )
+        [error] = self.errors()
+        self.assertRegex(error, "^schema state: index of_sizes: heap tuple .* Run: REINDEX INDEX state.of_sizes$")
+
+    def test_references(self) -> None:
+        """Rows that refer to missing rows are counted, by their table."""
+        self.rows("ALTER TABLE auth.session DISABLE TRIGGER ALL")
+        self.rows("UPDATE auth.session SET player_id = 'ply_gone'")
+        self.rows("ALTER TABLE auth.session ENABLE TRIGGER ALL")
+        self.assertEqual(self.errors(), ["schema auth: 1 rows of session refer to missing rows of player"])
+
+    def test_damaged_bytes(self) -> None:
+        """Changed bytes of a small and of a large save are found by their hashes."""
+        self.rows("UPDATE state.blob SET data = 'two' WHERE data IS NOT NULL")
+        self.rows("UPDATE state.blob_part SET data = set_byte(data, 9, 9) WHERE n = 1")
+        self.assertEqual(sorted(error.split()[-2] for error in self.errors()), ["large", "small"])
+
+    def test_wrong_counts(self) -> None:
+        """Wrong counts are found, and repaired with --fix."""
+        self.rows("UPDATE state.player_saves SET kept_bytes = 99")
+        self.rows("UPDATE state.blob SET refs = 7")
+        self.assertEqual(len(self.errors()), 3)
+        self.assertEqual(self.json_of("check", "data", "--fix"), {"errors": [], "repaired": 3})
+
+    def test_doctor(self) -> None:
+        """`doctor` names the server's version, its promises, its connections and its standbys."""
+        code, out, err = self.gamed("doctor", "--json")
+        found = {each["check"]: each for each in json.loads(out)["findings"]}
+        self.assertEqual((code, err), (0, ""), out)
+        self.assertRegex(found["store"]["text"], "^PostgreSQL [0-9.]+ answers; fsync, .* are on")
+        self.assertRegex(found["connections"]["text"], "^[0-9]+ of [0-9]+ connections")
+        self.assertEqual({found[name]["level"] for name in ("schema auth", "schema state", "key")}, {"ok"})
+        self.rows("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'auth.session_player'::regclass")
+        code, out, _ = self.gamed("doctor", "--json")
+        found = {each["check"]: each for each in json.loads(out)["findings"]}
+        self.assertEqual((code, found["schema auth"]["level"]), (1, "problem"))
+        self.assertIn("session_player is not valid", found["schema auth"]["text"])
+        cluster().execute(f"ALTER DATABASE {self.address.database} RENAME TO {self.address.database}_away")
+        code, out, _ = self.gamed("doctor", "--json")
+        cluster().execute(f"ALTER DATABASE {self.address.database}_away RENAME TO {self.address.database}")
+        found = {each["check"]: each for each in json.loads(out)["findings"]}
+        self.assertEqual((code, found["store"]["level"]), (1, "problem"))
+        self.assertIn("does not exist", found["store"]["text"])

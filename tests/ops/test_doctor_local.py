@@ -8,6 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.config.model import Checkpoints, Config
 from gamed.database.sqlite.files import EXTERNAL_LIMIT_BYTES
 from gamed.database.sqlite.store import SqliteStore
+from gamed.database.store import ServerFacts
 from gamed.ops import doctor_local
 from gamed.ops.doctor_findings import (
     FailureCause,
@@ -103,6 +104,26 @@ class LocalTests(SynchronousTestCase):
         self.assertEqual(doctor_local.check_store("auth.db", 7, []).level, OK)
         finding = doctor_local.check_store("auth.db", 7, ["row 3 missing from index"])
         self.assertEqual((finding.level, "row 3 missing" in finding.text), (PROBLEM, True))
+
+    def test_database_server(self) -> None:
+        """A server that is nearly full, whose clock drifts, or that cannot recognize damage, is a warning."""
+        well = ServerFacts("15.8", True, 7, 97, 1, True, True, True, 3)
+        self.assertEqual({finding.level for finding in doctor_local.check_database_server(well)}, {OK})
+        for change, check in (
+            ({"connections": 88}, "connections"),
+            ({"skew_ms": 11_000}, "database clock"),
+            ({"checksums": False}, "checksums"),
+            ({"autovacuum": False}, "autovacuum"),
+        ):
+            findings = doctor_local.check_database_server(replace(well, **change))
+            self.assertEqual([each.check for each in findings if each.level is WARNING], [check])
+        for change, words in (
+            ({"standbys": 0}, "no standby"),
+            ({"synchronous": False}, "1 standbys (asynchronous)"),
+            ({"encrypted": False}, "not encrypted"),
+        ):
+            findings = doctor_local.check_database_server(replace(well, **change))
+            self.assertIn(words, " ".join(each.text for each in findings), change)
 
     def test_assets(self) -> None:
         """A channel without its release is a problem, and the first is shown."""

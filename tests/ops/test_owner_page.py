@@ -88,7 +88,7 @@ class OwnerPageCase(SynchronousTestCase):
         return player_id
 
     def add_session(self, player_id: str, number: int, *, revoked: bool = False) -> None:
-        query = "INSERT INTO session VALUES (?, ?, NULL, 'local', '{}', 0, 0, 1, 0, 0, NULL, ?, 0, 0, ?)"
+        query = "INSERT INTO session VALUES (?, ?, NULL, 'local', '{}', 0, 0, 1, 0, 0, NULL, ?, 0, 0, 0, ?)"
         values = (f"ses_{player_id}{number}", player_id, START_MS + DAY_MS, START_MS if revoked else None)
         self.write(lambda connection: connection.execute(query, values).close())
 
@@ -255,7 +255,7 @@ class TroubleTests(OwnerPageCase):
         """Show what is known without auth.db."""
         self.stores.reads.drain()
         text = self.page()
-        self.assertIn("auth.db does not respond, so the players are not known", text)
+        self.assertIn("The players are not known: their database does not respond", text)
         self.assertIn("Free on this disk", text)
 
 

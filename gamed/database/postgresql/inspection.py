@@ -1,13 +1,12 @@
 """These transactions ask PostgreSQL about its server, and search the schemas for damage."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from gamed.database.connection import Connection
-from gamed.database.errors import DatabaseCorrupt, DatabaseError
-from gamed.database.postgresql.error_mapping import PostgresqlError, translate
 from gamed.database.store import DamageCheck, ServerFacts
 
+RESTORE = "Restore the database from a backup."
 TABLES = """
     SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = :database AND c.relkind = 'r' ORDER BY c.relname
@@ -49,19 +48,34 @@ FACTS = """
 
 
 def damage_checks(connection: Connection, database: str, name: str) -> Sequence[DamageCheck]:
-    """Return a check of each table, of each reference, and of the indexes; errors begin with this `name`."""
+    """Return a check of each table, of each reference, and of each index; errors begin with this `name`."""
     values = {"database": database}
-    tables = [str(table) for (table,) in connection.rows(TABLES, values)]
-    read = [DamageCheck(table, partial(_find_unreadable, name=name, table=f"{database}.{table}")) for table in tables]
-    columns: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
-    for table, constraint, target, own, other in connection.rows(REFERENCES, values):
-        columns.setdefault((table, constraint, target), []).append((own, other))
-    references = [
-        DamageCheck(constraint, partial(_find_dangling, name=name, tables=(database, table, target), columns=pairs))
-        for (table, constraint, target), pairs in columns.items()
+    tables = [f"{database}.{table}" for (table,) in connection.rows(TABLES, values)]
+    invalid = partial(find_invalid_indexes, database=database, name=name)
+    return [
+        *(DamageCheck(table, partial(_read_table, table=table), RESTORE) for table in tables),
+        *_reference_checks(connection, database, name),
+        DamageCheck("indexes", invalid, RESTORE),
+        *_index_checks(connection, database),
     ]
-    indexes = DamageCheck("indexes", partial(_find_broken_indexes, database=database, name=name))
-    return [*read, *references, indexes]
+
+
+def _reference_checks(connection: Connection, database: str, name: str) -> Iterator[DamageCheck]:
+    columns: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
+    for table, constraint, target, own, other in connection.rows(REFERENCES, {"database": database}):
+        columns.setdefault((table, constraint, target), []).append((own, other))
+    for (table, constraint, target), pairs in columns.items():
+        find = partial(_find_dangling, name=name, tables=(database, table, target), columns=pairs)
+        yield DamageCheck(constraint, find, RESTORE)
+
+
+def _index_checks(connection: Connection, database: str) -> Iterator[DamageCheck]:
+    """Yield the checks that need the extension amcheck."""
+    for (schema,) in connection.rows(AMCHECK):
+        for number, index, valid in connection.rows(INDEXES, {"database": database}):
+            if valid:
+                check = partial(_check_index, schema=schema, number=number)
+                yield DamageCheck(f"index {index}", check, f"Run: REINDEX INDEX {database}.{index}")
 
 
 def checks_indexes(connection: Connection) -> bool:
@@ -72,8 +86,11 @@ def checks_indexes(connection: Connection) -> bool:
 def find_invalid_indexes(connection: Connection, database: str, name: str) -> list[str]:
     """Return a line for each index that PostgreSQL does not use, or does not keep right."""
     rows = connection.rows(INDEXES, {"database": database})
-    return [f"{name}: the index {index} is not valid. Run: REINDEX INDEX {database}.{index}" for _, index, valid in rows
-            if not valid]  # fmt: skip
+    return [
+        f"{name}: the index {index} is not valid. Run: REINDEX INDEX {database}.{index}"
+        for _, index, valid in rows
+        if not valid
+    ]
 
 
 def size_of(connection: Connection, database: str) -> int:
@@ -101,15 +118,9 @@ def read_facts(connection: Connection, now_ms: Callable[[], int]) -> ServerFacts
     )
 
 
-def _find_unreadable(connection: Connection, name: str, table: str) -> list[str]:
+def _read_table(connection: Connection, table: str) -> list[str]:
     """Read every row of a table; its large values are read where their hashes are checked."""
-    try:
-        connection.rows(f"SELECT count(*) FROM {table}")
-    except (PostgresqlError, DatabaseError) as e:
-        ours = translate(e)
-        if isinstance(ours, DatabaseCorrupt):
-            return [f"{name}: {table} cannot be read: {e}. Restore the database from a backup."]
-        raise
+    connection.rows(f"SELECT count(*) FROM {table}")
     return []
 
 
@@ -126,22 +137,7 @@ def _find_dangling(
     return [f"{name}: {count} rows of {table} refer to missing rows of {target}"] if count else []
 
 
-def _find_broken_indexes(connection: Connection, database: str, name: str) -> list[str]:
-    found = find_invalid_indexes(connection, database, name)
-    for (schema,) in connection.rows(AMCHECK):
-        for number, index, valid in connection.rows(INDEXES, {"database": database}):
-            if valid:
-                found += _find_in_index(connection, schema, number, f"{name}: the index {index}")
-    return found
-
-
-def _find_in_index(connection: Connection, schema: str, number: int, name: str) -> list[str]:
-    connection.execute("SAVEPOINT one_index")
-    try:
-        connection.rows(f"SELECT CAST({schema}.bt_index_check(CAST(? AS oid), true) AS text)", (number,))
-    except PostgresqlError as e:
-        if not e.code.startswith("XX"):
-            raise
-        connection.execute("ROLLBACK TO one_index")
-        return [f"{name} is damaged: {e}. Run: REINDEX, then check again."]
+def _check_index(connection: Connection, schema: str, number: int) -> list[str]:
+    """Compare an index with its table."""
+    connection.rows(f"SELECT CAST({schema}.bt_index_check(CAST(? AS oid), true) AS text)", (number,))
     return []

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gamed.database.sqlite.backend import SqliteBackend
 
 T = TypeVar("T")
+RESTORE = "Restore the file from a backup."
 
 
 class SqliteStore(Component, frozen=True):
@@ -112,8 +113,8 @@ class SqliteStore(Component, frozen=True):
         """Return a check of each table with its indexes, and one of all references."""
         name = self.name(database)
         tables = inspection.table_names(connection)
-        checks = [DamageCheck(table, partial(_find_in_table, name=name, table=table)) for table in tables]
-        return [*checks, DamageCheck("references", partial(_find_dangling, name=name))]
+        checks = [DamageCheck(table, partial(_find_in_table, name=name, table=table), RESTORE) for table in tables]
+        return [*checks, DamageCheck("references", partial(_find_dangling, name=name), RESTORE)]
 
     def unchecked(self, connection: Connection) -> None:
         """Return nothing: SQLite checks all of it."""
@@ -163,7 +164,7 @@ class SqliteStore(Component, frozen=True):
 
 def _find_in_table(connection: Connection, name: str, table: str) -> list[str]:
     errors = inspection.check_table(connection, table)
-    return [f"{name}: {line}. Restore the file from a backup." for line in errors]
+    return [f"{name}: {line}. {RESTORE}" for line in errors]
 
 
 def _find_dangling(connection: Connection, name: str) -> list[str]:
