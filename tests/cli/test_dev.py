@@ -129,6 +129,15 @@ class DevTests(CommandTestCase):
             self.assertEqual([path.name for path in folder.iterdir()], ["authentication.json"])
             self.assertEqual((folder / "authentication.json").read_text(), text)
 
+    def test_no_other_store(self) -> None:
+        """A store that the developer added is refused: the data of a try are in the folder."""
+        folder = self.folder / "own"
+        folder.mkdir()
+        members = {"master_key_env": MASTER_KEY_ENV, "store": "postgresql://gamed@localhost/gamed"}
+        (folder / "authentication.json").write_text(json.dumps(members))
+        ports = [f"--port={free_port()}", f"--provider-port={free_port()}"]
+        self.assertIn("Take store out", self.refused("dev", *ports, f"--folder={folder}"))
+
     def test_page(self) -> None:
         """--static serves a game's page on a port of its own; its browser may ask the server, also after a restart."""
         root, folder, page_port = self.folder / "page", self.folder / "kept", free_port()

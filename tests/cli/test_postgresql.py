@@ -301,7 +301,7 @@ class CheckTests(PostgresqlTestCase):
         return found
 
     def test_without_errors(self) -> None:
-        """Without errors the exit code is 0; a person is told that indexes need amcheck."""
+        """Without errors the exit code is 0; the text names what indexes need: amcheck."""
         self.assertEqual(self.errors(), [])
         code, out, err = self.gamed("check", "data")
         self.assertEqual((code, err), (0, ""))
