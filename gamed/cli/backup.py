@@ -24,11 +24,22 @@ from gamed.cli.paths import MAX_FILE_BYTES, Paths, read_file, write_whole
 from gamed.clock import now_ms
 from gamed.config.settings import KEY_FILE, KeySource
 from gamed.database import backup_format
-from gamed.database.backup_format import MANIFEST, SETTINGS, STORES, BackupError, BackupFile, BackupManifest
+from gamed.database.backup_format import (
+    DUMP,
+    MANIFEST,
+    SETTINGS,
+    STORES,
+    BackupError,
+    BackupFile,
+    BackupManifest,
+    DumpContents,
+    IntegrityResult,
+)
+from gamed.database.connection import AUTH, STATE
 from gamed.database.errors import DatabaseError, DiskFull
 from gamed.database.last_backup import LastBackup, write_last_backup
 from gamed.database.sqlite import offline
-from gamed.database.sqlite.offline import IntegrityResult
+from gamed.database.store import Store
 from gamed.disk import sync_folder
 from gamed.players import keyring
 from gamed.timestamps import rfc3339
@@ -49,7 +60,11 @@ class Backup(Struct, frozen=True):
     """None for a single database."""
     examined: Mapping[str, IntegrityResult] = field(default_factory=dict)
     ring: keyring.KeyRecord | None = None
-    """The key record of auth.db; None if it is not in the backup, or was never opened by a service."""
+    """The key record of auth.db; None if it is not in the backup, or was never opened by a service.
+
+    That of a dump has no check value, but the fingerprint of the key.
+    """
+    store_id: str | None = None
 
 
 @click.command()
@@ -67,7 +82,7 @@ def backup(context: CommandContext, folder: Path, keep: int | None) -> None:
     try:
         target = _target(folder, where.data)
         with exclusive(target):
-            made = _made(where, target)
+            made = _made(files.store, where, target)
             pruned = [] if keep is None else prune(target, made.path.name, keep)
     except PermissionError as e:  # root has become that user
         raise CommandFailed(f"{e.filename} cannot be used by uid {os.geteuid()}. Let that user write there.") from None
@@ -83,7 +98,7 @@ def _remember(files: OfflineDatabases, made: Backup) -> None:
     try:
         files.write_auth(lambda connection: write_last_backup(connection, last))
     except (CommandFailed, SetupError, DatabaseError) as e:
-        warn(f"the backup is complete, but auth.db could not record it: {e}")
+        warn(f"the backup is complete, but {files.store.name(AUTH)} could not record it: {e}")
 
 
 def _target(folder: Path, data: Path) -> Path:
@@ -95,24 +110,25 @@ def _target(folder: Path, data: Path) -> Path:
     return target
 
 
-def _made(where: Paths, target: Path) -> Backup:
+def _made(store: Store, where: Paths, target: Path) -> Backup:
     if not where.config.exists():
         raise CommandFailed(f"There is no {where.config} to copy. Name the configuration: gamed --config FILE backup")
     try:
-        needed = sum(offline.size_of(where.data / name) for name in STORES) + SPARE_BYTES
+        needed = _largest(store) + SPARE_BYTES
         if (free := shutil.disk_usage(target).free) < needed:
             raise CommandFailed(f"{target} has {free} bytes free, and a backup may need {needed}. Nothing was copied.")
-        return write(where, target, now_ms())
+        return write(store, where, target, now_ms())
     except DiskFull as e:
         raise CommandFailed(f"{target} is full, or a disk fails ({e.__cause__}). No backup was made.") from None
-    except DatabaseError as e:
-        raise CommandFailed(
-            f"No backup was made: {e.__cause__ or e}. To find the damage, run: gamed check data"
-        ) from None
-    except BackupError as e:
-        raise CommandFailed(
-            f"No backup was made: the copy is damaged: {e}. To find the damage, run: gamed check data"
-        ) from None
+    except (DatabaseError, BackupError) as e:
+        reason = f"the copy is damaged: {e}" if isinstance(e, BackupError) and store.files else str(e.__cause__ or e)
+        advice = ". To find the damage, run: gamed check data" if store.files else ""
+        raise CommandFailed(f"No backup was made: {reason}{advice}") from None
+
+
+def _largest(store: Store) -> int:
+    """Return the greatest size in bytes that a copy of the databases may have."""
+    return sum(map(offline.size_of, store.files)) if store.files else sum(store.sizes().values())
 
 
 def _lines(made: Backup, where: Paths, pruned: Sequence[str]) -> Iterator[str]:
@@ -129,13 +145,13 @@ def _lines(made: Backup, where: Paths, pruned: Sequence[str]) -> Iterator[str]:
         yield f"deleted {name}"
 
 
-def write(where: Paths, target: Path, now_ms: int) -> Backup:
+def write(store: Store, where: Paths, target: Path, now_ms: int) -> Backup:
     """Make and check a new backup in a folder below `target`; raise DatabaseError, BackupError or OSError."""
     name = backup_format.folder_name(now_ms, os.listdir(target))
     part = target / backup_format.part_name(name)
     part.mkdir(mode=0o700)
     try:
-        made = _fill(part, where, now_ms)
+        made = _fill(part, store, where, now_ms)
         part.rename(target / name)  # every file in it is on disk, and so are their names
         sync_folder(target)
     except BaseException:
@@ -208,27 +224,46 @@ def hash_file(path: Path, out: Callable[[bytes], object] = lambda chunk: None) -
     return BackupFile(done, digest.hexdigest())
 
 
-def _fill(part: Path, where: Paths, now_ms: int) -> Backup:
+def _fill(part: Path, store: Store, where: Paths, now_ms: int) -> Backup:
     """Copy all files. auth.db is first: a player who is erased between both copies leaves no saves without a player."""
-    for name in STORES:
-        _copy(where.data / name, part / name)
+    for path in store.files:
+        _copy(path, part / path.name)
+    dumped = None if store.files else _dump(store, part / DUMP)
     for name, path in zip(SETTINGS, (where.config, where.game), strict=True):
         with suppress(FileNotFoundError):
             write_whole(part / name, read_file(str(path)), 0o600)
-    files = {name: hash_file(part / name) for name in (*STORES, *SETTINGS) if (part / name).exists()}
-    made = _examined(_backup(part, files))
+    files = {name: hash_file(part / name) for name in (*STORES, DUMP, *SETTINGS) if (part / name).exists()}
+    made = _backup(part, files)
+    made = _examined(made) if dumped is None else _dumped(made, *dumped)
+    auth, state = made.examined.values()
     manifest = BackupManifest(
         made_at=rfc3339(now_ms),
         gamed=__version__,
         fingerprint=made.ring.fingerprint if made.ring else None,
         key_source=made.ring.source.value if made.ring else None,
-        schemas={each.name: each.schema for each in made.examined.values()},
-        players=made.examined[STORES[0]].rows,
-        saves=made.examined[STORES[1]].rows,
+        schemas={auth.name: auth.schema, state.name: state.schema},
+        players=auth.rows,
+        saves=state.rows,
         files=files,
+        store_id=made.store_id,
+        postgresql=None if dumped is None else dumped[1].written_by,
     )
     write_whole(part / MANIFEST, json.dumps(manifest.members(), indent=2).encode() + b"\n", 0o600)
     return replace(made, manifest=manifest)
+
+
+def _dump(store: Store, target: Path) -> tuple[keyring.KeyRecord | None, DumpContents]:
+    """Dump a PostgreSQL store, and read the dump again."""
+    from gamed.cli import store_dump  # late: the files of SQLite need no other programs
+
+    return store_dump.write_dump(store, target)
+
+
+def _dumped(backup: Backup, ring: keyring.KeyRecord | None, contents: DumpContents) -> Backup:
+    """Return the backup of a dump with these contents."""
+    rows = {AUTH: contents.players, STATE: contents.saves}
+    found = {name: IntegrityResult(name, contents.schemas[name], rows[name]) for name in (AUTH, STATE)}
+    return replace(backup, examined=found, ring=ring, store_id=contents.store_id)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -249,12 +284,24 @@ def _folder(path: Path) -> Backup:
     for name, copied in manifest.files.items():
         if hash_file(path / name) != copied:
             raise BackupError(f"{name} changed after the backup was made")
-    return _examined(replace(_backup(path, manifest.files), manifest=manifest))
+    found = replace(_backup(path, manifest.files), manifest=manifest)
+    return _examined(found) if manifest.postgresql is None else _read_dump(found, manifest, manifest.postgresql)
+
+
+def _read_dump(backup: Backup, manifest: BackupManifest, written_by: int) -> Backup:
+    from gamed.cli import store_dump  # late: as above
+
+    store_dump.verify_dump(backup.stores[DUMP], written_by)
+    contents = DumpContents(manifest.schemas, manifest.players, manifest.saves, written_by, manifest.store_id)
+    ring = None
+    if manifest.fingerprint is not None and manifest.key_source is not None:
+        ring = keyring.KeyRecord(b"", manifest.fingerprint, KeySource(manifest.key_source))
+    return _dumped(backup, ring, contents)
 
 
 def _backup(path: Path, files: Mapping[str, BackupFile]) -> Backup:
     """Return the backup in this folder, not checked yet."""
-    stores = {name: path / name for name in STORES}
+    stores = {name: path / name for name in (*STORES, DUMP) if name in files}
     settings = {name: path / name for name in SETTINGS if name in files}
     return Backup(path, stores, {name: copied.sha256 for name, copied in files.items()}, settings)
 
@@ -270,5 +317,6 @@ def _file(path: Path) -> Backup:
 def _examined(backup: Backup) -> Backup:
     found = {name: offline.examine(path, name.removesuffix(".db")) for name, path in backup.stores.items()}
     auth = backup.stores.get(STORES[0])
-    ring = None if auth is None else offline.examine_copy(auth, keyring.read_key_record)
-    return replace(backup, examined=found, ring=ring)
+    if auth is None or (ring := offline.examine_copy(auth, keyring.read_key_record)) is None:
+        return replace(backup, examined=found)
+    return replace(backup, examined=found, ring=ring, store_id=offline.examine_copy(auth, keyring.read_store_id))

@@ -26,8 +26,9 @@ from gamed.clock import now_ms
 from gamed.config.errors import ConfigError
 from gamed.config.model import Config
 from gamed.config.settings import KeySource
+from gamed.crypto import Keys
 from gamed.database import backup_format
-from gamed.database.backup_format import SETTINGS, BackupError
+from gamed.database.backup_format import DUMP, SETTINGS, BackupError
 from gamed.database.connection import AUTH, STATE
 from gamed.database.errors import DatabaseError, MigrationError
 from gamed.database.sqlite.error_mapping import SQLITE_ERRORS
@@ -38,6 +39,7 @@ from gamed.database.sqlite.write_lock import lock_writes
 from gamed.players import store as player_store
 from gamed.players.keyring import KeyRecord
 from gamed.players.store import NO_BLOCKED_PLAYERS, BlockedPlayers
+from gamed.stores import open_store
 
 SPARE_BYTES = 16 * 1024 * 1024
 FITS, MISFIT, UNKNOWN, NONE = "fits", "does not fit", "unknown", "none"
@@ -47,8 +49,8 @@ FITS, MISFIT, UNKNOWN, NONE = "fits", "does not fit", "unknown", "none"
 class RestoreResult(Struct, frozen=True):
     """The result of a restore."""
 
-    aside: tuple[Path, ...]
-    """The previous databases, under their new names."""
+    aside: tuple[Path | str, ...]
+    """The previous databases, under their new names: paths, or names of schemas."""
     sessions: int
     """The number of sessions of the backup, which the restore ended."""
     blocked: int
@@ -113,19 +115,49 @@ def _config(where: Paths, backup: Path) -> Config:
 
 
 def _restore(backup: Backup, where: Paths, config: Config, runner: str) -> RestoreResult:
+    dumped = DUMP in backup.stores
+    if dumped != (config.store is not None):
+        kind, other = ("PostgreSQL", "SQLite") if dumped else ("SQLite", "PostgreSQL")
+        raise CommandFailed(
+            f"This backup is of {kind}, and {where.config} uses {other}. Nothing was changed. Restore it with a "
+            f"configuration that uses {kind}, then run: gamed move-store"
+        )
     if backup.ring is not None:
         try:
             _refuse_misfit(where.data, config, backup.ring)
         except SetupError as e:
             raise SetupError(f"The key at hand does not fit this backup. Nothing was changed. {e}") from None
     try:
-        return replace_databases(backup, where, runner)
+        return (
+            _replace_schemas(backup, where, config, runner)
+            if config.store
+            else replace_databases(backup, where, runner)
+        )
     except (DatabaseError, MigrationError) as e:
         raise CommandFailed(f"The databases stay as they were: {e.__cause__ or e}") from None
 
 
 def _refuse_misfit(data: Path, config: Config, ring: KeyRecord) -> None:
+    if not ring.check_value and config.master_key is not None:  # of a dump
+        own = Keys.of(config.master_key, token_bytes)
+        ring = replace(ring, check_value=own.check if own.fingerprint == ring.fingerprint else b"another")
     keys.refuse_misfit(data, config.master_key, ring, token_bytes, config.master_key_origin)
+
+
+def _replace_schemas(backup: Backup, where: Paths, config: Config, ran_by: str) -> RestoreResult:
+    from gamed.cli.store_dump import replace_schemas  # late: the files of SQLite need no other programs
+
+    assert backup.manifest is not None and backup.manifest.postgresql is not None
+    store = open_store(config, where.data)
+    suffix = f"_before_restore_{backup_format.stamp(now_ms()).lower()}"
+    try:
+        with keys.database_errors(store, AUTH), closing(store):
+            done = replace_schemas(store, backup.stores[DUMP], backup.manifest.postgresql, suffix, ran_by)
+    except BackupError as e:
+        raise CommandFailed(f"The databases stay as they were: {e}") from None
+    added, kept = _settings(backup.settings, where)
+    aside = tuple(f"schema {name}" for name in done.aside)
+    return RestoreResult(aside, done.sessions, done.blocked, tuple(added), tuple(kept))
 
 
 def _key(backup: Backup, where: Paths) -> str:
@@ -161,7 +193,8 @@ def _backup_lines(backup: Backup, where: Paths) -> Iterator[str]:
     if backup.manifest is not None:
         yield f"made {backup.manifest.made_at} by gamed {backup.manifest.gamed}"
     for each in backup.examined.values():
-        yield f"{each.name}.db: {counted(each.rows, 'player' if each.name == 'auth' else 'save')}, schema {each.schema}"
+        name = f"schema {each.name}" if DUMP in backup.stores else f"{each.name}.db"
+        yield f"{name}: {counted(each.rows, 'player' if each.name == 'auth' else 'save')}, schema {each.schema}"
     if backup.settings:
         yield f"with {' and '.join(backup.settings)}"
     if backup.ring is not None:

@@ -1,13 +1,13 @@
 """`gamed restored` finishes a restore that other tools made: no session and no version of a save may exist twice."""
 
 from collections.abc import Iterator
+from functools import partial
 from secrets import token_bytes
 
 import click
 
 from gamed.cli import keys
 from gamed.cli.context import CommandContext, OfflineDatabases, reports_json
-from gamed.cli.errors import echo
 from gamed.cli.folder_lock import Lock
 from gamed.cli.output import counted
 from gamed.clock import now_ms
@@ -39,7 +39,7 @@ def restored(context: CommandContext) -> None:
 def _finish(files: OfflineDatabases) -> tuple[int, int]:
     for database in (AUTH, STATE):
         with keys.database_errors(files.store, database):
-            files.store.prepare(database, echo, lambda: None, migrate=True)
+            files.store.prepare(database, partial(click.echo, err=True), lambda: None, migrate=True)
     files.write_state(lambda connection: finish_state(files.store, connection))
     return files.write_auth(
         lambda connection: finish_auth(files.store, connection, NO_BLOCKED_PLAYERS, "restored", files.ran_by)

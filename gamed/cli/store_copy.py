@@ -26,7 +26,8 @@ from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.errors import DatabaseError, MigrationError
 from gamed.database.postgresql.connecting import Connector, SessionKind
 from gamed.database.postgresql.error_mapping import PostgresqlError
-from gamed.database.postgresql.heartbeat import begin_generation, read_store_id
+from gamed.database.postgresql.heartbeat import begin_generation
+from gamed.database.postgresql.identity import read_store_id
 from gamed.database.postgresql.inspection import size_of
 from gamed.database.postgresql.migrations import (
     MOVED,

@@ -11,6 +11,8 @@ from gamed.strict_json import JsonMalformed, parse_object
 
 MANIFEST: Final = "manifest.json"
 STORES: Final = ("auth.db", "state.db")
+DUMP: Final = "store.dump"
+"""The file of a PostgreSQL store, in place of STORES."""
 SETTINGS: Final = ("authentication.json", "game.json")
 FORMAT: Final = 1
 _NAME: Final = compile(r"gamed-[0-9]{8}T[0-9]{6}Z", ASCII)
@@ -22,6 +24,28 @@ _WORD: Final = compile(r"[!-~]{1,64}", ASCII)
 
 class BackupError(Exception):
     """A folder that is not a complete backup; the text says why."""
+
+
+class IntegrityResult(Struct, frozen=True):
+    """The contents of a database's copy; `rows` is the number of players, or of current saves."""
+
+    name: str
+    """`auth` or `state`."""
+    schema: int
+    rows: int
+
+
+class DumpContents(Struct, frozen=True):
+    """The contents of a dump of PostgreSQL."""
+
+    schemas: Mapping[str, int]
+    """The versions of the schemas."""
+    players: int
+    saves: int
+    written_by: int
+    """The version of pg_dump; an older pg_restore cannot read the file."""
+    store_id: str | None
+    """The id of the store; None if no service ever opened it."""
 
 
 class BackupFile(Struct, frozen=True):
@@ -47,6 +71,10 @@ class BackupManifest(Struct, frozen=True):
     players: int
     saves: int
     files: Mapping[str, BackupFile]
+    store_id: str | None = None
+    """The id of the store; None if no service ever opened it, or for a backup of an older version of gamed."""
+    postgresql: int | None = None
+    """The version of the pg_dump that wrote the file DUMP; None for the files of SQLite."""
 
     def members(self) -> dict[str, object]:
         """Return the members of the JSON object."""
@@ -55,6 +83,7 @@ class BackupManifest(Struct, frozen=True):
             "made_at": self.made_at,
             "gamed": self.gamed,
             "key": {"fingerprint": self.fingerprint, "source": self.key_source},
+            "store": {"id": self.store_id, "postgresql": self.postgresql},
             "schemas": dict(self.schemas),
             "players": self.players,
             "saves": self.saves,
@@ -100,6 +129,8 @@ def parse_manifest(text: bytes) -> BackupManifest:
         if members.get("format") != FORMAT:
             raise BackupError(f"its {MANIFEST} is of another version of gamed")
         key, schemas = _object(members["key"]), _object(members["schemas"])
+        store = _object(members.get("store", {}))
+        store_id, postgresql = store.get("id"), store.get("postgresql")
         files = {name: _backup_file(_object(file)) for name, file in _object(members["files"]).items()}
         fingerprint, source = key["fingerprint"], key["source"]
         manifest = BackupManifest(
@@ -111,10 +142,15 @@ def parse_manifest(text: bytes) -> BackupManifest:
             _number(members["players"]),
             _number(members["saves"]),
             files,
+            None if store_id is None else _text(store_id, _WORD),
+            None if postgresql is None else _number(postgresql),
         )
     except (JsonMalformed, KeyError, TypeError):
         raise BackupError(f"its {MANIFEST} is damaged") from None
-    if not set(STORES) <= set(files) <= {*STORES, *SETTINGS}:
+    if postgresql is not None and set(manifest.schemas) != {"auth", "state"}:
+        raise BackupError(f"its {MANIFEST} is damaged")
+    stores = set(STORES if postgresql is None else [DUMP])
+    if not stores <= set(files) <= stores | {*SETTINGS}:
         raise BackupError(f"its {MANIFEST} does not name the files of a backup")
     return manifest
 

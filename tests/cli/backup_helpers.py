@@ -20,6 +20,7 @@ from gamed.crypto import Keys, Secret
 from gamed.database.connection import Connection
 from gamed.database.sqlite.files import connect, file_uri, prepare
 from gamed.database.sqlite.offline import run_transaction
+from gamed.database.sqlite.store import SqliteStore
 from gamed.players import keyring
 from gamed.players import tables as player_tables
 from gamed.saves.write_rules import UNCONDITIONAL
@@ -83,7 +84,7 @@ class BackupCase(SynchronousTestCase):
             put(connection, slot, data)
 
     def back_up(self, now_ms: int = NOW_MS) -> Backup:
-        return backup.write(self.where, self.target, now_ms)
+        return backup.write(SqliteStore(self.data), self.where, self.target, now_ms)
 
     def players(self, file: str = "auth.db") -> list[tuple[object, ...]]:
         return rows(self.data / file, "SELECT player_id, state FROM player ORDER BY 1")

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.database.backup_format import (
@@ -26,6 +27,7 @@ MANIFEST = BackupManifest(
     saves=3,
     files={"auth.db": BackupFile(8192, "0" * 64), "state.db": BackupFile(8192, "f" * 64)},
 )
+DUMPED = replace(MANIFEST, files={"store.dump": BackupFile(8192, "0" * 64)}, store_id="0123abcd", postgresql=15)
 AT_MS = 1_795_290_840_999
 
 
@@ -59,8 +61,15 @@ class ManifestTests(SynchronousTestCase):
         for manifest in (
             MANIFEST,
             BackupManifest("2026-11-21T19:54:00.000Z", "1.0.0", None, None, {}, 0, 0, MANIFEST.files),
+            DUMPED,
         ):
             self.assertEqual(parse_manifest(json.dumps(manifest.members()).encode()), manifest)
+
+    def test_older_version(self) -> None:
+        """A manifest of a version that noted no store is one of SQLite's files."""
+        members = MANIFEST.members()
+        del members["store"]
+        self.assertEqual(parse_manifest(json.dumps(members).encode()), MANIFEST)
 
     def test_refused(self) -> None:
         """A manifest that is damaged, of another form, or names files that are not a backup's."""
@@ -83,6 +92,17 @@ class ManifestTests(SynchronousTestCase):
             members: dict[str, Any] = {**good, **change}
             with self.assertRaises(BackupError, msg=str(change)):
                 parse_manifest(json.dumps(members).encode())
+        dumped = DUMPED.members()
+        for change in (
+            {"store": {"id": "0123abcd", "postgresql": None}},
+            {"store": {"id": "0123abcd", "postgresql": "15"}},
+            {"store": {"id": 7, "postgresql": 15}},
+            {"store": []},
+            {"schemas": {"auth": 1}},
+            {"files": good["files"]},
+        ):
+            with self.assertRaises(BackupError, msg=str(change)):
+                parse_manifest(json.dumps({**dumped, **change}).encode())
         for text in (b"", b"[]", b"{", json.dumps({"format": 1}).encode(), b'{"format": 1, "format": 1}'):
             with self.assertRaises(BackupError):
                 parse_manifest(text)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
@@ -14,6 +15,7 @@ from gamed.database.postgresql import processes
 from gamed.database.postgresql.connecting import Connector, SessionKind
 from gamed.database.postgresql.connection import PostgresqlConnection
 from gamed.database.postgresql.engine import PostgresqlEngine
+from gamed.database.postgresql.heartbeat import HeartbeatTask
 from gamed.database.postgresql.listener import NotificationListener, NotifiedChanges
 from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue, WriteQueue
 
@@ -26,11 +28,12 @@ class PostgresqlBackend:
 
     threads: tuple[DatabaseThread, ...] = ()
 
-    def __init__(self, reactor: Any, connector: Connector, instance_id: str) -> None:
-        """Use this database; `instance_id` names this process for the others that do."""
+    def __init__(self, reactor: Any, connector: Connector, instance_id: str, data: Path) -> None:
+        """Use this database; `instance_id` names this process for the others that do, and `data` has its own notes."""
         self._reactor = reactor
         self._connector = connector
         self._instance_id = instance_id
+        self._data = data
         self.databases = (Database(AUTH), Database(STATE))
 
     def reader(self) -> PostgresqlEngine:
@@ -60,6 +63,8 @@ class PostgresqlBackend:
         connect = partial(self._connector.open, kind)
         self._listener = NotificationListener(self._reactor, connect, self._instance_id, changes)
         self._listener.start()
+        self._heartbeat = HeartbeatTask(self._reactor, auth, self._data)
+        self._heartbeat.start()
 
     @property
     def changes(self) -> ChangeSource:
@@ -90,6 +95,7 @@ class PostgresqlBackend:
     def stop(self) -> None:
         """Report no further changes."""
         self._changes.stop()
+        self._heartbeat.stop()
 
     async def finish(self) -> None:
         """Do nothing more."""

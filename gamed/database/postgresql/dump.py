@@ -16,8 +16,9 @@ from time import sleep
 from typing import IO, Final
 
 from gamed.config.model import PostgresqlAddress
-from gamed.database.backup_format import BackupError
-from gamed.database.connection import AUTH, STATE
+from gamed.database.backup_format import BackupError, DumpContents
+from gamed.database.connection import AUTH, STATE, Connection
+from gamed.database.postgresql.identity import read_store_id
 
 FOLDERS: Final = Path("/usr/lib/postgresql")
 """Debian has the programs of each version in a folder of its own."""
@@ -31,9 +32,12 @@ class ProgramMissing(BackupError):
     """A program of PostgreSQL that is not installed, or is older than the server or the file."""
 
 
-def find_program(name: str, server_major: int) -> Path:
-    """Return the path of a program of the server's version, else of the next newer one; raise ProgramMissing."""
-    folders = [*FOLDERS.glob("*/bin"), *(Path(each) for each in os.get_exec_path())]
+def find_program(name: str, server_major: int, search: Sequence[Path] | None = None) -> Path:
+    """Return the path of a program of the server's version, else of the next newer one; raise ProgramMissing.
+
+    Search these folders, by default Debian's and those of PATH.
+    """
+    folders = [*FOLDERS.glob("*/bin"), *map(Path, os.get_exec_path())] if search is None else search
     found = {program: _major(program) for folder in folders if (program := folder / name).is_file()}
     fitting = [program for program in found if found[program] >= server_major]
     if fitting:
@@ -55,26 +59,42 @@ def _major(program: Path) -> int:
 
 
 def dump(
-    address: PostgresqlAddress, snapshot: str, server_major: int, target: Path, working: Callable[[], object]
-) -> None:
-    """Write both schemas as one transaction sees them into a new file, which only this user can read.
+    connection: Connection, address: PostgresqlAddress, target: Path, working: Callable[[], object]
+) -> DumpContents:
+    """Write both schemas as a transaction sees them into a new file, which only this user can read.
 
-    The transaction that exported the snapshot has to stay open until then. Raise BackupError.
+    The transaction stays open meanwhile. Call `working` repeatedly. Raise BackupError.
     """
+    [(snapshot, major)] = connection.rows(
+        "SELECT pg_export_snapshot(), CAST(current_setting('server_version_num') AS bigint) / 10000"
+    )
+    program = find_program("pg_dump", major)
     options = ["--format=custom", "--compress=1", "--no-owner", "--no-privileges", f"--snapshot={snapshot}"]
     options += ["--lock-wait-timeout=60s", f"--schema={AUTH}", f"--schema={STATE}", "--strict-names"]
-    command = [str(find_program("pg_dump", server_major)), *options, f"--dbname={_conninfo(address)}"]
+    target.unlink(missing_ok=True)  # of an earlier attempt
     with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-        with _running(command, address, stdout=file) as process:
+        with _running([str(program), *options, f"--dbname={_conninfo(address)}"], address, stdout=file) as process:
             while process.poll() is None:
                 working()
                 sleep(POLL_SECONDS)
         os.fsync(file.fileno())
+    return _count(connection, _major(program))
 
 
-def verify(path: Path, server_major: int) -> None:
-    """Read all of a file; raise BackupError if pg_restore cannot."""
-    with _running([str(find_program("pg_restore", server_major)), "--file=/dev/null", str(path)]) as process:
+def _count(connection: Connection, written_by: int) -> DumpContents:
+    queries = (
+        "SELECT max(number) FROM auth.schema_version",
+        "SELECT max(number) FROM state.schema_version",
+        "SELECT count(*) FROM auth.player WHERE state IN ('active', 'blocked')",
+        "SELECT count(*) FROM state.save WHERE current_version IS NOT NULL",
+    )
+    auth, state, players, saves = (int(connection.rows(query)[0][0]) for query in queries)
+    return DumpContents({AUTH: auth, STATE: state}, players, saves, written_by, read_store_id(connection))
+
+
+def verify(path: Path, written_by: int) -> None:
+    """Read all of a file that this version of pg_dump wrote; raise BackupError if pg_restore cannot."""
+    with _running([str(find_program("pg_restore", written_by)), "--file=/dev/null", str(path)]) as process:
         process.wait()
 
 

@@ -15,9 +15,10 @@ from msgspec import Struct, structs
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from gamed.database.connection import Connection
+from gamed.database.connection import AUTH, Connection
 from gamed.database.errors import DatabaseRestored, of_disk
 from gamed.database.periodic import PeriodicTask
+from gamed.database.postgresql.identity import read_place, refuse_copy
 from gamed.database.queues import WriteQueue
 from gamed.event_log import EventLog
 
@@ -69,24 +70,23 @@ class HeartbeatTask:
         self._task.stop()
 
     async def _beat(self) -> None:
-        store_id, found = await self._auth.submit(lambda connection: (read_store_id(connection), beat(connection)))
-        last, self._last = self._last, found
-        if last is not None and found.is_before(last):
+        try:
+            place, found = await self._auth.submit(self._check_and_beat)
+        except DatabaseRestored as e:
             self._task.stop()
-            detail = "It was restored while it was used. Stop all servers that use it, then run: gamed restored"
-            _log.error("database_went_back", beats=found.beats, expected=last.beats + 1, detail=detail)
+            _log.error("database_went_back", detail=str(e))
             self._reactor.stop()
             return
-        if last is not None and found.beats <= last.beats:
+        last, self._last = self._last, found
+        if last is not None and found.beats <= last.beats and found.generation == last.generation:
             _log.warn("database_failed_over", lost_seconds=max(0, last.beat_ms - found.beat_ms) // 1000)
-        if store_id is not None:
-            await self._auth.between_batches(lambda _: write_note(self._folder, store_id, found))
+        if place is not None:
+            await self._auth.between_batches(lambda _: write_note(self._folder, place, found))
 
-
-def read_store_id(connection: Connection) -> str | None:
-    """Return the id that the database was given with its first key, and has in every copy; None before that."""
-    row = connection.execute("SELECT store_id FROM auth.key_record").fetchone()
-    return None if row is None else str(row[0])
+    def _check_and_beat(self, connection: Connection) -> tuple[str | None, Heartbeat]:
+        refuse_copy(connection, AUTH)
+        refuse_older(connection, self._folder, self._last)
+        return read_place(connection), beat(connection)
 
 
 def begin_generation(connection: Connection, now_ms: int) -> None:
@@ -110,15 +110,16 @@ def beat(connection: Connection) -> Heartbeat:
     return Heartbeat(*connection.execute(query).fetchone())
 
 
-def refuse_older(connection: Connection, folder: Path) -> None:
-    """Raise DatabaseRestored if a process noted a later value of the counter in this folder.
+def refuse_older(connection: Connection, folder: Path, known: Heartbeat | None = None) -> None:
+    """Raise DatabaseRestored if a process noted a later value of the counter in this folder, or if this one knows one.
 
-    A note of another store does not count.
+    A note of another database does not count, such as the one that `gamed move-store` has moved the data from.
     """
-    store_id, found = read_store_id(connection), read_heartbeat(connection)
-    noted = None if store_id is None else read_note(folder, store_id)
-    if noted is not None and (found is None or found.is_before(noted)):
-        raise DatabaseRestored("The database is older than when gamed last served it.")
+    place, found = read_place(connection), read_heartbeat(connection)
+    noted = None if place is None else read_note(folder, place)
+    for later in (noted, known):
+        if later is not None and (found is None or found.is_before(later)):
+            raise DatabaseRestored("The database is older than when gamed last served it.")
 
 
 def read_heartbeat(connection: Connection) -> Heartbeat | None:
@@ -131,20 +132,20 @@ def read_heartbeat(connection: Connection) -> Heartbeat | None:
     return None if row is None else Heartbeat(*row)
 
 
-def read_note(folder: Path, store_id: str) -> Heartbeat | None:
-    """Return what a process noted of this store; None if there is no such note, or if it is damaged."""
+def read_note(folder: Path, place: str) -> Heartbeat | None:
+    """Return what a process noted of the database at this place; None if there is no such note, or if it is damaged."""
     with suppress(OSError, ValueError, KeyError, TypeError), open(folder / NOTE, "rb") as file:
         members = json.loads(file.read(MAX_NOTE_BYTES))
-        if members["store_id"] == store_id:
+        if members["place"] == place:
             generation, beats, beat_ms = (int(members[name]) for name in ("generation", "beats", "beat_ms"))
             return Heartbeat(generation, beats, beat_ms, str(members["timeline"]))
     return None
 
 
-def write_note(folder: Path, store_id: str, heartbeat: Heartbeat) -> None:
+def write_note(folder: Path, place: str, heartbeat: Heartbeat) -> None:
     """Note a value of the counter that was committed; a power cut may lose the last notes. Raise DiskFull."""
     part = folder / f".{NOTE}.{os.getpid()}"
-    members = {"store_id": store_id, **structs.asdict(heartbeat)}
+    members = {"place": place, **structs.asdict(heartbeat)}
     try:
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
             json.dump(members, file)

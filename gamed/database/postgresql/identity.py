@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct, structs
 
-from gamed.database.connection import Connection
+from gamed.database.connection import AUTH, Connection
 from gamed.database.errors import DatabaseRestored
 
 XIDS: Final = 2**32
@@ -21,6 +21,7 @@ class _Origin(Struct, frozen=True):
 
     system_identifier: int
     """Of the server and its standbys; 0 if this user may not read it."""
+    database_oid: int
     table_oid: int
     server_major: int
 
@@ -34,7 +35,7 @@ def refuse_copy(connection: Connection, database: str) -> None:
         write_identity(connection, database)
         return
     found = _find_origin(connection, database)
-    if noted.table_oid != found.table_oid:
+    if (noted.database_oid, noted.table_oid) != (found.database_oid, found.table_oid):
         raise DatabaseRestored(f"The schema {database} is a copy, which was restored without gamed.")
     if found.system_identifier in (noted.system_identifier, 0) or noted.system_identifier == 0:
         return
@@ -48,18 +49,31 @@ def write_identity(connection: Connection, database: str) -> None:
     origin = _find_origin(connection, database)
     connection.execute(f"DELETE FROM {database}.database_identity")
     query = f"""
-        INSERT INTO {database}.database_identity (one, system_identifier, table_oid, server_major, xid)
-        VALUES (1, :system_identifier, :table_oid, :server_major, CAST(CAST(pg_current_xact_id() AS text) AS bigint)
-            % {XIDS})
+        INSERT INTO {database}.database_identity
+            (one, system_identifier, database_oid, table_oid, server_major, xid)
+        VALUES (1, :system_identifier, :database_oid, :table_oid, :server_major,
+            CAST(CAST(pg_current_xact_id() AS text) AS bigint) % {XIDS})
     """
     connection.execute(query, structs.asdict(origin))
+
+
+def read_place(connection: Connection) -> str | None:
+    """Return a text that names this database and no other one, also after pg_dump; None before the first start."""
+    store_id, origin = read_store_id(connection), _find_origin(connection, AUTH)
+    return None if store_id is None else f"{store_id} {' '.join(map(str, structs.astuple(origin)[:-1]))}"
+
+
+def read_store_id(connection: Connection) -> str | None:
+    """Return the id that the store was given with its first key, and has in every copy; None before that."""
+    row = connection.execute("SELECT store_id FROM auth.key_record").fetchone()
+    return None if row is None else str(row[0])
 
 
 def _read_identity(connection: Connection, database: str) -> _Origin | None:
     """Return the noted origin, with the oid 0 if the row was copied; None if there is no row."""
     query = f"""
-        SELECT system_identifier, CASE WHEN xid = CAST(CAST(xmin AS text) AS bigint) THEN table_oid ELSE 0 END,
-            server_major
+        SELECT system_identifier, database_oid,
+            CASE WHEN xid = CAST(CAST(xmin AS text) AS bigint) THEN table_oid ELSE 0 END, server_major
         FROM {database}.database_identity
     """
     row = connection.execute(query).fetchone()
@@ -71,7 +85,9 @@ def _find_origin(connection: Connection, database: str) -> _Origin:
     [(may_read,)] = connection.execute(query).fetchall()
     identifier = "(SELECT system_identifier FROM pg_control_system())" if may_read else "CAST(0 AS bigint)"
     query = f"""
-        SELECT {identifier}, CAST(CAST('{database}.database_identity' AS regclass) AS bigint),
+        SELECT {identifier}, CAST(d.oid AS bigint),
+            CAST(CAST('{database}.database_identity' AS regclass) AS bigint),
             CAST(current_setting('server_version_num') AS bigint) / 10000
+        FROM pg_database d WHERE d.datname = current_database()
     """
     return _Origin(*connection.execute(query).fetchone())

@@ -1,7 +1,7 @@
 """PostgreSQL's Store is a database with the schemas `auth` and `state`, which processes on several machines may use."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gamed.config.model import PostgresqlAddress
 from gamed.database.connection import AUTH, STATE, Connection, Transaction
 from gamed.database.engine import Database, EngineConnection, NeedsSavepoints
-from gamed.database.errors import DatabaseError, MigrationError
+from gamed.database.errors import DatabaseError, DatabaseUnavailable, MigrationError
 from gamed.database.postgresql import heartbeat, identity, inspection, migrations, processes
 from gamed.database.postgresql.connecting import Connector, SessionKind
 from gamed.database.postgresql.connection import PostgresqlConnection
@@ -43,7 +43,7 @@ class PostgresqlStore:
 
     def __init__(self, address: PostgresqlAddress, data: Path, now_ms: Now) -> None:
         """Use the database at this address; the data folder has what is not in it."""
-        self._address = address
+        self.address = address
         self._data = data
         self._now_ms = now_ms
         self._connector = Connector(address, now_ms)
@@ -61,7 +61,7 @@ class PostgresqlStore:
 
     def describe(self, database: str) -> str:
         """Return the schema and the address, without user and password."""
-        return f"{self.name(database)} of {self._address.url}"
+        return f"{self.name(database)} of {self.address.url}"
 
     def name(self, database: str) -> str:
         """Return the name of the schema."""
@@ -152,8 +152,9 @@ class PostgresqlStore:
 
     def refuse_restored(self) -> None:
         """Raise DatabaseRestored if a schema is a copy, or older than when this machine last served it."""
-        for database in (AUTH, STATE):
-            self.run_transaction(database, partial(identity.refuse_copy, database=database))
+        self.run_transaction(AUTH, partial(identity.refuse_copy, database=AUTH))
+        with suppress(DatabaseUnavailable):  # without saves, players can still sign in
+            self.run_transaction(STATE, partial(identity.refuse_copy, database=STATE))
         self.run_read(AUTH, partial(heartbeat.refuse_older, folder=self._data))
 
     def accept_restored(self, connection: Connection, database: str, now_ms: int) -> None:
@@ -166,7 +167,7 @@ class PostgresqlStore:
         """Return the database as the service uses it."""
         from gamed.database.postgresql.backend import PostgresqlBackend
 
-        return PostgresqlBackend(reactor, self._connector, instance_id)
+        return PostgresqlBackend(reactor, self._connector, instance_id, self._data)
 
     @contextmanager
     def alone(self) -> Iterator[None]:

@@ -9,9 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
 
-from msgspec import Struct
-
-from gamed.database.backup_format import BackupError
+from gamed.database.backup_format import BackupError, IntegrityResult
 from gamed.database.connection import Connection, Transaction
 from gamed.database.errors import DatabaseBusy, DatabaseUnavailable, MigrationError
 from gamed.database.sqlite.error_mapping import translate, translated
@@ -134,15 +132,6 @@ def _run(connection: SqliteConnection, transaction: Transaction[T], begin: str) 
         connection.rollback()
         raise
     return value
-
-
-class IntegrityResult(Struct, frozen=True):
-    """The contents of a database's copy; `rows` is the number of players, or of current saves."""
-
-    name: str
-    """`auth` or `state`."""
-    schema: int
-    rows: int
 
 
 COUNTED = {

@@ -46,9 +46,9 @@ class BackendTest(TestCase):
 
     def open(self, instance_id: str) -> Databases:
         """Return the databases as a process of this name uses them."""
-        backend = PostgresqlBackend(reactor, Connector(address_of(self.place), wall_ms), instance_id)
         folder = Path(self.mktemp())
         folder.mkdir()
+        backend = PostgresqlBackend(reactor, Connector(address_of(self.place), wall_ms), instance_id, folder)
         databases = Databases(reactor, backend, folder, wall_ms)
         self.addCleanup(databases.close)
         return databases

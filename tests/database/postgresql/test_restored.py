@@ -2,11 +2,11 @@
 
 import json
 import shutil
+from contextlib import closing
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TypeVar
 
-import psycopg
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -25,11 +25,12 @@ from gamed.database.postgresql.heartbeat import (
     beat,
     begin_generation,
     read_note,
-    read_store_id,
     refuse_older,
     write_note,
 )
-from gamed.database.postgresql.identity import refuse_copy, write_identity
+from gamed.database.postgresql.identity import read_place, refuse_copy, write_identity
+from gamed.database.postgresql.migrations import prepare_schema
+from gamed.database.postgresql.session import PlainSession
 from gamed.database.queues import DatabaseThread, WriteQueue
 from tests.database.postgresql.engines import address_of, wall_ms
 from tests.support.covers import covers
@@ -38,8 +39,11 @@ from tests.support.postgresql import Address, Cluster, cluster
 
 T = TypeVar("T")
 MAJOR = 15
-SCHEMAS = Path(dump.__file__).parent / "schema"
 NOTED = Heartbeat(1, 10, 1_000_000, "00000001")
+
+
+def nothing(*_: object) -> None:
+    """Do nothing."""
 
 
 class StoredCase(SynchronousTestCase):
@@ -58,13 +62,12 @@ class StoredCase(SynchronousTestCase):
     def prepared(self, server: Cluster) -> Address:
         """Return the address of a new database with both schemas."""
         place = server.database()
-        with psycopg.connect(place.conninfo) as connection:
+        kind = SessionKind("schemas", idle_ms=0)
+        with closing(PlainSession(Connector(address_of(place), wall_ms).open(kind))) as session:
             for database in (AUTH, STATE):
-                [script] = (SCHEMAS / database).glob("*.sql")
-                connection.execute(f"CREATE SCHEMA {database}; SET search_path = {database}".encode())
-                connection.execute(script.read_bytes())
-            key = "INSERT INTO auth.key_record (one, check_value, fingerprint, source, created_ms) VALUES"
-            connection.execute(f"{key} (1, '', 'abc', 'master', 0)".encode())
+                prepare_schema(session, database, database, nothing, nothing, migrate=False)
+        key = "INSERT INTO auth.key_record (one, check_value, fingerprint, source, created_ms) VALUES"
+        self.run_in(lambda connection: connection.execute(f"{key} (1, '', 'abc', 'master', 0)").rowcount, place)
         return place
 
     def engine(self, place: Address | None = None) -> PostgresqlEngine:
@@ -103,9 +106,7 @@ class StoredCase(SynchronousTestCase):
     def dumped(self) -> Path:
         """Return a dump of the database."""
         target = self.folder / "dump"
-        with psycopg.connect(self.place.conninfo) as connection:
-            [snapshot] = connection.execute("SELECT pg_export_snapshot()").fetchone() or ()
-            dump.dump(address_of(self.place), snapshot, MAJOR, target, lambda: None)
+        self.run_in(lambda connection: dump.dump(connection, address_of(self.place), target, nothing))
         return target
 
 
@@ -158,6 +159,13 @@ class CopyTests(StoredCase):
         self.execute(f"ALTER TABLE {STATE}.database_identity OWNER TO gamed")
         self.assertEqual(self.recognize(), set())
 
+    def test_copied_database(self) -> None:
+        """A copy that PostgreSQL makes of the whole database is a copy."""
+        self.recognize()
+        self.cluster.end_backends(self.place.database)
+        other = self.cluster.database(self.place.database)
+        self.assertEqual((self.recognize(other), self.recognize()), ({AUTH, STATE}, set()))
+
     def test_vacuum(self) -> None:
         """Vacuum, also one that writes the table anew and freezes its rows, leaves the original what it is."""
         self.recognize()
@@ -196,7 +204,7 @@ class HeartbeatTests(StoredCase):
     def refused(self, noted: Heartbeat | None) -> bool:
         """Return whether a start refuses the database because of this note."""
         if noted is not None:
-            write_note(self.folder, self.run_in(read_store_id), noted)
+            write_note(self.folder, self.run_in(read_place), noted)
         try:
             self.run_in(lambda connection: refuse_older(connection, self.folder))
         except DatabaseRestored as e:
@@ -233,8 +241,8 @@ class HeartbeatTests(StoredCase):
         self.run_in(beat)
         write_note(self.folder, "another", replace(NOTED, beats=99))
         self.assertFalse(self.refused(None))
-        store_id = self.run_in(read_store_id)
-        for content in (b"", b"{", b"[]", b"7", json.dumps({"store_id": store_id}).encode(), b"\xff"):
+        place = self.run_in(read_place)
+        for content in (b"", b"{", b"[]", b"7", json.dumps({"place": place}).encode(), b"\xff"):
             (self.folder / NOTE).write_bytes(content)
             self.assertFalse(self.refused(None), content)
 
@@ -271,7 +279,7 @@ class HeartbeatTaskTests(StoredCase):
         self.addCleanup(self.task.stop)
 
     def noted(self) -> int | None:
-        found = read_note(self.folder, self.run_in(read_store_id))
+        found = read_note(self.folder, self.run_in(read_place))
         return None if found is None else found.beats
 
     def test_notes(self) -> None:
@@ -295,6 +303,21 @@ class HeartbeatTaskTests(StoredCase):
         self.assertTrue(self.reactor.stopped)
         self.assertEqual(self.noted(), 2)
         self.assertRaises(DatabaseRestored, self.run_in, lambda connection: refuse_older(connection, self.folder))
+
+    def test_other_process(self) -> None:
+        """A process that starts without the check of a start, such as a worker, stops at its first beat."""
+        write_note(self.folder, str(self.run_in(read_place)), NOTED)
+        self.task.start()
+        self.reactor.advance(0)
+        self.assertTrue(self.reactor.stopped)
+
+    def test_replaced_meanwhile(self) -> None:
+        """A service whose schema is replaced by a copy while it runs stops."""
+        self.task.start()
+        self.reactor.advance(0)
+        self.execute("UPDATE auth.database_identity SET xid = 1")
+        self.reactor.pump([BEAT_SECONDS, 0])
+        self.assertTrue(self.reactor.stopped)
 
     def test_full_disk(self) -> None:
         """A note that cannot be written does not end the work."""
@@ -350,7 +373,7 @@ class ServerTests(StoredCase):
         _own_as(data, self.cluster)
         self.cluster.start()
         self.assertEqual(self.recognize(), set())
-        write_note(self.folder, self.run_in(read_store_id), noted)
+        write_note(self.folder, self.run_in(read_place), noted)
         self.assertRaises(DatabaseRestored, self.run_in, lambda connection: refuse_older(connection, self.folder))
 
 

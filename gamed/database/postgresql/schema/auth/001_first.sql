@@ -284,6 +284,7 @@ CREATE TRIGGER player_changed AFTER UPDATE OF state ON player
 CREATE TABLE database_identity (
     one               bigint PRIMARY KEY CHECK (one = 1),
     system_identifier bigint NOT NULL,
+    database_oid      bigint NOT NULL,
     table_oid         bigint NOT NULL,
     xid               bigint NOT NULL,
     server_major      bigint NOT NULL

@@ -103,6 +103,7 @@ CREATE TRIGGER player_saves_changed AFTER UPDATE OF epoch, seq ON player_saves
 CREATE TABLE database_identity (        -- as in the schema auth
     one               bigint PRIMARY KEY CHECK (one = 1),
     system_identifier bigint NOT NULL,
+    database_oid      bigint NOT NULL,
     table_oid         bigint NOT NULL,
     xid               bigint NOT NULL,
     server_major      bigint NOT NULL
