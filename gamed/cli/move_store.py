@@ -50,7 +50,9 @@ def move_store(context: CommandContext, target: str, password_env: str | None) -
     configured = _configured(places)
     address = _address(configured, target, password_env)
     switch_to_owner(places.data)
-    if not places.data.is_dir():
+    if target == SQLITE:
+        paths.open_data(places.data)
+    elif not places.data.is_dir():
         raise DatabaseNotFound(SqliteStore(places.data), AUTH)
     from gamed.cli.store_copy import move_to_postgresql, move_to_sqlite, open_session  # late: psycopg may be missing
 

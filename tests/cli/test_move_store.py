@@ -210,7 +210,7 @@ class RoundTrip(MoveStoreCase):
         self.assertEqual(rows, [(0,)])
 
     def test_second_stay(self) -> None:
-        """What a server noted in an earlier stay in PostgreSQL does not make the moved databases an older state."""
+        """The moved databases are not refused as older than those of an earlier stay in PostgreSQL."""
         self.there()
         session = self.session()
         heartbeat.write_note(self.data, str(heartbeat.read_store_id(session)), Heartbeat(1, 99, NOW_MS, "00000001"))
@@ -362,21 +362,21 @@ class Served(PostgresqlTestCase):
 class Killed(MoveStoreCase):
     """kill -9 of the command: the source is as it was, or the target has everything and the next run finishes."""
 
-    def run_until(self, moment: int, *arguments: str) -> int:
-        """Run the command in a fork, which is killed at this step; return the step at which it ended."""
+    def run_until(self, moment: int, *arguments: str, by: signal.Signals = signal.SIGKILL) -> int:
+        """Run the command in a fork, which gets a signal at this step; return the step at which it ended."""
         steps = self.folder / "steps"
         steps.unlink(missing_ok=True)
         child = os.fork()
         if child == 0:
-            self._count_steps(moment, steps, arguments)
+            self._count_steps(moment, steps, arguments, by)
         _, status = os.waitpid(child, 0)
         cluster().end_backends(self.place.database)  # at once, not when the server notices the end of its client
         if os.WIFSIGNALED(status):
             return moment
-        self.assertEqual(status, 0)
+        self.assertEqual(os.waitstatus_to_exitcode(status), 0 if by is signal.SIGKILL else 1)
         return int(steps.read_text())
 
-    def _count_steps(self, moment: int, steps: Path, arguments: tuple[str, ...]) -> None:
+    def _count_steps(self, moment: int, steps: Path, arguments: tuple[str, ...], by: signal.Signals) -> None:
         """Run the command; its steps are the calls of its session, and the renamed files."""
         done, watched, code = 0, postgresql_session.__file__, 70
 
@@ -384,7 +384,7 @@ class Killed(MoveStoreCase):
             nonlocal done
             done += 1
             if done == moment:
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), by)
 
         def called(frame: FrameType, event: str, _: object) -> None:
             if event == "call" and frame.f_code.co_filename == watched and frame.f_code.co_name in STEPS:
@@ -424,6 +424,21 @@ class Killed(MoveStoreCase):
             self.assertEqual(len({name.rpartition("-")[2] for name in names}), 1)
         self.assertEqual(ends, sorted(ends, reverse=True))
         self.assertEqual((ends[0], ends[-1]), (True, False))
+
+    def test_interrupted(self) -> None:
+        """Ctrl-C leaves both sides as they were, and nothing beside them."""
+        before, names = self.content(), {path.name for path in self.data.iterdir()}
+        steps = self.run_until(0, "--to", self.place.url)
+        self.begin_again()
+        self.run_until(steps // 2, "--to", self.place.url, by=signal.SIGINT)
+        self.assertEqual((self.content(), self.schemas()), (before, []))
+        self.there()
+        self.configure(store=self.place.url)
+        stored = self.stored()
+        self.run_until(steps // 4, "--to", "sqlite", by=signal.SIGINT)
+        self.assertEqual((self.stored(), self.content(), self.schemas()), (stored, {}, ["auth", "state"]))
+        left = {path.name for path in self.data.iterdir() if ".moved-" not in path.name}
+        self.assertEqual(left - names, {"gamed.lock", "maintenance.lock"} & left)
 
     def begin_again(self) -> None:
         """Begin with the first content of the folder, and an empty database."""

@@ -20,13 +20,13 @@ class PostgresqlWholeDatabase(Component, frozen=True):
 
     def encoded_rows(self, table: Table) -> Iterator[bytes]:
         """Return the rows, which PostgreSQL finds by the index of the key: it sorts no table."""
-        for name in ("enable_seqscan", "enable_sort"):
-            self._session.rows(f"SET LOCAL {name} = off")
+        self._set_planner("off")
         query = f"SELECT {', '.join(table.columns)} FROM {self._name(table)} ORDER BY {', '.join(table.key)}"
         for data in self._session.copy_out(f"COPY ({query}) TO STDOUT (FORMAT binary)"):
             row = data.removeprefix(HEADER)
             if row != TRAILER:
                 yield row
+        self._set_planner("on")
 
     def fill(self, table: Table, rows: Iterable[bytes]) -> None:
         """Insert the rows in place of those of the schema's script, and set the sequence of their numbers."""
@@ -51,6 +51,10 @@ class PostgresqlWholeDatabase(Component, frozen=True):
         """Set the sequence."""
         if number:
             self._session.rows(f"SELECT setval('{self._schema}.blob_number', {number})")
+
+    def _set_planner(self, value: str) -> None:
+        for name in ("enable_seqscan", "enable_sort"):
+            self._session.rows(f"SET LOCAL {name} = {value}")
 
     def _name(self, table: Table) -> str:
         return f"{self._schema}.{table.name}"

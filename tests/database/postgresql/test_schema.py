@@ -6,7 +6,9 @@ from typing import Any
 
 import psycopg
 
+from gamed.audit import SecurityEvent
 from gamed.database import blob_rows
+from gamed.database.security_events import EventCount, EventKey, write_events
 from tests.database.postgresql.schemas import SchemaCase
 
 WAITING = """
@@ -86,6 +88,15 @@ class TriggerTest(Case):
         self.assertEqual(self.session.rows("SELECT count(*) FROM browser_session"), [(1,)])
         self.session.rows("UPDATE player SET state = 'blocked'")
         self.assertEqual(self.session.rows("SELECT count(*) FROM browser_session"), [(0,)])
+
+    def test_numbered_events(self) -> None:
+        """An event that is counted again takes no number, since the numbers say how many rows are kept."""
+        self.session.rows("SET search_path = auth")
+        for outcome in ("one", "one", "one", "two"):
+            key = EventKey.of(SecurityEvent.COMMAND, {"command": outcome}, 0)
+            write_events(self.session, [EventCount(key, 0, 0, 1)], 0)
+        found = self.session.rows("SELECT number, times FROM security_event ORDER BY 1")
+        self.assertEqual(found, [(1, 3), (2, 1)])
 
     def test_name_of_the_store(self) -> None:
         """Each store gets 16 random hexadecimal digits as its name."""
