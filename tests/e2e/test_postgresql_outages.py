@@ -128,6 +128,20 @@ class Silent(OutageCase):
         self.ends()
 
 
+class RefusedConnections(OutageCase):
+    def test_recovers(self) -> None:
+        """A role that may not connect, or not as often as the service does, ends no process: requests are refused as
+        long as that lasts."""
+        self.load()
+        for refusal, end in (("NOLOGIN", "LOGIN"), ("CONNECTION LIMIT 1", "CONNECTION LIMIT -1")):
+            self.progress()
+            self.cluster.execute(f"ALTER ROLE {self.address.user} {refusal}")
+            self.cluster.end_backends(self.address.database)
+            self.refuses()
+            self.cluster.execute(f"ALTER ROLE {self.address.user} {end}")
+        self.recovers()
+
+
 class FullDisk(PostgresqlServiceCase):
     """The database is on a disk of a few MiB."""
 

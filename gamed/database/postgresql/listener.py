@@ -227,7 +227,7 @@ class NotificationListener:
         if not self._lost:
             self._lost = True
             self._in_reactor(self._changes.end)
-            _log.warn("notifications_lost", detail=problem)
+            _log.warn("notifications_lost", detail=str(problem).partition("\n")[0])
 
     def _serve(self, session: pq.abc.PGconn) -> None:
         """Listen until the connection is lost or close() is called."""
