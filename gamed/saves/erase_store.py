@@ -59,11 +59,11 @@ class EraseStore(Component, frozen=True):
 
         Return whether this ended the erase.
         """
-        state, keys = self._databases.state, (player_id,)
+        state = self._databases.state
         step = partial(erase_step, player_id=player_id, epoch=new_epoch(self._random))
-        while more := await state.submit(step, keys=keys):
+        while more := await state.submit(step):  # without keys: after a merge the heir owns bytes of these versions
             pass
-        while (blob_id := await state.submit(partial(unreferenced, player_id=player_id), keys=keys)) is not None:
+        while (blob_id := await state.submit(partial(unreferenced, player_id=player_id), keys=())) is not None:
             await self._databases.blobs.discard(blob_id, player_id)
         return more is False
 

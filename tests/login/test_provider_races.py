@@ -124,7 +124,7 @@ class Restarts(LoginCase):
         server.callback(server.redirect_state(started)).send(None)
 
         class Busy:
-            def submit(self, unit: object) -> Deferred[None]:
+            def submit(self, unit: object, **how: object) -> Deferred[None]:
                 return fail(DatabaseBusy())
 
         store = replace(server.store, _writes=Busy())
