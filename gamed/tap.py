@@ -153,7 +153,7 @@ def make_checked(options: Options, report: start_report.Report, command: str = S
     serve, notifier = options.subOptions, SystemdNotifier.from_environment(os.environ)
     with exit_on_error(), cli_serve.format_early_output(serve.log_format):
         if serve.worker:
-            settings, lock = cli_serve.prepare_worker(reactor, serve.opened, serve["admin"])
+            settings, lock = cli_serve.prepare_worker(reactor, serve.opened, notifier, serve["admin"])
         else:
             admins = [serve["admin"]] if serve["admin"] else []
             purpose = SHARE if serve["share"] else command

@@ -123,13 +123,15 @@ def prepare(
     return replace(settings, admin=admins[0] if admins else None, share=purpose == SHARE), folder.lock
 
 
-def prepare_worker(reactor: Any, opened: OpenedConfiguration, admin: str | None) -> tuple[Settings, Lock]:
+def prepare_worker(
+    reactor: Any, opened: OpenedConfiguration, notifier: SystemdNotifier, admin: str | None
+) -> tuple[Settings, Lock]:
     """Return the settings and the lock of a worker of --workers, whose parent has prepared everything."""
     lock = Lock.acquire_shared(opened.places.data, lambda: None)
     if lock.alone:
         raise CommandFailed("The process that started this one has ended. Start the server again.")
     with closing(open_store(opened.config, opened.places.data)) as store:
-        choice = _join(store, opened)
+        choice = _join(StoreOpener(store, notifier, False), opened)
         settings = _settings(store, opened, tuple(inherited_sockets(reactor)), choice, private=True)
     return replace(settings, admin=admin, share=True), lock
 
@@ -210,7 +212,7 @@ def _open_folder(
         lock = Lock.acquire_shared(data, timeout.extend) if share else Lock.acquire(data, purpose)
         if not lock.alone:
             cli_listen.probe(probed)
-            return OpenedFolder(lock, _join(opener.store, opened), joined=True)
+            return OpenedFolder(lock, _join(opener, opened), joined=True)
         if (restored := restore_journal.recover(data)) is not None:
             echo(f"an interrupted restore is finished: the databases are those of {restored.origin}")
         cli_listen.probe(probed)
@@ -236,9 +238,10 @@ def _prepare_folder(opener: StoreOpener, opened: OpenedConfiguration) -> tuple[k
         return choice, keys.settle(store, places.data, choice, token_bytes, now_ms)
 
 
-def _join(store: Store, opened: OpenedConfiguration) -> keys.KeyChoice:
+def _join(opener: StoreOpener, opened: OpenedConfiguration) -> keys.KeyChoice:
     """Return the key for a folder that other servers use; raise CommandFailed if it must change first."""
-    config, data = opened.config, opened.places.data
+    config, data, store = opened.config, opened.places.data, opener.store
+    opener.connect()
     changes = "Other servers use it. Stop them first, so that this one can start alone and change it."
     for database in (AUTH, STATE):
         try:

@@ -70,7 +70,10 @@ class Store(Protocol):
         """Return the message for an operator whose command found no such database."""
 
     def connect(self) -> None:
-        """Connect to the server, if there is one; raise DatabaseUnreachable while it does not answer."""
+        """Connect to the server, if there is one, as a process that writes.
+
+        Raise DatabaseUnreachable while it does not answer, and DatabaseBusy while a command needs the databases alone.
+        """
 
     def exists(self, database: str) -> bool:
         """Return whether the database exists."""

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from http.client import HTTPConnection
 from typing import Any
 
+import psycopg
+
+from gamed.database.postgresql.processes import IN_USE, STORE
 from tests.cli.process import GAMED, TWISTD, WAIT_SECONDS, CommandTestCase, end_daemon, free_port, get
 from tests.support.postgresql import PASSWORD, Address, Cluster, cluster
 
@@ -45,6 +48,12 @@ class PostgresqlTestCase(CommandTestCase):
         connection.close()
         return found
 
+    def await_output(self, text: str) -> None:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while text not in self.output():
+            self.assertLess(time.monotonic(), deadline, self.output())
+            time.sleep(0.05)
+
     def json_of(self, *arguments: str, stdin: str = "") -> Any:
         code, out, err = self.gamed(*arguments, "--json", stdin=stdin)
         self.assertEqual((code, err), (0, ""), (arguments, out))
@@ -64,10 +73,10 @@ class ServingTests(PostgresqlTestCase):
         self.assertEqual({path.name for path in self.data.iterdir()} & {"auth.db", "state.db", "auth.key"}, set())
 
     def test_second_start(self) -> None:
-        """Keep everything over a restart, and have the same store id."""
+        """Keep everything over a restart, and have the same store id; --migrate has nothing to do."""
         ids = []
-        for _ in range(2):
-            process, port = self.serve()
+        for options in ((), ("--migrate",)):
+            process, port = self.serve(*options)
             ids.append(self.ask(port, "GET", "/healthz")[2]["Gamed-Store"])
             self.assertEqual(self.stop(process), 0, self.output())
         self.assertEqual(ids[0], ids[1])
@@ -174,12 +183,6 @@ class ServerTests(RefusedTestCase):
         self.await_answer(port, process)
         self.assertEqual(self.stop(process), 0)
 
-    def await_output(self, text: str) -> None:
-        deadline = time.monotonic() + WAIT_SECONDS
-        while text not in self.output():
-            self.assertLess(time.monotonic(), deadline, self.output())
-            time.sleep(0.05)
-
 
 class MachinesTests(PostgresqlTestCase):
     """Each machine has a data folder of its own; all use one database."""
@@ -224,6 +227,17 @@ class MachinesTests(PostgresqlTestCase):
         self.stop(process)
         self.rows("INSERT INTO state.player_saves (player_id, epoch, seq, slots) VALUES ('ply_A', 'e', 1, 7)")
         self.assertEqual(self.json_of("check", "data", "--fix"), {"errors": [], "repaired": 1})
+
+    def test_a_start_beside_such_a_command(self) -> None:
+        """A start waits for the end of a command that needs the database alone."""
+        self.stop(self.serve()[0])
+        with psycopg.connect(self.address.conninfo, autocommit=True) as other:
+            other.execute(f"SELECT pg_advisory_lock({STORE}, {IN_USE})")
+            port = free_port()
+            process = self.start(*GAMED, *self.places, "serve", f"--listen=tcp:{port}:interface=127.0.0.1")
+            self.await_output("A command of gamed works on the databases")
+        self.await_answer(port, process)
+        self.assertEqual(self.stop(process), 0)
 
     def test_workers(self) -> None:
         """Several workers of one machine share its folder and the database."""

@@ -24,6 +24,7 @@ PROVIDERS = {"gamed.providers.oidc", "gamed.providers.oauth2", "gamed.providers.
 LEFT_OUT = {
     *("gamed.ops.metrics", "gamed.assets.publish", "gamed.cli.players", "prometheus_client", "unittest"),
     *("argon2", "concurrent.futures.thread", "click.shell_completion"),
+    *("psycopg", "gamed.database.postgresql", "gamed.database.postgresql.store"),
 }
 FOR_NETWORKS = {"twisted", "asyncio", "ssl", "http.client", "email", "argon2", "concurrent.futures", "difflib"}
 """Modules that no command needs which only reads and writes the databases and the configuration."""

@@ -80,8 +80,9 @@ class PostgresqlStore:
         return "If this is a new server, start the service once: gamed serve"
 
     def connect(self) -> None:
-        """Connect to the server; raise DatabaseError, which is DatabaseUnreachable if a later attempt may succeed."""
-        self._read(AUTH, lambda connection: None)
+        """Connect to the server; raise DatabaseUnreachable or DatabaseBusy if a later attempt may succeed."""
+        with self._connected(AUTH, writing=True) as (_, connection):
+            connection.rows("SELECT 1")
 
     def exists(self, database: str) -> bool:
         """Return whether the schema exists and has tables of gamed."""
