@@ -26,7 +26,6 @@ from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.errors import DatabaseError, MigrationError
 from gamed.database.postgresql.connecting import Connector, SessionKind
 from gamed.database.postgresql.error_mapping import PostgresqlError
-from gamed.database.postgresql.heartbeat import begin_generation
 from gamed.database.postgresql.identity import read_store_id
 from gamed.database.postgresql.inspection import size_of
 from gamed.database.postgresql.migrations import (
@@ -168,7 +167,6 @@ def _fill_schemas(
     session.rows(f"SET LOCAL search_path = {', '.join(DATABASES)}")
     _check(lambda transaction: transaction(session))
     command_log.add_entry(session, "move-store", None, ran_by, now_ms())
-    begin_generation(session, now_ms())  # a folder may have a note of an earlier stay in PostgreSQL
     session.rows("COMMIT")
     return digests
 

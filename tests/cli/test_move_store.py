@@ -17,10 +17,8 @@ from gamed.config.settings import KeySource
 from gamed.database import blob_rows
 from gamed.database.connection import AUTH, STATE
 from gamed.database.errors import MigrationError
-from gamed.database.postgresql import heartbeat
 from gamed.database.postgresql import session as postgresql_session
 from gamed.database.postgresql.connecting import Connector, SessionKind
-from gamed.database.postgresql.heartbeat import Heartbeat
 from gamed.database.postgresql.migrations import check_schema, prepare_schema
 from gamed.database.postgresql.processes import join
 from gamed.database.postgresql.session import PlainSession
@@ -208,13 +206,6 @@ class RoundTrip(MoveStoreCase):
             self.data / "auth.db", lambda connection: connection.rows("SELECT sum(logins) FROM login_count")
         )
         self.assertEqual(rows, [(0,)])
-
-    def test_second_stay(self) -> None:
-        """The moved databases are not refused as older than those of an earlier stay in PostgreSQL."""
-        self.there()
-        session = self.session()
-        heartbeat.write_note(self.data, str(heartbeat.read_store_id(session)), Heartbeat(1, 99, NOW_MS, "00000001"))
-        heartbeat.refuse_older(session, self.data)
 
     def test_command_is_logged(self) -> None:
         """The move is in the command log of the new place, so that the service logs it."""
