@@ -37,10 +37,18 @@ class Contender:
     """One state of gamed: a running service with players, their saves and a release."""
 
     def __init__(
-        self, checkout: Path, folder: Path, *, arguments: Sequence[str] = (), shared_cpus: bool = False
+        self,
+        checkout: Path,
+        folder: Path,
+        *,
+        arguments: Sequence[str] = (),
+        shared_cpus: bool = False,
+        store: str | None = None,
     ) -> None:
         self._command = (sys.executable, "-c", START.format(path=str(checkout)))
-        self._instance = GamedInstance(folder, command=self._command, arguments=arguments, shared_cpus=shared_cpus)
+        self._instance = GamedInstance(
+            folder, command=self._command, arguments=arguments, shared_cpus=shared_cpus, store=store
+        )
         self._instance.start()
         self._players = folder / "players"
         self._publish(folder / "files")

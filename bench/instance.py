@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from secrets import token_bytes
@@ -23,6 +24,8 @@ from gamed.sessions.tables import open_session
 LIMITS = {"starts_per_minute": 0, "live_logins_per_address": 0, "live_logins": 0, "refreshes_per_minute": 0}
 CONFIG = {"mode": "local", "session": {"access_ttl": "24h"}, "limits": LIMITS}
 GAME = {"writes_per_minute": 0, "min_free_bytes": 0, "bytes": "8 GiB"}
+KEY = "GAMED_BENCH_KEY"
+"""The variable with the master key that a PostgreSQL store needs."""
 GAMED = (sys.executable, "-m", "gamed")
 
 
@@ -45,16 +48,22 @@ class GamedInstance:
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         shared_cpus: bool = False,
+        store: str | None = None,
     ) -> None:
+        """`store` is the URL of a PostgreSQL database; with None the data are in `folder`."""
         self.folder, self.data = folder, folder / "data"
         self.port = free_port()
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "authentication.json").write_text(json.dumps(CONFIG))
+        self._key = {} if store is None else {KEY: b64encode(token_bytes(32)).decode()}
+        stored = {} if store is None else {"store": store, "master_key_env": KEY}
+        (folder / "authentication.json").write_text(json.dumps({**CONFIG, **stored}))
         (folder / "game.json").write_text(json.dumps(game))
         places = ["--config", str(folder / "authentication.json"), "--data", str(self.data)]
         listen = ["--listen", f"tcp:{self.port}:interface=127.0.0.1"]
         words = [*command, "serve", *places, *listen, *arguments]
-        self.process = Process(words, self.port, folder / "log", environment or {}, shared_cpus=shared_cpus)
+        self.process = Process(
+            words, self.port, folder / "log", {**(environment or {}), **self._key}, shared_cpus=shared_cpus
+        )
 
     def start(self) -> "GamedInstance":
         self.process.start()
@@ -71,6 +80,7 @@ class GamedInstance:
 
     def sign_in(self, players: Sequence[str], *, over_ms: int = 0) -> list[Player]:
         """Sign players in as sign_in_players() does; the service must have run before."""
+        os.environ.update(self._key)
         return sign_in_players(self.folder / "authentication.json", self.data, players, over_ms=over_ms)
 
     def rss_mib(self, name: str = "VmRSS") -> float:

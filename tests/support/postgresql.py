@@ -85,18 +85,23 @@ class Address(msgspec.Struct, frozen=True):
 class Cluster:
     """A running PostgreSQL with databases of its own, which ends with this process."""
 
-    def __init__(self, *, tcp: bool = False, settings: Mapping[str, str] | None = None) -> None:
-        """Start it; with `tcp` it also listens on 127.0.0.1. `settings` are lines of postgresql.conf."""
-        self._make_folder()
+    def __init__(
+        self, *, tcp: bool = False, settings: Mapping[str, str] | None = None, base: str | None = None
+    ) -> None:
+        """Start it; with `tcp` it also listens on 127.0.0.1.
+
+        `settings` are lines of postgresql.conf; `base` is the folder for its own one, if it shall not be in memory.
+        """
+        self._make_folder(base)
         options = ("--encoding=UTF8", *NOT_BYTES, "--auth-local=trust", "--auth-host=scram-sha-256", "--no-sync")
         self._run("initdb", "--pgdata=data", f"--username={SUPERUSER}", *options)
         self.configure({**SETTINGS, **self._listening(tcp), **(settings or {})})
         self.start()
         self.execute(f"CREATE ROLE {ROLE} LOGIN PASSWORD '{PASSWORD}'")
 
-    def _make_folder(self) -> None:
+    def _make_folder(self, base: str | None = None) -> None:
         self.user = _user()
-        self.folder = Path(tempfile.mkdtemp(prefix="gamed-pg-", dir=_base()))
+        self.folder = Path(tempfile.mkdtemp(prefix="gamed-pg-", dir=base or _base()))
         self.data = self.folder / "data"
         self.folder.chmod(0o755)
         if self.user is not None:
