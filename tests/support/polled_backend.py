@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -24,7 +25,7 @@ class PolledBackend(PostgresqlBackend):
     """
 
     def __init__(self, reactor: Any, address: Address, instance_id: str = "") -> None:
-        super().__init__(reactor, connector(address), instance_id)
+        super().__init__(reactor, connector(address), instance_id, Path("."))
         self.address = address
 
     def start(self, reads: ReadQueue, auth: WriteQueue, state: WriteQueue, blobs: DatabaseQueue) -> None:
@@ -34,6 +35,9 @@ class PolledBackend(PostgresqlBackend):
 
     def ended_processes(self, ids: Collection[str]) -> Deferred[frozenset[str]]:
         return self._auth.between_batches(partial(processes.ended, ids=ids))
+
+    def stop(self) -> None:
+        self._changes.stop()
 
     def close(self) -> None:
         """Do nothing: there is no thread that listens."""
