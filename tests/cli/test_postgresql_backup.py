@@ -4,9 +4,12 @@ import contextlib
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, sleep
 from typing import ClassVar
+
+import psycopg
 
 from gamed.cli.backup import hash_file
 from gamed.database.postgresql import dump
@@ -202,6 +205,31 @@ class RestoreTests(BackupCase):
         for words in (["restore", str(made)], ["restored"]):
             self.refused(1, "Stop all of them", *words)
         self.assertEqual(self.live_sessions(), 1)
+
+
+class KilledTests(BackupCase):
+    def test_nothing_changed(self) -> None:
+        """A restore that is killed before its commit changes nothing, although its programs still run."""
+        made = self.back_up()
+        place = self.address.database
+        with psycopg.connect(self.address.conninfo) as connection:
+            connection.execute("ALTER SCHEMA auth RENAME TO other")
+            process = self.start(*GAMED, *self.places, "restore", str(made))
+            waits = f"SELECT pid FROM pg_stat_activity WHERE datname = '{place}' AND wait_event_type = 'Lock'"
+            self.until(lambda: bool(cluster().execute(waits)))
+            process.kill()
+            process.wait()
+            connection.rollback()
+        self.until(lambda: not cluster().backends(place))
+        names = self.rows("SELECT nspname FROM pg_namespace WHERE nspname ~ '^(auth|state)' ORDER BY nspname")
+        self.assertEqual((names, self.live_sessions()), ([("auth",), ("state",)], 1))
+        self.serve()
+
+    def until(self, happened: Callable[[], bool]) -> None:
+        deadline = monotonic() + WAIT_SECONDS
+        while not happened():
+            self.assertLess(monotonic(), deadline, self.output())
+            sleep(0.05)
 
 
 class PasswordTests(BackupCase):

@@ -25,6 +25,7 @@ FOLDERS: Final = Path("/usr/lib/postgresql")
 CHUNK: Final = 1024 * 1024
 POLL_SECONDS: Final = 0.05
 SHOWN_CHARACTERS: Final = 500
+EXECUTED: Final = "gamed has sent all"
 _VERSION: Final = compile(r"\(PostgreSQL\) ([1-9][0-9]{0,2})", ASCII)
 
 
@@ -101,19 +102,23 @@ def verify(path: Path, written_by: int) -> None:
 def load(address: PostgresqlAddress, path: Path, server_major: int, before: Sequence[str]) -> None:
     """Execute the statements `before`, then make both schemas from a file, all in one transaction; raise BackupError.
 
-    The password of the address is in the environment of psql only.
+    psql gets the COMMIT only after it has executed everything: if this process is killed, psql ends without it.
     """
     reader = find_program("pg_restore", server_major)
     script = [str(reader), "--no-owner", "--no-privileges", "--file=-", str(path)]
-    psql = [str(reader.with_name("psql")), "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--output=/dev/null"]
-    with _running([*psql, f"--dbname={_conninfo(address)}"], address, stdin=subprocess.PIPE) as writer:
-        assert writer.stdin is not None
+    psql = [str(reader.with_name("psql")), "--no-psqlrc", "--quiet", "--tuples-only", "--set=ON_ERROR_STOP=1"]
+    psql = [*psql, f"--dbname={_conninfo(address)}"]
+    with _running(psql, address, subprocess.PIPE, subprocess.PIPE) as writer:
+        assert writer.stdin is not None and writer.stdout is not None
         try:
             writer.stdin.write("".join(f"{statement};\n" for statement in ("BEGIN", *before)).encode())
             with _running(script, stdout=subprocess.PIPE) as process:
                 assert process.stdout is not None
                 shutil.copyfileobj(process.stdout, writer.stdin, CHUNK)
-            writer.stdin.write(b"COMMIT;\n")
+            writer.stdin.write(f"SELECT '{EXECUTED}';\n".encode())
+            writer.stdin.flush()
+            if any(EXECUTED.encode() in line for line in writer.stdout):
+                writer.stdin.write(b"COMMIT;\n")
             writer.stdin.close()
         except BrokenPipeError:  # psql has ended, and has reported why
             with suppress(BrokenPipeError):
