@@ -89,10 +89,13 @@ class Engine(Protocol):
     def begin_reading(self, connection: EngineConnection) -> None:
         """Begin a transaction that only reads, in one snapshot."""
 
-    def run_together(self, connection: EngineConnection, functions: Sequence[Callable[[], None]]) -> bool:
-        """Call functions that read and raise nothing; one may begin while others wait for the database.
+    def run_together(
+        self, connection: EngineConnection, functions: Sequence[Callable[[], None]], keys: Sequence[Collection[str]]
+    ) -> bool:
+        """Call functions that raise nothing; one may begin while others wait for the database.
 
-        Return True if a statement failed whose error was raised in other functions, too.
+        It begins when those before it have ended that share one of its keys. While one runs, total_changes counts only
+        what it changes. Return True if a statement failed whose error was raised in other functions, too.
         """
 
     def begin_writing(self, connection: EngineConnection, keys: Collection[str] | None) -> None:

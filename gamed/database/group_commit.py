@@ -36,7 +36,8 @@ def run_reads(engine: Engine, connection: EngineConnection, transactions: Sequen
             outcomes[place] = detached_failure(engine.translate(e, connection))
 
     try:
-        if engine.run_together(connection, [partial(run, place) for place in range(len(transactions))]):
+        together = [partial(run, place) for place in range(len(transactions))]
+        if engine.run_together(connection, together, [()] * len(together)):
             for place, outcome in enumerate(outcomes):
                 spoiled = isinstance(outcome, Failure) and outcome.check(DatabaseError, *engine.errors)
                 if spoiled and not connection.failed:
@@ -51,22 +52,24 @@ def group_commit(
     connection: EngineConnection,
     transactions: Sequence[Transaction[Any]],
     keys: Collection[str] | None = None,
+    each_keys: Sequence[Collection[str]] | None = None,
 ) -> list[Outcome]:
     """Run all transactions between one BEGIN and one COMMIT; one that raises an exception changes nothing.
 
     If one of them ends the engine's transaction (SQLITE_FULL rolls back everything, not only its savepoint), it gets
     its error, and the others run again without it. A result counts only after COMMIT has returned. `keys` are those
-    of all transactions together (gamed.database.engine).
+    of all transactions together (gamed.database.engine), `each_keys` those of each: transactions that share none may
+    run at the same time.
     """
-    batch = _Batch(engine, connection, transactions)
+    batch = _Batch(engine, connection, transactions, each_keys)
     waiting = list(range(len(transactions)))
-    run = batch.run_without_savepoint
+    attempt = batch.attempt_together if each_keys is not None and len(waiting) > 1 else batch.attempt
     while waiting:
         try:
             engine.begin_writing(connection, keys)
-            fatal = batch.attempt(waiting, run)
+            fatal = attempt(waiting)
         except NeedsSavepoints:
-            run = batch.run_in_savepoint
+            attempt = batch.attempt_in_savepoints
             continue
         except Exception as e:
             error = new_error(DatabaseCorrupt) if isinstance(e, DatabaseCorrupt) else e
@@ -85,17 +88,55 @@ def group_commit(
 class _Batch:
     """The transactions of a group commit with their outcomes."""
 
-    def __init__(self, engine: Engine, connection: EngineConnection, transactions: Sequence[Transaction[Any]]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        connection: EngineConnection,
+        transactions: Sequence[Transaction[Any]],
+        each_keys: Sequence[Collection[str]] | None,
+    ) -> None:
         self._engine = engine
         self._connection = connection
         self._transactions = transactions
+        self._each_keys = each_keys
         self.outcomes: list[Outcome] = [None] * len(transactions)
 
-    def attempt(self, waiting: Sequence[int], run: Callable[[Transaction[Any]], Outcome]) -> int | None:
+    def attempt(self, waiting: Sequence[int]) -> int | None:
         """Commit the waiting transactions and return None; or return the place of one that ended the batch's.
 
         Raise an exception if nothing can be committed.
         """
+        return self._attempt(waiting, self.run_without_savepoint)
+
+    def attempt_in_savepoints(self, waiting: Sequence[int]) -> int | None:
+        """Commit the waiting transactions that do not fail."""
+        return self._attempt(waiting, self.run_in_savepoint)
+
+    def attempt_together(self, waiting: Sequence[int]) -> int | None:
+        """Commit the waiting transactions, several of which run at the same time; raise NeedsSavepoints on any doubt.
+
+        Each one's keys are its own, so that none reads what another one writes.
+        """
+        assert self._each_keys is not None
+        failed = []
+
+        def run(place: int) -> None:
+            try:
+                self.outcomes[place] = self.run_without_savepoint(self._transactions[place])
+            except NeedsSavepoints:
+                failed.append(place)
+
+        functions = [partial(run, place) for place in waiting]
+        spoiled = self._engine.run_together(self._connection, functions, [self._each_keys[place] for place in waiting])
+        if self._connection.failed:
+            failures = [outcome for outcome in self.outcomes if isinstance(outcome, Failure)]
+            raise _same_error(next((each for each in failures if each.check(DatabaseError)), None))
+        if spoiled or failed or corruptions(self.outcomes) or not self._connection.in_transaction:
+            raise NeedsSavepoints
+        self._engine.commit(self._connection)
+        return None
+
+    def _attempt(self, waiting: Sequence[int], run: Callable[[Transaction[Any]], Outcome]) -> int | None:
         for place in waiting:
             self.outcomes[place] = None
         for place in waiting:

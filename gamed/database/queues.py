@@ -293,14 +293,15 @@ def write_batch(
     connection: EngineConnection,
     transactions: Sequence[Transaction[Any]],
     keys: Collection[str] | None = None,
+    each_keys: Sequence[WriteKeys] | None = None,
 ) -> list[Outcome]:
     """Run a group commit in its thread, and again on a new connection if this one can only read.
 
     SQLite opens a file for reading when it cannot be written at that moment, and a connection stays as it was opened.
     """
-    outcomes = group_commit(thread.engine, connection, transactions, keys)
+    outcomes = group_commit(thread.engine, connection, transactions, keys, each_keys)
     if all(isinstance(outcome, Failure) and outcome.check(DatabaseReadOnly) for outcome in outcomes):
-        return group_commit(thread.engine, thread.reopen(), transactions, keys)
+        return group_commit(thread.engine, thread.reopen(), transactions, keys, each_keys)
     return outcomes
 
 
@@ -313,6 +314,8 @@ class WriteQueue(DatabaseQueue):
         self._wrote = wrote
         self._keys: Collection[str] | None = None
         """The keys of the batch that runs."""
+        self._each_keys: Sequence[WriteKeys] | None = None
+        """The same for each of its transactions."""
 
     def submit(self, transaction: Transaction[T], size: int = 0, keys: WriteKeys | None = None) -> Deferred[T]:
         """Queue a transaction as in DatabaseQueue.submit(); fail at once if the database cannot be written.
@@ -346,7 +349,7 @@ class WriteQueue(DatabaseQueue):
     def _run_batch(self, connection: EngineConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
         if self._database.unavailable_as is not None:
             return [detached_failure(new_error(self._database.unavailable_as)) for _ in transactions]
-        return self._explain(write_batch(self._thread, connection, transactions, self._keys))
+        return self._explain(write_batch(self._thread, connection, transactions, self._keys, self._each_keys))
 
     def _pop_batch(self) -> list[_Queued[Any]]:
         """Remove the next batch; where keys have an effect, all its transactions have some, or none has.
@@ -361,7 +364,9 @@ class WriteQueue(DatabaseQueue):
         batch = super()._pop_batch()
         taken = set(batch)
         self._queue = deque(queued for queued in waiting if queued not in taken)
-        self._keys = {key for queued in batch for key in queued.keys or ()} if keyed else None
+        self._keys = keys = {key for queued in batch for key in queued.keys or ()} if keyed else None
+        # One without a key writes nothing, but may read all rows: it runs beside no other one.
+        self._each_keys = None if keys is None else [queued.keys or tuple(keys) for queued in batch]
         return batch
 
     def _inspect(self, outcomes: Sequence[Outcome]) -> None:

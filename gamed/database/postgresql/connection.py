@@ -5,7 +5,7 @@ to the next point of synchronization, which is where results are read.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import count
 from select import POLLIN, poll
@@ -145,6 +145,17 @@ class _Preparation(PostgresqlResult):
         self._forget()
 
 
+class _Function:
+    """A function of run_together()."""
+
+    __slots__ = ("changes", "greenlet", "keys")
+
+    def __init__(self, work: Callable[[], object], keys: Collection[str]) -> None:
+        self.greenlet = greenlet(work)
+        self.keys = frozenset(keys)
+        self.changes = 0
+
+
 class PostgresqlConnection:
     """An EngineConnection (gamed/database/engine.py) that gets a new session after one was lost."""
 
@@ -159,7 +170,8 @@ class PostgresqlConnection:
         self._kind = kind
         self._joined = joined
         self.in_transaction = False
-        self.total_changes = 0
+        self._running = _Function(lambda: None, ())
+        """The function that runs; this one outside run_together()."""
         self.failed = False
         """True once no transaction of the batch can succeed any more."""
         self._reading = False
@@ -240,7 +252,7 @@ class PostgresqlConnection:
             self._connect()
         result = self._send(sql, statement, values_of(statement, parameters))
         if statement.changes:
-            self.total_changes += 1
+            self._running.changes += 1
             if statement.controls:
                 result.wait()
         return result
@@ -322,24 +334,34 @@ class PostgresqlConnection:
         self._pending.append(_Preparation(self, prepared, partial(self._prepared.pop, key, None)))
         return prepared
 
-    def run_together(self, functions: Sequence[Callable[[], object]]) -> bool:
+    @property
+    def total_changes(self) -> int:
+        """Return how many statements may have changed rows; inside run_together() those of the function that runs."""
+        return self._running.changes
+
+    def run_together(self, functions: Sequence[Callable[[], object]], keys: Sequence[Collection[str]]) -> bool:
         """Call functions that raise nothing; while they wait for results, the others run.
 
-        So the statements of all of them are sent together. Each function has a greenlet of its own. Return True if a
-        statement failed: its error was raised in all functions that waited.
+        So the statements of all of them are sent together. Each function has a greenlet of its own; it begins when
+        those before it that share one of its keys have ended. Return True if a statement failed: its error was raised
+        in all functions that waited.
         """
-        failures = self._failures
-        if len(functions) == 1:
-            functions[0]()
-            return False
-        self._hub = getcurrent()
-        waiting = [each for each in map(greenlet, functions) if _goes_on(each)]
-        self._hub, hub = None, self._hub
-        while waiting:
-            self.wait()
-            self._hub = hub
-            waiting = [each for each in waiting if _goes_on(each)]
-            self._hub = None
+        failures, outside, hub = self._failures, self._running, getcurrent()
+        left = [_Function(work, each) for work, each in zip(functions, keys, strict=True)]
+        try:
+            while left:
+                self._hub, taken, waiting = hub, set[str](), []
+                for self._running in left:
+                    if taken.isdisjoint(self._running.keys):
+                        self._running.greenlet.switch()
+                    if not self._running.greenlet.dead:
+                        waiting.append(self._running)
+                        taken |= self._running.keys
+                self._hub, left = None, waiting
+                if left:
+                    self.wait()
+        finally:
+            self._hub, self._running = None, outside
         return self._failures != failures
 
     def wait(self) -> None:
@@ -404,7 +426,7 @@ class PostgresqlConnection:
         self._pending.popleft().fail(self._failure)
 
     def _act_on(self, failure: PostgresqlError, session: PGconn) -> None:
-        self.total_changes += 1
+        self._running.changes += 1
         self._failures += 1
         self.failed = self.failed or ends_batch(failure.code)
         if session.transaction_status == pq.TransactionStatus.IDLE:
@@ -420,17 +442,11 @@ class PostgresqlConnection:
             self._session.finish()
             self._session = None
         self.failed, self.in_transaction, self._failure = True, False, error
-        self.total_changes += 1
+        self._running.changes += 1
         self._failures += 1
         self._awaited = self._sent = 0
         while self._pending:
             self._pending.popleft().fail(error)
-
-
-def _goes_on(function: greenlet) -> bool:
-    """Run a function until it waits; return False if it has returned."""
-    function.switch()
-    return not function.dead
 
 
 def _lost(error: psycopg.Error) -> PostgresqlError:

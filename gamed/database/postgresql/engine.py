@@ -52,9 +52,15 @@ class PostgresqlEngine:
         """Begin a transaction, whose first SELECT takes the snapshot."""
         _ours(connection).begin([_READ], reading=True)
 
-    def run_together(self, connection: EngineConnection, functions: Sequence[Callable[[], None]]) -> bool:
+    def run_together(
+        self, connection: EngineConnection, functions: Sequence[Callable[[], None]], keys: Sequence[Collection[str]]
+    ) -> bool:
         """Call the functions, and send their statements together."""
-        return _ours(connection).run_together(functions)
+        if len(functions) > 1:
+            return _ours(connection).run_together(functions, keys)
+        for function in functions:
+            function()
+        return False
 
     def begin_writing(self, connection: EngineConnection, keys: Collection[str] | None) -> None:
         """Begin a transaction; its first statement waits for the locks, and takes its snapshot when it has them."""

@@ -55,7 +55,9 @@ class SqliteEngine:
         """Begin a transaction, whose first SELECT takes the snapshot."""
         connection.execute("BEGIN")
 
-    def run_together(self, connection: EngineConnection, functions: Sequence[Callable[[], None]]) -> bool:
+    def run_together(
+        self, connection: EngineConnection, functions: Sequence[Callable[[], None]], keys: Sequence[Collection[str]]
+    ) -> bool:
         """Call one function after the other: SQLite answers at once."""
         for function in functions:
             function()

@@ -341,3 +341,87 @@ class LostConnectionTest(EngineCase):
             self.cluster.end_backends(self.place.database)
             self.assertEqual(kinds(group_commit(engine, connection, [count], (PLAYER,))), outcome)
         self.assertEqual(joined, [[(1,)]] * 3)
+
+
+class TogetherTest(EngineCase):
+    """Transactions of one batch whose keys are known."""
+
+    def write(self, *each: tuple[str, Callable[[Connection], object]]) -> list[object]:
+        keys = [tuple(key) for key, _ in each]
+        transactions = [transaction for _, transaction in each]
+        used = {key for own in keys for key in own}
+        return kinds(group_commit(self.engine, self.connection, transactions, used, keys))
+
+    def test_order(self) -> None:
+        """Run transactions of different keys at the same time, and those that share one in their order."""
+        order: list[str] = []
+
+        def step(name: str) -> Callable[[Connection], str]:
+            def transaction(connection: Connection) -> str:
+                for number in range(2):
+                    order.append(f"{name}{number}")
+                    connection.rows("SELECT 1")
+                return name
+
+            return transaction
+
+        outcomes = self.write(("a", step("a")), ("b", step("b")), ("ac", step("c")), ("c", step("d")), ("e", step("e")))
+        self.assertEqual(outcomes, ["a", "b", "c", "d", "e"])
+        self.assertEqual(" ".join(order), "a0 b0 e0 a1 b1 e1 c0 c1 d0 d1")
+
+    def test_sees_the_one_before(self) -> None:
+        """Show a transaction what one with the same key wrote before it."""
+        outcomes = self.write(("a", put(1)), ("b", put(2)), ("a", put(3)), ("ab", count))
+        self.assertEqual((outcomes, self.stored()), ([1, 2, 3, 3], [1, 2, 3]))
+
+    def test_failed_statement(self) -> None:
+        """Give the error of a statement to its own transaction, and commit the others."""
+        outcomes = self.write(("a", put(1)), ("b", put(1)), ("c", put(2)), ("d", count))
+        self.assertEqual(outcomes, [1, PostgresqlError, 2, 2])
+        self.assertEqual(self.stored(), [1, 2])
+
+    def test_refused(self) -> None:
+        """Leave out what a transaction wrote before it raised an exception, and only that."""
+
+        def refuse(connection: Connection) -> None:
+            connection.rows("SELECT 1")
+            put(7)(connection)
+            connection.rows("SELECT 1")
+            raise Refused
+
+        outcomes = self.write(("a", put(1)), ("b", refuse), ("c", put(2)))
+        self.assertEqual((outcomes, self.stored()), ([1, Refused, 2], [1, 2]))
+
+    def test_refused_before_it_wrote(self) -> None:
+        """Run no transaction twice if one raised an exception before it wrote, while others wrote."""
+        runs: list[int] = []
+
+        def refuse(connection: Connection) -> None:
+            runs.append(1)
+            connection.rows("SELECT 1")
+            raise Refused
+
+        outcomes = self.write(("a", put(1)), ("b", refuse), ("c", put(2)))
+        self.assertEqual((outcomes, self.stored(), runs), ([1, Refused, 2], [1, 2], [1]))
+
+    def test_lost(self) -> None:
+        """Fail all transactions if the connection is lost, and commit nothing."""
+
+        def lose(connection: Connection) -> None:
+            self.cluster.end_backends(self.place.database)
+
+        outcomes = self.write(("a", put(1)), ("b", lose), ("c", count))
+        self.assertEqual((outcomes, self.stored()), ([DatabaseUnreachable] * 3, []))
+        self.assertEqual(self.write(("a", put(1)), ("b", put(2))), [1, 2])
+
+    def test_no_turn(self) -> None:
+        """Fail the whole batch once if another process keeps its turn."""
+        other = self.open(self.engine)
+        self.engine.begin_writing(other, ("a",))
+        other.rows("SELECT 1")
+        self.addCleanup(self.engine.end, other)
+        self.engine = self.make_engine(lock_ms=300)
+        self.connection = self.open(self.engine)
+        began = monotonic()
+        self.assertEqual(self.write(("a", put(1)), ("b", put(2)), ("c", put(3))), [DatabaseBusy] * 3)
+        self.assertLess(monotonic() - began, 0.9)
