@@ -289,13 +289,13 @@ def _folder(path: Path) -> Backup:
 
 
 def _read_dump(backup: Backup, manifest: BackupManifest, written_by: int) -> Backup:
-    from gamed.cli import store_dump  # late: as above
+    from gamed.database.postgresql import dump  # late: the files of SQLite need no other programs
 
-    store_dump.verify_dump(backup.stores[DUMP], written_by)
     contents = DumpContents(manifest.schemas, manifest.players, manifest.saves, written_by, manifest.store_id)
+    dump.verify(backup.stores[DUMP], contents)
     ring = None
-    if manifest.fingerprint is not None and manifest.key_source is not None:
-        ring = keyring.KeyRecord(b"", manifest.fingerprint, KeySource(manifest.key_source))
+    if manifest.fingerprint is not None:
+        ring = keyring.KeyRecord(b"", manifest.fingerprint, KeySource.MASTER)  # which PostgreSQL always needs
     return _dumped(backup, ring, contents)
 
 

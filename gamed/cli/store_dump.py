@@ -10,12 +10,12 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gamed.cli.errors import warn
+from gamed.cli.errors import CommandFailed, warn
 from gamed.cli.output import measured
 from gamed.cli.restored import finish_auth, finish_state
 from gamed.database.backup_format import DumpContents
 from gamed.database.connection import AUTH, STATE, Connection
-from gamed.database.errors import DatabaseError
+from gamed.database.errors import DatabaseError, MigrationError
 from gamed.database.postgresql import dump
 from gamed.database.store import Store
 from gamed.players import store as player_store
@@ -40,13 +40,8 @@ def write_dump(store: Store, target: Path) -> tuple[KeyRecord | None, DumpConten
             return None if ring is None else replace(ring, check_value=b""), contents
 
         ring, contents = store.run_read(AUTH, transaction)
-    verify_dump(target, contents.written_by)
+    dump.verify(target, contents)
     return ring, contents
-
-
-def verify_dump(path: Path, written_by: int) -> None:
-    """Read all of a dump; raise BackupError if pg_restore cannot."""
-    dump.verify(path, written_by)
 
 
 def _show_size(target: Path, shown: Callable[[int], object]) -> None:
@@ -66,8 +61,8 @@ class ReplacedSchemas(Struct, frozen=True):
 def replace_schemas(store: Store, path: Path, written_by: int, suffix: str, ran_by: str) -> ReplacedSchemas:
     """Put the schemas of a dump in the place of those of the store, whose names get the suffix.
 
-    No server may use the store. `written_by` is the version of pg_dump. Raise BackupError or DatabaseError; if the last
-    steps fail, servers refuse to start until `gamed restored` has done them.
+    No server may use the store. `written_by` is the version of pg_dump. Raise BackupError or DatabaseError before
+    anything has changed; if the last steps fail, servers refuse to start until `gamed restored` has done them.
     """
     with store.alone():
         blocked_now = _blocked(store)
@@ -75,13 +70,23 @@ def replace_schemas(store: Store, path: Path, written_by: int, suffix: str, ran_
         renaming = [f"ALTER SCHEMA {database} RENAME TO {name}" for database, name in names.items()]
         major = int("".join(takewhile(str.isdigit, store.version)))
         dump.load(cast("PostgresqlStore", store).address, path, max(written_by, major), renaming)
-        for database in (AUTH, STATE):
-            store.prepare(database, partial(click.echo, err=True), lambda: None, migrate=True)
-        store.run_transaction(STATE, lambda connection: finish_state(store, connection))
-        sessions, blocked = store.run_transaction(
-            AUTH, lambda connection: finish_auth(store, connection, blocked_now, "restore", ran_by)
-        )
+        try:
+            sessions, blocked = _finish(store, blocked_now, ran_by)
+        except (DatabaseError, MigrationError) as e:
+            raise CommandFailed(
+                f"The schemas are those of the backup, but the restore is not finished: {e.__cause__ or e}. "
+                "Run: gamed restored"
+            ) from None
     return ReplacedSchemas(tuple(names.values()), sessions, blocked)
+
+
+def _finish(store: Store, blocked_now: BlockedPlayers, ran_by: str) -> tuple[int, int]:
+    for database in (AUTH, STATE):
+        store.prepare(database, partial(click.echo, err=True), lambda: None, migrate=True)
+    store.run_transaction(STATE, lambda connection: finish_state(store, connection))
+    return store.run_transaction(
+        AUTH, lambda connection: finish_auth(store, connection, blocked_now, "restore", ran_by)
+    )
 
 
 def _blocked(store: Store) -> BlockedPlayers:

@@ -127,6 +127,15 @@ class BackupTests(BackupCase):
         self.refused(1, "is not a complete backup: pg_restore: ", "restore", str(made))
         self.assertEqual(self.live_sessions(), 1)
 
+    def test_newer(self) -> None:
+        """A backup whose schemas this version does not know is refused before anything changes."""
+        made = self.back_up()
+        manifest = json.loads((made / "manifest.json").read_text())
+        manifest["schemas"]["state"] = 99
+        (made / "manifest.json").write_text(json.dumps(manifest))
+        self.refused(1, "schema state is 99, this gamed knows 1: it is of a newer gamed", "restore", str(made))
+        self.assertEqual(self.live_sessions(), 1)
+
     def test_without_state(self) -> None:
         """Without the schema of the saves no backup is made."""
         self.rows("DROP SCHEMA state CASCADE")

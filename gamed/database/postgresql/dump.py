@@ -22,6 +22,7 @@ from gamed.database.postgresql.identity import read_store_id
 
 FOLDERS: Final = Path("/usr/lib/postgresql")
 """Debian has the programs of each version in a folder of its own."""
+SCHEMAS: Final = Path(__file__).parent / "schema"
 CHUNK: Final = 1024 * 1024
 POLL_SECONDS: Final = 0.05
 SHOWN_CHARACTERS: Final = 500
@@ -93,8 +94,14 @@ def _count(connection: Connection, written_by: int) -> DumpContents:
     return DumpContents({AUTH: auth, STATE: state}, players, saves, written_by, read_store_id(connection))
 
 
-def verify(path: Path, written_by: int) -> None:
-    """Read all of a file that this version of pg_dump wrote; raise BackupError if pg_restore cannot."""
+def verify(path: Path, contents: DumpContents) -> None:
+    """Read all of a dump; raise BackupError if pg_restore cannot, or if a newer gamed made the schemas."""
+    for database, version in contents.schemas.items():
+        if version > (known := len([*(SCHEMAS / database).glob("[0-9][0-9][0-9]_*.sql")])):
+            raise BackupError(
+                f"schema {database} is {version}, this gamed knows {known}: it is of a newer gamed; use that one"
+            )
+    written_by = contents.written_by
     with _running([str(find_program("pg_restore", written_by)), "--file=/dev/null", str(path)]) as process:
         process.wait()
 

@@ -7,7 +7,7 @@ from tempfile import mkdtemp
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.database.backup_format import BackupError
+from gamed.database.backup_format import BackupError, DumpContents
 from gamed.database.postgresql.dump import ProgramMissing, find_program, load, verify
 from tests.database.postgresql.engines import address_of
 from tests.support.postgresql import cluster
@@ -75,6 +75,6 @@ class LoadTests(SynchronousTestCase):
         path = self.folder / "dump"
         for content in (b"", b"PGDMP", os.urandom(5000)):
             path.write_bytes(content)
-            self.assertRaises(BackupError, verify, path, 15)
+            self.assertRaises(BackupError, verify, path, DumpContents({}, 0, 0, 15, None))
             self.assertRaises(BackupError, load, address_of(self.place), path, 15, ["CREATE TABLE public.early ()"])
             self.assertEqual(self.tables(), set())
