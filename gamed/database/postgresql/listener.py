@@ -52,6 +52,8 @@ class NotifiedChanges:
         self._clock = clock
         self._polled = polled
         self._calls: dict[ChangeListener, _Calls] = {}
+        self._ending: dict[ChangeListener, _Calls] = {}
+        """Listeners that were removed during a call."""
         self.notified = False
         """True while notifications arrive."""
         self._missed = set(Topic)
@@ -69,7 +71,9 @@ class NotifiedChanges:
         """Call `changed` when rows of this topic may have changed, never twice at the same time."""
         if changed in self._calls:
             return
-        self._calls[changed] = calls = _Calls(self._clock, topic, changed)
+        ending = self._ending.pop(changed, None)
+        calls = _Calls(self._clock, topic, changed) if ending is None else ending
+        calls.stopped, self._calls[changed] = False, calls
         if not self.notified:
             self._polled.listen(topic, self._pollers[topic])
         elif topic in self._missed:
@@ -81,6 +85,8 @@ class NotifiedChanges:
         calls = self._calls.pop(changed, None)
         if calls is not None:
             calls.stop()
+            self._ending[changed] = calls
+            self._ending = {changed: calls for changed, calls in self._ending.items() if calls.running}
             if not self._has_listener(calls.topic):
                 self._polled.unlisten(self._pollers[calls.topic])
 
@@ -124,28 +130,28 @@ class _Calls:
         self._clock = clock
         self._changed = changed
         self._earliest = 0.0
-        self._running = False
+        self.running = False
         self._again = False
         """True if the topic changed during a call."""
         self._call: IDelayedCall | None = None
-        self._stopped = False
+        self.stopped = False
 
     def request(self) -> None:
         """Call the listener as soon as it may be called."""
-        if self._running:
+        if self.running:
             self._again = True
-        elif self._call is None and not self._stopped:
+        elif self._call is None and not self.stopped:
             self._call = self._clock.callLater(max(0.0, self._earliest - self._clock.seconds()), self._start)
 
     def stop(self) -> None:
         """Make no further call."""
-        self._stopped = True
+        self.stopped = True
         if self._call is not None:
             self._call.cancel()
             self._call = None
 
     def _start(self) -> None:
-        self._call, self._running, self._again = None, True, False
+        self._call, self.running, self._again = None, True, False
         Deferred.fromCoroutine(self._run())
 
     async def _run(self) -> None:
@@ -158,7 +164,7 @@ class _Calls:
             _log.failure("external_change_check_failed")
         now = self._clock.seconds()
         self._earliest = now + max(pause, min(MOST_PAUSE_SECONDS, SHARE * (now - began)))
-        self._running = False
+        self.running = False
         if self._again:
             self.request()
 

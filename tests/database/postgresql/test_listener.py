@@ -175,6 +175,23 @@ class Changes(SynchronousTestCase):
         self.assertEqual(called.count, 1)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
+    def test_removed_and_back(self) -> None:
+        """A listener that is removed during its call and comes back is called after that call, not during it."""
+        called = self.settled()
+        called.ends = [end := Deferred[None]()]
+        self.notified(Topic.SAVES)
+        self.changes.unlisten(called)
+        self.notified(Topic.SAVES)
+        self.changes.listen(Topic.SAVES, called)
+        self.clock.advance(0)
+        self.assertEqual(called.count, 1)
+        end.callback(None)
+        self.clock.advance(0)
+        self.assertEqual(called.count, 2)
+        self.changes.unlisten(called)
+        self.notified(Topic.SAVES)
+        self.assertEqual(called.count, 2)
+
     def test_polled(self) -> None:
         """Until notifications arrive, and after their end, changes are polled."""
         called = self.listener()
