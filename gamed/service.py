@@ -205,7 +205,6 @@ class GamedService(MultiService):
         reporter = OwnerReporter(
             context.databases, context.keys, now_ms, self._look_at_machine, context.reactor, versions(self._store)
         )
-        self._store.close()  # twistd may fork later, and a fork must not use the connections of its parent
         return AdminServer(context.reactor, context.settings.admin, metrics, context.databases, reporter)
 
     def _look_at_machine(self) -> "Deferred[MachineReport]":

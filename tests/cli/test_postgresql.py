@@ -82,6 +82,18 @@ class ServingTests(PostgresqlTestCase):
         self.assertEqual(ids[0], ids[1])
         self.assertTrue(ids[0])
 
+    def test_admin(self) -> None:
+        """Metrics and the owner's page have PostgreSQL's version and the sizes of both schemas."""
+        admin = free_port()
+        process, _ = self.serve("--admin", f"tcp:{admin}:interface=127.0.0.1")
+        self.assertEqual(get(admin, "/readyz"), (200, b"ok"))
+        metrics, page = (get(admin, path)[1].decode() for path in ("/metrics", "/"))
+        self.assertRegex(metrics, r'gamed_build_info\{postgresql="[0-9.]+",')
+        self.assertRegex(page, r"PostgreSQL</dt><dd>[0-9.]+<")
+        for name in ("schema auth", "schema state"):
+            self.assertRegex(page, f"{name}</dt><dd>[0-9]+ KiB")
+        self.assertEqual(self.stop(process), 0, self.output())
+
 
 class RefusedTestCase(PostgresqlTestCase):
     """Each refused start ends with 78, in one sentence that names the reason, and without the password."""
@@ -294,6 +306,21 @@ class StateTests(PostgresqlTestCase):
         process, port = self.serve()
         self.assertEqual(get(port, "/game/saves", token)[0], 200)
         self.assertEqual(self.stop(process), 0)
+
+    def test_not_allowed(self) -> None:
+        """A `state` that the user may not use prevents no start: players can sign in."""
+        self.stop(self.serve()[0])
+        self.rows("ALTER SCHEMA state OWNER TO postgres")
+        code, _, err = self.gamed("saves", "stats")
+        self.assertEqual((code, "permission denied for schema state" in err), (78, True), err)
+        port = free_port()
+        process = self.start(*GAMED, *self.places, "serve", f"--listen=tcp:{port}:interface=127.0.0.1")
+        self.await_output("service_started")
+        self.json_of("players", "add", "Anna", "--password-stdin", stdin=SECRET)
+        token = self.json_of("players", "token", "Anna")["access_token"]
+        self.assertEqual([get(port, path, token)[0] for path in ("/auth/sessions", "/game/saves")], [200, 503])
+        self.assertEqual(self.stop(process), 0)
+        self.assertIn("database_unavailable database=state", self.output())
 
 
 class CheckTests(PostgresqlTestCase):

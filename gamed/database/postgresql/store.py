@@ -1,15 +1,23 @@
 """PostgreSQL's Store is a database with the schemas `auth` and `state`, which processes on several machines may use."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from twisted.logger import Logger
+
 from gamed.config.model import PostgresqlAddress
 from gamed.database.connection import AUTH, STATE, Connection, Transaction
 from gamed.database.engine import Database, EngineConnection, NeedsSavepoints
-from gamed.database.errors import DatabaseError, DatabaseUnavailable, MigrationError
+from gamed.database.errors import (
+    DatabaseCorrupt,
+    DatabaseError,
+    DatabaseUnavailable,
+    DatabaseUnreachable,
+    MigrationError,
+)
 from gamed.database.postgresql import heartbeat, identity, inspection, migrations, processes
 from gamed.database.postgresql.connecting import Connector, SessionKind
 from gamed.database.postgresql.connection import PostgresqlConnection
@@ -17,6 +25,7 @@ from gamed.database.postgresql.engine import PostgresqlEngine
 from gamed.database.postgresql.error_mapping import PostgresqlError, translate
 from gamed.database.postgresql.session import PlainSession
 from gamed.database.store import DamageCheck, Run, ServerFacts
+from gamed.event_log import EventLog
 from gamed.timestamps import Now
 
 if TYPE_CHECKING:
@@ -28,6 +37,9 @@ NAME = "gamed command"
 IDLE_MS = 10_000
 ANSWER_SECONDS = 3600.0
 """A check reads whole tables."""
+LOOK = SessionKind(NAME, read_only=True, answer_seconds=5.0)
+TEXTS = {"55P03": "other writers keep it locked. Try again in a moment."}
+_log = EventLog(Logger())
 
 
 class PostgresqlStore:
@@ -57,7 +69,7 @@ class PostgresqlStore:
     @property
     def version(self) -> str:
         """Return the version of the server; raise DatabaseError."""
-        return self._read(AUTH, lambda connection: inspection.read_facts(connection, self._now_ms)).version
+        return self.server_facts().version
 
     def describe(self, database: str) -> str:
         """Return the schema and the address, without user and password."""
@@ -132,9 +144,13 @@ class PostgresqlStore:
         return migrations.version_of(connection, database).number
 
     def check_schema(self, database: str) -> None:
-        """Compare the schema with what its scripts made; raise MigrationError if the data are elsewhere."""
+        """Compare the schema with what its scripts made; raise MigrationError if the data are elsewhere.
+
+        A `state` that cannot be read is left to prepare().
+        """
         where = self.describe(database)
-        self._read(database, lambda connection: migrations.check_schema(connection, database, where))
+        with suppress(DatabaseUnavailable, DatabaseCorrupt) if database == STATE else nullcontext():
+            self._read(database, lambda connection: migrations.check_schema(connection, database, where))
         if database == AUTH and not self.exists(database) and (self._data / "auth.db").exists():
             raise MigrationError(
                 f"{where} is empty, and {self._data / 'auth.db'} has the players of this server. Move them with gamed "
@@ -144,9 +160,9 @@ class PostgresqlStore:
     def prepare(
         self, database: str, progress: Callable[[str], None], working: Callable[[], None], *, migrate: bool
     ) -> None:
-        """Create the schema, or change an older one if `migrate` is true."""
+        """Create the schema, or change an older one if `migrate` is true; skip a `state` that cannot be used."""
         where = self.describe(database)
-        with self._explained():
+        with self._without_state(database), self._explained():
             kind = SessionKind(NAME, idle_ms=0, answer_seconds=ANSWER_SECONDS)
             with closing(PlainSession(self._connector.open(kind), working)) as session:
                 migrations.prepare_schema(session, database, where, progress, working, migrate=migrate)
@@ -213,11 +229,11 @@ class PostgresqlStore:
         def read(connection: Connection) -> Mapping[str, int]:
             return {self.name(each): inspection.size_of(connection, each) for each in (AUTH, STATE)}
 
-        return self._read(AUTH, read)
+        return self._look(read)
 
     def server_facts(self) -> ServerFacts:
         """Return what the server reports about itself."""
-        return self._read(AUTH, lambda connection: inspection.read_facts(connection, self._now_ms))
+        return self._look(lambda connection: inspection.read_facts(connection, self._now_ms))
 
     def new_files(self) -> Sequence[Path]:
         """Return nothing: the server has the databases."""
@@ -237,13 +253,14 @@ class PostgresqlStore:
 
     def _read(self, database: str, transaction: Transaction[T]) -> T:
         with self._connected(database, writing=False) as (engine, connection):
-            engine.begin_reading(connection)
-            try:
-                value = transaction(connection)
-                engine.commit(connection)
-            finally:
-                engine.end(connection)
-            return value
+            return _read_with(engine, connection, transaction)
+
+    def _look(self, transaction: Transaction[T]) -> T:
+        """Run a transaction that reads little, on a connection of its own: a service does so in any thread."""
+        with self._explained():
+            engine = PostgresqlEngine(self._connector, self._databases[AUTH], LOOK)
+            with closing(engine.open()) as connection:
+                return _read_with(engine, connection, transaction)
 
     @contextmanager
     def _connected(self, database: str, *, writing: bool) -> Iterator[tuple[PostgresqlEngine, EngineConnection]]:
@@ -272,4 +289,24 @@ class PostgresqlStore:
             if not isinstance(ours, DatabaseError) or not isinstance(ours.__cause__, PostgresqlError):
                 raise
             cause = str(ours.__cause__).splitlines()[0]
-            raise type(ours)(cause) from ours.__cause__
+            raise type(ours)(TEXTS.get(ours.__cause__.code, cause)) from ours.__cause__
+
+    @contextmanager
+    def _without_state(self, database: str) -> Iterator[None]:
+        """Let players sign in without a `state` that cannot be used."""
+        try:
+            yield
+        except (DatabaseUnavailable, DatabaseCorrupt) as e:
+            if database != STATE or isinstance(e, DatabaseUnreachable):
+                raise
+            _log.error("database_unavailable", database=STATE, path=self.address.url, detail=e)
+
+
+def _read_with(engine: PostgresqlEngine, connection: EngineConnection, transaction: Transaction[T]) -> T:
+    engine.begin_reading(connection)
+    try:
+        value = transaction(connection)
+        engine.commit(connection)
+    finally:
+        engine.end(connection)
+    return value
