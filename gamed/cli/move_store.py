@@ -35,7 +35,9 @@ SQLITE = "sqlite"
 @click.option(
     "--to", "target", metavar="STORE", type=utf8, required=True, help="postgresql://user@host/database, or sqlite."
 )
-@click.option("--password-env", metavar="NAME", help="The variable of PostgreSQL's password, as store_password_env.")
+@click.option(
+    "--password-env", metavar="NAME", type=utf8, help="The variable of PostgreSQL's password, as store_password_env."
+)
 @reports_json
 def move_store(context: CommandContext, target: str, password_env: str | None) -> None:
     """Move both databases to PostgreSQL, or back to files in the data folder; no server may run.
