@@ -117,6 +117,7 @@ class MovingTests(SynchronousTestCase):
         for service in (self.service, other):
             service.start()
             self.assertEqual(self.ask(service, "GET", token), (200, SAVE))
+        self.run_printed(self.backup)
         other.terminate()
         self.service.terminate()
         self.run_printed(self.restored)
