@@ -131,17 +131,21 @@ class Connector:
         problem = PostgresqlError(LOST, "The address of the database has no host")
         for conninfo in self._attempts(kind):
             try:
-                session = _connect(conninfo)
+                return self._open_at(conninfo, kind)
             except PostgresqlError as e:
                 problem = e
-                continue
-            try:
-                self._set_up(session, kind)
-            except BaseException:
-                session.finish()
-                raise
-            return session
+            except psycopg.Error as e:
+                problem = PostgresqlError(LOST, str(e))
         raise problem
+
+    def _open_at(self, conninfo: bytes, kind: SessionKind) -> PGconn:
+        session = _connect(conninfo)
+        try:
+            self._set_up(session, kind)
+        except BaseException:
+            session.finish()
+            raise
+        return session
 
     def _attempts(self, kind: SessionKind) -> list[bytes]:
         """Return the address of each host that a name stands for."""
