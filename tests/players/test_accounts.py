@@ -17,6 +17,7 @@ class AccountTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.connection = open_database(AUTH)
+        self.addCleanup(self.connection.close)
         self.keys = Keys.of(Secret(bytes(32)), Counting())
 
     def add(self, player_id: str, name: str, now_ms: int = NOW_MS) -> None:

@@ -1,6 +1,7 @@
 """The key of auth.db is checked and changed in real files, also when the process is killed (SPEC 2.2)."""
 
 import sys
+from contextlib import closing
 from pathlib import Path
 from signal import SIGKILL
 from subprocess import run
@@ -257,7 +258,11 @@ class NamesTests(SynchronousTestCase):
     @given(sets(text(sampled_from("abAÉßñЖ9._-"), min_size=1, max_size=32), max_size=12))
     def test_all_kept(self, wanted: set[str]) -> None:
         """Every name finds the same player before and after."""
-        connection, kept = open_database(AUTH), {}
+        with closing(open_database(AUTH)) as connection:
+            self.rekey_all(connection, wanted)
+
+    def rekey_all(self, connection: Connection, wanted: set[str]) -> None:
+        kept: dict[str, str] = {}
         keyring.check_key(connection, OLD, FILE, NOW_MS)
         for number, text_ in enumerate(sorted(wanted)):
             name = parse_name(text_)

@@ -47,6 +47,9 @@ class StoredSlot:
         self.limits = limits
         self._now_ms = count(1_800_000_000_000, 777)
 
+    def close(self) -> None:
+        self.connection.close()
+
     def entry(self, player_id: str = PLAYER) -> WriteContext:
         return WriteContext(player_id, save_tables.find_player(self.connection, player_id).cursor.epoch)
 

@@ -1,6 +1,7 @@
 """A commit against the PUTs and DELETEs that it stands for, over the same rows (PROTOCOL 4.4)."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
@@ -94,6 +95,10 @@ class Twins:
     def __init__(self, limits: SaveLimits) -> None:
         self.plain, self.committed = StoredSlot(limits), CommitWorld(limits)
 
+    def close(self) -> None:
+        self.plain.close()
+        self.committed.close()
+
     def change(self, wish: Wish) -> Change:
         condition = wish.condition(self.plain.history(wish.slot))
         if wish.data is None:
@@ -138,7 +143,11 @@ def rows(connection: Connection) -> list[list[tuple[Any, ...]]]:
 
 def one_by_one(asked: Sequence[Wish], limits: SaveLimits) -> None:
     """A commit of one entry leaves and answers what its PUT or DELETE does."""
-    twins = Twins(limits)
+    with closing(Twins(limits)) as twins:
+        _one_by_one(twins, asked)
+
+
+def _one_by_one(twins: Twins, asked: Sequence[Wish]) -> None:
     for wish in asked:
         change = twins.change(wish)
         alone, together = twins.alone(wish), twins.committed.commit([change])
@@ -161,7 +170,11 @@ def one_by_one(asked: Sequence[Wish], limits: SaveLimits) -> None:
 
 def all_or_none(asked: Sequence[Sequence[Wish]]) -> None:
     """A commit is all of its PUTs and DELETEs in order, or of none: then only what was refused leaves its copies."""
-    twins = Twins(ROOMY)
+    with closing(Twins(ROOMY)) as twins:
+        _all_or_none(twins, asked)
+
+
+def _all_or_none(twins: Twins, asked: Sequence[Sequence[Wish]]) -> None:
     for wanted in asked:
         changes = [twins.change(wish) for wish in wanted]
         unfit = [wish for wish in wanted if not twins.fits(wish)]

@@ -1,5 +1,7 @@
 """Usage, references and change numbers are counted along; here they are counted again (PROTOCOL 4.2 and 7)."""
 
+from contextlib import closing
+
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
@@ -25,7 +27,10 @@ class CountTest(SynchronousTestCase):
     @given(st.lists(st.one_of(writes, writes, writes, deletes), max_size=30))
     def test_any_history(self, steps: list[tuple[str, ConditionKind, bytes | None, str | None, bool]]) -> None:
         """After any steps all counts agree, no limit is broken, and every change has a number of its own."""
-        stored = StoredSlot(TIGHT)
+        with closing(StoredSlot(TIGHT)) as stored:
+            self.check(stored, steps)
+
+    def check(self, stored: StoredSlot, steps: list[tuple[str, ConditionKind, bytes | None, str | None, bool]]) -> None:
         for slot, wants, data, meta, current in steps:
             seq = save_tables.find_player(stored.connection, PLAYER).cursor.seq
             before = len(stored.connection.execute("SELECT 1 FROM save_version").fetchall())

@@ -15,6 +15,7 @@ LATER_MS = 1_900_000_000_000
 class CheckingTest(SynchronousTestCase):
     def setUp(self) -> None:
         self.stored = stored = StoredSlot()
+        self.addCleanup(stored.close)
         stored.put(UNCONDITIONAL, b"one")
         stored.put(PRESENT, b"two")
         stored.put(ABSENT, b"refused")

@@ -90,6 +90,9 @@ class Devices(RuleBasedStateMachine):
         self.applied: set[Ask] = set()
         """Requests that made a version, whether their answers arrived or not."""
 
+    def teardown(self) -> None:
+        self.stored.close()
+
     @rule(target=asks, device=devices, data=bodies, meta=metas, blind=st.integers(0, 9))
     def save(self, device: int, data: bytes, meta: str | None, blind: int) -> Ask:
         """A device wants to save; one that still waits for an answer repeats itself. Some know no conditions."""

@@ -105,6 +105,7 @@ class TransactionTestCase(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.auth = AuthDatabase(self.policy)
+        self.addCleanup(self.auth.connection.close)
         self.session_id, self.first = self.auth.sign_in()
 
     def refresh(self, credential: Secret) -> Refreshed | RefreshRejected:

@@ -205,6 +205,9 @@ class Stored:
         self.session_id, pair = self.auth.sign_in()
         self.pairs: dict[int, CredentialPair] = {1: pair}
 
+    def close(self) -> None:
+        self.auth.connection.close()
+
     def refresh(self, generation: int, now_ms: int) -> RotationDecision:
         credential = self.pairs[generation].refresh
         outcome = session_store.refresh(self.auth.connection, self.auth.issuer, credential, now_ms)

@@ -1,5 +1,7 @@
 """The refresh table decides as the model predicts, for two clients and a thief (PROTOCOL 3.7)."""
 
+from contextlib import closing
+
 from hypothesis import Phase, find, given, settings
 from hypothesis.errors import NoSuchExample
 from twisted.trial.unittest import SynchronousTestCase
@@ -42,7 +44,8 @@ class ModelTests(SynchronousTestCase):
     @given(stories)
     def test_stored(self, story: list[Step]) -> None:
         """The transactions of a real auth.db give the predicted decisions."""
-        play(story, Stored())
+        with closing(Stored()) as stored:
+            play(story, stored)
 
     def test_planted_defects(self) -> None:
         """For each planted defect some story shows it."""
@@ -60,6 +63,7 @@ class StoryTests(SynchronousTestCase):
         """Return the decision of the real auth.db for each refresh of the story."""
         decisions: list[RotationDecision] = []
         stored = Stored()
+        self.addCleanup(stored.close)
         refresh = stored.refresh
 
         def noted(generation: int, now_ms: int) -> RotationDecision:

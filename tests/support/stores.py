@@ -99,18 +99,19 @@ def open_database(name: str) -> EngineConnection:
             connection.executescript(script.read_text("utf-8"))
         return cast("EngineConnection", connection)
     address = pool().take()
-    ours = _ForgottenConnection(connector(address), SessionKind("test", (name,), idle_ms=0))
-    finalize(ours, pool().give_back, address)
-    return ours
+    return _OnlyConnection(connector(address), SessionKind("test", (name,), idle_ms=0), address)
 
 
-class _ForgottenConnection(PostgresqlConnection):
-    """A connection that ends with the last reference to it: no warning of the server refers to it."""
+class _OnlyConnection(PostgresqlConnection):
+    """The only connection to a database, which others may have once this is closed, or forgotten."""
 
-    def _connect(self) -> None:
-        super()._connect()
-        assert self._session is not None
-        self._session.notice_handler = None
+    def __init__(self, connector: Connector, kind: SessionKind, address: Address) -> None:
+        super().__init__(connector, kind)
+        self._give_back = finalize(self, pool().give_back, address)
+
+    def close(self) -> None:
+        super().close()
+        self._give_back()
 
 
 def read_only(connection: Connection) -> None:
