@@ -32,7 +32,8 @@ from gamed.saves.limits import SaveLimits
 from gamed.saves.model import Version
 from gamed.saves.write_rules import Condition, ConditionKind, DeleteDecision, WriteDecision, decide_delete
 from tests.saves.state_machine import PLAYER, ROOMY, StoredSlot, body_of, count_errors
-from tests.support.examples import examples
+from tests.support.examples import examples, histories
+from tests.support.stores import sqlite_files
 
 SLOTS = "abc"
 BODIES = (b"one", b"two", b"three")
@@ -219,12 +220,13 @@ class CommitModelTest(SynchronousTestCase):
     def test_one_entry(self) -> None:
         """A commit of one entry has the effect of its PUT or DELETE, also with a full history."""
         for limits in (ROOMY, TIGHT):
-            quietly(examples(few=60, many=1000))(given(st.lists(wishes, max_size=12), st.just(limits))(one_by_one))()
+            quietly(histories(few=60, many=1000))(given(st.lists(wishes, max_size=12), st.just(limits))(one_by_one))()
 
     def test_several(self) -> None:
         """All or none, refused bytes kept, and a repeat changes nothing."""
-        quietly(examples(few=80, many=1000))(given(st.lists(commits, max_size=8))(all_or_none))()
+        quietly(histories(few=80, many=1000))(given(st.lists(commits, max_size=8))(all_or_none))()
 
+    @sqlite_files("it tests the model, not the store")
     def test_planted_defects(self) -> None:
         """The model finds a commit that applies conflicting entries, keeps no copies, or omits a rule."""
 

@@ -30,7 +30,8 @@ from gamed.saves.write_rules import (
 )
 from tests.saves import state_machine
 from tests.saves.state_machine import ModelSlot, StoredSlot, count_errors, names
-from tests.support.examples import examples
+from tests.support.examples import examples, histories
+from tests.support.stores import sqlite_files
 
 DEVICES = 3
 KEPT = {
@@ -265,8 +266,9 @@ def dropping_conflicts(
 class ModelTest(SynchronousTestCase):
     def test_devices(self) -> None:
         """No update or bytes are lost, no version is doubled and no conflict is false, though requests get lost."""
-        run(examples(few=100, many=1000))
+        run(histories(few=100, many=1000))
 
+    @sqlite_files("it tests the model, not the store")
     def test_planted_defects(self) -> None:
         """The model notices when any one of the rules is gone."""
         for defect in (without_w1, without_w5, forgetting_copies, ignoring_conditions, dropping_conflicts):

@@ -25,7 +25,8 @@ from tests.sessions.state_machine import (
     stories,
 )
 from tests.support.covers import covers
-from tests.support.examples import examples
+from tests.support.examples import histories
+from tests.support.stores import sqlite_files
 
 SEARCH = settings(max_examples=20_000, database=None, phases=[Phase.generate])
 """Without shrinking: one story that shows the defect is enough."""
@@ -40,13 +41,14 @@ class ModelTests(SynchronousTestCase):
         """The pure function gives the predicted decision at every step of any story."""
         play(story, Rule())
 
-    @settings(max_examples=examples(few=60, many=1000))
+    @settings(max_examples=histories(few=60, many=1000))
     @given(stories)
     def test_stored(self, story: list[Step]) -> None:
         """The transactions of a real auth.db give the predicted decisions."""
         with closing(Stored()) as stored:
             play(story, stored)
 
+    @sqlite_files("it tests the model, not the store")
     def test_planted_defects(self) -> None:
         """For each planted defect some story shows it."""
         for mutant in MUTANTS:

@@ -28,9 +28,15 @@ def examples(few: int, many: int) -> int:
     return few if AMOUNT == FEW else many
 
 
+def histories(few: int, many: int) -> int:
+    """Return the number of random histories of a database; a fifth on PostgreSQL, which takes longer for each."""
+    number = examples(few, many)
+    return number // 5 if os.environ.get("GAMED_TEST_STORE") == "postgresql" else number
+
+
 def load_profile() -> None:
     """Make hypothesis follow GAMED_EXAMPLES; no test depends on the speed of the machine."""
     patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    settings.register_profile(FEW, patient, max_examples=100, derandomize=True, database=None)
+    settings.register_profile(FEW, patient, max_examples=histories(100, 100), derandomize=True, database=None)
     settings.register_profile(MANY, patient, max_examples=1000)
     settings.load_profile(AMOUNT)
