@@ -22,12 +22,14 @@ from gamed.database.sqlite.files import EXTERNAL_LIMIT_BYTES, WAL_LIMIT_BYTES, c
 from tests.database.load import Load, overwrite
 from tests.support.databases import InlineReactor, InlineThreads, ask, data_folder, file_databases, prepare_files
 from tests.support.examples import examples
+from tests.support.stores import sqlite_files
 
 MIB = 1024 * 1024
 ENOUGH_BYTES = 512 * MIB
 SOAK_SECONDS = examples(few=2 * PASSIVE_SECONDS, many=60)
 
 
+@sqlite_files("the write-ahead log; PostgreSQL's server has its own")
 class Checkpoints(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = InlineReactor()
@@ -126,6 +128,7 @@ class Checkpoints(SynchronousTestCase):
         self.assertEqual([0, 0, 0, 0], [queue._pauses for queue in queues])
 
 
+@sqlite_files("the write-ahead log; PostgreSQL's server has its own")
 class External(SynchronousTestCase):
     """Databases whose checkpoints another program makes, with its connection."""
 
@@ -186,6 +189,7 @@ class External(SynchronousTestCase):
             self.assertEqual(self.logged(), [])
 
 
+@sqlite_files("the write-ahead log; PostgreSQL's server has its own")
 class FullLoad(TestCase):
     timeout = SOAK_SECONDS + 600
 

@@ -11,12 +11,14 @@ from gamed.database.errors import DatabaseCorrupt, DatabaseError, MigrationError
 from tests.database.damaged import Server, copy, everything, fill, spoil
 from tests.support.databases import data_folder
 from tests.support.http import Answer
+from tests.support.stores import sqlite_files
 
 SERVERS = 15
 PLACES = (1, 1, 2, 4, 8)
 """The number of damaged places of a server."""
 
 
+@sqlite_files("damaged files; PostgreSQL's server reads its own pages")
 class DamagedStores(SynchronousTestCase):
     timeout = 600
     codes: ClassVar[Counter[str | None]]

@@ -19,6 +19,7 @@ from gamed.database.sqlite.engine import SqliteEngine
 from gamed.database.sqlite.files import PAGE_BYTES as PAGE
 from gamed.database.sqlite.files import DatabaseFile, connect, file_uri, prepare
 from tests.support.databases import data_folder
+from tests.support.stores import sqlite_files
 
 
 class Refused(Exception):
@@ -50,6 +51,7 @@ def refuse(connection: sqlite3.Connection) -> None:
     raise Refused("after it wrote")
 
 
+@sqlite_files("its engine; tests.database.postgresql.test_transactions has PostgreSQL's")
 class Case(SynchronousTestCase):
     def setUp(self) -> None:
         self.path = data_folder(self) / "kept.db"

@@ -10,6 +10,7 @@ from gamed.database.sqlite.offline import run_transaction
 from tests.support.covers import covers
 from tests.support.databases import ask, data_folder, prepare_files
 from tests.support.examples import examples
+from tests.support.stores import sqlite_files
 
 ROUNDS = examples(few=10, many=40)
 FEWEST, MOST = 50, 753
@@ -27,6 +28,7 @@ def killed_after(folder: Path, name: str, acknowledged: int) -> list[bytes]:
     return [row.strip() for row in rows if row.endswith(b"\n")]
 
 
+@sqlite_files("its files; tests.database.postgresql has PostgreSQL's failures")
 class Kill(SynchronousTestCase):
     @covers("threats/46")
     def test_nothing_acknowledged_is_lost(self) -> None:

@@ -22,11 +22,13 @@ from gamed.database.sqlite.migrations import (
 from tests.support.covers import covers
 from tests.support.databases import data_folder, prepare_files
 from tests.support.examples import examples
+from tests.support.stores import sqlite_files
 
 MANY = "INSERT INTO a WITH RECURSIVE c(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM c LIMIT 50000) SELECT n FROM c;"
 FIRST = "CREATE TABLE a (n INTEGER PRIMARY KEY) STRICT; CREATE TABLE b (n INTEGER REFERENCES a) STRICT;"
 
 
+@sqlite_files("its scripts; tests.database.postgresql.test_migrations has PostgreSQL's")
 class Case(SynchronousTestCase):
     def setUp(self) -> None:
         self.data = data_folder(self)
@@ -311,6 +313,7 @@ class Checked(Case):
 
 
 @covers("1/12")
+@sqlite_files("its scripts; tests.database.postgresql.test_migrations has PostgreSQL's")
 class OurSchemas(SynchronousTestCase):
     def test_exchanged(self) -> None:
         """auth.db put in state.db's place is refused, not filled with the other's tables."""

@@ -26,8 +26,10 @@ from gamed.database.sqlite.files import connect, file_uri
 from gamed.database.sqlite.offline import run_transaction
 from tests.database.test_queues import arrivals, arrive, increment
 from tests.support.databases import ask, data_folder, file_databases, prepare_files
+from tests.support.stores import sqlite_files
 
 
+@sqlite_files("its files; tests.cli.test_postgresql has PostgreSQL's commands")
 class Once(SynchronousTestCase):
     def setUp(self) -> None:
         self.data = data_folder(self)
@@ -87,6 +89,7 @@ class Once(SynchronousTestCase):
             run_transaction(self.path, ask("INSERT INTO identity VALUES (x'00', 'ply_none', 'x', x'00', 1, 1)"))
 
 
+@sqlite_files("its files; tests.cli.test_postgresql has PostgreSQL's commands")
 class Beside(TestCase):
     async def test_no_lost_update(self) -> None:
         """Decisions of commands and of the service on one row, at the same time, are all counted."""
@@ -107,6 +110,7 @@ class Beside(TestCase):
         self.assertEqual(list(range(1, 41)), sorted(counted))
 
 
+@sqlite_files("its error codes; tests.database.postgresql.test_transactions has PostgreSQL's")
 class Translation(SynchronousTestCase):
     def test_table(self) -> None:
         """Every error about the file or the disk is a DatabaseError, by its primary code."""

@@ -17,6 +17,7 @@ from tests.saves.helpers import ABSENT, BIG, tag
 from tests.sessions.fixtures import ANNA, BERT
 from tests.sessions.server import text
 from tests.support.components import service_context
+from tests.support.stores import sqlite_files
 
 SMALL = {
     "player_merge",
@@ -43,6 +44,7 @@ class Explained(SqliteConnection):
         return super().execute(sql, values)
 
 
+@sqlite_files("its query plans; those of a small table say nothing on PostgreSQL")
 class PlanTest(CommitCase):
     def make_stores(self) -> Databases:
         stores = super().make_stores()

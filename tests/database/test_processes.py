@@ -9,6 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.database.sqlite.processes import ProcessLocks, is_living
 from tests.support.databases import data_folder, file_databases, memory_databases
+from tests.support.stores import sqlite_files
 
 HOLDER = """
 import sys
@@ -23,6 +24,7 @@ locks.close()
 IDS = ("me", "other", "never")
 
 
+@sqlite_files("lock files; tests.database.postgresql.test_processes has PostgreSQL's locks")
 class ProcessLocksTest(SynchronousTestCase):
     def setUp(self) -> None:
         self.data = data_folder(self)

@@ -15,8 +15,10 @@ from gamed.database.sqlite.backend import RETRY_SECONDS
 from tests.database.test_databases import insert_player, list_players
 from tests.database.test_queues import arrivals, arrive
 from tests.support.databases import InlineReactor, InlineThreads, data_folder, file_databases, prepare_files
+from tests.support.stores import sqlite_files
 
 
+@sqlite_files("a missing file; tests.database.postgresql has PostgreSQL's failures")
 class Unavailable(SynchronousTestCase):
     """A state.db that could not be opened at the start."""
 
@@ -89,6 +91,7 @@ def databases(connection: sqlite3.Connection) -> list[tuple[int, str, str]]:
     return connection.execute("PRAGMA database_list").fetchall()
 
 
+@sqlite_files("a file system that is read-only")
 class ReadOnly(SynchronousTestCase):
     """Databases whose files could only be read when they were opened."""
 

@@ -20,6 +20,7 @@ from gamed.database.sqlite.migrations import schema_folder, scripts_in
 from gamed.login.keys import LoginLookup
 from gamed.login.store import ENDED, LIVE
 from gamed.players.store import BLOCKED_COLUMNS
+from tests.support.stores import sqlite_files
 
 ROOT = Path(__file__).parent.parent.parent
 ENGINES = ("gamed.database.sqlite.", "gamed.database.postgresql.")
@@ -144,6 +145,7 @@ def complete(place: str, text: str) -> str:
     return f"{text} (?, ?)" if text.rstrip().endswith(" IN") else text
 
 
+@sqlite_files("statements that SQLite prepares; tests.database.postgresql has PostgreSQL's")
 class StatementTest(SynchronousTestCase):
     def setUp(self) -> None:
         self.connection = connect(":memory:")

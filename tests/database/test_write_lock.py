@@ -15,12 +15,14 @@ from gamed.database.errors import DatabaseLocked, DatabaseUnavailable
 from gamed.database.sqlite.write_lock import WAIT_SECONDS, MaintenanceLock, WriteLock, lock_path
 from tests.database.lock_users import TURNS
 from tests.support.databases import data_folder
+from tests.support.stores import sqlite_files
 
 SOON_SECONDS = 1
 """Far more than a wait for a free lock needs, and far less than the allowed wait."""
 WAITED = 0.3
 
 
+@sqlite_files("lock files; tests.database.postgresql.test_transactions has PostgreSQL's locks")
 class LockCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.data = data_folder(self)

@@ -134,9 +134,9 @@ class Twins:
 def rows(connection: Connection) -> list[list[tuple[Any, ...]]]:
     """Return all rows without instants and blob numbers."""
     queries = (
-        "SELECT slot, version, parent, parent_tag, kind, sha256, meta, retired_ms NOT NULL FROM save_version "
+        "SELECT slot, version, parent, parent_tag, kind, sha256, meta, retired_ms IS NOT NULL FROM save_version "
         "ORDER BY slot, version",
-        "SELECT slot, current_version, last_version, seq, deleted_ms NOT NULL FROM save ORDER BY 1",
+        "SELECT slot, current_version, last_version, seq, deleted_ms IS NOT NULL FROM save ORDER BY 1",
         "SELECT seq, slots, live_bytes, kept_bytes FROM player_saves",
     )
     return [connection.execute(query).fetchall() for query in queries]
