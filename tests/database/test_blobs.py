@@ -17,6 +17,7 @@ from gamed.database.blobs import KEPT_MS
 from gamed.database.databases import Databases
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DiskFull
 from tests.support.databases import InlineReactor, ask, file_databases, memory_databases
+from tests.support.stores import literal, sqlite_files
 
 LARGE = urandom(16 * PART_BYTES + 5)
 
@@ -38,8 +39,8 @@ class BlobCase(SynchronousTestCase):
 
     def finish(self, blob_id: int, data: bytes) -> None:
         """Do what the deciding transaction of a save does."""
-        digest = sha256(data).hexdigest()
-        self.state(f"UPDATE blob SET sha256 = x'{digest}', refs = 1 WHERE blob_id = {blob_id}")
+        digest = literal(sha256(data).digest())
+        self.state(f"UPDATE blob SET sha256 = {digest}, refs = 1 WHERE blob_id = {blob_id}")
 
     def parts(self) -> list[tuple[Any, ...]]:
         return self.rows("SELECT blob_id, n, length(data) FROM blob_part ORDER BY blob_id, n")
@@ -70,6 +71,7 @@ class Blobs(BlobCase):
         with self.successResultOf(self.stores.blobs.fetch(blob_id)) as copy:
             self.assertEqual(LARGE, copy.read())
 
+    @sqlite_files("a number of pages")
     def test_append_without_room(self) -> None:
         """An append that does not fit fails and leaves no rows."""
         blobs = self.stores.threads[3]
@@ -106,7 +108,7 @@ class Blobs(BlobCase):
         """A changed or missing byte is noticed before the copy is handed out."""
         for number, damage in enumerate(
             (
-                "UPDATE blob_part SET data = zeroblob(262144) WHERE n = 3",
+                f"UPDATE blob_part SET data = {literal(bytes(262144))} WHERE n = 3",
                 "DELETE FROM blob_part WHERE n = 16",
                 "UPDATE blob SET size = size + 1",
             )
@@ -178,8 +180,8 @@ class Blobs(BlobCase):
 
                 for number in (1, 2, 3):
                     self.successResultOf(stores.blobs.append("ply_a", BytesIO(bytes([number]))))
-                state("UPDATE blob SET sha256 = x'aa' WHERE blob_id = 1")
-                state("UPDATE blob SET sha256 = x'bb', created_ms = 0 WHERE blob_id = 3")
+                state(f"UPDATE blob SET sha256 = {literal(b'a')} WHERE blob_id = 1")
+                state(f"UPDATE blob SET sha256 = {literal(b'b')}, created_ms = 0 WHERE blob_id = 3")
                 self.now_ms += int((days + 1) / 2 * KEPT_MS)
                 self.successResultOf(stores.blobs.delete_expired())
                 left = {blob_id for (blob_id,) in state("SELECT blob_id FROM blob")}
@@ -188,7 +190,7 @@ class Blobs(BlobCase):
     def test_marked_at_once(self) -> None:
         """No query finds a blob once cleanup has chosen it, although its parts are deleted later."""
         blob_id = self.append(LARGE)
-        self.state(f"UPDATE blob SET sha256 = x'aa' WHERE blob_id = {blob_id}")
+        self.state(f"UPDATE blob SET sha256 = {literal(b'a')} WHERE blob_id = {blob_id}")
         late_ms = self.now_ms + 1
         chosen = self.stores.state.submit(lambda c: claim_unreferenced(c, late_ms, late_ms))
         self.assertEqual(self.successResultOf(chosen), blob_id)
@@ -218,8 +220,8 @@ class Blobs(BlobCase):
         """The blob store works in memory, too."""
         stores = memory_databases(self)
         blob_id = self.successResultOf(stores.blobs.append("ply_a", BytesIO(LARGE)))
-        digest = sha256(LARGE).hexdigest()
-        self.successResultOf(stores.state.submit(ask(f"UPDATE blob SET sha256 = x'{digest}'")))
+        digest = literal(sha256(LARGE).digest())
+        self.successResultOf(stores.state.submit(ask(f"UPDATE blob SET sha256 = {digest}")))
         with self.successResultOf(stores.blobs.fetch(blob_id)) as copy:
             self.assertEqual(LARGE, copy.read())
 
@@ -240,7 +242,9 @@ class PartByPart(BlobCase):
         self.finish(blob_id := self.append(LARGE), LARGE)
         self.assertEqual(self.read(blob_id), LARGE)
         parts = self.successResultOf(self.stores.blobs.read_parts(blob_id))
-        self.state("UPDATE blob_part SET data = CAST('X' || substr(data, 2) AS BLOB) WHERE n = 3")
+        self.state(
+            f"UPDATE blob_part SET data = {literal(b'X' + LARGE[3 * PART_BYTES + 1 : 4 * PART_BYTES])} WHERE n = 3"
+        )
         self.assertEqual(len(self.successResultOf(parts.part(2))), PART_BYTES)
         self.failureResultOf(parts.part(3), BlobCorrupt)
         self.failureResultOf(self.stores.blobs.read_parts(blob_id), BlobCorrupt)

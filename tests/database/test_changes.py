@@ -20,6 +20,7 @@ from gamed.long_poll import LongPollRegistry, Waiter, WakeReason
 from tests.database.test_databases import insert_player
 from tests.database.test_queues import arrive
 from tests.support.databases import InlineReactor, LateThreads, data_folder, file_databases
+from tests.support.stores import sqlite_files
 
 OUTSIDER = """
 import sys
@@ -63,6 +64,7 @@ class ChangeCase(SynchronousTestCase):
             other.execute(sql)
 
 
+@sqlite_files("its data_version; tests.database.postgresql.test_listener has PostgreSQL's")
 class Source(ChangeCase):
     def test_another_process(self) -> None:
         """A write of another process to either file is reported within half a second, once for each of its topics."""
@@ -217,6 +219,7 @@ class Source(ChangeCase):
         self.assertEqual([], self.clock.getDelayedCalls())
 
 
+@sqlite_files("its data_version; tests.database.postgresql.test_listener has PostgreSQL's")
 class Notified(ChangeCase):
     """Waiters of one registry; each knows that its key has this number of buckets."""
 
@@ -281,6 +284,7 @@ class Notified(ChangeCase):
         self.assertEqual([], self.compared)
 
 
+@sqlite_files("a writer beside the service")
 class RowsIn(ChangeCase):
     def test_any_number_of_keys(self) -> None:
         """A query is executed for as many keys as there are, and finds each row once."""
@@ -293,6 +297,7 @@ class RowsIn(ChangeCase):
             self.assertEqual(sorted(found), [(n,) for n in range(count)])
 
 
+@sqlite_files("a writer beside the service; tests.processes has PostgreSQL's")
 class InService(TestCase):
     async def test_noticed_in_time(self) -> None:
         """With the real reactor, too, another process's write is reported."""

@@ -22,6 +22,7 @@ from tests.support.databases import (
     open_databases,
     prepare_files,
 )
+from tests.support.stores import sqlite_files
 
 OUTSIDER = """
 import sys
@@ -44,6 +45,7 @@ def insert_player(connection: sqlite3.Connection) -> int:
 
 
 @covers("1/12")
+@sqlite_files("files that are missing or damaged")
 class StateUnavailable(SynchronousTestCase):
     def broken(self, content: bytes) -> Databases:
         """Return the databases of a folder whose state.db has this content."""
@@ -119,6 +121,7 @@ class StateUnavailable(SynchronousTestCase):
             prepare_files(data)
 
 
+@sqlite_files("the options of its connections")
 class Opened(SynchronousTestCase):
     def test_nothing_runs_before_the_reactor(self) -> None:
         """Opening holds no connection and starts no thread, so the process may still fork."""
@@ -281,6 +284,7 @@ class Health(SynchronousTestCase):
         stores.auth._database.unavailable_as = DatabaseCorrupt
         self.failureResultOf(stores.check(), DatabaseCorrupt)
 
+    @sqlite_files("a damaged file")
     def test_a_file_is_gone_bad(self) -> None:
         """A check reads both files: one that can no longer be read fails it."""
         stores = file_databases(self, inline=self.clock)

@@ -122,6 +122,7 @@ class ProcessLocksTest(SynchronousTestCase):
 
 
 class DatabasesTest(SynchronousTestCase):
+    @sqlite_files("lock files; a server notices the end of a session a moment later")
     def test_two_on_one_folder(self) -> None:
         """Databases know which of the others on their folder are open."""
         folder = data_folder(self)

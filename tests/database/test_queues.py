@@ -14,7 +14,8 @@ from gamed.database.errors import DatabaseBusy, DatabaseCorrupt
 from gamed.database.queues import BATCH_BYTES, BATCH_ITEMS, QUEUE_ITEMS, DatabaseQueue, Transaction
 from gamed.database.sqlite.files import PAGE_BYTES, connect, file_uri
 from tests.database.test_group_commit import spoil
-from tests.support.databases import ask, file_databases, memory_databases
+from tests.support.databases import ask, data_folder, file_databases, memory_databases
+from tests.support.stores import sqlite_files
 
 
 def arrive(at_ms: int) -> Callable[[sqlite3.Connection], int]:
@@ -33,12 +34,12 @@ def arrivals(connection: sqlite3.Connection) -> list[int]:
 
 def increment(connection: sqlite3.Connection) -> int:
     """Read, decide, write."""
-    found = connection.execute("SELECT arrival_ms FROM limit_bucket WHERE bucket_index = x'00'").fetchone()
+    found = connection.execute("SELECT arrival_ms FROM limit_bucket WHERE bucket_index = ?", (b"0",)).fetchone()
     after = 1 if found is None else int(found[0]) + 1
     connection.execute(
-        "INSERT INTO limit_bucket VALUES (x'00', :after)"
+        "INSERT INTO limit_bucket VALUES (:index, :after)"
         " ON CONFLICT (bucket_index) DO UPDATE SET arrival_ms = excluded.arrival_ms",
-        {"after": after},
+        {"index": b"0", "after": after},
     )
     return after
 
@@ -189,6 +190,7 @@ class Rejections(QueueCase):
         self.assertEqual(1, self.successResultOf(answer))
 
 
+@sqlite_files("its lock files and its error")
 class Locked(QueueCase):
     """A queue whose file another process has locked."""
 
@@ -234,6 +236,7 @@ class Locked(QueueCase):
         self.assertEqual([1000], self.successResultOf(self.stores.reads.submit(arrivals)))
 
 
+@sqlite_files("a damaged file")
 class Damaged(SynchronousTestCase):
     def test_writing_stops_reading_goes_on(self) -> None:
         """Once SQLite reports damage, writes to that file fail; its readable rows and the other file work."""
@@ -273,7 +276,8 @@ class Threads(TestCase):
     """Queues with real threads on real files."""
 
     def setUp(self) -> None:
-        self.stores: Databases = file_databases(self, reactor)
+        self.data = data_folder(self)
+        self.stores: Databases = file_databases(self, reactor, data=self.data)
 
     async def test_one_winner(self) -> None:
         """Let one of 20 concurrent transactions on one row succeed; the others return that they did not."""
@@ -289,9 +293,7 @@ class Threads(TestCase):
 
     async def test_no_lost_update_between_two(self) -> None:
         """Two Databases on the same files, like a command beside the service, lose no update either."""
-        data = self.stores.auth._database.path
-        assert data is not None
-        second = file_databases(self, reactor, data=data.parent)
+        second = file_databases(self, reactor, data=self.data)
         queues = [self.stores.auth, second.auth] * 30
         counted = await gatherResults([queue.submit(increment) for queue in queues])
         self.assertEqual(list(range(1, 61)), sorted(counted))
@@ -319,7 +321,5 @@ class Threads(TestCase):
         answers = [self.stores.auth.submit(arrive(n)) for n in range(500)]
         await self.stores.close()
         self.assertEqual(list(range(500)), await gatherResults(answers))
-        path = self.stores.auth._database.path
-        assert path is not None
-        again = file_databases(self, reactor, data=path.parent)
+        again = file_databases(self, reactor, data=self.data)
         self.assertEqual(list(range(500)), await again.reads.submit(arrivals))

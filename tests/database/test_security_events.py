@@ -1,13 +1,12 @@
 """The table of security events is small under any load, and keeps what an operator may ask for."""
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TypeVar
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.audit import FIELDS, SecurityEvent
-from gamed.database.connection import Connection
+from gamed.database.connection import AUTH, Connection
 from gamed.database.security_events import (
     CLEANUP_ROWS,
     KEPT_MS,
@@ -20,9 +19,9 @@ from gamed.database.security_events import (
     list_events,
     write_events,
 )
-from gamed.database.sqlite.offline import run_transaction
 from tests.support.covers import covers
 from tests.support.databases import data_folder, prepare_files
+from tests.support.stores import sqlite_files, store_of
 
 T = TypeVar("T")
 NOON_MS = 1_800_000_000_000 - 1_800_000_000_000 % MERGE_MS
@@ -39,11 +38,13 @@ def refused(at_ms: int = NOON_MS, player: str = ANNA, outcome: str = "wrong_pass
 
 class TableTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.data: Path = data_folder(self)
-        prepare_files(self.data)
+        data = data_folder(self)
+        prepare_files(data)
+        self.store = store_of(data)
+        self.addCleanup(self.store.close)
 
     def run_it(self, work: Callable[[Connection], T]) -> T:
-        return run_transaction(self.data / "auth.db", work)
+        return self.store.run_transaction(AUTH, work)
 
     def write(self, events: Iterable[EventCount], now_ms: int = NOON_MS, **limits: int) -> None:
         self.run_it(lambda connection: write_events(connection, tuple(events), now_ms, **limits))
@@ -119,6 +120,7 @@ class TableTests(SynchronousTestCase):
         left = {(row.key.event, row.key.player_id) for row in self.listed()}
         self.assertEqual(left, {("command", ANNA), ("sign_in_refused", BERT)})
 
+    @sqlite_files("its query plans")
     def test_plans(self) -> None:
         """Find rows by an index in every statement that a running service uses."""
 

@@ -10,8 +10,10 @@ from gamed.database.health import WatchdogProbe
 from gamed.database.sqlite.engine import SqliteReadEngine
 from gamed.database.sqlite.files import DatabaseFile
 from tests.support.databases import InlineReactor, InlineThreads, data_folder, prepare_files
+from tests.support.stores import sqlite_files
 
 
+@sqlite_files("files that are moved and damaged")
 class WatchdogProbeTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.data = data_folder(self)

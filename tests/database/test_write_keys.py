@@ -13,6 +13,7 @@ from gamed.database.engine import EngineConnection
 from gamed.database.queues import BATCH_BYTES, DatabaseThread
 from gamed.database.sqlite.engine import SqliteEngine
 from tests.support.databases import memory_databases
+from tests.support.stores import sqlite_files
 
 ANNA, BO = "ply_anna", "ply_bo"
 
@@ -36,6 +37,7 @@ def write(names: list[str], name: str) -> Callable[[sqlite3.Connection], None]:
     return lambda connection: names.append(name)
 
 
+@sqlite_files("it has keys over SQLite; tests.support.row_guard checks those of PostgreSQL")
 class WriteKeys(SynchronousTestCase):
     def setUp(self) -> None:
         self.stores = memory_databases(self)

@@ -114,6 +114,11 @@ class _OnlyConnection(PostgresqlConnection):
         self._give_back()
 
 
+def literal(value: bytes) -> str:
+    """Return bytes as a literal of SQL."""
+    return f"CAST('\\x{value.hex()}' AS bytea)" if POSTGRESQL else f"x'{value.hex()}'"
+
+
 def read_only(connection: Connection) -> None:
     """Refuse all writes of a connection from now on."""
     connection.execute("SET default_transaction_read_only = on" if POSTGRESQL else "PRAGMA query_only = ON")
