@@ -26,6 +26,7 @@ from tests.login.fake_provider import ISSUER, FakeProvider
 from tests.login.fixtures import BASE, LoginCase, LoginServer, done
 from tests.login.test_login import lasting
 from tests.support.covers import covers
+from tests.support.stores import literal
 
 NO_EFFECT = (CallbackCheck.PROVIDER_UNKNOWN, CallbackCheck.STATE_UNKNOWN, CallbackCheck.OTHER_BROWSER)
 
@@ -333,8 +334,8 @@ class Failures(LoginCase):
     def test_damaged_rows(self) -> None:
         """A verifier or nonce that was changed or belongs to another attempt decrypts nothing and sends nothing."""
         damages = (
-            "UPDATE authorization_attempt SET sealed_verifier = zeroblob(114)",
-            "UPDATE authorization_attempt SET sealed_nonce = zeroblob(71)",
+            f"UPDATE authorization_attempt SET sealed_verifier = {literal(bytes(114))}",
+            f"UPDATE authorization_attempt SET sealed_nonce = {literal(bytes(71))}",
             "UPDATE authorization_attempt SET sealed_verifier = NULL",
             "UPDATE authorization_attempt SET attempt_id = 'att_x' || number",
             "UPDATE authorization_attempt AS a SET sealed_verifier ="

@@ -12,16 +12,17 @@ from gamed.sessions.errors import SessionRevoked
 from tests.login.fake_provider import FakeProvider
 from tests.login.fixtures import LoginCase, LoginServer, done
 from tests.support.covers import covers
+from tests.support.stores import BYTES, literal
 
 INTERRUPTED = Failed(LoginFailure.LOGIN_INTERRUPTED)
 LASTING = ("player", "identity", "session", "credential", "local_account")
 HOW = {
-    "one bit": "substr({0}, 1, length({0}) - 1) || x'00'",
+    "one bit": "substr({0}, 1, length({0}) - 1) || " + literal(b"\0"),
     "cut off": "substr({0}, 1, 5)",
     "gone": "NULL",
-    "empty": "x''",
+    "empty": literal(b""),
     "of another login": "(SELECT {0} FROM login AS other WHERE other.login_id <> login.login_id)",
-    "of another column": "coalesce(sealed_{1}, x'00')",
+    "of another column": "coalesce(sealed_{1}, " + literal(b"\0") + ")",
 }
 OTHER_COLUMN = {"sealed_proof": "identity", "sealed_identity": "proof", "sealed_result": "proof"}
 
@@ -36,7 +37,7 @@ class Decryption(LoginCase):
 
     def damage(self, server: LoginServer, started: StartedLogin, column: str, how: str) -> None:
         value = HOW[how].format(column, OTHER_COLUMN[column])
-        query = f"UPDATE login SET {column} = CAST({value} AS BLOB) WHERE login_id = :login_id"
+        query = f"UPDATE login SET {column} = CAST({value} AS {BYTES}) WHERE login_id = :login_id"
         server.write(lambda c: c.execute(query, {"login_id": started.login.login_id}) and None)
 
     def lasting(self, server: LoginServer) -> list[Any]:

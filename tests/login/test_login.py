@@ -521,12 +521,12 @@ class Ending(LoginCase):
         """A final stage erases verifier and nonce of every attempt."""
         server = self.local_server()
         started = server.start()
-        values = {"login_id": started.login.login_id}
+        values = {"login_id": started.login.login_id, "one": b"1", "two": b"2", "three": b"3", "four": b"4"}
         attempt = """
             INSERT INTO authorization_attempt
                 (state_index, attempt_id, login_id, browser_index, provider, status, iss_promised,
                  sealed_verifier, sealed_nonce, created_ms)
-            VALUES (x'01', 'att', :login_id, x'02', 'discord', 'open', 0, x'03', x'04', 0)
+            VALUES (:one, 'att', :login_id, :two, 'discord', 'open', 0, :three, :four, 0)
         """
         server.write(lambda c: c.execute(attempt, values) and None)
         server.cancel(started)

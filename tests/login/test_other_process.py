@@ -8,6 +8,7 @@ from gamed.login.collect import Complete, Failed, Pending
 from gamed.outcomes import LoginFailure
 from tests.login.fake_provider import FakeProvider
 from tests.login.fixtures import LoginCase, LoginServer
+from tests.support.stores import sqlite_files
 
 
 class OtherProcess(LoginCase):
@@ -78,6 +79,7 @@ class OtherProcess(LoginCase):
         self.assertEqual(self.here.databases.reads.transactions - before, 2)
         self.assertEqual([bool(each.called) for each in waiting], [True] + [False] * 19)
 
+    @sqlite_files("polling PostgreSQL compares after own writes, too; its notifications name the process")
     def test_own_changes(self) -> None:
         """A change by this process wakes its waiters at once, and compares none of them."""
         started, other = self.here.start(), self.here.start()

@@ -412,7 +412,7 @@ class CleaningUp(QuotaCase):
         count = 2 * rate_limits.CLEANUP_ROWS + 500
         arrivals = [server.now_ms() + offset for offset in (-1000, 86_400_000)]
         rows = [{"i": Index(n.to_bytes(32, "big")), "at": arrivals[n % 2]} for n in range(count)]
-        server.write(lambda c: c.executemany("INSERT INTO limit_bucket VALUES (:i, :at)", rows).rowcount)
+        server.write(lambda c: [c.execute("INSERT INTO limit_bucket VALUES (:i, :at)", row).rowcount for row in rows])
         removed = server.write(lambda c: rate_limits.delete_idle(c, server.now_ms()))
         self.assertEqual(removed, 2 * rate_limits.CLEANUP_ROWS)
         done(server.store.delete_idle_buckets(server.now_ms()))

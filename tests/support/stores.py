@@ -30,6 +30,8 @@ from tests.support.postgresql import SUPERUSER, Address, cluster
 
 T = TypeVar("T")
 POSTGRESQL = os.environ.get("GAMED_TEST_STORE", "sqlite") == "postgresql"
+BYTES = "bytea" if POSTGRESQL else "BLOB"
+"""The type of bytes in SQL."""
 MASTER_KEY = b64encode(bytes(range(32))).decode()
 LIVE_DATABASES = 40
 """So many databases are in use at most before those that a test has forgotten are searched for."""
