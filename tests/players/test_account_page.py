@@ -13,6 +13,7 @@ from tests.login.fixtures import ANNA, APPROVAL, OFF, PASSWORD
 from tests.players.page_fixtures import HOME, AccountCase
 from tests.support.covers import covers
 from tests.support.http import BASE_HOST
+from tests.support.stores import sqlite_files
 
 
 class SignInTests(AccountCase):
@@ -121,6 +122,7 @@ class SignInTests(AccountCase):
         for login_id in ("", "lgn_1", game.login["login_id"], "x" * 300):
             self.assertEqual(self.browser.get(f"{HOME}/done?login_id={login_id}").status, 404)
 
+    @sqlite_files("its trace of statements")
     def test_refused_without_a_write(self) -> None:
         """An unknown sign-in, and one of another browser, are refused without a transaction that writes."""
         form = self.browser.get(HOME).form("/sign-in")
