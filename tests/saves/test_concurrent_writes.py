@@ -42,7 +42,7 @@ class RivalTest(SaveCase):
         for n in range(3):
             self.assertEqual(self.get(f"s{n}").body, BIG)
         self.assert_counts_agree()
-        found = self.in_state(lambda c: c.execute("SELECT sha256, refs FROM blob WHERE sha256 NOT NULL").fetchall())
+        found = self.in_state(lambda c: c.execute("SELECT sha256, refs FROM blob WHERE sha256 IS NOT NULL").fetchall())
         self.assertEqual(found, [(sha256(BIG).digest(), 3)])
 
     def test_write_against_delete(self) -> None:

@@ -13,6 +13,7 @@ from gamed.timestamps import http_date
 from tests.saves.helpers import ABSENT, BIG, SaveCase, digest_of, tag
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS
 from tests.support.covers import covers
+from tests.support.stores import literal
 
 ONE, TWO = b"0123456789", b"abcdefghij"
 FIXED = {"date", "x-request-id", "content-length"}
@@ -196,7 +197,7 @@ class DamageTest(SaveCase):
         """A row with a value that was never written is store_unavailable, not a defect of the server."""
         for slot, damage in {
             "meta": "meta = '{\"a\"~1}'",
-            "time": "created_ms = 1 << 62",
+            "time": f"created_ms = {1 << 62}",
         }.items():
             self.put(slot, ONE, {"Save-Meta": '{"a":1}'})
             query = f"UPDATE save_version SET {damage} WHERE slot = '{slot}'"
@@ -318,7 +319,7 @@ class ListTest(SaveCase):
         change = partial(set_display_name, sealer=sealer, player_id=ANNA, name="Anna \u5b89")
         self.successResultOf(self.stores.auth.submit(change))
         self.assertEqual(self.ask("GET", "/game/").json["player"], {"id": ANNA, "owner": False, "name": "Anna \u5b89"})
-        damage = "UPDATE player SET sealed_display_name = x'00'"
+        damage = f"UPDATE player SET sealed_display_name = {literal(bytes(1))}"
         self.successResultOf(self.stores.auth.submit(lambda connection: connection.execute(damage).rowcount))
         self.assertIsNone(self.ask("GET", "/game/").json["player"]["name"])
 

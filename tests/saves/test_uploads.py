@@ -17,7 +17,7 @@ from tests.sessions.fixtures import ANNA
 from tests.support.covers import covers
 from tests.support.databases import data_folder, file_databases
 from tests.support.http import Connection, logged
-from tests.support.stores import sqlite_files
+from tests.support.stores import POSTGRESQL, sqlite_files
 
 ONE = b"one"
 
@@ -121,6 +121,8 @@ class TornTest(TornCase):
         self.crashes = True
         self.browser = self.browser_for(self.limits)
         refuse = "CREATE TRIGGER t BEFORE INSERT ON save_version BEGIN SELECT RAISE(ABORT, 'no'); END"
+        if POSTGRESQL:
+            refuse = "ALTER TABLE save_version ADD CONSTRAINT refused CHECK (size < 0) NOT VALID"
         self.in_state(lambda connection: connection.execute(refuse).rowcount)
         self.assertEqual(self.put("auto", BIG).status, 500)
         self.assert_no_trace()

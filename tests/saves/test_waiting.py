@@ -8,6 +8,7 @@ from tests.saves.helpers import ABSENT, SaveCase, tag
 from tests.sessions.fixtures import ANNA
 from tests.support.databases import elsewhere
 from tests.support.http import Connection
+from tests.support.stores import sqlite_files
 
 OTHER = "ply_" + "B" * 22
 
@@ -243,6 +244,7 @@ class EndedTest(WaitCase):
         self.watch_clock(1)
         self.assertEqual((waiting.answer.status, waiting.answer.code), (401, "token_invalid"))
 
+    @sqlite_files("polling PostgreSQL compares the saves, too; its notifications name what changed")
     def test_ends_of_other_sessions(self) -> None:
         """Sessions of others that another process ends cause one comparison, and no read for each waiting client."""
         waits = [self.wait()]

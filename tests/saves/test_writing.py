@@ -10,7 +10,7 @@ from gamed.saves.limits import INLINE_BYTES, SaveLimits
 from tests.saves.helpers import ABSENT, BIG, SaveCase, digest_of, tag
 from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS
 from tests.support.covers import covers
-from tests.support.stores import contents
+from tests.support.stores import contents, sqlite_files
 
 ONE, TWO, THREE = b"one", b"twotwo", b"threethree"
 
@@ -58,7 +58,9 @@ class WriteTest(SaveCase):
             self.assertEqual(self.put(f"of-{size}", data, ABSENT).status, 201)
             for headers in ({}, {"If-None-Match": '"another"'}, {"Range": "bytes=0-"}):
                 self.assertEqual(self.ask("GET", f"/game/saves/of-{size}", headers).body, data)
-        query = "SELECT size, data NOT NULL, (SELECT count(*) FROM blob_part p WHERE p.blob_id = b.blob_id) FROM blob b"
+        query = (
+            "SELECT size, data IS NOT NULL, (SELECT count(*) FROM blob_part p WHERE p.blob_id = b.blob_id) FROM blob b"
+        )
         found = self.in_state(lambda connection: connection.execute(f"{query} ORDER BY size").fetchall())
         self.assertEqual(found, list(zip(sizes, (1, 1, 0, 0, 0), (0, 0, 1, 1, 2), strict=True)))
         self.assert_counts_agree()
@@ -140,6 +142,7 @@ class WriteTest(SaveCase):
         self.assertEqual(rows, [(sha256(ONE).digest(), 2), (sha256(ONE).digest(), 1), (sha256(TWO).digest(), 2)])
         self.assert_counts_agree()
 
+    @sqlite_files("the steps of its virtual machine")
     def test_long_history(self) -> None:
         """A write after 200 versions costs the database at most a tenth more than one after 20."""
         short, long = self.steps_after(20), self.steps_after(200)

@@ -254,7 +254,7 @@ def _clearing(connection: "psycopg.Connection[Any]") -> str:
 def _relations(connection: "psycopg.Connection[Any]") -> int:
     query = """
         SELECT (SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname !~ '^pg_')
-             + (SELECT count(*) FROM pg_trigger)
+             + (SELECT count(*) FROM pg_trigger) + (SELECT count(*) FROM pg_constraint)
     """
     [(found,)] = connection.execute(query).fetchall()
     return int(found)
