@@ -17,6 +17,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.support import stores
 from tests.support.ports import free_port
 from tests.support.stores import MASTER_KEY, POSTGRESQL, forget_store, store_of, with_store
 
@@ -61,6 +62,14 @@ class CommandTestCase(SynchronousTestCase):
             return found
         finally:
             store.close()
+
+    def use_store(self) -> None:
+        """Name the store of this run of the tests in the configuration; files need no name."""
+        if stores.POSTGRESQL:
+            members = json.loads(self.config.read_text("utf-8")) if self.config.exists() else {"mode": "local"}
+            self.config.write_text(json.dumps(stores.with_store(members, self.data)), "utf-8")
+            self.environ["GAMED_MASTER_KEY"] = stores.MASTER_KEY
+            self.addCleanup(stores.forget_store, self.data)
 
     @property
     def places(self) -> list[str]:

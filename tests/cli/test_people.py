@@ -22,6 +22,7 @@ from gamed.providers.base import ExternalIdentity
 from tests.cli.process import CommandTestCase, get
 from tests.config.fixtures import ENVIRON, KEY_TEXT, OAUTH
 from tests.support.covers import covers
+from tests.support.stores import sqlite_files
 
 
 def send(port: int, method: str, path: str, token: str = "", body: object = None) -> tuple[int, Any]:
@@ -41,6 +42,7 @@ class PeopleCase(CommandTestCase):
 
     def setUp(self) -> None:
         super().setUp()
+        self.use_store()
         self.process, self.port = self.serve()
         self.anna, self.ben = (self.add(name) for name in ("Anna", "ben"))
 
@@ -398,6 +400,7 @@ class FindTests(CommandTestCase):
         self.assertNotIn("8035111022467891", self.output())
 
 
+@sqlite_files("a new auth.db is a new database there")
 class LeakedKeyTests(DepartureCase):
     def test_new_key_new_auth_db(self) -> None:
         """The way of the operations page: a new key and a new auth.db, then each old id's saves to its new player."""
