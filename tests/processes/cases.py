@@ -1,6 +1,7 @@
 """Two servers on one data folder, and the races of their clients."""
 
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,7 @@ from tests.login.test_browser_routes import code
 from tests.processes.wire import KeptConnection, Request, bearer, json_request, together
 from tests.support.examples import examples
 from tests.support.ports import free_port
-from tests.support.stores import with_store
+from tests.support.stores import MASTER_KEY, POSTGRESQL, with_store
 
 SHARE = ("--share",)
 MANY_ROUNDS = 200
@@ -91,6 +92,8 @@ class SharedCase(SynchronousTestCase):
     def players(self, count: int) -> list[Player]:
         """Return the credentials of new players."""
         names = [f"ply_{number:026}" for number in range(count)]
+        if POSTGRESQL:
+            os.environ["GAMED_MASTER_KEY"] = MASTER_KEY  # for a command in this process
         return sign_in_players(self.config, self.servers[0].data, names)
 
     def ask(self, number: int, request: Request, status: int | None = None) -> Answer:
