@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn, TextIO
 
 from gamed.config.errors import ConfigError
-from gamed.database.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable, DiskFull
+from gamed.database.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable, DiskFull, MigrationError
 from gamed.database.store import Store
 
 DONE, NOT_DONE, USAGE, CONFIGURATION = 0, 1, 2, 78
@@ -52,7 +52,7 @@ def exit_on_error() -> Iterator[None]:
         exit_with(CONFIGURATION, str(e))
     except (CommandFailed, DatabaseBusy, DatabaseUnreachable, DiskFull) as e:  # a retry may succeed
         exit_with(NOT_DONE, f"gamed: {e}")
-    except (SetupError, DatabaseError) as e:
+    except (SetupError, DatabaseError, MigrationError) as e:
         exit_with(CONFIGURATION, f"gamed: {e}")
     except BrokenPipeError:  # click ends with 0 when the reader of a pipe has closed it
         raise

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.cli.errors import exit_on_error
 from gamed.cli.keys import database_errors
 from gamed.cli.process import refuse_foreign_folder
-from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DatabaseUnavailable, DiskFull
+from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DatabaseUnavailable, DiskFull, MigrationError
 from gamed.database.sqlite.store import SqliteStore
 from tests.cli.process import TWISTD, CommandTestCase, free_port
 from tests.config.fixtures import ENVIRON, KEY_TEXT, LOCAL, OAUTH, changed
@@ -269,7 +269,7 @@ class KeyTests(RefusalTestCase):
 
 class StoreTests(SynchronousTestCase):
     def test_how_it_ends(self) -> None:
-        """Exit with 1 for a held file or a full disk, so that systemd tries again, and with 78 for damage."""
+        """Exit with 1 for a held file or a full disk, so that systemd tries again; with 78 for damage or another schema."""
         for error, code in ((DatabaseBusy, 1), (DiskFull, 1), (DatabaseUnavailable, 78), (DatabaseCorrupt, 78)):
             with self.assertRaises(SystemExit) as ended, exit_on_error(), database_errors(SqliteStore(Path()), "auth"):
                 raise error("This is why.")
@@ -277,3 +277,6 @@ class StoreTests(SynchronousTestCase):
             with self.assertRaises(SystemExit) as ended, exit_on_error():
                 raise error("This is why.")
             self.assertEqual(ended.exception.code, code, error)
+        with self.assertRaises(SystemExit) as ended, exit_on_error():
+            raise MigrationError("This is why.")
+        self.assertEqual(ended.exception.code, 78)

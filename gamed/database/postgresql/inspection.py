@@ -119,8 +119,8 @@ def read_facts(connection: Connection, now_ms: Callable[[], int]) -> ServerFacts
 
 
 def _read_table(connection: Connection, table: str) -> list[str]:
-    """Read every row of a table; its large values are read where their hashes are checked."""
-    connection.rows(f"SELECT count(*) FROM {table}")
+    """Read every row of a table, not of an index; its large values are read where their hashes are checked."""
+    connection.rows(f"SELECT count(a) FROM {table} AS a")
     return []
 
 
