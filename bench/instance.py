@@ -8,6 +8,7 @@ import sys
 import time
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from secrets import token_bytes
 
@@ -107,16 +108,19 @@ def sign_in_players(config: Path, data: Path, players: Sequence[str], *, over_ms
     The sign-ins are spread evenly over the last `over_ms` milliseconds.
     """
     now_ms = time.time_ns() // 1_000_000
-    instants = [now_ms - over_ms + over_ms * number // len(players) for number in range(len(players))]
     databases = CommandContext(str(config), str(data), development=False).open()
-
-    def transaction(connection: Connection, keys: Keys) -> list[Player]:
-        return [_sign_in(connection, keys, *each) for each in zip(players, instants, strict=True)]
-
     try:
-        return databases.write(transaction)
+        return databases.write(partial(sign_in_with, players=players, now_ms=now_ms, over_ms=over_ms))
     finally:
         databases.store.close()
+
+
+def sign_in_with(
+    connection: Connection, keys: Keys, *, players: Sequence[str], now_ms: int, over_ms: int = 0
+) -> list[Player]:
+    """Do the same in a transaction."""
+    instants = [now_ms - over_ms + over_ms * number // len(players) for number in range(len(players))]
+    return [_sign_in(connection, keys, *each) for each in zip(players, instants, strict=True)]
 
 
 def _sign_in(connection: Connection, keys: Keys, player_id: str, now_ms: int) -> Player:

@@ -4,9 +4,10 @@ python -m bench.stores [--only read] [--rounds 7] [--seconds 2] [--smoke] [--jso
 
 gamed has one processor; wrk and PostgreSQL share the other, as if they were other machines. PostgreSQL is started for
 this, with its usual settings, on the disk of TMPDIR. The figures are gamed's own processor time per request and its
-rate; `two` are two processes of gamed on the same processor, compared with one. The ratios are medians of the rounds
-of SQLite's processor time to PostgreSQL's, and of PostgreSQL's rate to SQLite's: more than 1 is better than SQLite. The
-spread is the distance of the quartiles. Where wrk and PostgreSQL need their whole processor, they limit the rate.
+rate; `two` are two processes of gamed on the same processor, with twice the connections, compared with one. The ratios
+are medians of the rounds of SQLite's processor time to PostgreSQL's, and of PostgreSQL's rate to SQLite's: more than 1
+is better than SQLite. The spread is the distance of the quartiles. Where wrk and PostgreSQL need their whole processor,
+they limit the rate.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from pathlib import Path
 from statistics import median
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from bench.compare import LOADS, Contender
 from bench.machine import lines, state
@@ -27,7 +29,7 @@ from bench.process import CLIENT_CPU, ROOT
 from bench.report import target_status
 from bench.rounds import Ratio
 from bench.workers import SameState
-from bench.wrk import Measured
+from bench.wrk import Load, Measured
 from tests.support.postgresql import Cluster
 
 WANTED = {"read": 0.8, "read-304": 0.8, "put-1": 0.4, "put-16": 0.4, "put-64": 0.4, "refresh": 0.4}
@@ -89,9 +91,15 @@ def measure(path: str, contenders: Mapping[str, Contender], rounds: int, seconds
     found = []
     for number in range(rounds + 1):
         order = list(contenders) if number % 2 else list(reversed(contenders))
-        runs = {name: contenders[name].run(LOADS[path], seconds if number else 1) for name in order}
+        runs = {name: contenders[name].run(_load(path, name), seconds if number else 1) for name in order}
         found.append(Round(**runs))
     return Found(path, found[1:])
+
+
+def _load(path: str, contender: str) -> Load:
+    """Return the load of a contender: each process has as many connections as the others."""
+    load = LOADS[path]
+    return replace(load, connections=2 * load.connections) if contender == "two" else load
 
 
 def start_cluster() -> Cluster:
