@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct, structs
 
 from gamed.database.connection import AUTH, Connection
-from gamed.database.errors import DatabaseRestored
+from gamed.database.errors import DatabaseBusy, DatabaseRestored, new_error
 
 XIDS: Final = 2**32
 """A row has only the lower 32 bits of the number of the transaction that wrote it."""
@@ -29,7 +29,7 @@ class _Origin(Struct, frozen=True):
 def refuse_copy(connection: Connection, database: str) -> None:
     """Raise DatabaseRestored if a schema is a copy of the one that gamed served; recognize a new one.
 
-    Call this in a transaction that may write, without a savepoint.
+    Call this in a transaction that may write.
     """
     if (noted := _read_identity(connection, database)) is None:
         write_identity(connection, database)
@@ -45,7 +45,7 @@ def refuse_copy(connection: Connection, database: str) -> None:
 
 
 def write_identity(connection: Connection, database: str) -> None:
-    """Declare this schema the one to be served."""
+    """Declare this schema the one to be served; raise DatabaseBusy in a savepoint, whose number is another one."""
     origin = _find_origin(connection, database)
     connection.execute(f"DELETE FROM {database}.database_identity")
     query = f"""
@@ -53,8 +53,11 @@ def write_identity(connection: Connection, database: str) -> None:
             (one, system_identifier, database_oid, table_oid, server_major, xid)
         VALUES (1, :system_identifier, :database_oid, :table_oid, :server_major,
             CAST(CAST(pg_current_xact_id() AS text) AS bigint) % {XIDS})
+        RETURNING CASE WHEN xid = CAST(CAST(xmin AS text) AS bigint) THEN 1 ELSE 0 END
     """
-    connection.execute(query, structs.asdict(origin))
+    [(is_right,)] = connection.execute(query, structs.asdict(origin)).fetchall()
+    if not is_right:
+        raise new_error(DatabaseBusy)
 
 
 def read_place(connection: Connection) -> str | None:

@@ -10,9 +10,9 @@ from typing import TypeVar
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.database.connection import AUTH, STATE, Transaction
+from gamed.database.connection import AUTH, STATE, Connection, Transaction
 from gamed.database.engine import Database
-from gamed.database.errors import DatabaseRestored
+from gamed.database.errors import DatabaseBusy, DatabaseRestored
 from gamed.database.postgresql import dump
 from gamed.database.postgresql.connecting import Connector, SessionKind
 from gamed.database.postgresql.engine import PostgresqlEngine
@@ -181,6 +181,16 @@ class CopyTests(StoredCase):
             self.run_in(lambda connection, major=major: connection.execute(MOVED, {"major": major}).rowcount)
             self.assertEqual(self.recognize(), copies, major)
             self.assertEqual(self.recognize(), copies, major)
+
+    def test_savepoint(self) -> None:
+        """A schema is not declared in a savepoint, after which it would count as a copy."""
+
+        def write(connection: Connection) -> None:
+            connection.execute("SAVEPOINT unit")
+            write_identity(connection, AUTH)
+
+        self.assertRaises(DatabaseBusy, self.run_in, write)
+        self.assertEqual(self.recognize(), set())
 
     def test_without_permission(self) -> None:
         """A user who may not read the server's identifier recognizes the schemas by all the rest."""
