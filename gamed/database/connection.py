@@ -48,6 +48,12 @@ class Connection(Protocol):
 Transaction = Callable[[Connection], T]
 """A function that reads, decides and writes without waiting; it may be called again if its batch starts over."""
 
+
+def is_storable(text: str) -> bool:
+    """Return whether a text from outside can be searched: PostgreSQL refuses one with a NUL, which no row has."""
+    return "\0" not in text
+
+
 KEYS = 100
 _PLACES = f"({', '.join(['?'] * KEYS)})"
 

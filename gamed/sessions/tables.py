@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from gamed.crypto import Index, Indexer, Keys, Purpose, Secret
-from gamed.database.connection import Connection, rows_in
+from gamed.database.connection import Connection, is_storable, rows_in
 from gamed.sessions import browser_tables
 from gamed.sessions.credentials import (
     AuthenticatedSession,
@@ -267,6 +267,8 @@ def revoke_all(connection: Connection, player_id: str, now_ms: int, keep: str | 
 
 def revoke_own(connection: Connection, player_id: str, session_id: str, now_ms: int) -> bool | None:
     """End a session of this player; return False if it had ended before, None if it is not this player's."""
+    if not is_storable(session_id):
+        return None
     query = "SELECT 1 FROM session WHERE session_id = :session_id AND player_id = :player_id"
     if connection.execute(query, {"session_id": session_id, "player_id": player_id}).fetchone() is None:
         return None

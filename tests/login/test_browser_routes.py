@@ -322,6 +322,13 @@ class ResultPage(BrowserCase):
         self.assertEqual((back.status, back.heading), (200, "You can go back to the game"))
         self.assertEqual(back.headers["refresh"], "20")
 
+    def test_unknown(self) -> None:
+        """The result of an unknown login is not found, whatever its id is."""
+        self.serve()
+        for login_id in ("", "lgn_1", "lgn_%00", "x" * 300):
+            page = self.new_browser().get(f"{BASE}/auth/login/done?login_id={login_id}")
+            self.assertEqual((page.status, page.heading != ""), (404, True), login_id)
+
     def test_the_game_is_elsewhere(self) -> None:
         """The second link of the return page shows the code."""
         self.serve()

@@ -61,7 +61,7 @@ class DeviceTests(AccountCase):
         self.server.write(lambda c: player_tables.add_local_player(c, self.server.keys, **account))
         theirs = self.play(BERT)
         form = self.home.form("/sign-out-device")
-        for session_id in (self.session_id, "", "ses_1", "brs_" + "A" * 22, "x" * 500):
+        for session_id in (self.session_id, "", "ses_1", "brs_" + "A" * 22, "x" * 500, "ses_\x00"):
             page = self.browser.post(form, {"session_id": session_id})
             self.assertEqual((page.status, texts.DEVICE_GONE in page.text), (404, True))
         self.assertTrue(self.alive(theirs))

@@ -119,7 +119,7 @@ class SignInTests(AccountCase):
         """An unknown sign-in, and one of a game, cannot be ended here."""
         self.browser.get(HOME)
         game = self.game()
-        for login_id in ("", "lgn_1", game.login["login_id"], "x" * 300):
+        for login_id in ("", "lgn_1", game.login["login_id"], "x" * 300, "lgn_%00"):
             self.assertEqual(self.browser.get(f"{HOME}/done?login_id={login_id}").status, 404)
 
     @sqlite_files("its trace of statements")
