@@ -61,7 +61,7 @@ class MoveStoreCase(BackupCase):
     def make(self) -> None:
         prepare_files(self.data)
         self.auth(lambda connection: keyring.check_key(connection, self.keys, KeySource.MASTER, NOW_MS))
-        BackupCase.pair = self.join(ANNA)
+        self.join(ANNA)
         for slot, data in (("auto", b"one"), ("large", os.urandom(100_000)), ("auto", b"two"), ("Zoë", b"\0\xff\n")):
             self.save(slot, data)
         run_transaction(self.data / "state.db", _large_blob)
@@ -384,6 +384,7 @@ class Killed(MoveStoreCase):
         try:
             for number in (1, 2):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # the test's own process may have a reactor's
             sys.addaudithook(lambda event, _: step() if event == "os.rename" else None)
             sys.setprofile(called)
             gamed(["--config", str(self.where.config), "--data", str(self.data), "move-store", *arguments], obj=False)

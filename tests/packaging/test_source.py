@@ -37,10 +37,15 @@ def top_level_imports(file: Path) -> set[str]:
 
 
 def requirements() -> set[str]:
-    """Return the normalized names of the distributions in setup.py's install_requires."""
-    tree = ast.parse((ROOT / "setup.py").read_text("utf-8"))
-    words = [node for node in ast.walk(tree) if isinstance(node, ast.keyword)]
-    [listed] = [ast.literal_eval(word.value) for word in words if word.arg == "install_requires"]
+    """Return the normalized names of the distributions in setup.py's install_requires and POSTGRESQL."""
+    nodes = list(ast.walk(ast.parse((ROOT / "setup.py").read_text("utf-8"))))
+    always = [node.value for node in nodes if isinstance(node, ast.keyword) and node.arg == "install_requires"]
+    extra = [
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["POSTGRESQL"]
+    ]
+    listed = [name for value in (*always, *extra) for name in ast.literal_eval(value)]
     return {normal(re.split(r"[\[<>=,!~ ]", requirement)[0]) for requirement in listed}
 
 
@@ -66,7 +71,7 @@ class PluginTests(SynchronousTestCase):
 
 class SourceTests(SynchronousTestCase):
     def test_imports_are_declared(self) -> None:
-        """install_requires names every distribution that the package needs, and no other."""
+        """install_requires and POSTGRESQL name every distribution that the package needs, and no other."""
         imported = set().union(*(top_level_imports(file) for file in (ROOT / "gamed").rglob("*.py")))
         foreign = imported - sys.stdlib_module_names - {"gamed", "zope"}
         owners = packages_distributions()

@@ -34,6 +34,7 @@ LONG_VIEW = PageView(SERVERS["long"], FORM, NOW_MS)
 LINK, LONG_LINK = (links.LinkView(SERVERS[name], TOKEN, FORM) for name in ("plain", "long"))
 AT_PROVIDERS = account.SignInChoice({"discord": "Discord", "google": "Google"})
 WITH_PASSWORD = account.SignInChoice({})
+VERSIONS = {"gamed": "1.0.0", "Python": "3.11.2", "Twisted": "26.10.0", "SQLite": "3.40.1"}
 
 
 def every_page() -> list[Shown]:
@@ -92,7 +93,8 @@ def of_links() -> Iterator[Shown]:
 def of_owner() -> Iterator[Shown]:
     """Yield the owner's page."""
     yield Shown("owner", owner_page(report()))
-    yield Shown("owner without databases", owner_page(OwnerReport(NOW_MS, (), None, None, None, ["state.db is full"])))
+    without = OwnerReport(NOW_MS, (), None, None, None, ["state.db is full"], VERSIONS)
+    yield Shown("owner without databases", owner_page(without))
 
 
 def overview(*providers: str, clients: Mapping[str, Any] | None = None, slot: str = "level-2") -> AccountOverview:
@@ -159,4 +161,4 @@ def report() -> OwnerReport:
     warning = Finding("disk", Level.WARNING, "the disk is nearly full", "Delete something.")
     sizes = {"auth.db": 245_760, "state.db": 7_340_032}
     machine = MachineReport(NOW_MS - MINUTE_MS // 2, [warning], sizes, 812_000_000)
-    return OwnerReport(NOW_MS, listed, None, stored, machine, ())
+    return OwnerReport(NOW_MS, listed, None, stored, machine, (), VERSIONS)
