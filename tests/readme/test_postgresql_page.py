@@ -1,6 +1,7 @@
 """The commands and configurations of docs/owners/postgresql.md work with a real PostgreSQL, as that page says."""
 
 import json
+import shlex
 import sys
 from base64 import b64encode
 from http.client import HTTPConnection
@@ -8,6 +9,7 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.cli.context import DRIVER
 from gamed.cli.paths import read_file
 from gamed.config.authentication import load
 from tests.e2e.service import ROOT, START_SECONDS, Service
@@ -44,6 +46,11 @@ class PageTests(SynchronousTestCase):
             found = load(stored.replace(STORE, address), SECRETS, read_file, "the page").config.store
             assert found is not None
             self.assertEqual(found.conninfo["dbname"], "gamed")
+
+
+    def test_libraries(self) -> None:
+        """The page installs the libraries that gamed asks for if they are missing."""
+        self.assertIn(f"/opt/gamed/bin/pip install {shlex.join(DRIVER)}\n", (ROOT / PAGE).read_text("utf-8"))
 
 
 class MovingTests(SynchronousTestCase):
