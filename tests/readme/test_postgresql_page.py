@@ -47,7 +47,6 @@ class PageTests(SynchronousTestCase):
             assert found is not None
             self.assertEqual(found.conninfo["dbname"], "gamed")
 
-
     def test_libraries(self) -> None:
         """The page installs the libraries that gamed asks for if they are missing."""
         self.assertIn(f"/opt/gamed/bin/pip install {shlex.join(DRIVER)}\n", (ROOT / PAGE).read_text("utf-8"))
