@@ -36,7 +36,7 @@ NAME = "gamed command"
 """What the server shows for the sessions of commands; those of a service have its name in it."""
 IDLE_MS = 10_000
 ANSWER_SECONDS = 3600.0
-"""A check reads whole tables."""
+"""A check reads whole tables, and a restore changes a row of each player in one transaction."""
 LOOK = SessionKind(NAME, read_only=True, answer_seconds=5.0)
 TEXTS = {"55P03": "other writers keep it locked. Try again in a moment."}
 _log = EventLog(Logger())
@@ -268,9 +268,10 @@ class PostgresqlStore:
         with self._explained():
             key = (database, writing)
             if key not in self._opened:
-                kind = SessionKind(NAME, (database,), idle_ms=IDLE_MS)
-                if not writing:
-                    kind = SessionKind(NAME, (database,), read_only=True, idle_ms=0, answer_seconds=ANSWER_SECONDS)
+                idle_ms = IDLE_MS if writing else 0
+                kind = SessionKind(
+                    NAME, (database,), read_only=not writing, idle_ms=idle_ms, answer_seconds=ANSWER_SECONDS
+                )
                 engine = PostgresqlEngine(self._connector, self._databases[database], kind, *[self._join] * writing)
                 self._opened[key] = engine, engine.open()
             yield self._opened[key]

@@ -12,8 +12,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.database.connection import AUTH, STATE, Connection, Transaction
 from gamed.database.engine import Database
-from gamed.database.errors import DatabaseBusy, DatabaseRestored
+from gamed.database.errors import DatabaseBusy, DatabaseRestored, DatabaseUnreachable
 from gamed.database.postgresql import dump
+from gamed.database.postgresql import store as store_module
 from gamed.database.postgresql.connecting import Connector, SessionKind
 from gamed.database.postgresql.engine import PostgresqlEngine
 from gamed.database.postgresql.heartbeat import (
@@ -339,6 +340,17 @@ class HeartbeatTaskTests(StoredCase):
         self.reactor.pump([BEAT_SECONDS, 0])
         self.assertEqual(self.noted(), 3)
         self.assertFalse(self.reactor.stopped)
+
+
+class CommandTests(StoredCase):
+    def test_patience(self) -> None:
+        """A command waits for its own time: restoring changes a row of each player, however many there are."""
+        self.patch(store_module, "ANSWER_SECONDS", 0.3)
+        store = store_module.PostgresqlStore(address_of(self.place), self.folder, wall_ms)
+        self.addCleanup(store.close)
+        slow = "SELECT 1 FROM pg_sleep(1)"
+        for run in (store.run_read, store.run_transaction):
+            self.assertRaises(DatabaseUnreachable, run, STATE, lambda connection: connection.rows(slow))
 
 
 class StoppableReactor(InlineReactor):
