@@ -84,8 +84,8 @@ class HeartbeatTask:
             await self._auth.between_batches(lambda _: write_note(self._folder, place, found))
 
     def _check_and_beat(self, connection: Connection) -> tuple[str | None, Heartbeat]:
-        refuse_copy(connection, AUTH)
         refuse_older(connection, self._folder, self._last)
+        refuse_copy(connection, AUTH)
         return read_place(connection), beat(connection)
 
 
