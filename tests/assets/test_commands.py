@@ -2,17 +2,20 @@
 
 import json
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from gamed.assets.store import AssetStore, publish_lock
 from gamed.cli import doctor_local
-from gamed.database.sqlite.offline import run_transaction
+from gamed.database.connection import AUTH
 from gamed.ops.doctor_findings import Level
 from tests.assets.fixtures import AssetsCase, contents, served
 from tests.cli.backup_helpers import command
 from tests.support.covers import covers
 from tests.support.databases import ask, prepare_files
+from tests.support.postgresql import cluster
+from tests.support.stores import POSTGRESQL, forget_store, store_of, with_store
 
 FILES = {"readme.txt": b"hello", "data/level1.pck": b"\x00one" * 100}
 
@@ -21,13 +24,25 @@ class CommandCase(AssetsCase):
     def setUp(self) -> None:
         super().setUp()
         self.data = self.folder / "data"
-        prepare_files(self.data)
+        self.prepare()
         self.game = self.folder / "game.json"
         self.game.write_text('{"min_free_bytes": 0, "assets": {"keep_releases": 2}}')
         self.put(FILES)
 
+    def prepare(self) -> None:
+        """Create the databases of the data folder; PostgreSQL's are named in the configuration."""
+        prepare_files(self.data)
+        self.config = self.folder / "authentication.json"
+        if POSTGRESQL:
+            self.config.write_text(json.dumps(with_store({}, self.data)))
+            self.addCleanup(forget_store, self.data)
+
     def gamed(self, *arguments: str) -> tuple[int, str, str]:
-        places = ("--config", str(self.folder / "authentication.json"), "--data", str(self.data))
+        return self.run_with(self.config, *arguments)
+
+    def run_with(self, config: Path, *arguments: str) -> tuple[int, str, str]:
+        """Run a command with this configuration."""
+        places = ("--config", str(config), "--data", str(self.data))
         return command(self.folder / "run", {}, *places, "assets", *arguments)
 
     def run_text(self, *arguments: str) -> str:
@@ -75,7 +90,8 @@ class PublishCommandTests(CommandCase):
         )
         manifest = json.loads(self.store.manifest(done["release"]))
         self.assertEqual((manifest["meta"], manifest["files"]["data/level1.pck"]["type"]), ({"a": 1}, "a/b"))
-        logged = run_transaction(self.data / "auth.db", ask("SELECT command, player_id, ran_by FROM command_log"))
+        with closing(store_of(self.data)) as store:
+            logged = store.run_read(AUTH, ask("SELECT command, player_id, ran_by FROM command_log"))
         self.assertEqual(logged, [("assets publish", None, f"uid:{os.getuid()}")] * 2)
 
     def test_refused_files(self) -> None:
@@ -90,7 +106,8 @@ class PublishCommandTests(CommandCase):
     @covers("threats/55")
     def test_refused_folders(self) -> None:
         """A path that is not a folder is refused, and a folder with the secrets of the server in it or around it."""
-        (self.folder / "authentication.json").write_text("{}")
+        members = json.dumps(with_store({}, self.data))
+        self.config.write_text(members)
         for folder, word in (
             (self.folder / "nowhere", "does not exist"),
             (self.source / "readme.txt", "is not a folder"),
@@ -102,9 +119,9 @@ class PublishCommandTests(CommandCase):
         (self.folder / "link").symlink_to(self.data)
         self.refused(1, "one inside the other", arguments=["publish", str(self.folder / "link")])
         (self.source / "config").mkdir()
-        (self.source / "config/authentication.json").write_text("{}")
-        places = ("--config", str(self.source / "config/authentication.json"), "--data", str(self.data))
-        code, _, err = command(self.folder / "run", {}, *places, "assets", "publish", str(self.source))
+        config = self.source / "config/authentication.json"
+        config.write_text(members)
+        code, _, err = self.run_with(config, "publish", str(self.source))
         self.assertEqual((code, "would be public" in err), (1, True), err)
 
     def test_wrong_usage(self) -> None:
@@ -135,9 +152,18 @@ class PublishCommandTests(CommandCase):
         self.refused(1, "min_free_bytes", "gamed assets gc", arguments=["publish", str(self.source)])
         self.game.write_text('{"min_free_bytes": -1}')
         self.refused(78, "game.json:1:20", arguments=["publish", str(self.source)])
-        (self.data / "auth.db").unlink()
+        self.lose_databases()
         self.game.unlink()
         self.refused(1, "gamed serve", arguments=["publish", str(self.source)])
+
+    def lose_databases(self) -> None:
+        """Leave no database that a service has used."""
+        if POSTGRESQL:
+            place = cluster().database()
+            self.addCleanup(cluster().drop, place.database)
+            self.config.write_text(json.dumps({"store": place.url}))
+        else:
+            (self.data / "auth.db").unlink()
 
     def test_unwritable(self) -> None:
         """If the assets folder cannot be created, the error has the system's reason and the path."""
@@ -187,7 +213,7 @@ class MaintenanceTests(CommandCase):
         """Without any release every command reports that."""
         self.data = self.folder / "other"
         self.data.mkdir()
-        prepare_files(self.data)
+        self.prepare()
         self.store = AssetStore(self.data / "assets")
         self.assertIn("nothing is published yet", self.run_text("list"))
         self.assertIn("no errors: 0 releases", self.run_text("verify"))

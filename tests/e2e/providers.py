@@ -153,7 +153,7 @@ class ProviderCase(ServiceCase):
 
     def setUp(self) -> None:
         self.prepare()
-        self.service.config.write_text(json.dumps(self.configuration()))
+        self.service.configure(self.configuration())
         self.service.start()
 
     def prepare(self) -> None:

@@ -49,7 +49,11 @@ class Service:
             self.environ.setdefault("GAMED_MASTER_KEY", MASTER_KEY)
             config = config or {"mode": "local"}
         if config is not None:
-            self.config.write_text(json.dumps(with_store(config, self.data)))
+            self.configure(config)
+
+    def configure(self, config: Mapping[str, object]) -> None:
+        """Write the configuration, with the store of this run of the tests; the next start reads it."""
+        self.config.write_text(json.dumps(with_store(config, self.data)))
 
     @property
     def pid(self) -> int:

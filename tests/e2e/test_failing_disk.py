@@ -7,12 +7,14 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.e2e.client import CONFIG, Keeper, gamed, write_game
 from tests.e2e.service import Service
+from tests.support.stores import sqlite_files
 
 LIMIT = 64 * 1024
 """No file may grow beyond it: the service's log has room, a save of 100,000 bytes has none."""
 LINE = "disk_io_error queue=state code=SQLITE_IOERR_WRITE"
 
 
+@sqlite_files("an I/O error of its files; PostgreSQL's server writes its own")
 class FailingDisk(SynchronousTestCase):
     def test_writes_fail_for_a_while(self) -> None:
         """While no file can grow any more, a save is 507 with an I/O error in its detail, and the log has one line.

@@ -1,15 +1,16 @@
-"""auth.db cannot be written, or is held, at the steps of a sign-in: typed, and the same sign-in goes on afterwards."""
+"""Sign-ins cannot be written, or are held, at each of their steps: typed, and the same sign-in goes on afterwards."""
 
 import resource
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
+from gamed.database.connection import AUTH
 from tests.e2e.by_hand import HandCase
 from tests.e2e.wire import Answer
 from tests.login.browser_fixtures import Page
 from tests.login.test_browser_routes import code
+from tests.support.stores import POSTGRESQL, connect, fill_disk, held
 
 PATIENCE_SECONDS = 60
 
@@ -17,7 +18,17 @@ PATIENCE_SECONDS = 60
 class FailingSignIns(HandCase):
     @contextmanager
     def full(self) -> Iterator[None]:
-        """No file of the service grows any more. Its log is shorter than the log of auth.db, and goes on."""
+        """No file of the service grows any more. Its log is shorter than the log of auth.db, and goes on.
+
+        PostgreSQL refuses every write.
+        """
+        if POSTGRESQL:
+            writable = fill_disk(connect(self.service.data, AUTH))
+            try:
+                yield
+            finally:
+                writable()
+            return
         size = (self.service.data / "auth.db-wal").stat().st_size
         self.assertGreater(size, 2 * self.service.log.stat().st_size)
         usual = resource.prlimit(self.service.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
@@ -58,14 +69,12 @@ class FailingSignIns(HandCase):
         """By another process, for longer than is waited: a page says so; the code was not spent, and works then."""
         login, answers = self.start(provider="discord"), list[Answer]()
         callback = self.choose(self.press(Page(self.visit(login["login_url"]))).headers["location"])
-        with closing(sqlite3.connect(self.service.data / "auth.db", isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with held(self.service.data, AUTH):
             browser = threading.Thread(target=lambda: answers.append(self.visit(callback)))
             browser.start()
             self.assertEqual(self.collect(login).json["stage"], "at_provider")
             browser.join(PATIENCE_SECONDS)
-            self.assertFalse(browser.is_alive(), "no answer while the file was held")
-            other.execute("ROLLBACK")
+            self.assertFalse(browser.is_alive(), "no answer while the database was held")
         [refused] = answers
         self.assertEqual((refused.status, "retry-after" in refused.headers), (503, True))
         self.assertEqual(refused.headers["content-type"], "text/html; charset=utf-8")

@@ -14,6 +14,7 @@ from gamed.service import FIRST_USES_SECONDS
 from tests.e2e.client import CONFIG, Keeper, digest, gamed, write_game
 from tests.e2e.service import Service
 from tests.e2e.wire import ask
+from tests.support.stores import sqlite_files
 
 SIZE = "16m"
 BALLAST = 8 * 2**20
@@ -23,6 +24,7 @@ ENOUGH = 400
 """Saves; the disk is full long before."""
 
 
+@sqlite_files("a data folder on a full disk; tests.e2e.test_postgresql_outages has PostgreSQL's")
 class FullDisk(SynchronousTestCase):
     def setUp(self) -> None:
         self.folder = Path(self.mktemp()).absolute()

@@ -1,7 +1,6 @@
 """An invite and a reset link of a running service, opened in a real browser, and posted by two at once."""
 
 import re
-import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from html import unescape
@@ -12,9 +11,9 @@ from urllib.parse import urlencode
 from playwright.sync_api import Page
 
 from gamed.players.pages import texts
-from tests.cli.process import MODULE, environment
 from tests.e2e.cases import PASSWORD, ServiceCase
 from tests.e2e.chromium import Window
+from tests.e2e.client import gamed
 from tests.e2e.other_origin import installed
 from tests.e2e.test_pages import AXE, CUT, NARROW, SCHEMES, SMALL, tabbed
 from tests.e2e.wire import Answer
@@ -31,13 +30,7 @@ class LinkCase(ServiceCase):
 
     def link(self, *arguments: str, stdin: str = "") -> str:
         """Run a command for the owner; return the link that it prints, or ""."""
-        places = ["--config", str(self.service.config), "--data", str(self.service.data)]
-        command = [*MODULE, *places, "players", *arguments]
-        done = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, env=environment({}), timeout=60, check=False
-        )
-        self.assertEqual(done.returncode, 0, done.stderr)
-        found = LINK.search(done.stdout)
+        found = LINK.search(gamed(self.service, "players", *arguments, stdin=stdin))
         return found[0] if found else ""
 
 

@@ -1,18 +1,18 @@
-"""Another process holds auth.db for longer than the service waits: 503 busy, what only reads goes on (PROTOCOL 1)."""
+"""Another process holds `auth` for longer than the service waits: 503 busy, what only reads goes on (PROTOCOL 1)."""
 
 import os
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from signal import SIGCONT, SIGSTOP
 
+from gamed.database.connection import AUTH
 from gamed.database.sqlite.write_lock import WAIT_SECONDS
 from tests.e2e.cases import ServiceCase
 from tests.e2e.wire import Answer
+from tests.support.stores import held, sqlite_files
 
 PATIENCE_SECONDS = 60
 """Two batches may wait in turn, the sweep's and the cancel's, 5 s each."""
@@ -26,14 +26,12 @@ class LockedStore(ServiceCase):
         def cancel() -> None:
             answers["cancel"] = self.ask("POST", "/auth/login/cancel", bearer=login["device_secret"])
 
-        with closing(sqlite3.connect(self.service.data / "auth.db", isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with held(self.service.data, AUTH):
             game = threading.Thread(target=cancel)
             game.start()
             self.assertEqual(self.collect(login).json["stage"], "waiting_for_browser")
             game.join(PATIENCE_SECONDS)
-            self.assertFalse(game.is_alive(), "no answer while the file was held")
-            other.execute("ROLLBACK")
+            self.assertFalse(game.is_alive(), "no answer while the database was held")
         refused = answers["cancel"]
         self.assertEqual((refused.status, refused.json["code"]), (503, "busy"))
         self.assertIn("retry-after", refused.headers)
@@ -44,6 +42,7 @@ class LockedStore(ServiceCase):
         self.start()
 
 
+@sqlite_files("its lock file; tests.e2e.test_postgresql_outages has a process that is stopped")
 class StoppedWriter(ServiceCase):
     """Another process has the write lock of auth.db, and is stopped."""
 

@@ -10,6 +10,7 @@ from tests.e2e.cases import NAME, PASSWORD, PATIENCE_SECONDS, Player, ServiceCas
 from tests.support.covers import covers
 from tests.support.python_client import CLIENT_PATH as PATH
 from tests.support.python_client import gamed_client as gc
+from tests.support.stores import sqlite_files
 
 SAVE = bytes(range(256)) * 4096
 
@@ -60,6 +61,7 @@ class MainJob(ServiceCase):
         self.assertEqual(later.credential.session_id, before.session_id)
         self.assertEqual(self.done(self.program("save", "get", "auto")), SAVE)
 
+    @sqlite_files("a server without a configuration keeps its data in files")
     @covers("1/6", "2.1/5")
     def test_first_configuration(self) -> None:
         """The first run wrote `local` mode, readable by owner and group, where the options say."""

@@ -1,6 +1,5 @@
 """What an owner does over the years, each by editing, setting variables and restarting (SPEC Operational rules)."""
 
-import json
 from typing import ClassVar
 
 from tests.e2e.cases import NAME, PASSWORD, Player
@@ -18,7 +17,7 @@ class FromLocal(ProviderCase):
 
     def setUp(self) -> None:
         self.prepare()
-        self.service.config.write_text(json.dumps({"mode": "local"}))
+        self.service.configure({"mode": "local"})
         self.service.start()
         self.local = self.created(self.window())
         self.local.put("auto", SAVE, base=None)
@@ -26,7 +25,7 @@ class FromLocal(ProviderCase):
 
     def restart(self, configuration: dict[str, object]) -> None:
         self.service.terminate()
-        self.service.config.write_text(json.dumps(configuration))
+        self.service.configure(configuration)
         self.service.start()
 
     def adopts(self, window: Window, name: str, password: str) -> None:
@@ -89,7 +88,7 @@ class Domain(ProviderCase):
         self.service.base = f"http://localhost:{self.service.port}"
         self.register(DISCORD)
         self.recorders["discord"].exchanges.clear()
-        self.service.config.write_text(json.dumps(self.configuration()))
+        self.service.configure(self.configuration())
         self.service.start()
         self.assertFalse(self.client().signed_in)  # credentials are kept by the server's address
         window = self.window()

@@ -3,11 +3,14 @@
 import re
 from base64 import b64encode, urlsafe_b64decode
 from hashlib import sha256
+from time import time
 from typing import ClassVar
 
 from tests.e2e.cases import ServiceCase
 from tests.e2e.service import free_port
 from tests.support.covers import covers
+from tests.support.postgresql import cluster
+from tests.support.stores import POSTGRESQL, address_of
 
 NAME, PASSWORD = "Trillian-McMillan", "nine-lives-of-a-purple-cat"
 KEY = sha256(b"the master key of this test").digest()
@@ -38,6 +41,7 @@ class Secrets(ServiceCase):
     environ: ClassVar = {"GAMED_MASTER_KEY": KEY_TEXT}
 
     def setUp(self) -> None:
+        self.began = time()
         super().setUp()
         self.moments: list[dict[str, bytes]] = []
         self.look = self.window()
@@ -65,6 +69,7 @@ class Secrets(ServiceCase):
             proof = {"finish_code": window.code()}
         self.moments.append(self.service.files())  # ready: the result waits
         pair = self.collect(login, **proof).json
+        self.session_id = pair["session_id"]
         self.moments.append(self.service.files())  # delivered: it can still be had again
         saved = self.ask("PUT", f"/game/saves/{kind}", body=b"level 1", bearer=pair["access_token"])
         self.assertEqual(saved.status, 201, saved.body)
@@ -101,13 +106,29 @@ class Secrets(ServiceCase):
         self.assertIn(b"gamed", shown)
         self.assertHidden("/proc/<pid>/environ", shown)
         files = self.service.files()
-        self.assertTrue({"data/auth.db", "data/state.db", "data/auth.db-wal"} <= set(files), sorted(files))
+        if POSTGRESQL:
+            files |= self.server_files()
+        else:
+            self.assertTrue({"data/auth.db", "data/state.db", "data/auth.db-wal"} <= set(files), sorted(files))
         self.assertEqual(self.service.terminate(), 0)
         self.service.start()
         for moment in (*self.moments, files, self.service.files()):
             for path, content in moment.items():
                 self.assertHidden(path, content)
         self.assertIn("/auth/login/{token}", self.service.text())  # it speaks of routes, not of paths
+
+    def server_files(self) -> dict[str, bytes]:
+        """Return the files of PostgreSQL's server: the database, its log, all that was written ahead in this test."""
+        server, database = cluster(), address_of(self.service.data).database
+        server.execute("CHECKPOINT")
+        [(folder,)] = server.execute(f"SELECT oid FROM pg_database WHERE datname = '{database}'")
+        parts = {
+            "rows": list((server.data / f"base/{folder}").iterdir()),
+            "ahead": [file for file in (server.data / "pg_wal").glob("0*") if file.stat().st_mtime >= self.began],
+        }
+        for part, files in parts.items():
+            self.assertTrue(any(self.session_id.encode() in file.read_bytes() for file in files), part)
+        return {str(file): file.read_bytes() for file in [*parts["rows"], *parts["ahead"], server.folder / "log"]}
 
     def test_pages(self) -> None:
         """Not in a page, but the ticket in the link back to the game and the code on its own page, until delivery."""

@@ -23,9 +23,10 @@ from tests.login.test_browser_routes import code
 from tests.processes.wire import KeptConnection, Request, bearer, json_request, together
 from tests.support.examples import examples
 from tests.support.ports import free_port
-from tests.support.stores import MASTER_KEY, POSTGRESQL, with_store
+from tests.support.stores import with_store
 
 SHARE = ("--share",)
+MASTER_KEY = "GAMED_MASTER_KEY"
 MANY_ROUNDS = 200
 ROUNDS = examples(few=12, many=MANY_ROUNDS)
 MOST_PAUSE_SECONDS = 0.002
@@ -92,8 +93,8 @@ class SharedCase(SynchronousTestCase):
     def players(self, count: int) -> list[Player]:
         """Return the credentials of new players."""
         names = [f"ply_{number:026}" for number in range(count)]
-        if POSTGRESQL:
-            os.environ["GAMED_MASTER_KEY"] = MASTER_KEY  # for a command in this process
+        if key := self.servers[0].environ.get(MASTER_KEY):
+            os.environ[MASTER_KEY] = key  # a command erases it
         return sign_in_players(self.config, self.servers[0].data, names)
 
     def ask(self, number: int, request: Request, status: int | None = None) -> Answer:
@@ -168,7 +169,7 @@ class SharedProviderCase(SharedCase):
 
     stands: ClassVar[Sequence[Stand]] = (DISCORD, FAKE_GOOGLE)
     environ: ClassVar[Mapping[str, str]] = {
-        "GAMED_MASTER_KEY": KEY,
+        MASTER_KEY: KEY,
         **{stand.variable: SECRET for stand in (DISCORD, FAKE_GOOGLE)},
     }
 
@@ -186,7 +187,7 @@ class SharedProviderCase(SharedCase):
         return {
             **super().configuration(),
             "mode": "oauth",
-            "master_key_env": "GAMED_MASTER_KEY",
+            "master_key_env": MASTER_KEY,
             "providers": providers,
         }
 

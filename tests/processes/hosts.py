@@ -1,17 +1,13 @@
 """Two servers on PostgreSQL, as on two machines: each has a data folder of its own, and nothing but the database is
 shared."""
 
-import os
 from collections.abc import Mapping
 from typing import ClassVar
 
-from bench.instance import Player
 from tests.e2e.providers import DISCORD, FAKE_GOOGLE, KEY, SECRET
 from tests.e2e.service import Service
-from tests.processes.cases import SharedCase
+from tests.processes.cases import MASTER_KEY, SharedCase
 from tests.support.postgresql import cluster
-
-MASTER_KEY = "GAMED_MASTER_KEY"
 
 
 class TwoHosts(SharedCase):
@@ -34,10 +30,6 @@ class TwoHosts(SharedCase):
 
     def configuration(self) -> dict[str, object]:
         return {**super().configuration(), "store": self.place.url, "master_key_env": MASTER_KEY}
-
-    def players(self, count: int) -> list[Player]:
-        os.environ[MASTER_KEY] = KEY  # a command erases it
-        return super().players(count)
 
     def _check_log(self, begin: int) -> None:
         self.assertNotIn("deadlock", cluster().log()[begin:])

@@ -50,7 +50,8 @@ class AtHomeTests(SynchronousTestCase):
         """Run commands with `gamed` for this server; return the output, also if a command fails."""
         places = f"--config '{service.config}' --data '{service.data}'"
         command = f"PYTHONPATH='{ROOT}' '{sys.executable}' -m gamed {places}"
-        done = bash(f'gamed() {{ {command} "$@"; }}\n{script}', service.folder)
+        exports = "".join(f"export {name}='{value}'\n" for name, value in service.environ.items())
+        done = bash(f'{exports}gamed() {{ {command} "$@"; }}\n{script}', service.folder)
         return f"{done.stdout}{done.stderr}exit {done.returncode}"
 
     def test_only_this_machine(self) -> None:

@@ -12,6 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.e2e.service import ROOT, START_SECONDS, STOP_SECONDS, Service
 from tests.readme.test_transcript import bash
+from tests.support.stores import sqlite_files
 from tests.test_page_commands import blocks
 
 PAGE = "docs/owners/postgresql.md"
@@ -29,6 +30,7 @@ def of_language(language: str) -> list[str]:
     return [block.text for block in blocks(PAGE, (ROOT / PAGE).read_text("utf-8")) if block.language == language]
 
 
+@sqlite_files("Litestream copies SQLite's files")
 class LitestreamTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.folder = Path(self.mktemp()).absolute()

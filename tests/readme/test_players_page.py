@@ -25,6 +25,7 @@ class OwnerPagesTests(SynchronousTestCase):
         places = f"--config '{self.service.config}' --data '{self.service.data}'"
         command = f"PYTHONPATH='{ROOT}' '{sys.executable}' -m gamed {places}"
         self.prelude = f'gamed() {{ {command} "$@"; }}\n'
+        self.prelude += "".join(f"export {name}='{value}'\n" for name, value in self.service.environ.items())
         for name in ("anna", "bo"):
             self.prelude += f"echo 'correct horse battery' | gamed players add {name} --password-stdin\n"
 

@@ -66,10 +66,14 @@ class MovingTests(SynchronousTestCase):
 
     def machine(self, name: str) -> Service:
         """Return a server that is not started, with a folder and a port of its own, and a master key."""
-        config = {"mode": "local", "master_key_env": "GAMED_MASTER_KEY"}
-        service = Service(self.folder / name, config, SECRETS)
+        service = Service(self.folder / name, None, SECRETS)
         self.addCleanup(service.close)
+        self.use_files(service)
         return service
+
+    def use_files(self, service: Service) -> None:
+        """Write a configuration without a store, whatever store this run of the tests has."""
+        service.config.write_text('{"mode": "local", "master_key_env": "GAMED_MASTER_KEY"}')
 
     def moved(self, text: str) -> str:
         """Return a text of the page with the addresses and places of this test."""
@@ -135,6 +139,6 @@ class MovingTests(SynchronousTestCase):
             part for part in (ROOT / PAGE).read_text("utf-8").split("`") if part.startswith("gamed move-store --to sq")
         ]
         self.run_printed(back)
-        self.service.config.write_text('{"mode": "local", "master_key_env": "GAMED_MASTER_KEY"}')
+        self.use_files(self.service)
         self.service.start()
         self.assertEqual(self.ask(self.service, "GET", self.token()), (200, SAVE))

@@ -1,14 +1,12 @@
 """The page for game developers: its commands do what is printed below them."""
 
 import json
-import os
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.e2e.client import gamed
 from tests.e2e.service import ROOT, Service
 from tests.readme.test_transcript import BLOCK, MARK, Step, bash
 
@@ -36,15 +34,5 @@ class SavesPageTests(SynchronousTestCase):
         self.assertEqual(len(steps), 14)
 
     def token(self, service: Service) -> str:
-        places = ["--config", str(service.config), "--data", str(service.data)]
-        environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-
-        def gamed(*arguments: str) -> str:
-            command = [sys.executable, "-m", "gamed", *places, *arguments]
-            done = subprocess.run(
-                command, input="correct horse\n", capture_output=True, text=True, env=environ, check=True
-            )
-            return done.stdout
-
-        gamed("players", "add", "anna", "--password-stdin")
-        return str(json.loads(gamed("players", "token", "anna", "--json"))["access_token"])
+        gamed(service, "players", "add", "anna", "--password-stdin", stdin="correct horse\n")
+        return str(json.loads(gamed(service, "players", "token", "anna", "--json"))["access_token"])

@@ -5,7 +5,8 @@ import os
 import sqlite3
 import time
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -19,6 +20,7 @@ from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.engine import EngineConnection
 from gamed.database.postgresql.connecting import Connector, SessionKind
 from gamed.database.postgresql.connection import PostgresqlConnection
+from gamed.database.postgresql.engine import QUEUES
 from gamed.database.postgresql.migrations import prepare_schema
 from gamed.database.postgresql.session import PlainSession
 from gamed.database.postgresql.store import PostgresqlStore
@@ -102,6 +104,27 @@ def open_database(name: str) -> EngineConnection:
         return cast("EngineConnection", connection)
     address = pool().take()
     return _OnlyConnection(connector(address), SessionKind("test", (name,), idle_ms=0), address)
+
+
+def connect(data: Path, database: str) -> EngineConnection:
+    """Return a connection to a database of a data folder, as another process has it."""
+    if not POSTGRESQL:
+        return cast("EngineConnection", sqlite3.connect(data / f"{database}.db", isolation_level=None))
+    return PostgresqlConnection(connector(address_of(data)), SessionKind("test", (database,), idle_ms=0))
+
+
+@contextmanager
+def held(data: Path, database: str) -> Iterator[None]:
+    """Hold all writes to a database of a data folder, as another process does that keeps its transaction open."""
+    if POSTGRESQL:
+        with psycopg.connect(address_of(data).conninfo) as other:
+            other.execute("SELECT pg_advisory_xact_lock(%s, 0)", (QUEUES[database],))
+            yield
+        return
+    with closing(connect(data, database)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")
 
 
 class _OnlyConnection(PostgresqlConnection):
