@@ -148,12 +148,15 @@ class _Preparation(PostgresqlResult):
 class _Function:
     """A function of run_together()."""
 
-    __slots__ = ("changes", "greenlet", "keys")
+    __slots__ = ("changes", "ended", "greenlet", "keys", "work")
 
     def __init__(self, work: Callable[[], object], keys: Collection[str]) -> None:
-        self.greenlet = greenlet(work)
+        self.work = work
         self.keys = frozenset(keys)
         self.changes = 0
+        self.greenlet: greenlet | None = None
+        """The one that runs it, after it has begun."""
+        self.ended = False
 
 
 class PostgresqlConnection:
@@ -186,6 +189,8 @@ class PostgresqlConnection:
         self._names = count(1)
         self._hub: greenlet | None = None
         """The greenlet of run_together() while one of its functions runs."""
+        self._resting: list[greenlet] = []
+        """Greenlets without a function: a new one maps memory for its frames, and unmaps it at its end."""
         self._failure: PostgresqlError | None = None
         """The first error of the transaction."""
         self._failures = 0
@@ -234,8 +239,6 @@ class PostgresqlConnection:
             return False
         try:
             for _ in range(READS):
-                if not self._poll.poll(0):
-                    return True
                 session.consume_input()
         except psycopg.Error as e:
             self._lose(_lost(e))
@@ -303,6 +306,7 @@ class PostgresqlConnection:
 
     def close(self) -> None:
         """Close the connection."""
+        self._resting.clear()
         self._lose(PostgresqlError(LOST, "The connection was closed"))
 
     def _send(self, sql: str, statement: Statement, values: Sequence[Any]) -> PostgresqlResult:
@@ -342,7 +346,7 @@ class PostgresqlConnection:
     def run_together(self, functions: Sequence[Callable[[], object]], keys: Sequence[Collection[str]]) -> bool:
         """Call functions that raise nothing; while they wait for results, the others run.
 
-        So the statements of all of them are sent together. Each function has a greenlet of its own; it begins when
+        So the statements of all of them are sent together. Each function has a greenlet to itself; it begins when
         those before it that share one of its keys have ended. Return True if a statement failed: its error was raised
         in all functions that waited.
         """
@@ -353,8 +357,8 @@ class PostgresqlConnection:
                 self._hub, taken, waiting = hub, set[str](), []
                 for self._running in left:
                     if taken.isdisjoint(self._running.keys):
-                        self._running.greenlet.switch()
-                    if not self._running.greenlet.dead:
+                        self._resume(self._running)
+                    if not self._running.ended:
                         waiting.append(self._running)
                         taken |= self._running.keys
                 self._hub, left = None, waiting
@@ -363,6 +367,22 @@ class PostgresqlConnection:
         finally:
             self._hub, self._running = None, outside
         return self._failures != failures
+
+    def _resume(self, function: _Function) -> None:
+        if function.greenlet is None:
+            function.greenlet = self._resting.pop() if self._resting else greenlet(self._run_functions)
+        function.greenlet.switch()
+
+    def _run_functions(self) -> None:
+        """Run one function after another in a greenlet, which keeps nothing of them."""
+        while self._hub is not None:
+            self._run_function(self._running)
+            self._hub.switch()
+
+    def _run_function(self, function: _Function) -> None:
+        function.work()
+        function.ended = True
+        self._resting.append(getcurrent())
 
     def wait(self) -> None:
         """Wait for the results of all statements that were sent."""
@@ -393,15 +413,14 @@ class PostgresqlConnection:
         while self._awaited:
             while session.is_busy():
                 self._await_input(session, deadline)
-            result = session.get_result()
-            if result is None:
-                continue
-            status = result.status
-            if status == _SYNC:
-                self._awaited -= 1
-            elif status in _FAILED:
-                self._receive_failure(result, session)
-            else:
+            while (result := session.get_result()) is not None:  # after a result this waits for nothing
+                status = result.status
+                if status == _SYNC:
+                    self._awaited -= 1
+                    break
+                if status in _FAILED:
+                    self._receive_failure(result, session)
+                    continue
                 received = self._pending.popleft()
                 received.receive(result)
                 if received.controls:

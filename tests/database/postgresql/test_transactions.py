@@ -1,11 +1,13 @@
 """Batches of transactions on PostgreSQL keep the promises of group commit and of one snapshot for all reads."""
 
 import contextlib
+import gc
 import os
 import signal
 from collections.abc import Callable
 from threading import Thread
 from time import monotonic, sleep
+from weakref import ref
 
 from twisted.python.failure import Failure
 
@@ -368,6 +370,16 @@ class TogetherTest(EngineCase):
         outcomes = self.write(("a", step("a")), ("b", step("b")), ("ac", step("c")), ("c", step("d")), ("e", step("e")))
         self.assertEqual(outcomes, ["a", "b", "c", "d", "e"])
         self.assertEqual(" ".join(order), "a0 b0 e0 a1 b1 e1 c0 c1 d0 d1")
+
+    def test_many_batches(self) -> None:
+        """Run the transactions of the next batches as those of the first one, and keep nothing of those that ran."""
+        for begin in (0, 10):
+            transactions = [(str(n), put(n)) for n in range(begin, begin + 5)]
+            gone = [ref(transaction) for _, transaction in transactions]
+            self.assertEqual(self.write(*transactions, ("x", count)), [*range(begin, begin + 5), 5 + begin // 2])
+            del transactions
+            gc.collect()
+            self.assertEqual([each() for each in gone], [None] * 5)
 
     def test_sees_the_one_before(self) -> None:
         """Show a transaction what one with the same key wrote before it."""
