@@ -10,11 +10,13 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.cli import keys
 from gamed.cli.errors import SetupError
-from gamed.cli.keys import choose, settle
+from gamed.cli.keys import KeyChoice
 from gamed.config.settings import KeySource
 from gamed.crypto import Secret
+from gamed.database.sqlite.store import SqliteStore
 from tests.cli.process import folder_of
 from tests.support.databases import prepare_files
+from tests.support.stores import sqlite_files
 
 FIRST, SECOND = Secret(bytes(range(32))), Secret(bytes(range(32, 64)))
 
@@ -27,16 +29,21 @@ def now_ms() -> int:
     return 1_000_000
 
 
+@sqlite_files("the key file beside its files; PostgreSQL needs a master key")
 class ChoiceTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.data = folder_of(self)
+        self.store = SqliteStore(self.data)
 
     def start(self, master: Secret | None) -> KeySource:
         """Choose the key and open the databases in the order of a server's start."""
-        choice = choose(self.data, master, random)
+        choice = self.choose(master)
         prepare_files(self.data)
-        settle(self.data, choice, random, now_ms)
+        keys.settle(self.store, self.data, choice, random, now_ms)
         return choice.source
+
+    def choose(self, master: Secret | None) -> KeyChoice:
+        return keys.choose(self.store, self.data, master, random)
 
     def file_key(self, key: Secret) -> None:
         (self.data / "auth.key").write_bytes(b64encode(key.reveal()) + b"\n")
@@ -46,8 +53,8 @@ class ChoiceTests(SynchronousTestCase):
 
     def test_choosing_writes_nothing(self) -> None:
         """Until the choice is settled there is no file, neither store nor key."""
-        choose(self.data, None, random)
-        choose(self.data, FIRST, random)
+        self.choose(None)
+        self.choose(FIRST)
         self.assertEqual(list(self.data.iterdir()), [])
 
     def test_key_file(self) -> None:
@@ -70,7 +77,7 @@ class ChoiceTests(SynchronousTestCase):
         """A start cut off after the key was written, before any store was, is taken up with that key."""
         keys.write(self.data, FIRST)
         self.assertIs(self.start(None), KeySource.FILE)
-        self.assertTrue(choose(self.data, None, random).key.matches(FIRST))
+        self.assertTrue(self.choose(None).key.matches(FIRST))
 
     def test_cut_while_the_key_is_made(self) -> None:
         """A key that is not whole on the disk is no key file: the next start makes another."""
@@ -105,7 +112,7 @@ class ChoiceTests(SynchronousTestCase):
                 (self.data / name).write_bytes(half.with_name(name).read_bytes())
         with closing(sqlite3.connect(f"{place.as_uri()}?mode=ro", uri=True)) as connection:
             self.assertRaises(sqlite3.OperationalError, connection.execute, "SELECT * FROM made")
-        choose(self.data, None, random)
+        self.choose(None)
         with closing(sqlite3.connect(place)) as connection:
             self.assertEqual(connection.execute("SELECT name FROM sqlite_schema").fetchall(), [("made",)])
 
@@ -128,7 +135,7 @@ class ChoiceTests(SynchronousTestCase):
         """Strict Base64 of 32 bytes and one line end; all else is refused, and not repeated."""
         for content in (b"", b"\n", b"x" * 44, b64encode(bytes(31)), b64encode(bytes(32)) + b"\n\n", b"\xff" * 44):
             (self.data / "auth.key").write_bytes(content)
-            error = str(self.assertRaises(SetupError, choose, self.data, None, random))
+            error = str(self.assertRaises(SetupError, self.choose, None))
             self.assertIn("cannot be used", error)
             self.assertNotIn("xxx", error)
 
@@ -136,5 +143,5 @@ class ChoiceTests(SynchronousTestCase):
         """A key file that others can read is closed to them."""
         self.file_key(FIRST)
         (self.data / "auth.key").chmod(0o644)
-        choose(self.data, None, random)
+        self.choose(None)
         self.assertEqual((self.data / "auth.key").stat().st_mode & 0o777, 0o600)

@@ -46,8 +46,9 @@ class Service:
         self._process: subprocess.Popen[bytes] | None = None
         self.config.parent.mkdir(parents=True, exist_ok=True)
         if POSTGRESQL:
-            self.environ.setdefault("GAMED_MASTER_KEY", MASTER_KEY)
             config = config or {"mode": "local"}
+            if "master_key_env" not in config:
+                self.environ.setdefault("GAMED_MASTER_KEY", MASTER_KEY)
         if config is not None:
             self.configure(config)
 

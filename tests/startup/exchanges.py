@@ -1,18 +1,77 @@
-"""A login whose process was killed while it redeemed the code of a provider."""
+"""A login whose process was killed while it redeemed the code of a provider, and the services that end it."""
 
-from contextlib import closing
+import json
+import os
+from contextlib import closing, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from secrets import token_bytes
+from typing import Any, TypeVar
 
+from twisted.application.service import IService
+from twisted.internet import reactor
+from twisted.trial.unittest import TestCase
+
+from gamed.cli import context, paths, serve
+from gamed.cli.folder_lock import SERVE
 from gamed.crypto import Index
-from gamed.database.sqlite.files import connect, file_uri
+from gamed.database.connection import AUTH, Connection, Transaction
 from gamed.login import tables as login_tables
 from gamed.login.transaction import ClientInfo, LoginIntent, LoginStage, LoginTransaction, ProofMethod
+from gamed.ops.systemd import SystemdNotifier
+from gamed.service import GamedService, build_service
+from tests.support.databases import ask
+from tests.support.ports import free_port
+from tests.support.stores import MASTER_KEY, POSTGRESQL, forget_store, store_of, with_store
 
+T = TypeVar("T")
 FOREVER_MS = 2**53
 
 
-def begin_exchange(path: Path, instance_id: str = "") -> str:
+class ServiceTestCase(TestCase):
+    """A test with a data folder, and services of this process that use it."""
+
+    timeout = 60
+
+    def setUp(self) -> None:
+        self.folder = Path(self.mktemp()).absolute()
+        self.config, self.data = self.folder / "authentication.json", self.folder / "data"
+        if POSTGRESQL:
+            self.folder.mkdir()
+            self.config.write_text(json.dumps(with_store({"mode": "local"}, self.data)), "utf-8")
+            self.addCleanup(forget_store, self.data)
+
+    def build(self, purpose: str = SERVE) -> GamedService:
+        """Return a service of the folder that does not run yet."""
+        if POSTGRESQL:
+            os.environ["GAMED_MASTER_KEY"] = MASTER_KEY  # reading the configuration erases it
+        opened = context.read_all(paths.find({}, str(self.config), str(self.data)))
+        listen = [f"tcp:{free_port()}:interface=127.0.0.1"]
+        with redirect_stdout(StringIO()):
+            settings, lock = serve.prepare(
+                reactor, opened, listen, private=False, notifier=SystemdNotifier(), purpose=purpose
+            )
+        self.addCleanup(lock.release)
+        service: IService = build_service(reactor, settings)
+        assert isinstance(service, GamedService)
+        return service
+
+    def auth(self, transaction: Transaction[T]) -> T:
+        """Run a transaction on `auth` beside the services."""
+        with closing(store_of(self.data)) as store:
+            return store.run_transaction(AUTH, transaction)
+
+    def read(self, query: str) -> list[tuple[Any, ...]]:
+        """Return the rows of `auth`."""
+        with closing(store_of(self.data)) as store:
+            return store.run_read(AUTH, ask(query))
+
+    def stages(self) -> dict[str, str]:
+        """Return the stage of each login."""
+        return dict(self.read("SELECT login_id, stage FROM login"))
+
+
+def begin_exchange(connection: Connection, instance_id: str = "") -> str:
     """Write a login that this process redeems the code of; return the login's id."""
     secret, token, address = (Index(token_bytes(32)) for _ in range(3))
     login = LoginTransaction(
@@ -31,6 +90,5 @@ def begin_exchange(path: Path, instance_id: str = "") -> str:
         LoginStage.EXCHANGING,
         instance_id=instance_id,
     )
-    with closing(connect(file_uri(path, "rw"))) as connection:
-        login_tables.insert_login(connection, login)
+    login_tables.insert_login(connection, login)
     return login.login_id

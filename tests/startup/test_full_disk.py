@@ -3,12 +3,14 @@
 import subprocess
 
 from tests.cli.process import CommandTestCase
+from tests.support.stores import sqlite_files
 
 SIZE = 1024 * 1024
 FREE_KIB = (0, 4, 16, 40, 100, 220)
 """Bytes of free space that are too few for the configuration, auth.db's first page, its schema and state.db."""
 
 
+@sqlite_files("files on a full disk; with PostgreSQL the disk is its server's")
 class FullDisk(CommandTestCase):
     def setUp(self) -> None:
         super().setUp()

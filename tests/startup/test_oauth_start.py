@@ -1,6 +1,5 @@
 """A start in oauth mode logs the redirect URIs, and needs no reachable provider (SPEC 4, PROTOCOL 3.2)."""
 
-import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -8,11 +7,13 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.database.connection import AUTH, Connection
 from gamed.providers.base import IdentityNamespace
 from tests.e2e.service import Service, free_port
 from tests.e2e.wire import Answer, ask
 from tests.startup.test_policy import OAUTH, SECRETS
 from tests.support.covers import covers
+from tests.support.stores import store_of
 
 
 class OAuthStart(SynchronousTestCase):
@@ -62,13 +63,16 @@ class OAuthStart(SynchronousTestCase):
         service = self.service({"discord": discord}).start()
         self.assertNotIn("orphaned_identities count", service.text())
         service.terminate()
-        with closing(sqlite3.connect(service.data / "auth.db")) as connection:
+
+        def add_players(connection: Connection) -> None:
             for number in range(3):
                 player = ("ply_" + str(number) * 22, "active", 0)
                 connection.execute("INSERT INTO player (player_id, state, created_ms) VALUES (?, ?, ?)", player)
                 row = (bytes([number]) * 32, player[0], "elsewhere", b"r" * 32)
                 connection.execute("INSERT INTO identity VALUES (?, ?, ?, ?, 0, 0)", row)
-            connection.commit()
+
+        with closing(store_of(service.data)) as store:
+            store.run_transaction(AUTH, add_players)
         self.assertIn("orphaned_identities count=3", service.start().text())
 
     def test_no_word_in_local_mode(self) -> None:

@@ -169,7 +169,12 @@ def prepare_files(data: Path, progress: Callable[[str], None] = lambda text: Non
     """Create or migrate both databases, as `gamed serve` does."""
     if POSTGRESQL:
         address_of(data)
-        return
+    else:
+        prepare_sqlite(data, progress)
+
+
+def prepare_sqlite(data: Path, progress: Callable[[str], None] = lambda text: None) -> None:
+    """Create or migrate both files, whatever store the tests run over."""
     prepare_file(data / "auth.db", progress)
     prepare_state(data, progress)
 
@@ -214,6 +219,8 @@ def hold(queue: WriteQueue) -> Callable[[], None]:
     """Hold all writes of the queue, as another process does that keeps its transaction open; return what ends that."""
     other = queue.thread.engine.open()
     if POSTGRESQL:
+        other.execute("SET idle_in_transaction_session_timeout = 0").close()
+        other.rollback()
         queue.thread.engine.begin_writing(other, None)
     else:
         other.execute("BEGIN IMMEDIATE")
