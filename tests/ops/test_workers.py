@@ -38,6 +38,7 @@ from tests.cli.process import (
 )
 from tests.ops.systemd_manager import FakeManager
 from tests.ops.test_sockets import SocketTestCase, ask
+from tests.support.ports import free_ports
 
 RESTART_SECONDS = 10
 
@@ -76,7 +77,7 @@ class WorkersTestCase(CommandTestCase):
 class ServingTests(WorkersTestCase):
     def test_each_serves(self) -> None:
         """Two workers serve one port, and each has an admin endpoint of its own; the start is reported once."""
-        admin = free_port()
+        admin = free_ports(2)
         process, port = self.started(f"--admin=tcp:{admin}:interface=127.0.0.1")
         self.assertEqual([get(admin + number, "/readyz")[0] for number in (0, 1)], [200, 200])
         self.assertEqual(get(port, "/healthz"), (200, b"ok"))

@@ -11,8 +11,28 @@ as servers do, can listen there."""
 
 def free_port() -> int:
     """Return a port that nothing listens on, and that no other test gets."""
+    return _reserve(0)
+
+
+def free_ports(number: int) -> int:
+    """Return the first of so many ports in a row, each as free_port() returns one."""
+    while True:
+        first = free_port()
+        try:
+            for port in range(first + 1, first + number):
+                _reserve(port)
+        except OSError:  # the next one is taken
+            continue
+        return first
+
+
+def _reserve(port: int) -> int:
     probe = socket.socket()
     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    probe.bind(("127.0.0.1", 0))
+    try:
+        probe.bind(("127.0.0.1", port))
+    except OSError:
+        probe.close()
+        raise
     _reserved.append(probe)
     return int(probe.getsockname()[1])
