@@ -158,7 +158,7 @@ class External(SynchronousTestCase):
         return [str(formatEvent(event)) for event in events]
 
     def test_no_checkpoint(self) -> None:
-        """Everything stays in the log for the other program, which alone copies it into the file, also at the end."""
+        """Leave everything in the log for the other program, which alone copies it into the file, also at the end."""
         small = self.path.stat().st_size
         self.write(80)
         self.clock.advance(60)
