@@ -16,6 +16,8 @@ class Relay:
         self._target = port
         self._flowing = Event()
         self._flowing.set()
+        self.replaced: tuple[bytes, bytes] | None = None
+        """Bytes of the server that the client does not get, and those of the same length that it gets instead."""
         self._sockets: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
@@ -63,13 +65,13 @@ class Relay:
             each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sockets += [client, server]
         self._start(self._pass, client, server)
-        self._pass(server, client)
+        self._pass(server, client, answers=True)
 
-    def _pass(self, source: socket.socket, target: socket.socket) -> None:
+    def _pass(self, source: socket.socket, target: socket.socket, *, answers: bool = False) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
                 self._flowing.wait()
-                target.sendall(data)
+                target.sendall(data.replace(*self.replaced) if answers and self.replaced else data)
         for each in (source, target):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)

@@ -15,7 +15,7 @@ from twisted.logger import Logger
 
 from gamed.config.model import PostgresqlAddress
 from gamed.database.errors import DatabaseError, DatabaseUnavailable, new_error
-from gamed.database.postgresql.error_mapping import LOST, REFUSED, PostgresqlError, translate
+from gamed.database.postgresql.error_mapping import LOST, REFUSED, PostgresqlError, kind_of, translate
 from gamed.event_log import EventLog
 from gamed.timestamps import Now
 
@@ -238,7 +238,9 @@ def error_of(result: PGresult, session: PGconn) -> tuple[PostgresqlError, bool]:
         )
     )
     ended = severity in ("FATAL", "PANIC") or session.status == pq.ConnStatus.BAD
-    return PostgresqlError(code or LOST, primary or result.get_error_message().strip()), ended
+    if not code or (ended and kind_of(code) is None):
+        code = LOST
+    return PostgresqlError(code, primary or result.get_error_message().strip()), ended
 
 
 def _connect(conninfo: bytes) -> PGconn:

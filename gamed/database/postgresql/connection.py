@@ -355,12 +355,12 @@ class PostgresqlConnection:
         try:
             while left:
                 self._hub, taken, waiting = hub, set[str](), []
-                for self._running in left:
-                    if taken.isdisjoint(self._running.keys):
-                        self._resume(self._running)
-                    if not self._running.ended:
-                        waiting.append(self._running)
-                        taken |= self._running.keys
+                for function in left:
+                    if taken.isdisjoint(function.keys):
+                        self._resume(function)
+                    if not function.ended:
+                        waiting.append(function)
+                        taken |= function.keys
                 self._hub, left = None, waiting
                 if left:
                     self.wait()
@@ -369,6 +369,7 @@ class PostgresqlConnection:
         return self._failures != failures
 
     def _resume(self, function: _Function) -> None:
+        self._running = function
         if function.greenlet is None:
             function.greenlet = self._resting.pop() if self._resting else greenlet(self._run_functions)
         function.greenlet.switch()

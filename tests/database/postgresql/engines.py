@@ -47,7 +47,11 @@ class EngineCase(SynchronousTestCase):
     def make_engine(self, joined: Joined = lambda connection: None, **values: object) -> PostgresqlEngine:
         """Return an engine that writes `state`; `values` are those of its sessions."""
         kind = SessionKind("gamed state", **{"schemas": (STATE,), **values})  # type: ignore[arg-type]
-        return PostgresqlEngine(Connector(address_of(self.place), wall_ms), Database(STATE), kind, joined)
+        return PostgresqlEngine(Connector(self.address(), wall_ms), Database(STATE), kind, joined)
+
+    def address(self) -> PostgresqlAddress:
+        """Return the address of the database of the test."""
+        return address_of(self.place)
 
     def open(self, engine: PostgresqlEngine) -> PostgresqlConnection:
         """Return a new connection, which ends with the test."""
