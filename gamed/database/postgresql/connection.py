@@ -5,18 +5,16 @@ to the next point of synchronization, which is where results are read.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import count
 from select import POLLIN, poll
-from sys import maxsize
 from time import monotonic
 from typing import Any
 
 import psycopg
 from greenlet import getcurrent, greenlet
 from psycopg import pq
-from psycopg.abc import Transformer
 from psycopg.pq.abc import PGconn, PGresult
 
 from gamed.database.connection import Parameters
@@ -31,118 +29,18 @@ from gamed.database.postgresql.error_mapping import (
     ends_batch,
     translate,
 )
-from gamed.database.postgresql.statements import Encode, Statement, convert, encoder, row_loader, values_of
+from gamed.database.postgresql.results import BINARY, PostgresqlResult, Preparation, PreparedStatement
+from gamed.database.postgresql.statements import Statement, convert, encoder, values_of
 
 PREPARED = 500
 """How many statements a session keeps prepared; then it forgets all of them."""
 READS = 3
 """How often a session that was not used is read: the reason of its end comes before the end."""
-_BINARY = int(pq.Format.BINARY)
 _SYNC, _ERROR = pq.ExecStatus.PIPELINE_SYNC, pq.ExecStatus.FATAL_ERROR
 _FAILED = (_ERROR, pq.ExecStatus.PIPELINE_ABORTED)
 _Key = tuple[str, tuple[type, ...]]
 _COMMIT = convert("COMMIT")
 _ROLLBACK = convert("ROLLBACK")
-
-
-class PreparedStatement:
-    """A statement of one session, for parameters of certain types."""
-
-    __slots__ = ("encoders", "formats", "loader", "name", "statement")
-
-    def __init__(self, name: bytes, statement: Statement, encoders: Sequence[Encode]) -> None:
-        self.name, self.statement, self.encoders = name, statement, encoders
-        self.formats: list[int] = [_BINARY] * len(encoders)
-        self.loader: Transformer | None = None
-        """What loads its rows, after the first result."""
-
-
-class PostgresqlResult:
-    """The result of a statement that was sent; its methods wait for it."""
-
-    __slots__ = ("_connection", "_prepared", "_result", "_row", "error")
-
-    def __init__(self, connection: "PostgresqlConnection", prepared: PreparedStatement) -> None:
-        self._connection, self._prepared = connection, prepared
-        self._result: PGresult | None = None
-        self._row = 0
-        self.error: PostgresqlError | None = None
-
-    def receive(self, result: PGresult) -> None:
-        """Keep what the server sent."""
-        self._result = result
-
-    def fail(self, error: PostgresqlError) -> None:
-        """Raise this error to all who wait."""
-        self.error = error
-
-    @property
-    def controls(self) -> bool:
-        """Return whether the statement ends a transaction or a savepoint."""
-        return self._prepared.statement.controls
-
-    def wait(self) -> PGresult:
-        """Return the result; raise PostgresqlError."""
-        while self._result is None and self.error is None:
-            self._connection.wait()
-        if self.error is not None:
-            raise self.error
-        assert self._result is not None
-        return self._result
-
-    @property
-    def rowcount(self) -> int:
-        """Return how many rows the statement inserted, updated or deleted."""
-        rows = self.wait().command_tuples
-        return -1 if rows is None else rows
-
-    def fetchone(self) -> Any:
-        """Return the next row as a tuple, or None."""
-        result = self.wait()
-        row = self._row
-        if row >= result.ntuples:
-            return None
-        self._row += 1
-        return self._loader(result).load_row(row, tuple)
-
-    def fetchall(self) -> list[Any]:
-        """Return all other rows."""
-        result = self.wait()
-        begin, self._row = min(self._row, result.ntuples), result.ntuples
-        return self._loader(result).load_rows(begin, result.ntuples, tuple)
-
-    def close(self) -> None:
-        """Discard all other rows."""
-        self._row = maxsize
-
-    def __iter__(self) -> Iterator[Any]:
-        """Iterate over the other rows."""
-        while (row := self.fetchone()) is not None:
-            yield row
-
-    def _loader(self, result: PGresult) -> Transformer:
-        loader = self._prepared.loader
-        if loader is None:
-            loader = self._prepared.loader = row_loader(result)
-        loader.set_pgresult(result, set_loaders=False)
-        return loader
-
-
-class _Preparation(PostgresqlResult):
-    """The result of preparing a statement."""
-
-    __slots__ = ("_forget",)
-
-    def __init__(
-        self, connection: "PostgresqlConnection", prepared: PreparedStatement, forget: Callable[[], object]
-    ) -> None:
-        super().__init__(connection, prepared)
-        self._forget = forget
-
-    def fail(self, error: PostgresqlError) -> None:
-        """Prepare the statement again the next time."""
-        super().fail(error)
-        self._forget()
 
 
 class _Function:
@@ -317,7 +215,7 @@ class PostgresqlConnection:
         try:
             prepared = self._prepared.get(key) or self._prepare(session, key, statement)
             encoded = [encode(value) for encode, value in zip(prepared.encoders, values, strict=True)]
-            session.send_query_prepared(prepared.name, encoded, prepared.formats, _BINARY)
+            session.send_query_prepared(prepared.name, encoded, prepared.formats, BINARY)
         except psycopg.Error as e:
             self._lose(lost := _lost(e))
             raise lost from e
@@ -335,7 +233,7 @@ class PostgresqlConnection:
             self._pending.append(PostgresqlResult(self, prepared))
         session.send_prepare(prepared.name, statement.sql, [oid for oid, _ in chosen])
         self._prepared[key] = prepared
-        self._pending.append(_Preparation(self, prepared, partial(self._prepared.pop, key, None)))
+        self._pending.append(Preparation(self, prepared, partial(self._prepared.pop, key, None)))
         return prepared
 
     @property

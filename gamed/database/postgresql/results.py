@@ -1,0 +1,117 @@
+"""The results of statements that were sent; one is read when a transaction needs it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from sys import maxsize
+from typing import Any, Protocol
+
+from psycopg import pq
+from psycopg.abc import Transformer
+from psycopg.pq.abc import PGresult
+
+from gamed.database.postgresql.error_mapping import PostgresqlError
+from gamed.database.postgresql.statements import Encode, Statement, row_loader
+
+BINARY = int(pq.Format.BINARY)
+
+
+class _Session(Protocol):
+    def wait(self) -> None:
+        """Wait for the results of all statements that were sent."""
+
+
+class PreparedStatement:
+    """A statement of one session, for parameters of certain types."""
+
+    __slots__ = ("encoders", "formats", "loader", "name", "statement")
+
+    def __init__(self, name: bytes, statement: Statement, encoders: Sequence[Encode]) -> None:
+        self.name, self.statement, self.encoders = name, statement, encoders
+        self.formats: list[int] = [BINARY] * len(encoders)
+        self.loader: Transformer | None = None
+        """What loads its rows, after the first result."""
+
+
+class PostgresqlResult:
+    """The result of a statement that was sent; its methods wait for it."""
+
+    __slots__ = ("_connection", "_prepared", "_result", "_row", "error")
+
+    def __init__(self, connection: _Session, prepared: PreparedStatement) -> None:
+        self._connection, self._prepared = connection, prepared
+        self._result: PGresult | None = None
+        self._row = 0
+        self.error: PostgresqlError | None = None
+
+    def receive(self, result: PGresult) -> None:
+        """Keep what the server sent."""
+        self._result = result
+
+    def fail(self, error: PostgresqlError) -> None:
+        """Raise this error to all who wait."""
+        self.error = error
+
+    @property
+    def controls(self) -> bool:
+        """Return whether the statement ends a transaction or a savepoint."""
+        return self._prepared.statement.controls
+
+    def wait(self) -> PGresult:
+        """Return the result; raise PostgresqlError."""
+        while self._result is None and self.error is None:
+            self._connection.wait()
+        if self.error is not None:
+            raise self.error
+        assert self._result is not None
+        return self._result
+
+    @property
+    def rowcount(self) -> int:
+        """Return how many rows the statement inserted, updated or deleted."""
+        rows = self.wait().command_tuples
+        return -1 if rows is None else rows
+
+    def fetchone(self) -> Any:
+        """Return the next row as a tuple, or None."""
+        result = self.wait()
+        row = self._row
+        if row >= result.ntuples:
+            return None
+        self._row += 1
+        return self._loader(result).load_row(row, tuple)
+
+    def fetchall(self) -> list[Any]:
+        """Return all other rows."""
+        result = self.wait()
+        begin, self._row = min(self._row, result.ntuples), result.ntuples
+        return self._loader(result).load_rows(begin, result.ntuples, tuple)
+
+    def close(self) -> None:
+        """Discard all other rows."""
+        self._row = maxsize
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the other rows."""
+        while (row := self.fetchone()) is not None:
+            yield row
+
+    def _loader(self, result: PGresult) -> Transformer:
+        loader = self._prepared.loader
+        if loader is None:
+            loader = self._prepared.loader = row_loader(result)
+        loader.set_pgresult(result, set_loaders=False)
+        return loader
+
+
+class Preparation(PostgresqlResult):
+    """The result of preparing a statement."""
+
+    __slots__ = ("_forget",)
+
+    def __init__(self, connection: _Session, prepared: PreparedStatement, forget: Callable[[], object]) -> None:
+        super().__init__(connection, prepared)
+        self._forget = forget
+
+    def fail(self, error: PostgresqlError) -> None:
+        """Prepare the statement again the next time."""
+        super().fail(error)
+        self._forget()
