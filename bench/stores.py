@@ -13,8 +13,6 @@ they limit the rate.
 import argparse
 import json
 import os
-import shutil
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,7 +26,7 @@ from bench.machine import lines, state
 from bench.process import CLIENT_CPU, ROOT
 from bench.report import target_status
 from bench.rounds import Ratio
-from bench.workers import SameState
+from bench.workers import SameState, read_options
 from bench.wrk import Load, Measured
 from tests.support.postgresql import Cluster
 
@@ -115,17 +113,7 @@ def start_cluster() -> Cluster:
 def main() -> None:
     """Measure, and print a line per path."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", action="append", choices=list(WANTED), help="a path; several are possible [all]")
-    parser.add_argument("--rounds", type=int, default=7, help="[%(default)s]")
-    parser.add_argument("--seconds", type=int, default=2, help="of each contender in each round [%(default)s]")
-    parser.add_argument("--smoke", action="store_true", help="the shortest run, to see that it works")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all rounds")
-    options = parser.parse_args()
-    if shutil.which("wrk") is None:
-        sys.exit("bench: wrk is missing; on Debian: apt-get install wrk")
-    if options.smoke:
-        options.rounds, options.seconds = 1, 1
-        print("one short round: these figures mean nothing", flush=True)
+    options = read_options(parser, WANTED, seconds=2)
     with tempfile.TemporaryDirectory(prefix="gamed-bench-") as name:
         folder = Path(name)
         machine = state(folder)

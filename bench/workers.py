@@ -13,7 +13,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -103,13 +103,11 @@ def measure(path: str, one: Contender, workers: Contender, rounds: int, seconds:
     return Turns(path, found[one][1:], found[workers][1:], busiest[1:])
 
 
-def main() -> None:
-    """Measure, and print a line per path."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", action="append", choices=list(WANTED), help="a path; several are possible [all]")
-    parser.add_argument("--workers", type=int, default=2, help="[%(default)s]")
+def read_options(parser: argparse.ArgumentParser, paths: Collection[str], *, seconds: int) -> argparse.Namespace:
+    """Add the options of a comparison in rounds, and return all; end the program without wrk."""
+    parser.add_argument("--only", action="append", choices=list(paths), help="a path; several are possible [all]")
     parser.add_argument("--rounds", type=int, default=7, help="[%(default)s]")
-    parser.add_argument("--seconds", type=int, default=3, help="of each contender in each round [%(default)s]")
+    parser.add_argument("--seconds", type=int, default=seconds, help="of each contender in each round [%(default)s]")
     parser.add_argument("--smoke", action="store_true", help="the shortest run, to see that it works")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all rounds")
     options = parser.parse_args()
@@ -118,6 +116,14 @@ def main() -> None:
     if options.smoke:
         options.rounds, options.seconds = 1, 1
         print("one short round: these figures mean nothing", flush=True)
+    return options
+
+
+def main() -> None:
+    """Measure, and print a line per path."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, default=2, help="[%(default)s]")
+    options = read_options(parser, WANTED, seconds=3)
     with tempfile.TemporaryDirectory(prefix="gamed-bench-") as name:
         folder = Path(name)
         machine = state(folder)

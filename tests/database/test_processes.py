@@ -2,12 +2,12 @@
 
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.database.sqlite.processes import ProcessLocks, is_living
+from tests.database.holders import start_holder
 from tests.support.databases import data_folder, file_databases, memory_databases
 from tests.support.stores import sqlite_files
 
@@ -38,19 +38,7 @@ class ProcessLocksTest(SynchronousTestCase):
 
     def holder(self, name: str = "other") -> "subprocess.Popen[str]":
         """Return another process that holds the lock of this name."""
-        process = subprocess.Popen(
-            [sys.executable, "-c", HOLDER, str(self.data), name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdin and process.stdout
-        self.addCleanup(process.wait)
-        self.addCleanup(process.stdin.close)
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.kill)
-        self.assertEqual(process.stdout.readline(), "held\n")
-        return process
+        return start_holder(self, HOLDER, str(self.data), name)
 
     def files(self) -> set[str]:
         return {path.name for path in (self.data / "processes").iterdir()}

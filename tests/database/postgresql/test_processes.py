@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import sys
 from typing import Any
 
 import psycopg
@@ -10,6 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.database.errors import DatabaseBusy
 from gamed.database.postgresql.processes import alone, ended, is_living, join, snapshot_version, tend
+from tests.database.holders import start_holder
 from tests.support.postgresql import cluster
 
 HOLDER = """
@@ -50,19 +50,7 @@ class ProcessCase(SynchronousTestCase):
 
     def holder(self, name: str = "other") -> "subprocess.Popen[str]":
         """Return another process that lives under this name."""
-        process = subprocess.Popen(
-            [sys.executable, "-c", HOLDER, self.address.conninfo, name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdin and process.stdout
-        self.addCleanup(process.wait)
-        self.addCleanup(process.stdin.close)
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.kill)
-        self.assertEqual(process.stdout.readline(), "held\n")
-        return process
+        return start_holder(self, HOLDER, self.address.conninfo, name)
 
     def wait_until_gone(self, process: "subprocess.Popen[str]") -> None:
         """Wait until the server has noticed that the process has ended."""
