@@ -30,7 +30,8 @@ NAMES += ("asset-1m", "asset-64k", "asset-304", "asset-4k")
 LOADS = {row.name: row.load for row in ROWS if row.name in NAMES}
 
 
-PLAYERS = 16
+PLAYERS = 32
+"""At least as many as the connections of a refresh, each of which has a credential of its own."""
 
 
 class Contender:
