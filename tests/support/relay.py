@@ -2,6 +2,7 @@
 
 import socket
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 from threading import Event, Thread
 
@@ -16,8 +17,8 @@ class Relay:
         self._target = port
         self._flowing = Event()
         self._flowing.set()
-        self.replaced: tuple[bytes, bytes] | None = None
-        """Bytes of the server that the client does not get, and those of the same length that it gets instead."""
+        self.change: Callable[[bytes], bytes] = bytes
+        """A function of what the server sends, which returns as many bytes for the client."""
         self._sockets: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
@@ -71,7 +72,7 @@ class Relay:
         with suppress(OSError):
             while data := source.recv(65536):
                 self._flowing.wait()
-                target.sendall(data.replace(*self.replaced) if answers and self.replaced else data)
+                target.sendall(self.change(data) if answers else data)
         for each in (source, target):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)

@@ -16,31 +16,36 @@ import psycopg
 from greenlet import getcurrent, greenlet
 from psycopg import pq
 from psycopg.pq.abc import PGconn, PGresult
+from twisted.logger import Logger
 
 from gamed.database.connection import Parameters
 from gamed.database.errors import DatabaseCorrupt
 from gamed.database.postgresql.connecting import Connector, SessionKind, error_of, wait
 from gamed.database.postgresql.error_mapping import (
     ABORTED,
+    LIMIT_EXCEEDED,
     LOST,
-    NOT_REPLICATED,
+    QUEUE_FULL,
     STALE,
     PostgresqlError,
     ends_batch,
     translate,
 )
-from gamed.database.postgresql.results import BINARY, PostgresqlResult, Preparation, PreparedStatement
+from gamed.database.postgresql.results import BINARY, PostgresqlResult, Preparation, PreparedStatement, warning_of
 from gamed.database.postgresql.statements import Statement, convert, encoder, values_of
+from gamed.event_log import EventLog
 
 PREPARED = 500
 """How many statements a session keeps prepared; then it forgets all of them."""
 READS = 3
 """How often a session that was not used is read: the reason of its end comes before the end."""
+ADVICE = "A session that has executed LISTEN keeps a transaction open: see xact_start in pg_stat_activity. End it"
 _SYNC, _ERROR = pq.ExecStatus.PIPELINE_SYNC, pq.ExecStatus.FATAL_ERROR
 _FAILED = (_ERROR, pq.ExecStatus.PIPELINE_ABORTED)
 _Key = tuple[str, tuple[type, ...]]
 _COMMIT = convert("COMMIT")
 _ROLLBACK = convert("ROLLBACK")
+_log = EventLog(Logger())
 
 
 class _Function:
@@ -93,7 +98,12 @@ class PostgresqlConnection:
         """The first error of the transaction."""
         self._failures = 0
         """How many errors there were."""
+        self._committing: PostgresqlResult | None = None
+        """The result of the last COMMIT."""
         self._warning: PostgresqlError | None = None
+        """What the server reported about that COMMIT."""
+        self._queue_full = False
+        """True after a commit that the full NOTIFY queue refused, until one succeeds."""
         self._session: PGconn | None = None
         self._connect()
 
@@ -111,10 +121,9 @@ class PostgresqlConnection:
             self.close()
             raise translate(e)  # noqa: B904  its cause is set
 
-    def _notice(self, result: PGresult) -> None:
-        if result.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED) == b"WARNING":
-            text = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode("utf-8", "replace")
-            self._warning = PostgresqlError(NOT_REPLICATED, text)
+    def _notice(self, notice: PGresult) -> None:
+        if self._pending and self._pending[0] is self._committing:
+            self._warning = warning_of(notice) or self._warning
 
     def begin(self, statements: Sequence[tuple[str, Parameters]], *, reading: bool = False) -> None:
         """Begin a transaction with these statements, which are sent before its first one; raise DatabaseError.
@@ -176,8 +185,17 @@ class PostgresqlConnection:
         the transaction is still open.
         """
         self._warning, failure = None, self._failure
-        result = self._send("COMMIT", _COMMIT, ()).wait()
-        self.in_transaction = self._in_batch = False
+        self._committing = self._send("COMMIT", _COMMIT, ())
+        try:
+            result = self._committing.wait()
+        except PostgresqlError as e:
+            if e.code == LIMIT_EXCEEDED and not self.in_transaction:  # the error of the COMMIT itself
+                e.code = QUEUE_FULL
+                if not self._queue_full:
+                    _log.error("notify_queue_full", detail=ADVICE)
+                self._queue_full = True
+            raise
+        self.in_transaction = self._in_batch = self._queue_full = False
         if result.command_status != b"COMMIT":
             raise failure or PostgresqlError(ABORTED, "PostgreSQL has rolled the transaction back")
         if self._warning is not None:

@@ -11,14 +11,17 @@ from gamed.database.errors import (
     new_error,
 )
 
-LOST, NOT_REPLICATED, REFUSED = "lost", "not replicated", "refused"
-"""Our own codes beside the SQLSTATEs: a connection that was lost, a commit that no standby has confirmed, and a server
-that gamed does not use."""
+LOST, NOT_REPLICATED, QUEUE_FULL, REFUSED = "lost", "not replicated", "queue full", "refused"
+"""Our own codes beside the SQLSTATEs: a connection that was lost, a commit that no standby has confirmed, one for whose
+notifications the queue has no room, and a server that gamed does not use."""
+LIMIT_EXCEEDED = "54000"
+"""At a COMMIT: the queue of notifications is full; of another statement it is a defect."""
 ABORTED = "25P02"
 """The error of every statement after one that failed, until the transaction is rolled back."""
 CODES: dict[str, type[DatabaseError]] = {
     LOST: DatabaseUnreachable,
     NOT_REPLICATED: DatabaseUnreachable,
+    QUEUE_FULL: DatabaseUnreachable,
     REFUSED: DatabaseUnavailable,
     "0A000": DatabaseUnreachable,  # a prepared statement whose tables were made anew
     "25006": DatabaseUnreachable,  # a standby that can only be read

@@ -7,11 +7,16 @@ from typing import Any, Protocol
 from psycopg import pq
 from psycopg.abc import Transformer
 from psycopg.pq.abc import PGresult
+from twisted.logger import Logger
 
-from gamed.database.postgresql.error_mapping import PostgresqlError
+from gamed.database.postgresql.error_mapping import NOT_REPLICATED, PostgresqlError
 from gamed.database.postgresql.statements import Encode, Statement, row_loader
+from gamed.event_log import EventLog
 
 BINARY = int(pq.Format.BINARY)
+QUEUE_FILLS = "asyncQueueFillWarning"
+"""The function of PostgreSQL that warns in a COMMIT, before it is written, when the NOTIFY queue is half full."""
+_log = EventLog(Logger())
 
 
 class _Session(Protocol):
@@ -115,3 +120,26 @@ class Preparation(PostgresqlResult):
         """Prepare the statement again the next time."""
         super().fail(error)
         self._forget()
+
+
+def warning_of(notice: PGresult) -> PostgresqlError | None:
+    """Return the error for a notice about a COMMIT, which may not be replicated; None if that is not in doubt.
+
+    Only the function that sent it distinguishes warnings: most have the code 01000, and the text depends on the
+    server's language.
+    """
+    severity, function, text, detail = (
+        (notice.error_field(field) or b"").decode("utf-8", "replace")
+        for field in (
+            pq.DiagnosticField.SEVERITY_NONLOCALIZED,
+            pq.DiagnosticField.SOURCE_FUNCTION,
+            pq.DiagnosticField.MESSAGE_PRIMARY,
+            pq.DiagnosticField.MESSAGE_DETAIL,
+        )
+    )
+    if severity != "WARNING":
+        return None
+    if function == QUEUE_FILLS:
+        _log.warn("notify_queue_filling", detail=f"{text}. {detail}")
+        return None
+    return PostgresqlError(NOT_REPLICATED, text)

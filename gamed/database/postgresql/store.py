@@ -22,7 +22,7 @@ from gamed.database.postgresql import heartbeat, identity, inspection, migration
 from gamed.database.postgresql.connecting import Connector, SessionKind
 from gamed.database.postgresql.connection import PostgresqlConnection
 from gamed.database.postgresql.engine import PostgresqlEngine
-from gamed.database.postgresql.error_mapping import PostgresqlError, translate
+from gamed.database.postgresql.error_mapping import QUEUE_FULL, PostgresqlError, translate
 from gamed.database.postgresql.session import PlainSession
 from gamed.database.store import DamageCheck, Run, ServerFacts
 from gamed.event_log import EventLog
@@ -38,7 +38,13 @@ IDLE_MS = 10_000
 ANSWER_SECONDS = 3600.0
 """A check reads whole tables, and a restore changes a row of each player in one transaction."""
 LOOK = SessionKind(NAME, read_only=True, answer_seconds=5.0)
-TEXTS = {"55P03": "other writers keep it locked. Try again in a moment."}
+TEXTS = {
+    "55P03": "other writers keep it locked. Try again in a moment.",
+    QUEUE_FULL: (
+        "PostgreSQL's NOTIFY queue is full, because a session that has executed LISTEN keeps a transaction open. End "
+        "that one."
+    ),
+}
 _log = EventLog(Logger())
 
 

@@ -1,17 +1,20 @@
 """Engines for tests of PostgreSQL, each with an empty database of its own."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from time import time_ns
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.model import PostgresqlAddress
+from gamed.crypto import Secret
 from gamed.database.connection import STATE
 from gamed.database.engine import Database
 from gamed.database.postgresql.connecting import Connector, SessionKind
 from gamed.database.postgresql.connection import PostgresqlConnection
 from gamed.database.postgresql.engine import PostgresqlEngine
-from tests.support.postgresql import Address, Cluster, cluster
+from tests.support.postgresql import PASSWORD, Address, Cluster, cluster
+from tests.support.relay import Relay
 
 Joined = Callable[[PostgresqlConnection], object]
 
@@ -66,3 +69,22 @@ class EngineCase(SynchronousTestCase):
     def values(self, parameters: Mapping[str, object], columns: str) -> object:
         """Return the row of a SELECT without a table."""
         return self.connection.execute(f"SELECT {columns}", parameters).fetchone()
+
+
+@cache
+def tcp_cluster() -> Cluster:
+    """Return the cluster of this process that listens on 127.0.0.1, too."""
+    return Cluster(tcp=True)
+
+
+class RelayedCase(EngineCase):
+    """A test of an engine whose server's answers can be changed on their way."""
+
+    def make_cluster(self) -> Cluster:
+        self.relay = Relay(tcp_cluster().port)
+        self.addCleanup(self.relay.close)
+        return tcp_cluster()
+
+    def address(self) -> PostgresqlAddress:
+        place = Address("127.0.0.1", self.relay.port, self.place.database)
+        return PostgresqlAddress(address_of(place).conninfo, Secret(PASSWORD.encode()))

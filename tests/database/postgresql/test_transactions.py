@@ -11,17 +11,13 @@ from weakref import ref
 
 from twisted.python.failure import Failure
 
-from gamed.config.model import PostgresqlAddress
-from gamed.crypto import Secret
 from gamed.database.connection import Connection
 from gamed.database.engine import NeedsSavepoints
 from gamed.database.errors import DatabaseBusy, DatabaseUnavailable, DatabaseUnreachable
 from gamed.database.group_commit import Outcome, group_commit, run_reads
 from gamed.database.postgresql.engine import stripe
 from gamed.database.postgresql.error_mapping import PostgresqlError
-from tests.database.postgresql.engines import EngineCase, address_of
-from tests.support.postgresql import PASSWORD, Address, Cluster
-from tests.support.relay import Relay
+from tests.database.postgresql.engines import EngineCase, RelayedCase
 
 PLAYER = "p1"
 
@@ -349,26 +345,14 @@ class LostConnectionTest(EngineCase):
         self.assertEqual(joined, [[(1,)]] * 3)
 
 
-class UnknownEndTest(EngineCase):
+class UnknownEndTest(RelayedCase):
     """A server that ends sessions with a code that gamed does not know."""
-
-    def make_cluster(self) -> Cluster:
-        own = Cluster(tcp=True)
-        self.addCleanup(own.close)
-        self.relay = Relay(own.port)
-        self.addCleanup(self.relay.close)
-        return own
-
-    def address(self) -> PostgresqlAddress:
-        return PostgresqlAddress(
-            address_of(Address("127.0.0.1", self.relay.port, self.place.database)).conninfo, Secret(PASSWORD.encode())
-        )
 
     def test_in_a_write(self) -> None:
         """Fail the whole batch as with every lost connection, and write again in the next one."""
 
         def lose(connection: Connection) -> int:
-            self.relay.replaced = b"C57P01", b"C25P04"
+            self.relay.change = lambda data: data.replace(b"C57P01", b"C25P04")
             self.cluster.end_backends(self.place.database)
             return count(connection)
 
