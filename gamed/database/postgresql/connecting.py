@@ -3,6 +3,7 @@
 libpq's own functions that wait hold Python's lock while they do; these wait in poll(), with an end.
 """
 
+from collections.abc import Mapping
 from select import POLLIN, POLLOUT, poll
 from time import monotonic
 
@@ -42,11 +43,14 @@ _DRIVER = {
     "tcp_user_timeout": "10000",
 }
 _SETTINGS = {
-    "client_connection_check_interval": "5000",
     "jit": "off",
     "statement_timeout": "0",
     "synchronous_commit": "on",
 }
+_WHERE_POSSIBLE = {"client_connection_check_interval": "5000"}
+"""Settings that servers on some systems refuse, such as Windows, and without which nothing is lost."""
+_NOT_TAKEN = {"22023", "42704"}
+"""The errors for a value that the server does not take, and for a setting that it does not know."""
 _SETTLED = (
     "current_setting('server_version_num')",
     "current_setting('server_encoding')",
@@ -161,14 +165,23 @@ class Connector:
             raise PostgresqlError(LOST, str(e)) from e
 
     def _set_up(self, session: PGconn, kind: SessionKind) -> None:
-        settings = kind.settings
-        values = [each.encode() for item in settings.items() for each in item]
-        calls = [f"set_config(${n}, ${n + 1}, false)" for n in range(1, len(values), 2)]
         before_ms = self._now_ms()
-        session.send_query_params(f"SELECT {', '.join([*_SETTLED, *calls])}".encode(), values)
-        result = answer(session, monotonic() + CONNECT_SECONDS)
-        row = [(result.get_value(0, column) or b"").decode() for column in range(len(_SETTLED))]
+        try:
+            row = _settle(session, {**kind.settings, **_WHERE_POSSIBLE})
+        except PostgresqlError as e:
+            if e.code not in _NOT_TAKEN:
+                raise
+            row = _settle(session, kind.settings)
         refuse(row, before_ms, self._now_ms())
+
+
+def _settle(session: PGconn, settings: Mapping[str, str]) -> list[str]:
+    """Set these values in the session; return those of _SETTLED, and raise PostgresqlError."""
+    values = [each.encode() for item in settings.items() for each in item]
+    calls = [f"set_config(${n}, ${n + 1}, false)" for n in range(1, len(values), 2)]
+    session.send_query_params(f"SELECT {', '.join([*_SETTLED, *calls])}".encode(), values)
+    result = answer(session, monotonic() + CONNECT_SECONDS)
+    return [(result.get_value(0, column) or b"").decode() for column in range(len(_SETTLED))]
 
 
 def refuse(row: list[str], before_ms: int, after_ms: int) -> None:
@@ -195,18 +208,26 @@ def refuse(row: list[str], before_ms: int, after_ms: int) -> None:
 
 
 def answer(session: PGconn, deadline: float) -> PGresult:
-    """Return the result of the one statement that was sent; raise PostgresqlError, at the latest at the deadline."""
+    """Return the result of the one statement that was sent; raise PostgresqlError, at the latest at the deadline.
+
+    After an error that does not end the session, the next statement can be sent.
+    """
     result = None
-    while True:
-        while session.is_busy():
-            wait(session, deadline)
-        following = session.get_result()
-        if following is None:
-            assert result is not None
-            return result
+    while (following := _next_result(session, deadline)) is not None:
         result = following
         if result.status == pq.ExecStatus.FATAL_ERROR:
-            raise error_of(result, session)[0]
+            error, ended = error_of(result, session)
+            while not ended and _next_result(session, deadline) is not None:
+                pass
+            raise error
+    assert result is not None
+    return result
+
+
+def _next_result(session: PGconn, deadline: float) -> PGresult | None:
+    while session.is_busy():
+        wait(session, deadline)
+    return session.get_result()
 
 
 def wait(session: PGconn, deadline: float) -> None:

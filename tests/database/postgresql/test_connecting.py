@@ -121,6 +121,20 @@ class ConnectingTest(SynchronousTestCase):
             ):
                 self.assertEqual(connection.rows(f"SHOW {name}"), [(value,)], name)
 
+    def test_refused_setting(self) -> None:
+        """Do without a setting that the server's system or version does not have."""
+        self.assertEqual(self.connect().rows("SHOW client_connection_check_interval"), [("5s",)])
+        for name, value in (("client_connection_check_interval", "-5000"), ("client_connection_checks", "5000")):
+            self.patch(connecting, "_WHERE_POSSIBLE", {name: value})
+            connection = self.connect()
+            self.assertEqual(connection.rows("SHOW client_connection_check_interval"), [("0",)])
+            self.assertEqual(connection.rows("SHOW lock_timeout"), [("4s",)])
+
+    def test_refused_value(self) -> None:
+        """Refuse a server that does not take a setting on which a commit depends."""
+        self.patch(connecting, "_SETTINGS", {"synchronous_commit": "always"})
+        self.assert_refused("synchronous_commit")
+
     def test_unsafe_server(self) -> None:
         """Refuse a server without fsync or without full pages, and use it once they are on."""
         for name in ("fsync", "full_page_writes"):
