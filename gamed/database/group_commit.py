@@ -38,10 +38,11 @@ def run_reads(engine: Engine, connection: EngineConnection, transactions: Sequen
     try:
         together = [partial(run, place) for place in range(len(transactions))]
         if engine.run_together(connection, together, [()] * len(together)):
-            for place, outcome in enumerate(outcomes):
-                spoiled = isinstance(outcome, Failure) and outcome.check(DatabaseError, *engine.errors)
-                if spoiled and not connection.failed:
+            for place in _spoiled(engine, outcomes):
+                if connection.fatal_error is None:
                     run(place)
+                else:
+                    outcomes[place] = detached_failure(_fatal_error(engine, connection))
     finally:
         engine.end(connection)
     return outcomes
@@ -128,9 +129,10 @@ class _Batch:
 
         functions = [partial(run, place) for place in waiting]
         spoiled = self._engine.run_together(self._connection, functions, [self._each_keys[place] for place in waiting])
-        if self._connection.failed:
-            failures = [outcome for outcome in self.outcomes if isinstance(outcome, Failure)]
-            raise _same_error(next((each for each in failures if each.check(DatabaseError)), None))
+        if self._connection.fatal_error is not None:
+            for place in _spoiled(self._engine, self.outcomes):
+                self.outcomes[place] = None
+            raise _fatal_error(self._engine, self._connection)
         if spoiled or failed or corruptions(self.outcomes) or not self._connection.in_transaction:
             raise NeedsSavepoints
         self._engine.commit(self._connection)
@@ -143,8 +145,8 @@ class _Batch:
             self.outcomes[place] = outcome = run(self._transactions[place])
             if isinstance(outcome, Failure) and isinstance(outcome.value, DatabaseCorrupt):
                 raise new_error(DatabaseCorrupt)
-            if self._connection.failed:
-                raise _same_error(outcome)
+            if self._connection.fatal_error is not None:
+                raise _fatal_error(self._engine, self._connection)
             if not self._connection.in_transaction:
                 if not isinstance(outcome, Failure):
                     self.outcomes[place] = detached_failure(TransactionMisuse("a transaction ended that of its batch"))
@@ -163,7 +165,7 @@ class _Batch:
         except Exception as e:
             failed = self.failure(e)
         connection = self._connection
-        if connection.in_transaction and connection.total_changes != written and not connection.failed:
+        if connection.in_transaction and connection.total_changes != written and connection.fatal_error is None:
             raise NeedsSavepoints
         return failed
 
@@ -200,9 +202,16 @@ def _check_result(value: Outcome) -> Outcome:
     return value
 
 
-def _same_error(outcome: Outcome) -> DatabaseError:
-    """Return an error for the other transactions of a batch that has failed with this outcome."""
-    error = outcome.value if isinstance(outcome, Failure) else None
+def _spoiled(engine: Engine, outcomes: Sequence[Outcome]) -> list[int]:
+    """Return the places of transactions that failed by an error of the database, which may be that of another one."""
+    failures = [(place, outcome) for place, outcome in enumerate(outcomes) if isinstance(outcome, Failure)]
+    return [place for place, failure in failures if failure.check(DatabaseError, *engine.errors)]
+
+
+def _fatal_error(engine: Engine, connection: EngineConnection) -> DatabaseError:
+    """Return an error for the transactions of a batch none of which can succeed."""
+    assert connection.fatal_error is not None
+    error = engine.translate(connection.fatal_error, connection)
     return new_error(type(error) if isinstance(error, DatabaseError) else DatabaseUnavailable)
 
 

@@ -19,7 +19,8 @@ from psycopg.pq.abc import PGconn, PGresult
 from twisted.logger import Logger
 
 from gamed.database.connection import Parameters
-from gamed.database.errors import DatabaseCorrupt
+from gamed.database.engine import NeedsSavepoints
+from gamed.database.errors import DatabaseCorrupt, DatabaseError
 from gamed.database.postgresql.connecting import Connector, SessionKind, error_of, wait
 from gamed.database.postgresql.error_mapping import (
     ABORTED,
@@ -78,8 +79,8 @@ class PostgresqlConnection:
         self.in_transaction = False
         self._running = _Function(lambda: None, ())
         """The function that runs; this one outside run_together()."""
-        self.failed = False
-        """True once no transaction of the batch can succeed any more."""
+        self.fatal_error: Exception | None = None
+        """The error after which no transaction of the batch can succeed."""
         self._reading = False
         self._in_batch = False
         """True from begin() to rollback() or commit()."""
@@ -108,7 +109,11 @@ class PostgresqlConnection:
         self._connect()
 
     def _connect(self) -> None:
-        session = self._connector.open(self._kind)
+        try:
+            session = self._connector.open(self._kind)
+        except DatabaseError as e:
+            self.fatal_error = e
+            raise
         session.notice_handler = self._notice
         session.enter_pipeline_mode()
         self._prepared: dict[_Key, PreparedStatement] = {}
@@ -130,10 +135,10 @@ class PostgresqlConnection:
 
         A transaction that is `reading` ends with its first error.
         """
-        self.failed, self._in_batch = True, False
+        self._in_batch = False
         if not self._is_living():
             self._connect()
-        self.failed, self._reading, self._in_batch, self.in_transaction = False, reading, True, True
+        self.fatal_error, self._reading, self._in_batch, self.in_transaction = None, reading, True, True
         if not self._pending:
             self._failure = None
         for sql, parameters in statements:
@@ -182,7 +187,7 @@ class PostgresqlConnection:
         """Commit the transaction; return only when it is known to be on disk, else raise PostgresqlError.
 
         If the server does not answer, the outcome is unknown and counts as a failure. If an earlier statement failed,
-        the transaction is still open.
+        the transaction is still open; if its error was caught, raise NeedsSavepoints, and the transaction has ended.
         """
         self._warning, failure = None, self._failure
         self._committing = self._send("COMMIT", _COMMIT, ())
@@ -197,7 +202,8 @@ class PostgresqlConnection:
             raise
         self.in_transaction = self._in_batch = self._queue_full = False
         if result.command_status != b"COMMIT":
-            raise failure or PostgresqlError(ABORTED, "PostgreSQL has rolled the transaction back")
+            error = failure or PostgresqlError(ABORTED, "PostgreSQL has rolled the transaction back")
+            raise NeedsSavepoints from error
         if self._warning is not None:
             raise self._warning
 
@@ -364,7 +370,8 @@ class PostgresqlConnection:
     def _act_on(self, failure: PostgresqlError, session: PGconn) -> None:
         self._running.changes += 1
         self._failures += 1
-        self.failed = self.failed or ends_batch(failure.code)
+        if ends_batch(failure.code):
+            self.fatal_error = failure
         if session.transaction_status == pq.TransactionStatus.IDLE:
             self.in_transaction = False
         elif self._reading:
@@ -377,7 +384,7 @@ class PostgresqlConnection:
         if self._session is not None:
             self._session.finish()
             self._session = None
-        self.failed, self.in_transaction, self._failure = True, False, error
+        self.fatal_error, self.in_transaction, self._failure = error, False, error
         self._running.changes += 1
         self._failures += 1
         self._awaited = self._sent = 0

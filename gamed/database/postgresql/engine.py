@@ -76,7 +76,7 @@ class PostgresqlEngine:
         try:
             _ours(connection).commit()
         except PostgresqlError as e:
-            if connection.in_transaction and not connection.failed:
+            if connection.in_transaction and connection.fatal_error is None:
                 raise NeedsSavepoints from e
             raise
 

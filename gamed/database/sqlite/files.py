@@ -34,7 +34,7 @@ sqlite3.register_adapter(type(None), lambda none: None)
 class SqliteConnection(sqlite3.Connection):
     """SQLite's Connection (gamed/database/connection.py); execute() is that of Python's module."""
 
-    failed = False
+    fatal_error = None
 
     def rows(self, sql: str, parameters: Any = (), /) -> list[Any]:
         """Execute one statement and return all its rows as tuples."""

@@ -42,6 +42,11 @@ def count(connection: Connection) -> int:
     return int(found)
 
 
+def missing(connection: Connection) -> object:
+    """Read a table that does not exist, as a transaction."""
+    return connection.rows("SELECT n FROM player_saves")
+
+
 def kinds(outcomes: list[Outcome]) -> list[object]:
     """Return the outcomes, the class of the exception in place of a failure."""
     return [outcome.type if isinstance(outcome, Failure) else outcome for outcome in outcomes]
@@ -83,6 +88,7 @@ class WriteTest(EngineCase):
 
         self.assertEqual(self.write(put(1), swallow, put(2)), [1, PostgresqlError, 2])
         self.assertEqual(self.stored(), [1, 2])
+        self.assertEqual(self.write(put(3), swallow), [3, PostgresqlError])
 
     def test_rowcount(self) -> None:
         """Count the rows that a statement changed."""
@@ -223,7 +229,7 @@ class ReadTest(EngineCase):
 
     def test_missing_table(self) -> None:
         """Report a table that does not exist as unavailable to the transactions that read it, and to no others."""
-        outcomes = self.read(count, lambda connection: connection.rows("SELECT n FROM player_saves"), count)
+        outcomes = self.read(count, missing, count)
         self.assertEqual(outcomes, [0, DatabaseUnavailable, 0])
 
     def test_writes_nothing(self) -> None:
@@ -245,6 +251,36 @@ class ReadTest(EngineCase):
 
 
 class LostConnectionTest(EngineCase):
+    def lose(self, connection: Connection) -> int:
+        """Lose the connection inside a transaction, at the third of its statements."""
+        for _ in range(2):
+            with contextlib.suppress(PostgresqlError):
+                connection.rows("SELECT 1")
+        self.cluster.end_backends(self.place.database)
+        return count(connection)
+
+    def test_missing_table_and_lost(self) -> None:
+        """Report the lost connection to all that it concerns, though one of the batch missed a table before."""
+        outcomes = run_reads(self.engine, self.connection, [missing, count, self.lose, count])
+        self.assertEqual(kinds(outcomes), [DatabaseUnavailable, 0, DatabaseUnreachable, DatabaseUnreachable])
+        for each_keys, second in ((None, DatabaseUnavailable), ("1234", DatabaseUnreachable)):
+            writes = [put(1), missing, self.lose, count]
+            outcomes = group_commit(self.engine, self.connection, writes, "1234", each_keys)
+            self.assertEqual(kinds(outcomes), [DatabaseUnreachable, second, DatabaseUnreachable, DatabaseUnreachable])
+        self.assertEqual(self.stored(), [])
+
+    def test_swallowed(self) -> None:
+        """Report a lost connection as such to all of a batch whose transaction caught the error and went on."""
+
+        def swallow(connection: Connection) -> int:
+            with contextlib.suppress(PostgresqlError):
+                self.lose(connection)
+            return 5
+
+        for each_keys in (None, "ab"):
+            outcomes = group_commit(self.engine, self.connection, [put(1), swallow], "ab", each_keys)
+            self.assertEqual(kinds(outcomes), [DatabaseUnreachable] * 2)
+
     def test_between_batches(self) -> None:
         """Connect again before a batch if the server ended the connection since the last one."""
         self.cluster.end_backends(self.place.database)
