@@ -149,14 +149,14 @@ def line(name: str, connections: int, rounds: Sequence[Read]) -> str:
     )
 
 
-def measure(contenders: Mapping[str, Watched], connections: int, rounds: int, seconds: int) -> None:
-    """Measure both in turns, and print a line of each; the first round warms up and does not count."""
+def measure(contenders: Mapping[str, Watched], connections: int, rounds: int, seconds: int, *, warm: bool) -> None:
+    """Measure both in turns, and print a line of each; with `warm` a first round warms up and does not count."""
     found: dict[str, list[Read]] = {name: [] for name in contenders}
-    for number in range(rounds + 1):
+    for number in range(0 if warm else 1, rounds + 1):
         for name in list(contenders) if number % 2 else reversed(list(contenders)):
             found[name].append(contenders[name].read(connections, seconds if number else 1))
     for name, runs in found.items():
-        print(line(name, connections, runs[1:]), flush=True)
+        print(line(name, connections, runs[-rounds:]), flush=True)
 
 
 def count_calls(contenders: Mapping[str, Watched], connections: int, seconds: int) -> None:
@@ -197,7 +197,7 @@ def main() -> None:
                 if options.calls:
                     count_calls(contenders, connections, options.seconds)
                 else:
-                    measure(contenders, connections, options.rounds, options.seconds)
+                    measure(contenders, connections, options.rounds, options.seconds, warm=not options.smoke)
         finally:
             for contender in contenders.values():
                 contender.stop()

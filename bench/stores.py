@@ -84,14 +84,14 @@ class Found(Struct, frozen=True):
         )
 
 
-def measure(path: str, contenders: Mapping[str, Contender], rounds: int, seconds: int) -> Found:
-    """Measure all in each round, in an alternating order; the first round warms up and does not count."""
+def measure(path: str, contenders: Mapping[str, Contender], rounds: int, seconds: int, *, warm: bool) -> Found:
+    """Measure all in each round, in an alternating order; with `warm` a first round warms up and does not count."""
     found = []
-    for number in range(rounds + 1):
+    for number in range(0 if warm else 1, rounds + 1):
         order = list(contenders) if number % 2 else list(reversed(contenders))
         runs = {name: contenders[name].run(_load(path, name), seconds if number else 1) for name in order}
         found.append(Round(**runs))
-    return Found(path, found[1:])
+    return Found(path, found[-rounds:])
 
 
 def _load(path: str, contender: str) -> Load:
@@ -127,7 +127,7 @@ def main() -> None:
             contenders["two"] = SameState(ROOT, folder / "two", store=cluster.database().url, arguments=arguments)
             found = []
             for path in options.only or WANTED:
-                found.append(measure(path, contenders, options.rounds, options.seconds))
+                found.append(measure(path, contenders, options.rounds, options.seconds, warm=not options.smoke))
                 print(found[-1].line(), flush=True)
         finally:
             for contender in contenders.values():

@@ -1,6 +1,7 @@
 """The smaller measurements run, and assign samples to the right parts."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +74,32 @@ class WorkersTests(SynchronousTestCase):
         self.assertEqual(Turns("read", one, fast, busiest).status, "met")
         self.assertEqual(Turns("read", one, equal, busiest).status, "missed")
         self.assertAlmostEqual(Turns("read", one, equal, busiest).possible, len(CPUS) * 1e6 / 110 / 1000)
+
+
+class StoresTests(SynchronousTestCase):
+    def run_bench(self, *words: str) -> str:
+        """Run a measurement for a moment; return what it printed."""
+        command = [sys.executable, "-m", *words, "--smoke"]
+        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS)
+        self.assertEqual(ran.returncode, 0, ran.stderr[-3000:])
+        return ran.stdout
+
+    def test_both_are_measured(self) -> None:
+        """`python -m bench.stores --smoke` measures SQLite, and one and two processes on PostgreSQL."""
+        found = Path(self.mktemp()).absolute()
+        self.run_bench("bench.stores", "--only", "read", "--json", str(found))
+        [path] = json.loads(found.read_text())["paths"]
+        [figures] = path["rounds"]
+        for side in ("sqlite", "one", "two"):
+            self.assertGreater(figures[side]["per_second"], 0, side)
+
+    def test_costs_of_a_read(self) -> None:
+        """`python -m bench.reads --smoke` shows what a read costs on both stores."""
+        shown = self.run_bench("bench.reads")
+        for store in ("SQLite", "PostgreSQL"):
+            line = next(line for line in shown.splitlines() if line.startswith(f"{store} "))
+            self.assertGreater(int(re.findall(r" (\d+) us: ", line)[0]), 0, line)
+            self.assertGreater(float(re.findall(r"([\d.]+) reads a batch", line)[0]), 0, line)
 
 
 class FuzzTests(SynchronousTestCase):
