@@ -1,7 +1,7 @@
 """The lock of a data folder keeps two servers apart that do not share it, and commands that need the folder alone.
 
 One server holds it exclusively; servers with --share hold it together. The holders note their process in the file,
-for messages only: the kernel's lock decides.
+for messages only: the kernel's lock decides. Servers that share the folder also note the place of their databases.
 """
 
 import fcntl
@@ -19,6 +19,8 @@ from gamed.structs import Component
 LOCK_FILE = "gamed.lock"
 SERVE, SHARE = "gamed serve", "gamed serve --share"
 """What a server notes in the file."""
+PLACE = "store "
+"""What the line with the place of the databases begins with."""
 NETWORK = {
     *("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "virtiofs", "afs", "beegfs", "ceph", "coda", "davfs", "gfs2"),
     *("glusterfs", "gpfs", "lustre", "ncpfs", "ocfs2", "orangefs"),
@@ -89,18 +91,30 @@ class Lock(Component, frozen=True):
 
     def note(self) -> None:
         """Note this process in the file; call it again after a fork. A full disk does not matter."""
-        others = [] if self.alone else _holders(self._descriptor)
+        if self.alone:
+            self._write([], None)
+        else:
+            self._write(_holders(self._descriptor), self.place())
+
+    def place(self) -> str | None:
+        """Return the place of the databases of the servers that share the folder; None if they noted none."""
+        places = [line.removeprefix(PLACE) for line in _lines(self._descriptor) if line.startswith(PLACE)]
+        return places[-1] if places else None
+
+    def _write(self, others: Sequence[LockHolder], place: str | None) -> None:
         holders = dict.fromkeys([*others, LockHolder(os.getpid(), self._purpose)])
-        lines = "".join(f"{holder.pid} {holder.purpose}\n" for holder in holders)
+        lines = [PLACE + place] if place else []
+        lines += [f"{holder.pid} {holder.purpose}" for holder in holders]
         with suppress(OSError):
             os.ftruncate(self._descriptor, 0)
-            os.write(self._descriptor, lines.encode("ascii"))
+            os.write(self._descriptor, "".join(f"{line}\n" for line in lines).encode("ascii"))
 
-    def share(self) -> "Lock | None":
-        """Return the lock as other servers with --share may hold it, too.
+    def share(self, place: str | None = None) -> "Lock | None":
+        """Return the lock as other servers with --share may hold it, too; note the place of this server's databases.
 
         Return None if another process took the folder in between, which the kernel allows: the lock is then lost.
         """
+        self._write([], place)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -169,10 +183,13 @@ def _try(descriptor: int, kind: int, data: Path) -> bool:
 
 def _holders(descriptor: int) -> Sequence[LockHolder]:
     """Return the processes that noted themselves and still live; a file that others wrote has none."""
-    lines = os.pread(descriptor, MAX_NOTE_BYTES, 0).decode("ascii", "replace").splitlines()
-    noted = [line.partition(" ") for line in lines]
+    noted = [line.partition(" ") for line in _lines(descriptor)]
     holders = [LockHolder(int(pid), purpose) for pid, _, purpose in noted if pid.isdecimal() and len(pid) < 10]
     return [holder for holder in dict.fromkeys(holders) if _lives(holder.pid)]
+
+
+def _lines(descriptor: int) -> Sequence[str]:
+    return os.pread(descriptor, MAX_NOTE_BYTES, 0).decode("ascii", "replace").splitlines()
 
 
 def _lives(pid: int) -> bool:

@@ -131,7 +131,7 @@ def prepare_worker(
     if lock.alone:
         raise CommandFailed("The process that started this one has ended. Start the server again.")
     with closing(open_store(opened.config, opened.places.data)) as store:
-        choice = _join(StoreOpener(store, notifier, False), opened)
+        choice = _join(StoreOpener(store, notifier, False), opened, lock)
         settings = _settings(store, opened, tuple(inherited_sockets(reactor)), choice, private=True)
     return replace(settings, admin=admin, share=True), lock
 
@@ -212,12 +212,12 @@ def _open_folder(
         lock = Lock.acquire_shared(data, timeout.extend) if share else Lock.acquire(data, purpose)
         if not lock.alone:
             cli_listen.probe(probed)
-            return OpenedFolder(lock, _join(opener, opened), joined=True)
+            return OpenedFolder(lock, _join(opener, opened, lock), joined=True)
         if (restored := restore_journal.recover(data)) is not None:
             echo(f"an interrupted restore is finished: the databases are those of {restored.origin}")
         cli_listen.probe(probed)
         choice, accounts = _prepare_folder(opener, opened)
-        kept = lock.share() if share else lock
+        kept = lock.share(_place(opener.store)) if share else lock
         if kept is not None:
             return OpenedFolder(kept, choice, accounts)
 
@@ -238,10 +238,20 @@ def _prepare_folder(opener: StoreOpener, opened: OpenedConfiguration) -> tuple[k
         return choice, keys.settle(store, places.data, choice, token_bytes, now_ms)
 
 
-def _join(opener: StoreOpener, opened: OpenedConfiguration) -> keys.KeyChoice:
+def _place(store: Store) -> str | None:
+    with keys.database_errors(store, AUTH):
+        return store.place()
+
+
+def _join(opener: StoreOpener, opened: OpenedConfiguration, lock: Lock) -> keys.KeyChoice:
     """Return the key for a folder that other servers use; raise CommandFailed if it must change first."""
     config, data, store = opened.config, opened.places.data, opener.store
     opener.connect()
+    if lock.place() not in (None, _place(store)):
+        raise CommandFailed(
+            f"Other servers of {data} use another store than {store.describe(AUTH)}. Stop them first, or correct store "
+            f"in {opened.places.config}."
+        )
     changes = "Other servers use it. Stop them first, so that this one can start alone and change it."
     for database in (AUTH, STATE):
         try:

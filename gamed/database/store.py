@@ -69,6 +69,12 @@ class Store(Protocol):
     def not_found(self, database: str) -> str:
         """Return the message for an operator whose command found no such database."""
 
+    def place(self) -> str | None:
+        """Return a text that differs from those of all other databases that servers of this data folder may use.
+
+        Return None if these have never been served; raise DatabaseError.
+        """
+
     def connect(self) -> None:
         """Connect to the server, if there is one, as a process that writes.
 

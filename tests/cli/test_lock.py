@@ -120,6 +120,19 @@ class SharedLockTests(SynchronousTestCase):
         self.addCleanup(second.release)
         self.assertEqual((self.waits, second.alone), (3, False))
 
+    def test_place(self) -> None:
+        """Servers that share a folder read the place of the first one's databases; a server alone forgets it."""
+        first = Lock.acquire_shared(self.data, self.wait)
+        shared = first.share("db.lan 7")
+        assert shared is not None
+        second = Lock.acquire_shared(self.data, self.wait)
+        second.note()
+        self.assertEqual([each.place() for each in (shared, second)], ["db.lan 7"] * 2)
+        self.assertIn(f"(process {os.getpid()})", self.refused("gamed restore"))
+        shared.release()
+        second.release()
+        self.assertIsNone(self.shared().place())
+
     def test_sharing_and_not(self) -> None:
         """A server that shares is refused beside one that does not, and the reverse; the message names the process."""
         held = Lock.acquire(self.data, SERVE)

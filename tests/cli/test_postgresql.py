@@ -284,6 +284,52 @@ class MachinesTests(PostgresqlTestCase):
         self.stop(process)
 
 
+class AnotherStoreTests(PostgresqlTestCase):
+    """A second server of a data folder, whose configuration names another store than that of the first."""
+
+    def refused_beside(self, *configured: Address | None) -> None:
+        """Check that each of these stores is refused beside a server; None stands for SQLite's files."""
+        process, _ = self.serve("--share")
+        for address in configured:
+            self.use(address)
+            code, _, err = self.gamed("serve", "--share", f"--listen=tcp:{free_port()}:interface=127.0.0.1")
+            self.assertEqual(code, 1, err)
+            self.assertIn(f"Other servers of {self.data} use another store than ", err)
+        self.stop(process)
+
+    def use(self, address: Address | None) -> None:
+        if address is None:
+            self.config.write_text(json.dumps({"mode": "local", "master_key_env": "GAMED_MASTER_KEY"}))
+        else:
+            self.configure(address)
+
+    def served(self) -> Address:
+        """Return the address of a database that a server of another folder has used."""
+        address, own = cluster().database(), self.data
+        self.addCleanup(cluster().drop, address.database)
+        self.use(address)
+        self.data = self.folder / "elsewhere"
+        self.stop(self.serve()[0])
+        self.data = own
+        return address
+
+    def test_beside_postgresql(self) -> None:
+        """An empty database, a used one, and SQLite's files are refused; a restart of all servers may change it."""
+        empty, used = cluster().database(), self.served()
+        self.addCleanup(cluster().drop, empty.database)
+        self.use(self.address)
+        self.refused_beside(empty, used, None)
+        self.use(used)
+        first, second = self.serve("--share")[0], self.serve("--share")[0]
+        self.assertEqual([self.stop(each) for each in (first, second)], [0, 0])
+
+    def test_beside_files(self) -> None:
+        """A database of PostgreSQL is refused beside a server of SQLite's files."""
+        used = self.served()
+        self.use(None)
+        self.refused_beside(used)
+
+
 class StateTests(PostgresqlTestCase):
     def test_dropped(self) -> None:
         """Dropping `state` deletes the saves alone: a running server signs in as before, and the next start makes it.
@@ -403,3 +449,4 @@ class CheckTests(PostgresqlTestCase):
         found = {each["check"]: each for each in json.loads(out)["findings"]}
         self.assertEqual((code, found["store"]["level"]), (1, "problem"))
         self.assertIn("does not exist", found["store"]["text"])
+        self.assertEqual(found["key"]["level"], "skipped")

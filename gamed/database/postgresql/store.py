@@ -97,6 +97,10 @@ class PostgresqlStore:
             return f"To move the data of {self._data / 'auth.db'} there, stop the server and run gamed move-store."
         return "If this is a new server, start the service once: gamed serve"
 
+    def place(self) -> str | None:
+        """Return the ids of the server, the database and the store."""
+        return self.read_unchanged(AUTH, identity.read_place)
+
     def connect(self) -> None:
         """Connect to the server; raise DatabaseUnreachable or DatabaseBusy if a later attempt may succeed."""
         with self._connected(AUTH, writing=True) as (_, connection):

@@ -47,6 +47,10 @@ class SqliteStore(Component, frozen=True):
             "start the service once: gamed serve"
         )
 
+    def place(self) -> str:
+        """Return what is not the place of a server: the files are in the data folder."""
+        return self.engine
+
     def connect(self) -> None:
         """Do nothing: there is no server."""
 
