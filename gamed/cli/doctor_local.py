@@ -125,13 +125,18 @@ def _channel_errors(store: AssetStore, channel: str) -> list[str]:
 
 
 def _key(store: Store, data: Path, config: Config) -> list[Finding]:
+    name = store.name(AUTH)
+    try:
+        store.exists(AUTH)
+    except DatabaseError:
+        return [skipped("key", f"{name} cannot be read")]
     try:
         choice = keys.choose(store, data, config.master_key, token_bytes, config.master_key_origin)
     except (SetupError, CommandFailed) as e:
-        return [problem("key", str(e), "Correct this first: without its key auth.db is worthless.")]
+        return [problem("key", str(e), f"Correct this first: without its key {name} is worthless.")]
     if choice.fresh:
-        return [skipped("key", "there is no auth.db yet to compare it with")]
-    return [ok("key", f"the {'key file' if choice.source == 'file' else 'master key'} fits auth.db")]
+        return [skipped("key", f"there is no {name} yet to compare it with")]
+    return [ok("key", f"the {'key file' if choice.source == 'file' else 'master key'} fits {name}")]
 
 
 def _is_local(data: Path) -> bool | None:

@@ -121,7 +121,8 @@ def health(context: CommandContext, url: str | None) -> None:
         body = answer.read(1024)
     except (OSError, HTTPException, UnicodeError) as e:  # the last from a host name that cannot be one
         reason = getattr(e, "strerror", None) or e or type(e).__name__
-        advice = "" if url else f" Start it: {command_line(places, 'serve')}"
+        start = f"Start it: {command_line(places, 'serve')}"
+        advice = "" if url else f" {'Read its log, then restart it.' if isinstance(e, TimeoutError) else start}"
         raise CommandFailed(f"No server answers at {url or _address(connection)} ({reason}).{advice}") from None
     if answer.status != 200:
         raise CommandFailed(f"Not healthy: {answer.status} {answer.reason}")

@@ -12,7 +12,7 @@ from gamed.config.model import LOOPBACK, Checkpoints, Config
 from gamed.config.settings import KEY_FILE, RESERVED_FILES
 from gamed.database.sqlite.files import EXTERNAL_LIMIT_BYTES
 from gamed.database.store import ServerFacts, Store
-from gamed.ops.doctor_findings import Finding, HttpFailure, Level, Reached, ok, problem, skipped, warning
+from gamed.ops.doctor_findings import FailureCause, Finding, HttpFailure, Level, Reached, ok, problem, skipped, warning
 
 OTHERS = 0o077
 WRITTEN_BY_ALL = 0o002
@@ -193,7 +193,10 @@ def check_server(answer: Reached | None) -> Finding:
     if answer is None:
         return warning("server", "no server was ever started on this data folder", start)
     if isinstance(answer, HttpFailure):
-        return warning("server", f"the server of this data folder does not answer ({answer.detail})", start)
+        text = f"the server of this data folder does not answer ({answer.detail})"
+        if answer.cause is FailureCause.TIMEOUT:
+            return problem("server", text, "Read the service's log, then restart it.")
+        return warning("server", text, start)
     if answer.status != 200 or answer.body != b"ok" or "gamed-instance" not in answer.headers:
         return problem(
             "server", f"it is not healthy: {answer.status}", "Read the service's log, then run gamed check data."

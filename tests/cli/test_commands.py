@@ -2,6 +2,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import sys
 from base64 import b64decode
 
@@ -74,6 +75,10 @@ class BesideTheServerTests(CommandTestCase):
         process, port = self.serve(f"--listen=unix:{self.folder}/s")
         self.assertEqual(self.gamed("health"), (0, "ok\n", ""))
         self.assertEqual(self.gamed("health", f"--url=http://127.0.0.1:{port}"), (0, "ok\n", ""))
+        process.send_signal(signal.SIGSTOP)
+        stuck = f"gamed: No server answers at http://127.0.0.1:{port} (timed out). Read its log, then restart it.\n"
+        self.assertEqual(self.gamed("health"), (1, "", stuck))
+        process.send_signal(signal.SIGCONT)
         self.stop(process)
         code, out, err = self.gamed("health")
         self.assertEqual((code, out), (1, ""))

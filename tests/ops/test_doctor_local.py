@@ -138,10 +138,11 @@ class LocalTests(SynchronousTestCase):
         )
 
     def test_server(self) -> None:
-        """A server that is not there is a warning: this may be a moment without; one that is unwell is a problem."""
+        """A server that has ended is a warning, one that does not answer or is not healthy a problem."""
         for answer, level in (
             (None, WARNING),
             (GONE, WARNING),
+            (HttpFailure(FailureCause.TIMEOUT, "timed out"), PROBLEM),
             (HttpReply(200, {"gamed-instance": "0a1b2c3d"}, b"ok"), OK),
             (HttpReply(503), PROBLEM),
             (HttpReply(200, {}, b"ok"), PROBLEM),
