@@ -78,7 +78,8 @@ def restore(context: CommandContext, folder: Path, check: bool) -> None:
     path = folder.absolute()
     if check:
         found = _read(path)
-        context.report(_backup_members(found, where), _backup_lines(found, where))
+        key = _key(found, where)  # once: reading the master key erases its variable
+        context.report(_backup_members(found, key), _backup_lines(found, key))
         return
     config = _config(where, path)
     switch_to_owner(where.data)
@@ -173,7 +174,7 @@ def _key(backup: Backup, where: Paths) -> str:
     return FITS
 
 
-def _backup_members(backup: Backup, where: Paths) -> dict[str, object]:
+def _backup_members(backup: Backup, key: str) -> dict[str, object]:
     counts = {"players" if each.name == "auth" else "saves": each.rows for each in backup.examined.values()}
     schemas = {each.name: each.schema for each in backup.examined.values()}
     return {
@@ -184,11 +185,11 @@ def _backup_members(backup: Backup, where: Paths) -> dict[str, object]:
         "schemas": schemas,
         **counts,
         "files": sorted([*backup.stores, *backup.settings]),
-        "key": {"fingerprint": backup.ring.fingerprint if backup.ring else None, "present_key": _key(backup, where)},
+        "key": {"fingerprint": backup.ring.fingerprint if backup.ring else None, "present_key": key},
     }
 
 
-def _backup_lines(backup: Backup, where: Paths) -> Iterator[str]:
+def _backup_lines(backup: Backup, key: str) -> Iterator[str]:
     yield f"{backup.path} is complete and undamaged"
     if backup.manifest is not None:
         yield f"made {backup.manifest.made_at} by gamed {backup.manifest.gamed}"
@@ -199,7 +200,7 @@ def _backup_lines(backup: Backup, where: Paths) -> Iterator[str]:
         yield f"with {' and '.join(backup.settings)}"
     if backup.ring is not None:
         kind = "master key" if backup.ring.source is KeySource.MASTER else "key file"
-        yield f"written with a {kind}, fingerprint {backup.ring.fingerprint}; the present key: {_key(backup, where)}"
+        yield f"written with a {kind}, fingerprint {backup.ring.fingerprint}; the present key: {key}"
 
 
 def _members(path: Path, done: RestoreResult) -> dict[str, object]:

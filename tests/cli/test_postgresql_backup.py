@@ -112,6 +112,7 @@ class BackupTests(BackupCase):
         code, out, err = self.gamed("restore", "--check", out.splitlines()[0])
         self.assertEqual((code, err), (0, ""))
         self.assertIn("schema auth: 1 player, schema 1", out)
+        self.assertIn("; the present key: fits\n", out)
 
     def test_damaged(self) -> None:
         """A dump that is cut off, and one that is cut off with a fitting manifest, are refused."""
