@@ -27,6 +27,7 @@ SYMPTOMS = (
     "proof_attempts_exceeded",
     "auth.db is written with another key",
     "Another gamed already serves",
+    "use another store than",
     "the port is taken by another program",
     "database_unavailable",
     "is damaged",
