@@ -50,14 +50,17 @@ class GamedInstance:
         environment: Mapping[str, str] | None = None,
         shared_cpus: bool = False,
         store: str | None = None,
+        master_key: bool = False,
     ) -> None:
-        """`store` is the URL of a PostgreSQL database; with None the data are in `folder`."""
+        """`store` is the URL of a PostgreSQL database; with None the data are in `folder`.
+
+        PostgreSQL needs a master key; files have one with `master_key`.
+        """
         self.folder, self.data = folder, folder / "data"
         self.port = free_port()
         folder.mkdir(parents=True, exist_ok=True)
-        self._key = {} if store is None else {KEY: b64encode(token_bytes(32)).decode()}
-        stored = {} if store is None else {"store": store, "master_key_env": KEY}
-        (folder / "authentication.json").write_text(json.dumps({**CONFIG, **stored}))
+        self._key = {KEY: b64encode(token_bytes(32)).decode()} if store is not None or master_key else {}
+        self.configure(store)
         (folder / "game.json").write_text(json.dumps(game))
         places = ["--config", str(folder / "authentication.json"), "--data", str(self.data)]
         listen = ["--listen", f"tcp:{self.port}:interface=127.0.0.1"]
@@ -65,6 +68,17 @@ class GamedInstance:
         self.process = Process(
             words, self.port, folder / "log", {**(environment or {}), **self._key}, shared_cpus=shared_cpus
         )
+
+    def configure(self, store: str | None) -> None:
+        """Name the store in the configuration."""
+        members = {} if store is None else {"store": store}
+        members |= {"master_key_env": KEY} if self._key else {}
+        (self.folder / "authentication.json").write_text(json.dumps({**CONFIG, **members}))
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Return the variables for a command with the same data."""
+        return {**os.environ, **self._key}
 
     def start(self) -> "GamedInstance":
         self.process.start()

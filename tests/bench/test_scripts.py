@@ -101,6 +101,16 @@ class StoresTests(SynchronousTestCase):
             self.assertGreater(int(re.findall(r" (\d+) us: ", line)[0]), 0, line)
             self.assertGreater(float(re.findall(r"([\d.]+) reads a batch", line)[0]), 0, line)
 
+    def test_moves(self) -> None:
+        """`python -m bench.moves --smoke` moves a store there and back, and kills the command once on both ways."""
+        found = Path(self.mktemp()).absolute()
+        self.run_bench("bench.moves", "--json", str(found))
+        ways = json.loads(found.read_text())["ways"]
+        self.assertEqual([way["name"] for way in ways], ["there", "back"])
+        for way in ways:
+            self.assertEqual((len(way["moves"]), len(way["kills"])), (2, 1))
+            self.assertGreater(min(move["peak_mib"] for move in way["moves"]), 10, way)
+
 
 class FuzzTests(SynchronousTestCase):
     def test_against_itself(self) -> None:
