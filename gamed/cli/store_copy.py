@@ -167,7 +167,7 @@ def _fill_schemas(
     session.rows(f"SET LOCAL search_path = {', '.join(DATABASES)}")
     _check(lambda transaction: transaction(session))
     command_log.add_entry(session, "move-store", None, ran_by, now_ms())
-    session.rows("COMMIT")
+    session.commit()
     return digests
 
 
@@ -258,7 +258,7 @@ def move_to_sqlite(data: Path, session: PlainSession, where: str, ran_by: str) -
     suffix = f"{MOVED}{stamp(now_ms()).lower()}"
     for database in DATABASES:
         session.rows(f"ALTER SCHEMA {database} RENAME TO {database}{suffix}")
-    session.rows("COMMIT")
+    session.rows("COMMIT")  # even if a standby does not get the new names, the files have everything
     return StoreMove(digests, [f"{database}{suffix}" for database in DATABASES])
 
 

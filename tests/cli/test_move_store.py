@@ -40,7 +40,7 @@ from tests.support.postgresql import Cluster, cluster
 MOMENTS = examples(few=4, many=20)
 LAST = 4
 """The last steps are tried each: a commit, and two files that are renamed."""
-STEPS = {"copy_out", "execute", "_put"}
+STEPS = {"commit", "copy_out", "execute", "_put"}
 """The methods of a session whose calls do not depend on the network; copy_out() is called again for each row."""
 LOGGED = {"command_log", "security_event"}
 Content = Mapping[str, TableDigest]

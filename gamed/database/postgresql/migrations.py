@@ -179,7 +179,7 @@ def _preparing(
             waited = True
             _rest(PREPARING_SECONDS, working)
         yield
-        session.rows("COMMIT")
+        session.commit()
     finally:
         session.rollback()
 

@@ -11,7 +11,8 @@ from psycopg.pq.abc import PGconn, PGresult
 
 from gamed.database.connection import Parameters
 from gamed.database.postgresql.connecting import await_events, error_of
-from gamed.database.postgresql.error_mapping import LOST, PostgresqlError, translate
+from gamed.database.postgresql.error_mapping import ABORTED, LOST, PostgresqlError, translate
+from gamed.database.postgresql.results import warning_of
 from gamed.database.postgresql.statements import convert, encoder, load_rows, values_of
 
 WORKING_SECONDS = 0.2
@@ -51,6 +52,9 @@ class PlainSession:
         """Use this session alone; call `working` repeatedly while the server works."""
         self._session = session
         self._working = working
+        self._committing = False
+        self._warning: PostgresqlError | None = None
+        session.notice_handler = self._notice
 
     @property
     def in_transaction(self) -> bool:
@@ -104,6 +108,23 @@ class PlainSession:
             else:
                 self._result()
                 return
+
+    def commit(self) -> None:
+        """Commit the open transaction; raise PostgresqlError if it is not known to be on disk."""
+        self._committing, self._warning = True, None
+        try:
+            self._send(self._session.send_query, b"COMMIT")
+            result = self._result()
+        finally:
+            self._committing = False
+        if result.command_status != b"COMMIT":
+            raise PostgresqlError(ABORTED, "PostgreSQL has rolled the transaction back")
+        if self._warning is not None:
+            raise self._warning
+
+    def _notice(self, notice: PGresult) -> None:
+        if self._committing:
+            self._warning = warning_of(notice) or self._warning
 
     def rollback(self) -> None:
         """Roll back the open transaction, if there is one, without an error: a lost session has none."""

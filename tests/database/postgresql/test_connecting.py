@@ -19,7 +19,8 @@ from gamed.database.postgresql import connecting
 from gamed.database.postgresql.connecting import Connector, SessionKind, refuse
 from gamed.database.postgresql.connection import PostgresqlConnection
 from gamed.database.postgresql.engine import PostgresqlEngine
-from gamed.database.postgresql.error_mapping import PostgresqlError
+from gamed.database.postgresql.error_mapping import PostgresqlError, kind_of
+from gamed.database.postgresql.session import PlainSession
 from gamed.timestamps import Now
 from tests.database.postgresql.engines import address_of, wall_ms
 from tests.support.ports import free_port
@@ -214,6 +215,33 @@ class ConnectingTest(SynchronousTestCase):
         self.assertIn("canceling wait for synchronous replication", str(outcome.value.__cause__))
         [found] = group_commit(engine, connection, [lambda opened: opened.rows("SELECT count(*) FROM kept")])
         self.assertEqual(found, [(0,)])
+
+    def test_plain_session_not_replicated(self) -> None:
+        """Count the COMMIT of a session for whole tables in the same way, but no earlier statement's warning."""
+        session = PlainSession(Connector(address_of(self.place), wall_ms).open(KIND))
+        self.addCleanup(session.close)
+        session.rows("BEGIN")
+        session.rows("CREATE SCHEMA IF NOT EXISTS public")
+        session.rows("DO 'BEGIN RAISE WARNING ''in passing''; END'")
+        session.commit()
+        session.rows("BEGIN")
+        session.rows("CREATE SCHEMA state")
+        with self.configured(synchronous_standby_names="nobody"):
+            canceller = Thread(target=self.cancel_the_wait)
+            canceller.start()
+            with self.assertRaises(PostgresqlError) as raised:
+                session.commit()
+            canceller.join()
+        self.assertIs(kind_of(raised.exception.code), DatabaseUnreachable)
+
+    def test_plain_session_rolled_back(self) -> None:
+        """Report a COMMIT that rolled back, because a statement had failed before."""
+        session = PlainSession(Connector(address_of(self.place), wall_ms).open(KIND))
+        self.addCleanup(session.close)
+        session.rows("BEGIN")
+        self.assertRaises(PostgresqlError, session.rows, "SELECT 1 / 0")
+        self.assertRaises(PostgresqlError, session.commit)
+        session.rows("SELECT 1")
 
     def cancel_the_wait(self) -> None:
         """Cancel the wait for a standby as an administrator does."""
