@@ -1,11 +1,12 @@
 """The server's past changes: erased, or an old backup. What a device has is neither dropped nor forced on it."""
 
 import shutil
-import sqlite3
+from contextlib import closing
 
 from clients.python.tests.sync.cases import SyncCase
 from tests.e2e.client import gamed
 from tests.support.python_client import gamed_client as gc
+from tests.support.stores import POSTGRESQL, connect, sqlite_files
 
 
 class Resets(SyncCase):
@@ -35,6 +36,7 @@ class Resets(SyncCase):
         self.assertEqual(found, [b"progress", b"merged", None])
         self.assertEqual((desk.sync.conflicts, desk.bytes(slots[2])), ([], None))
 
+    @sqlite_files("a copy of its file that is put back; test_new_epoch_only and test_erased have what a restore brings")
     def test_backup(self) -> None:
         """An old backup came back: where the server has older bytes the player chooses, where it has the same not."""
         desk, sofa = self.two()
@@ -89,12 +91,11 @@ class Resets(SyncCase):
         self.assertEqual((desk.sync.conflicts, desk.bytes(self.slot)), ([], b"newer"))
 
     def test_nothing_left(self) -> None:
-        """The file of saves is gone: a device that has them is asked, and can bring them all back."""
+        """The database of saves is gone: a device that has them is asked, and can bring them all back."""
         desk = self.device()
         desk.sync.write(self.slot, b"progress")
         desk.sync.pump()
-        store = self.world.service.data
-        self.restart(lambda: [path.unlink() for path in store.glob("state.db*")])
+        self.restart(self.drop)
         desk.sync.pump()
         [conflict] = desk.sync.conflicts
         self.assertEqual((conflict.reason, conflict.mine().data), ("lost", b"progress"))
@@ -107,6 +108,15 @@ class Resets(SyncCase):
         between()
         self.world.service.start()
 
+    def drop(self) -> None:
+        """Delete the database of saves."""
+        data = self.world.service.data
+        if POSTGRESQL:
+            with closing(connect(data, "state")) as connection:
+                connection.execute("DROP SCHEMA state CASCADE").fetchall()
+        for path in data.glob("state.db*"):
+            path.unlink()
+
     def put_back(self, store) -> None:
         for path in store.parent.glob("state.db-*"):
             path.unlink()
@@ -115,7 +125,5 @@ class Resets(SyncCase):
 
     def redraw(self) -> None:
         """As restoring a backup does."""
-        connection = sqlite3.connect(self.world.service.data / "state.db")
-        connection.execute("UPDATE player_saves SET epoch = 'other' || epoch")
-        connection.commit()
-        connection.close()
+        with closing(connect(self.world.service.data, "state")) as connection:
+            connection.execute("UPDATE player_saves SET epoch = 'other' || epoch").fetchall()
