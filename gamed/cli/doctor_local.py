@@ -9,14 +9,15 @@ from gamed.assets import channel_store
 from gamed.assets.errors import AssetsDamaged, AssetsUnreadable, ReleaseNotFound
 from gamed.assets.store import FOLDER, AssetStore
 from gamed.cli import keys
-from gamed.cli.context import OpenedConfiguration
+from gamed.cli.context import OpenedConfiguration, read_address
 from gamed.cli.errors import CommandFailed, SetupError
 from gamed.cli.http_client import ask, ask_on, to_server
 from gamed.cli.listen import describe
 from gamed.cli.paths import Paths
 from gamed.cli.process import read_listeners
 from gamed.clock import now_ms
-from gamed.config.model import Config, Provider
+from gamed.config.errors import ConfigError
+from gamed.config.model import Config, PostgresqlAddress, Provider
 from gamed.database.connection import AUTH, STATE
 from gamed.database.errors import DatabaseError, MigrationError
 from gamed.database.store import Store
@@ -35,7 +36,7 @@ def steps(places: Paths, opened: OpenedConfiguration | None, *, complete: bool) 
 
     `complete` means that the configuration and every variable that it names can be used.
     """
-    store = open_store(Config() if opened is None else opened.config, places.data)
+    store = open_store(Config(store=_address(places)) if opened is None else opened.config, places.data)
     without: list[Step] = [
         lambda: doctor_local.check_files(places.data, store),
         partial(_databases, store),
@@ -57,6 +58,14 @@ def steps(places: Paths, opened: OpenedConfiguration | None, *, complete: bool) 
         *(partial(_provider, config, provider, offsets) for provider in config.providers.values()),
         lambda: [doctor_local.check_clock(min(offsets, key=abs) if offsets else None)],
     ]
+
+
+def _address(places: Paths) -> PostgresqlAddress | None:
+    """Return the address of the databases in a configuration with errors; None if that is one of the errors."""
+    try:
+        return read_address(places)
+    except (ConfigError, SetupError, OSError):
+        return None
 
 
 def server(data: Path) -> Reached | None:

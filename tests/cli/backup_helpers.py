@@ -27,7 +27,7 @@ from gamed.saves.write_rules import UNCONDITIONAL
 from gamed.sessions.credentials import CredentialIssuer, CredentialPair
 from tests.saves.state_machine import StoredSlot
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, POLICY, Counting, sign_in
-from tests.support.databases import ask, data_folder, prepare_files
+from tests.support.databases import ask, data_folder, prepare_sqlite
 
 KEY = Secret(bytes(range(32)))
 STEPS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "sqlite3.connect", "shutil.rmtree"}
@@ -57,7 +57,7 @@ class BackupCase(SynchronousTestCase):
             (self.data / name).chmod(0o600)
 
     def make(self) -> None:
-        prepare_files(self.data)
+        prepare_sqlite(self.data)
         keys.write(self.data, KEY)
         self.auth(lambda connection: keyring.check_key(connection, self.keys, KeySource.FILE, NOW_MS))
         BackupCase.pair = self.join(ANNA)
@@ -131,8 +131,7 @@ def _run(out: Path, err: Path, environ: Mapping[str, str], arguments: Sequence[s
 
 def put(connection: Connection, slot: str, data: bytes) -> None:
     prepare(connection)
-    stored = StoredSlot()
-    stored.connection = connection
+    stored = StoredSlot(connection=connection)
     stored.put(UNCONDITIONAL, data, slot=slot)
 
 

@@ -13,14 +13,16 @@ from http.client import HTTPConnection
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, TypeVar
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.support import stores
+from gamed.database.connection import Transaction
+from tests.config.fixtures import LOCAL
 from tests.support.ports import free_port
 from tests.support.stores import MASTER_KEY, POSTGRESQL, forget_store, store_of, with_store
 
+T = TypeVar("T")
 ROOT = Path(__file__).parent.parent.parent
 GAMED = (sys.executable, "-c", "from gamed.cli import main; main()")
 MODULE = (sys.executable, "-m", "gamed")
@@ -43,7 +45,10 @@ def folder_of(test: SynchronousTestCase) -> Path:
 
 
 class CommandTestCase(SynchronousTestCase):
-    """Each test has a folder of its own; processes that still run are killed when it ends."""
+    """Each test has a folder of its own; processes that still run are killed when it ends.
+
+    Files need no configuration; with PostgreSQL there is one, which names the store.
+    """
 
     def setUp(self) -> None:
         self.folder = folder_of(self)
@@ -51,25 +56,27 @@ class CommandTestCase(SynchronousTestCase):
         self.environ: dict[str, str] = {}
         if POSTGRESQL:
             self.environ["GAMED_MASTER_KEY"] = MASTER_KEY
-            self.config.write_text(json.dumps(with_store({"mode": "local"}, self.data)))
+            self.write_config()
             self.addCleanup(forget_store, self.data)
+
+    def files(self) -> set[Path]:
+        """Return the paths of everything in this folder."""
+        return set(self.folder.rglob("*"))
+
+    def write_config(self, members: Mapping[str, Any] = LOCAL) -> None:
+        """Write the configuration, which also names the store of this run of the tests."""
+        self.config.write_text(json.dumps(with_store(members, self.data)), "utf-8")
+
+    def run_transaction(self, database: str, transaction: Transaction[T]) -> T:
+        """Run a write transaction on `auth` or `state`, as a command does."""
+        with closing(store_of(self.data)) as store:
+            return store.run_transaction(database, transaction)
 
     def rows(self, database: str, query: str) -> list[tuple[Any, ...]]:
         """Return the rows of `auth` or `state` that are committed."""
-        store = store_of(self.data)
-        try:
+        with closing(store_of(self.data)) as store:
             found: list[tuple[Any, ...]] = store.run_read(database, lambda c: c.execute(query).fetchall())
             return found
-        finally:
-            store.close()
-
-    def use_store(self) -> None:
-        """Name the store of this run of the tests in the configuration; files need no name."""
-        if stores.POSTGRESQL:
-            members = json.loads(self.config.read_text("utf-8")) if self.config.exists() else {"mode": "local"}
-            self.config.write_text(json.dumps(stores.with_store(members, self.data)), "utf-8")
-            self.environ["GAMED_MASTER_KEY"] = stores.MASTER_KEY
-            self.addCleanup(stores.forget_store, self.data)
 
     @property
     def places(self) -> list[str]:

@@ -46,7 +46,7 @@ class ConfirmTests(CommandTestCase):
 
     def test_erasing_a_player(self) -> None:
         """An erase is called final, which it is; a no leaves the player."""
-        self.config.write_text('{"mode": "local"}')
+        self.write_config()
         process, _ = self.serve()
         self.assertEqual(self.stop(process), 0)
         self.assertEqual(self.gamed("players", "add", "Anna", "--password-stdin", stdin="correct horse\n")[0], 0)

@@ -20,10 +20,12 @@ from tests.cli.process import CommandTestCase
 from tests.config.fixtures import KEY_TEXT, LOCAL, changed
 from tests.e2e.wire import Answer, ask
 from tests.support.covers import covers
+from tests.support.stores import sqlite_files
 
 WRITERS = 3
 
 
+@sqlite_files("its files; tests.cli.test_postgresql_backup has PostgreSQL's dumps")
 class ServedTests(CommandTestCase):
     port, token = 0, ""
 
@@ -119,6 +121,7 @@ class ServedTests(CommandTestCase):
         return int(answer.json["version"])
 
 
+@sqlite_files("its files; tests.cli.test_postgresql_backup has PostgreSQL's dumps")
 class CommandTests(BackupCase):
     def setUp(self) -> None:
         super().setUp()

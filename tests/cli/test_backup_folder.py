@@ -16,8 +16,10 @@ from tests.cli.backup_helpers import KEY, BackupCase, killed_at_step, rows
 from tests.sessions.fixtures import ANNA, NOW_MS
 from tests.support.covers import covers
 from tests.support.databases import ask
+from tests.support.stores import sqlite_files
 
 
+@sqlite_files("copies of its files; tests.cli.test_postgresql_backup has PostgreSQL's dumps")
 class WriteTests(BackupCase):
     def test_what_is_in_it(self) -> None:
         """Both stores and the configuration, counted and hashed, for their owner's eyes only."""
@@ -102,6 +104,7 @@ class WriteTests(BackupCase):
         self.assertGreater(step, 1)
 
 
+@sqlite_files("copies of its files; tests.cli.test_postgresql_backup has PostgreSQL's dumps")
 class ReadTests(BackupCase):
     def setUp(self) -> None:
         super().setUp()
@@ -160,6 +163,7 @@ class ReadTests(BackupCase):
         manifest.write_text(json.dumps(members))
 
 
+@sqlite_files("copies of its files; tests.cli.test_postgresql_backup has PostgreSQL's dumps")
 class BrokenOffTests(BackupCase):
     def test_by_its_owner(self) -> None:
         """Ctrl-C in the middle of a copy is no fault of SQLite's."""

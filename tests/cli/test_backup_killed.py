@@ -12,11 +12,13 @@ from gamed.database.sqlite.files import connect, file_uri
 from tests.cli.backup_helpers import BackupCase, killed_at_step, put, rows
 from tests.sessions.fixtures import ANNA, BERT
 from tests.support.covers import covers
+from tests.support.stores import sqlite_files
 
 OLD, NEW = ([ANNA, BERT], ["auto", "later"]), ([ANNA], ["auto"])
 
 
 @covers("threats/54")
+@sqlite_files("files that are renamed; tests.cli.test_postgresql_backup has PostgreSQL's restore")
 class KilledTests(BackupCase):
     def setUp(self) -> None:
         """Leave the changes after the backup in the WAL files alone, as a killed server does."""

@@ -23,7 +23,7 @@ class ClockTests(CommandTestCase):
         super().setUp()
         (self.folder / "sitecustomize.py").write_text(SHIFTED)
         self.mark = self.folder / "clock"
-        self.environ = {"PYTHONPATH": f"{self.folder}:{ROOT}", "CLOCK_SET": str(self.mark)}
+        self.environ |= {"PYTHONPATH": f"{self.folder}:{ROOT}", "CLOCK_SET": str(self.mark)}
 
     def set_clock(self, by_seconds: int) -> None:
         """Set the clock of the running process."""

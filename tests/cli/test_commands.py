@@ -13,6 +13,7 @@ from gamed.cli.commands import gamed
 from gamed.cli.context import DRIVER
 from tests.cli.process import GAMED, MODULE, ROOT, TWISTD, CommandTestCase, get
 from tests.config.fixtures import ENVIRON, LOCAL, OAUTH, changed
+from tests.support.stores import sqlite_files
 
 
 class BesideTheServerTests(CommandTestCase):
@@ -92,6 +93,7 @@ class BesideTheServerTests(CommandTestCase):
 
 
 class AloneTests(CommandTestCase):
+    @sqlite_files("without a configuration; tests.cli.test_postgresql has an empty database")
     def test_before_the_first_start(self) -> None:
         """Commands on a server that never ran make nothing, and say how to begin."""
         for command in (["players", "list"], ["players", "token", "anna"], ["key", "fingerprint"]):
@@ -104,7 +106,8 @@ class AloneTests(CommandTestCase):
 
     def test_without_the_key(self) -> None:
         """A command that needs the key and has none ends with 78 and the systemd-run line."""
-        self.config.write_text(json.dumps(OAUTH))
+        self.write_config(OAUTH)
+        self.environ.clear()
         code, out, err = self.gamed("players", "list")
         self.assertEqual((code, out), (78, ""))
         self.assertIn("GAMED_MASTER_KEY is not set", err)
@@ -113,12 +116,13 @@ class AloneTests(CommandTestCase):
 
     def test_check_config(self) -> None:
         """0 and a summary for a good file; warnings on stderr; nothing is written."""
-        self.config.write_text(json.dumps(changed(LOCAL, login__return_proof="off")))
+        self.write_config(changed(LOCAL, login__return_proof="off"))
+        before = sorted(self.folder.iterdir())
         code, out, err = self.gamed("check", "config")
         self.assertEqual(code, 0)
         self.assertIn(f"{self.config} is valid: local mode", out)
         self.assertIn("warning: ", err)
-        self.assertEqual([path.name for path in self.folder.iterdir()], ["authentication.json"])
+        self.assertEqual(sorted(self.folder.iterdir()), before)
 
     def test_check_config_with_a_store(self) -> None:
         """`check config` shows the address of a PostgreSQL store without its password, and connects to nothing."""

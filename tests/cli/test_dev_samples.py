@@ -47,6 +47,11 @@ print(json.dumps({
 
 
 class SampleTests(CommandTestCase):
+    def setUp(self) -> None:
+        """Leave out the key of another store: `gamed dev` has its data in a folder of its own."""
+        super().setUp()
+        self.environ.clear()
+
     def script(self, text: str, *options: str) -> tuple[int, str, str]:
         """Run `gamed dev` with a Python program as the script; return exit code, stdout and stderr."""
         file = self.folder / "script.py"

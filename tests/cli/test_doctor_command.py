@@ -4,21 +4,21 @@ import json
 import os
 import sys
 import threading
-from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from sqlite3 import connect
 
 from cryptography.x509 import DNSName
 
 import gamed.cli.commands  # what the other user has to be able to import, too
 import gamed.cli.doctor
 import gamed.service  # noqa: F401
+from gamed.database.connection import AUTH, STATE
 from tests.cli.other_user import python_for_all
 from tests.cli.process import GAMED, CommandTestCase
 from tests.config.fixtures import KEY_TEXT
 from tests.proxies.samples import Nginx
 from tests.support.certificates import certificate
 from tests.support.ports import free_port
+from tests.support.stores import POSTGRESQL, sqlite_files, store_of
 
 OTHER = 54321
 """A user whom this machine has no name for."""
@@ -73,13 +73,28 @@ class DoctorTests(CommandTestCase):
         return code, found, err
 
     def configure(self, **config: object) -> None:
-        self.config.write_text(json.dumps({"mode": "local", **config}))
+        self.write_config({"mode": "local", **config})
         self.config.with_name("game.json").write_text(json.dumps(GAME))
 
-    def rows(self, table: str) -> int:
-        name = "state.db" if table.startswith("save") else "auth.db"
-        with closing(connect(f"file:{self.data / name}?mode=ro", uri=True)) as connection:
-            return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+    def count(self, table: str) -> int:
+        [(number,)] = self.rows(STATE if table.startswith("save") else AUTH, f"SELECT count(*) FROM {table}")
+        return int(number)
+
+    def databases(self) -> set[str]:
+        """Return the names of both databases."""
+        return {store_of(self.data).name(database) for database in (AUTH, STATE)}
+
+    def serve_once(self) -> None:
+        """Let a server make everything."""
+        self.configure()
+        process, _port = self.serve()
+        self.assertEqual(self.stop(process), 0)
+
+    def let_everybody_enter(self) -> None:
+        """Let every user enter the folder, and run a Python that every user can run."""
+        self.folder.chmod(0o755)
+        self.python, environ = python_for_all(self.folder / "for-all")
+        self.environ |= environ
 
     def change_owner(self) -> None:
         """Give the data folder to another user, if the tests run as root."""
@@ -87,15 +102,21 @@ class DoctorTests(CommandTestCase):
             os.chown(path, OTHER if os.geteuid() == 0 else -1, -1)
 
     def test_local(self) -> None:
-        """The doctor finds no problem beside a running server, but a key file that others can read."""
+        """The doctor finds no problem beside a running server."""
         self.configure()
         process, _port = self.serve()
         code, found, err = self.doctor()
         self.assertEqual((code, found["problem"], err), (0, [], ""))
         checks = {finding["check"] for finding in found["ok"]}
-        self.assertLessEqual({"configuration", "data", "auth.db", "state.db", "server", "key", "disk"}, checks)
+        self.assertLessEqual({"configuration", "data", *self.databases(), "server", "key", "disk"}, checks)
         self.assertIn("no provider", found["skipped"][0]["text"])
+        self.assertEqual(self.stop(process), 0)
 
+    @sqlite_files("a key file; PostgreSQL needs a master key")
+    def test_open_key_file(self) -> None:
+        """A key file that others can read is a problem."""
+        self.configure()
+        process, _port = self.serve()
         (self.data / "auth.key").chmod(0o644)
         code, found, err = self.doctor()
         self.assertEqual((code, [each["check"] for each in found["problem"]]), (1, ["auth.key"]))
@@ -103,31 +124,44 @@ class DoctorTests(CommandTestCase):
         self.assertEqual(self.stop(process), 0)
 
     def test_folder_of_another_user(self) -> None:
-        """Root finds no problem in another user's folder, unless that user cannot enter it. A lost key and a damaged
-        store are problems; a wrong configuration ends with 78 and the findings that do not need it."""
-        self.configure()
-        process, _port = self.serve()
-        self.assertEqual(self.stop(process), 0)
+        """Root finds no problem in another user's folder, unless that user cannot enter it."""
+        self.serve_once()
         self.change_owner()
         code, found, err = self.doctor()
-        self.assertEqual({each["check"] for each in found["problem"]} - {"access"}, set())
+        unreadable = (
+            {"access", "key"} if POSTGRESQL else {"access"}
+        )  # only a key file there is looked for in the folder
+        self.assertEqual({each["check"] for each in found["problem"]} - unreadable, set())
         self.assertEqual(code, 1 if found["problem"] else 0)
-        self.folder.chmod(0o755)
-        self.python, self.environ = python_for_all(self.folder / "for-all")
+        self.let_everybody_enter()
         code, out, err = self.gamed("doctor")
         self.assertEqual((code, out.splitlines()[-1].startswith("0 problems"), err), (0, True, ""))
+
+    @sqlite_files("files that are lost or damaged")
+    def test_lost_and_damaged(self) -> None:
+        """A lost key and a damaged store are problems; so is a wrong configuration, which prevents no other finding."""
+        self.serve_once()
+        self.change_owner()
+        self.let_everybody_enter()
         (self.data / "auth.key").rename(self.folder / "elsewhere")
         state = self.data / "state.db"
         state.write_bytes(b"not a database at all" * 1000)
-        code, found, err = self.doctor()
+        code, found, _err = self.doctor()
         self.assertEqual((code, {each["check"] for each in found["problem"]}), (1, {"key", "state.db"}))
         said = {each["check"]: each["text"] for each in found["warning"]}
         self.assertIn("does not answer", said["server"])
 
         self.configure(mode="oaut", public_url="ftp://x")
-        code, found, err = self.doctor()
-        self.assertEqual((code, len([each for each in found["problem"] if each["check"] == "configuration"])), (78, 2))
+        _code, found, _err = self.doctor()
         self.assertIn("auth.db", {each["check"] for each in found["ok"]})
+
+    def test_wrong_configuration(self) -> None:
+        """A wrong configuration ends with 78, and with the findings that do not need it."""
+        self.serve_once()
+        self.configure(mode="oaut", public_url="ftp://x")
+        code, found, _err = self.doctor()
+        self.assertEqual((code, len([each for each in found["problem"] if each["check"] == "configuration"])), (78, 2))
+        self.assertLessEqual({"data", *self.databases()}, {each["check"] for each in found["ok"]})
 
     def test_public(self) -> None:
         """Through nginx as the sample has it: nothing is sent but questions until --write, whose player is gone
@@ -141,13 +175,13 @@ class DoctorTests(CommandTestCase):
         code, found, err = self.doctor("--public")
         self.assertEqual((code, found["problem"], found["warning"], err), (0, [], [], ""))
         self.assertIn("--write", found["skipped"][-1]["advice"])
-        self.assertEqual(self.rows("player"), 0)
+        self.assertEqual(self.count("player"), 0)
 
         code, found, err = self.doctor("--public", "--write")
         self.assertEqual((code, found["problem"], err), (0, [], ""))
         checks = {finding["check"] for finding in found["ok"]}
         self.assertLessEqual({"save of 2 MiB", "ETag", "If-Match", "If-None-Match", "ranges", "wait"}, checks)
-        self.assertEqual([self.rows(table) for table in ("player", "session", "save_version")], [0, 0, 0])
+        self.assertEqual([self.count(table) for table in ("player", "session", "save_version")], [0, 0, 0])
 
         code, found, err = self.doctor("--public", f"https://localhost:{free_port()}", "--write")
         self.assertEqual((code, [each["check"] for each in found["problem"]]), (1, ["address"]))
@@ -209,6 +243,7 @@ class DoctorTests(CommandTestCase):
         self.assertIn("configuration", {each["check"] for each in found["ok"]})
         self.assertEqual(code, 1, err)
 
+    @sqlite_files("an auth.db that is missing or empty; tests.cli.test_postgresql has an empty database")
     def test_no_store_to_compare_the_key_with(self) -> None:
         """Without a data folder, or with an auth.db that holds nothing yet, no key is said to fit."""
         self.environ["GAMED_MASTER_KEY"] = KEY_TEXT

@@ -5,12 +5,14 @@ from pathlib import Path
 
 from gamed.database.sqlite.files import connect, file_uri
 from tests.cli.process import CommandTestCase
+from tests.support.stores import sqlite_files
 
 CONFIG = '{"mode": "local", "checkpoints": "external"}'
 TABLES = "CREATE TABLE _litestream_seq (id INTEGER PRIMARY KEY, n INTEGER); CREATE TABLE _litestream_lock (id INTEGER)"
 """What Litestream makes in each database that it copies."""
 
 
+@sqlite_files("the write-ahead log; PostgreSQL's server has its own")
 class ExternalCheckpointsTests(CommandTestCase):
     def setUp(self) -> None:
         super().setUp()

@@ -22,7 +22,7 @@ class GameFileTests(CommandTestCase):
 
     def test_good(self) -> None:
         """check config names the file."""
-        self.config.write_text('{"mode": "local"}')
+        self.write_config()
         self.write('{"slots": 3}')
         code, out, _ = self.gamed("check", "config")
         self.assertEqual(code, 0)

@@ -52,7 +52,7 @@ class GamedctlTests(CommandTestCase):
         super().setUp()
         key = self.folder / "master.key"
         key.write_text(KEY_TEXT + "\n")
-        self.config.write_text(json.dumps(changed(LOCAL, master_key_env="GAMED_MASTER_KEY")))
+        self.write_config(changed(LOCAL, master_key_env="GAMED_MASTER_KEY"))
         (self.folder / "unit").write_text(UNIT.format(config=self.config, data=self.data, key=key))
         self.tool("systemctl", SYSTEMCTL)
         self.tool("systemd-run", f"#!{sys.executable}\n{SYSTEMD_RUN}")

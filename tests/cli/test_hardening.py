@@ -1,4 +1,3 @@
-import json
 import os
 import subprocess
 import sys
@@ -48,7 +47,7 @@ class HardenTests(CommandTestCase):
 
     def test_of_a_server(self) -> None:
         """In oauth mode neither the server nor its daemon shows a secret in /proc, and neither can dump its memory."""
-        self.config.write_text(json.dumps(OAUTH))
+        self.write_config(OAUTH)
         self.environ = dict(ENVIRON)
         process, _ = self.serve()
         self.look(process.pid)

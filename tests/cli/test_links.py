@@ -18,8 +18,7 @@ class LinkCommandTests(CommandTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.config.write_text(json.dumps({"mode": "local", "login": {"registration": "closed"}}), "utf-8")
-        self.use_store()
+        self.write_config({"mode": "local", "login": {"registration": "closed"}})
         self.process, self.port = self.serve()
         self.printed("players", "add", "Anna", "--password-stdin", stdin="correct horse")
 
@@ -116,15 +115,13 @@ class LinkCommandTests(CommandTestCase):
 class AddressTests(CommandTestCase):
     def test_address(self) -> None:
         """A link has the address of public_url; if the server's address is not known, there is no link."""
-        self.use_store()
         process, _ = self.serve()
         self.stop(process)
         (self.data / "gamed.listeners").write_text("unix:/run/gamed.sock\n", "utf-8")
         code, out, err = self.gamed("players", "invite")
         self.assertEqual((code, out), (1, ""))
         self.assertIn("Set public_url", err)
-        self.config.write_text(json.dumps({"mode": "local", "public_url": "https://play.example.org"}), "utf-8")
-        self.use_store()
+        self.write_config({"mode": "local", "public_url": "https://play.example.org"})
         code, out, err = self.gamed("players", "invite", "--json")
         self.assertEqual(code, 0, err)
         self.assertTrue(json.loads(out)["url"].startswith("https://play.example.org/auth/invite/"))

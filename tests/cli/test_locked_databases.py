@@ -7,10 +7,12 @@ import sys
 from signal import SIGSTOP
 
 from tests.cli.process import CommandTestCase
+from tests.support.stores import sqlite_files
 
 PASSWORD = "correct horse battery"
 
 
+@sqlite_files("lock files; tests.database.postgresql.test_transactions has PostgreSQL's locks")
 class LockedTests(CommandTestCase):
     def setUp(self) -> None:
         super().setUp()

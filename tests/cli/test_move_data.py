@@ -20,10 +20,12 @@ from gamed.database.sqlite.files import connect, file_uri
 from tests.cli.backup_helpers import BackupCase, killed_at_step, put
 from tests.cli.process import GAMED, WAIT_SECONDS, CommandTestCase, environment, folder_of, free_port, get
 from tests.support.covers import covers
+from tests.support.stores import sqlite_files
 
 OBJECT = "assets/objects/ab/abcd"
 
 
+@sqlite_files("its files; with PostgreSQL the databases stay where they are")
 class MoveCase(BackupCase):
     """A server with players, saves, assets, a game.json and old copies, whose last writes are in the log of SQLite."""
 

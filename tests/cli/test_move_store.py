@@ -33,7 +33,7 @@ from tests.cli.backup_helpers import BackupCase, command
 from tests.cli.test_postgresql import SECRET, PostgresqlTestCase
 from tests.database.postgresql.engines import address_of, wall_ms
 from tests.sessions.fixtures import ANNA, NOW_MS
-from tests.support.databases import prepare_files
+from tests.support.databases import prepare_sqlite
 from tests.support.examples import examples
 from tests.support.postgresql import Cluster, cluster
 
@@ -59,7 +59,7 @@ class MoveStoreCase(BackupCase):
         self.configure()
 
     def make(self) -> None:
-        prepare_files(self.data)
+        prepare_sqlite(self.data)
         self.auth(lambda connection: keyring.check_key(connection, self.keys, KeySource.MASTER, NOW_MS))
         self.join(ANNA)
         for slot, data in (("auto", b"one"), ("large", os.urandom(100_000)), ("auto", b"two"), ("Zoë", b"\0\xff\n")):

@@ -27,9 +27,10 @@ class OtherUserTests(CommandTestCase):
         super().setUp()
         self.uid = OTHER if os.geteuid() == 0 else os.geteuid()
         self.folder.chmod(0o755)
-        self.python, self.environ = python_for_all(self.folder / "for-all")
+        self.python, environ = python_for_all(self.folder / "for-all")
+        self.environ |= environ
         self.data.mkdir(0o700)
-        self.config.write_text('{"mode": "local"}')
+        self.write_config()
         if self.uid == OTHER:
             os.chown(self.data, OTHER, OTHER)
 
@@ -125,7 +126,7 @@ class OtherUserTests(CommandTestCase):
         self.environ["LISTEN"] = f"tcp:{port}:interface=127.0.0.1"
         process = self.start("/bin/sh", "-c", f"exec {command.strip()}")
         self.await_answer(port, process)
-        self.assertEqual(self.data.stat().st_uid, (self.data / "auth.db").stat().st_uid)
+        self.assertEqual({path.stat().st_uid for path in self.data.iterdir()}, {self.data.stat().st_uid})
         self.assertEqual(self.stop(process), 0, self.output())
 
     def test_assets(self) -> None:

@@ -13,8 +13,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from gamed.crypto import Keys, Secret
-from gamed.database.connection import Connection
-from gamed.database.sqlite.offline import run_transaction
+from gamed.database.connection import AUTH, Connection
 from gamed.players import tables as player_tables
 from gamed.players.names import new_player_id
 from gamed.players.tables import create_player
@@ -42,7 +41,6 @@ class PeopleCase(CommandTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.use_store()
         self.process, self.port = self.serve()
         self.anna, self.ben = (self.add(name) for name in ("Anna", "ben"))
 
@@ -127,7 +125,7 @@ class AdmissionTests(PeopleCase):
 class ApprovalTests(PeopleCase):
     def setUp(self) -> None:
         CommandTestCase.setUp(self)
-        self.config.write_text(json.dumps({"mode": "local", "login": {"registration": "approval"}}))
+        self.write_config({"mode": "local", "login": {"registration": "approval"}})
         self.process, self.port = self.serve()
 
     def browse(self, path: str, cookie: str = "", form: Mapping[str, str] | None = None) -> tuple[str, str]:
@@ -249,7 +247,7 @@ class SessionTests(PeopleCase):
 class WaitTests(PeopleCase):
     def setUp(self) -> None:
         CommandTestCase.setUp(self)
-        self.config.write_text('{"mode": "local"}')
+        self.write_config()
         (self.folder / "game.json").write_text('{"wait_seconds": 60}')
         self.process, self.port = self.serve()
         self.add("Anna")
@@ -373,7 +371,7 @@ class DepartureTests(DepartureCase):
 class FindTests(CommandTestCase):
     def test_find(self) -> None:
         """The player of an account at a provider, by the realm that is configured now, without any client secret."""
-        self.config.write_text(json.dumps(OAUTH))
+        self.write_config(OAUTH)
         self.environ = dict(ENVIRON)
         process, _ = self.serve()
         keys = Keys.of(Secret(b64decode(KEY_TEXT)), token_bytes)
@@ -388,7 +386,7 @@ class FindTests(CommandTestCase):
                 connection, index=index, namespace=realm, player_id=anna, provider="discord", now_ms=1
             )
 
-        run_transaction(self.data / "auth.db", unit)
+        self.run_transaction(AUTH, unit)
         self.environ = {"GAMED_MASTER_KEY": KEY_TEXT}
         found = ("players", "find", "--provider", "discord", "--subject")
         code, out, err = self.gamed(*found, "80351110224678912", "--json")

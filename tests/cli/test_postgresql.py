@@ -95,6 +95,27 @@ class ServingTests(PostgresqlTestCase):
         self.assertEqual(self.stop(process), 0, self.output())
 
 
+class EmptyTests(PostgresqlTestCase):
+    """A database that no server has used yet."""
+
+    def test_commands(self) -> None:
+        """Commands make nothing there, name the missing schema, and say how to begin."""
+        for command in (("players", "list"), ("players", "token", "anna"), ("saves", "stats"), ("events",)):
+            code, out, err = self.gamed(*command)
+            self.assertEqual((code, out), (1, ""), command)
+            self.assertRegex(err, f"^gamed: There is no schema (auth|state) of .*{self.address.database}")
+            self.assertIn("start the service once: gamed serve", err)
+        self.assertEqual(self.rows("SELECT 1 FROM pg_namespace WHERE nspname IN ('auth', 'state')"), [])
+
+    def test_doctor(self) -> None:
+        """The doctor compares the key with nothing, and names what is missing."""
+        self.data.mkdir(mode=0o700)
+        found = {each["check"]: each for each in json.loads(self.gamed("doctor", "--json")[1])["findings"]}
+        missing = [found[name]["level"] for name in ("schema auth", "schema state", "key")]
+        self.assertEqual(missing, ["skipped"] * 3)
+        self.assertIn("there is no schema auth yet", found["key"]["text"])
+
+
 class RefusedTestCase(PostgresqlTestCase):
     """Each refused start ends with 78, in one sentence that names the reason, and without the password."""
 
@@ -438,6 +459,7 @@ class CheckTests(PostgresqlTestCase):
         self.assertRegex(found["store"]["text"], "^PostgreSQL [0-9.]+ answers; fsync, .* are on")
         self.assertRegex(found["connections"]["text"], "^[0-9]+ of [0-9]+ connections")
         self.assertEqual({found[name]["level"] for name in ("schema auth", "schema state", "key")}, {"ok"})
+        self.assertEqual(found["key"]["text"], "the master key fits schema auth")
         self.rows("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'auth.session_player'::regclass")
         code, out, _ = self.gamed("doctor", "--json")
         found = {each["check"]: each for each in json.loads(out)["findings"]}

@@ -11,11 +11,13 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.cli.errors import exit_on_error
 from gamed.cli.keys import database_errors
 from gamed.cli.process import refuse_foreign_folder
+from gamed.database.connection import AUTH, STATE
 from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DatabaseUnavailable, DiskFull, MigrationError
 from gamed.database.sqlite.store import SqliteStore
 from tests.cli.process import TWISTD, CommandTestCase, free_port
 from tests.config.fixtures import ENVIRON, KEY_TEXT, LOCAL, OAUTH, changed
 from tests.support.covers import covers
+from tests.support.stores import POSTGRESQL, dump, sqlite_files, store_of
 
 OTHER_KEY = b64encode(bytes(range(32))).decode()
 
@@ -33,11 +35,11 @@ class RefusalTestCase(CommandTestCase):
             self.assertNotIn(word, err)
         return err
 
-    def write(self, config: object) -> None:
-        self.config.write_text(json.dumps(config))
-
     def stores(self) -> dict[str, bytes]:
-        """Return the bytes of auth.db and state.db."""
+        """Return the bytes of auth.db and state.db, or the rows of both schemas."""
+        if POSTGRESQL:
+            with closing(store_of(self.data)) as store:
+                return {store.name(each): store.run_read(each, dump).encode() for each in (AUTH, STATE)}
         return {path.name: path.read_bytes() for path in self.data.glob("*.db")}
 
 
@@ -55,7 +57,7 @@ class ConfigurationTests(RefusalTestCase):
 
     def test_the_same_from_twistd(self) -> None:
         """twistd, daemon or not, gives the same answer before it forks."""
-        self.write(changed(LOCAL, session__access_ttl="soon"))
+        self.config.write_text(json.dumps(changed(LOCAL, session__access_ttl="soon")))
         expected = f'{self.config}:1:45: session.access_ttl: expected a duration such as "15m"\n'
         for flags in ((), ("--nodaemon", "--pidfile=")):
             err = self.complaint(self.run_command(*flags, "gamed", "serve", *self.places, of=TWISTD))
@@ -65,11 +67,13 @@ class ConfigurationTests(RefusalTestCase):
     @covers("7/3")
     def test_missing_variables(self) -> None:
         """oauth mode without its variables refuses to start and names them all (SPEC 5.7, 7)."""
-        self.write(OAUTH)
+        self.write_config(OAUTH)
+        self.environ.clear()
         err = self.refused()
         for name in ENVIRON:
             self.assertIn(f"{name} is not set", err)
 
+    @sqlite_files("auth.db without the configuration that belongs to it")
     def test_lost_configuration(self) -> None:
         """auth.db without its configuration file: nothing is generated, no server opens in local mode by accident."""
         self.data.mkdir()
@@ -78,6 +82,7 @@ class ConfigurationTests(RefusalTestCase):
         self.assertFalse(self.config.exists())
         self.assertEqual(self.stores(), {"auth.db": b""})
 
+    @sqlite_files("the schemas of its files; tests.cli.test_postgresql has PostgreSQL's")
     def test_other_schema(self) -> None:
         """A store whose tables an earlier checkout made is refused before either store is changed."""
         process, _ = self.serve()
@@ -117,10 +122,12 @@ class ConfigurationTests(RefusalTestCase):
 class ListeningTests(RefusalTestCase):
     def test_taken_port(self) -> None:
         """A port that is taken is one sentence, before anything is made; exit code 1, so that the unit tries again."""
+        before = self.files()
         with closing(socket.create_server(("127.0.0.1", 0))) as server:
             err = self.refused(f"--listen=tcp:{server.getsockname()[1]}:interface=127.0.0.1", expected=1)
         self.assertIn("the port is taken by another program", err)
-        self.assertFalse(self.config.exists())
+        made = {self.data, self.data / "gamed.lock"} if POSTGRESQL else set()  # this is no first run
+        self.assertEqual(self.files() - made, before)
 
     def test_taken_port_of_a_second_listener(self) -> None:
         """Refuse to start if the port of the second listener is taken."""
@@ -131,7 +138,7 @@ class ListeningTests(RefusalTestCase):
 
     def test_taken_socket(self) -> None:
         """A unix socket that another program listens on may be free later, too: exit code 1."""
-        self.write(changed(LOCAL, public_url="http://localhost:8080"))
+        self.write_config(changed(LOCAL, public_url="http://localhost:8080"))
         path = self.folder / "gamed.sock"
         with closing(socket.socket(socket.AF_UNIX)) as server:
             server.bind(str(path))
@@ -145,11 +152,12 @@ class ListeningTests(RefusalTestCase):
 
     def test_one_listener_twice(self) -> None:
         """The same --listen twice is a slip in the command: the refusal names it, and no other program."""
+        before = self.files()
         listen = f"--listen=tcp:{free_port()}:interface=127.0.0.1"
         err = self.refused(listen, listen)
         self.assertIn(f"{listen.replace('=', ' ', 1)} is given twice.", err)
         self.assertNotIn("another program", err)
-        self.assertFalse(self.config.exists())
+        self.assertEqual(self.files(), before)
 
     @covers("threats/64")
     def test_exposed_plain_port(self) -> None:
@@ -157,13 +165,13 @@ class ListeningTests(RefusalTestCase):
         port = free_port()
         self.assertIn("without encryption", self.refused(f"--listen=tcp:{port}"))
         for options, environ in ((["--private-listen"], {}), ([], {"GAMED_PRIVATE_LISTEN": "1"})):
-            self.environ = environ
+            self.environ |= environ
             process, _ = self.serve("--listen=tcp:0", *options)
             self.stop(process)
 
     def test_exposed_behind_https(self) -> None:
         """With an https address, a proxy is in front: the port may be anywhere."""
-        self.write(changed(LOCAL, public_url="https://play.example.org"))
+        self.write_config(changed(LOCAL, public_url="https://play.example.org"))
         process, _ = self.serve("--listen=tcp:0")
         self.stop(process)
 
@@ -171,7 +179,7 @@ class ListeningTests(RefusalTestCase):
         """Local mode on a unix socket alone needs public_url, and then `gamed health` finds it there."""
         path = self.folder / "gamed.sock"
         self.assertIn("Set public_url", self.refused(f"--listen=unix:{path}"))
-        self.write(changed(LOCAL, public_url="http://localhost:8080"))
+        self.write_config(changed(LOCAL, public_url="http://localhost:8080"))
         process, _ = self.serve(f"--listen=unix:{path}")
         with closing(socket.socket(socket.AF_UNIX)) as client:
             client.connect(str(path))
@@ -187,13 +195,14 @@ class KeyTests(RefusalTestCase):
     @covers("2.2/7")
     def test_wrong_master_key(self) -> None:
         """A wrong master key is refused with what to do, and neither store changes (SPEC 2.2)."""
-        self.write(changed(LOCAL, master_key_env="GAMED_MASTER_KEY"))
+        self.write_config(changed(LOCAL, master_key_env="GAMED_MASTER_KEY"))
         self.environ = {"GAMED_MASTER_KEY": KEY_TEXT}
         process, _ = self.serve()
         self.stop(process)
         self.assertFalse((self.data / "auth.key").exists())
         before = self.stores()
-        self.assertEqual(set(before), {"auth.db", "state.db"})
+        names = {store_of(self.data).name(database) for database in (AUTH, STATE)}
+        self.assertEqual(set(before), names)
 
         self.environ = {"GAMED_MASTER_KEY": OTHER_KEY}
         err = self.refused()
@@ -201,15 +210,25 @@ class KeyTests(RefusalTestCase):
         self.assertIn("than the one in GAMED_MASTER_KEY (", err)
         self.assertEqual(len(err.splitlines()), 1)
         self.assertEqual(self.complaint(self.gamed("players", "list")), err)
+        self.assertEqual(self.stores(), before)
+        self.assertFalse((self.data / "auth.key").exists())
 
-        self.write(LOCAL)
+    @sqlite_files("a key file; PostgreSQL needs a master key")
+    def test_lost_master_key(self) -> None:
+        """A start without the master key is refused with what to do, and makes no key file."""
+        self.write_config(changed(LOCAL, master_key_env="GAMED_MASTER_KEY"))
+        self.environ = {"GAMED_MASTER_KEY": KEY_TEXT}
+        process, _ = self.serve()
+        self.stop(process)
+        before = self.stores()
+        self.write_config(LOCAL)
         self.assertIn("Set master_key_env", self.refused())
         self.assertEqual(self.stores(), before)
         self.assertFalse((self.data / "auth.key").exists())
 
     def test_wrong_key_after_a_kill(self) -> None:
         """Not even what a killed server left to be written is touched by a start with a wrong key."""
-        self.write(changed(LOCAL, master_key_env="GAMED_MASTER_KEY"))
+        self.write_config(changed(LOCAL, master_key_env="GAMED_MASTER_KEY"))
         self.environ = {"GAMED_MASTER_KEY": KEY_TEXT}
         process, _ = self.serve()
         self.gamed("players", "add", "anna", "--password-stdin", stdin="correct horse\n")
@@ -222,6 +241,7 @@ class KeyTests(RefusalTestCase):
         self.environ = {"GAMED_MASTER_KEY": KEY_TEXT}
         self.assertIn("anna", self.gamed("players", "list")[1])
 
+    @sqlite_files("a key file; PostgreSQL needs a master key")
     def test_lost_key_file(self) -> None:
         """auth.db without its key file, or with another's, is refused; no new key is made."""
         process, _ = self.serve()
@@ -241,9 +261,10 @@ class KeyTests(RefusalTestCase):
         process, _ = self.serve()
         self.stop(process)
 
+    @sqlite_files("a file of another program; tests.cli.test_postgresql has another program's schema")
     def test_foreign_file(self) -> None:
         """An auth.db that is no database, or another program's, is refused and stays as it is."""
-        self.write(LOCAL)
+        self.write_config(LOCAL)
         self.data.mkdir()
         (self.data / "auth.db").write_bytes(b"not a database, but long enough to look at" * 100)
         self.assertIn("auth.db", self.refused())
@@ -251,7 +272,7 @@ class KeyTests(RefusalTestCase):
 
     def test_locked_folder(self) -> None:
         """A data folder that cannot be written is refused with --data as advice."""
-        self.write(LOCAL)
+        self.write_config(LOCAL)
         (self.folder / "file").touch()
         self.data = self.folder / "file" / "data"
         self.assertIn("--data DIR", self.refused())
@@ -263,8 +284,9 @@ class KeyTests(RefusalTestCase):
             self.assertIsNone(refuse_foreign_folder(self.data))
             return
         os.chown(self.data, 54321, 54321)
+        before = self.files()
         self.assertIn("belongs to #54321", self.refused())
-        self.assertEqual((list(self.data.iterdir()), self.config.exists()), ([], False))
+        self.assertEqual(self.files(), before)
 
 
 class StoreTests(SynchronousTestCase):

@@ -5,9 +5,11 @@ import json
 from tests.cli.process import CommandTestCase
 from tests.config.fixtures import KEY_TEXT, LOCAL, changed
 from tests.support.covers import covers
+from tests.support.stores import sqlite_files
 
 
 @covers("2.1/6")
+@sqlite_files("a key file; PostgreSQL needs a master key from the first start on")
 class RekeyTests(CommandTestCase):
     def test_accounts_are_kept(self) -> None:
         """The first start with a master key writes auth.db anew, retires the key file, and prints what was kept."""

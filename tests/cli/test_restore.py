@@ -18,10 +18,12 @@ from tests.cli.backup_helpers import BackupCase, rows
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS
 from tests.support.covers import covers
 from tests.support.databases import ask, data_folder, prepare_files
+from tests.support.stores import sqlite_files
 
 EPOCH = "SELECT epoch FROM player_saves"
 
 
+@sqlite_files("copies of its files; tests.cli.test_postgresql_backup has PostgreSQL's dumps")
 class RestoreCase(BackupCase):
     def setUp(self) -> None:
         super().setUp()
@@ -177,6 +179,7 @@ class LeftAloneTests(RestoreCase):
         self.assertEqual((self.data / f"{done.aside[1].name}-wal").read_bytes(), b"left")
 
 
+@sqlite_files("the copies of its files before a migration")
 class MigrationTests(BackupCase):
     """Schemas of a version to come, which adds a column to each store."""
 

@@ -11,10 +11,12 @@ from tests.cli.backup_helpers import BackupCase, command, rows
 from tests.sessions.fixtures import ANNA, NOW_MS
 from tests.support.covers import covers
 from tests.support.databases import ask
+from tests.support.stores import sqlite_files
 
 EPOCH = "SELECT epoch FROM player_saves"
 
 
+@sqlite_files("copies of its files; tests.cli.test_postgresql_backup has PostgreSQL's command")
 class RestoredTests(BackupCase):
     def setUp(self) -> None:
         super().setUp()

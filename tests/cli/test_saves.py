@@ -8,16 +8,27 @@ from random import randbytes
 from zipfile import ZipFile
 
 from gamed.cli.folder_lock import SERVE, Lock
-from gamed.database.sqlite.files import PAGE_BYTES, connect, file_uri, prepare
-from gamed.database.sqlite.offline import run_transaction
+from gamed.database.connection import AUTH, STATE, Connection
+from gamed.database.sqlite.files import PAGE_BYTES, connect, file_uri
 from gamed.players.tables import create_player
 from gamed.saves.write_rules import UNCONDITIONAL, Condition, ConditionKind
 from tests.cli.process import GAMED, CommandTestCase
 from tests.saves.state_machine import StoredSlot, count_errors
 from tests.support.databases import ask, prepare_files
+from tests.support.stores import POSTGRESQL, literal, sqlite_files
 
 ANNA = "ply_A"
 PRESENT, ABSENT = Condition(ConditionKind.PRESENT), Condition(ConditionKind.ABSENT)
+
+
+def fill(connection: Connection) -> None:
+    """Write the saves that each test begins with."""
+    stored = StoredSlot(connection=connection)
+    for number, data in enumerate((b"one", b"two", b"three")):
+        stored.put(PRESENT if number else UNCONDITIONAL, data)
+    stored.put(ABSENT, b"refused")
+    stored.put(UNCONDITIONAL, b"gone", slot="old")
+    stored.delete(PRESENT, slot="old")
 
 
 class SavesTestCase(CommandTestCase):
@@ -28,21 +39,13 @@ class SavesTestCase(CommandTestCase):
         self.data = Path(self.folder) / "data"
         self.data.mkdir()
         prepare_files(self.data)
-        stored = StoredSlot()
-        with closing(connect(file_uri(self.data / "state.db", "rw"))) as connection:
-            prepare(connection)
-            stored.connection = connection
-            for number, data in enumerate((b"one", b"two", b"three")):
-                stored.put(PRESENT if number else UNCONDITIONAL, data)
-            stored.put(ABSENT, b"refused")
-            stored.put(UNCONDITIONAL, b"gone", slot="old")
-            stored.delete(PRESENT, slot="old")
+        self.run_transaction(STATE, fill)
 
     def state(self, sql: str) -> list[tuple[object, ...]]:
-        return run_transaction(self.data / "state.db", ask(sql))
+        return self.run_transaction(STATE, ask(sql))
 
     def add_player(self, player_id: str) -> None:
-        run_transaction(self.data / "auth.db", lambda connection: create_player(connection, player_id, 0))
+        self.run_transaction(AUTH, lambda connection: create_player(connection, player_id, 0))
 
     def current(self, slot: str = "auto") -> bytes:
         """Return the bytes of a save, as a game reads them."""
@@ -153,8 +156,8 @@ class ChangeTests(SavesTestCase):
         self.assertEqual(self.current(), b"one")
         self.assertEqual(json.loads(self.output_of("saves", "undelete", ANNA, "old", "--json"))["version"], 3)
         self.assertEqual(self.current("old"), b"gone")
-        self.assertEqual(run_transaction(self.data / "state.db", count_errors), [])
-        recorded = run_transaction(self.data / "auth.db", ask("SELECT command FROM command_log ORDER BY 1"))
+        self.assertEqual(self.run_transaction(STATE, count_errors), [])
+        recorded = self.rows(AUTH, "SELECT command FROM command_log ORDER BY 1")
         self.assertEqual(recorded, [("saves restore",), ("saves undelete",)])
 
     def test_export(self) -> None:
@@ -175,8 +178,8 @@ class ChangeTests(SavesTestCase):
     def test_export_without_room(self) -> None:
         """Where the disk takes no more, it is said which, and nothing is left there."""
         data = randbytes(200_000)
-        now = f"size = {len(data)}, sha256 = X'{sha256(data).hexdigest()}' WHERE blob_id = 1"
-        self.state(f"UPDATE blob SET data = X'{data.hex()}', {now}")
+        now = f"size = {len(data)}, sha256 = {literal(sha256(data).digest())} WHERE blob_id = 1"
+        self.state(f"UPDATE blob SET data = {literal(data)}, {now}")
         self.state(f"UPDATE save_version SET {now}")
         file = Path(self.folder) / "anna.zip"
         limited = ["sh", "-c", 'ulimit -f 160; exec "$@"', "sh", *GAMED]
@@ -187,7 +190,7 @@ class ChangeTests(SavesTestCase):
 
     def test_export_of_damaged_bytes(self) -> None:
         """Name a damaged save and leave it out; export the rest."""
-        self.state("UPDATE blob SET data = CAST('ONE' AS BLOB) WHERE blob_id = 1")
+        self.state(f"UPDATE blob SET data = {literal(b'ONE')} WHERE blob_id = 1")
         file = Path(self.folder) / "anna.zip"
         code, out, err = self.gamed("saves", "export", ANNA, str(file), "--json")
         self.assertEqual((code, json.loads(out)["damaged"]), (1, ["auto 1"]))
@@ -201,7 +204,7 @@ class ChangeTests(SavesTestCase):
         code, _, err = self.gamed("saves", "erase", ANNA)
         self.assertEqual((code, "--yes" in err), (2, True))
         numbers = "WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 20)"
-        self.state(f"INSERT INTO blob_part {numbers} SELECT 1, n, x'00' FROM c")
+        self.state(f"INSERT INTO blob_part {numbers} SELECT 1, n, {literal(bytes(1))} FROM c")
         self.output_of("saves", "erase", ANNA, "--yes")
         self.assertEqual(self.output_of("saves", "list", ANNA), f"{ANNA} has no saves\n")
         for table in ("save", "save_version", "blob", "blob_part"):
@@ -213,7 +216,8 @@ class ChangeTests(SavesTestCase):
 class CheckTests(SavesTestCase):
     def test_well(self) -> None:
         """All is well: exit code 0, and a word."""
-        self.assertEqual(self.output_of("check", "data"), "no errors\n")
+        first, *others = self.output_of("check", "data").splitlines()
+        self.assertEqual((first, bool(others)), ("no errors", POSTGRESQL))  # which needs amcheck for its indexes
         self.assertEqual(json.loads(self.output_of("check", "data", "--json")), {"errors": [], "repaired": 0})
 
     def test_wrong_counts(self) -> None:
@@ -231,16 +235,17 @@ class CheckTests(SavesTestCase):
         for words in ("usage that is counted wrong", "wrong count of references", "too low", "gamed check data --fix"):
             self.assertIn(words, err)
         self.assertIn("no errors", self.output_of("check", "data", "--fix"))
-        self.assertEqual(run_transaction(self.data / "state.db", count_errors), [])
+        self.assertEqual(self.run_transaction(STATE, count_errors), [])
 
     def test_damaged_bytes(self) -> None:
         """One turned byte is found, with the version it belongs to."""
-        self.state("UPDATE blob SET data = CAST('ONE' AS BLOB) WHERE blob_id = 1")
+        self.state(f"UPDATE blob SET data = {literal(b'ONE')} WHERE blob_id = 1")
         code, out, err = self.gamed("check", "data", "--json")
         self.assertEqual((code, json.loads(out)["errors"]), (1, ["damaged bytes: ply_A auto 1"]))
         self.assertRegex(err, r"^gamed: 1 error\nDamaged bytes are repaired .*gamed saves restore")
         self.assertNotIn("--fix", err)
 
+    @sqlite_files("a damaged file; PostgreSQL's server reads its own pages")
     def test_damaged_file(self) -> None:
         """A torn page is found by SQLite's own check; nothing is tried with such a file."""
         path = self.data / "state.db"

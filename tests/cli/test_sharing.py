@@ -10,6 +10,8 @@ from urllib.request import urlopen
 
 from gamed.database.sqlite.files import connect, file_uri
 from tests.cli.process import CommandTestCase, free_port, get
+from tests.support.postgresql import cluster
+from tests.support.stores import POSTGRESQL, address_of, sqlite_files
 
 
 class SharingTests(CommandTestCase):
@@ -38,6 +40,7 @@ class SharingTests(CommandTestCase):
             [found] = [each for each in json.loads(out)["findings"] if each["check"] == "instance"]
             self.assertEqual(found["level"], "ok", (found, err))
 
+    @sqlite_files("a copy of its files; copied databases of PostgreSQL are in tests.cli.test_postgresql_backup")
     def test_a_copied_folder(self) -> None:
         """A server of a copied data folder has the same store; `gamed doctor` reports that it is not this one's."""
         first, _ = self.share()
@@ -55,14 +58,20 @@ class SharingTests(CommandTestCase):
         self.assertEqual((found["level"], "a copy of this data folder" in found["text"]), ("problem", True), found)
 
     def test_the_store_stays(self) -> None:
-        """Restarts and a lost state.db do not change the store."""
+        """Restarts and a lost `state` do not change the store."""
         stores = set()
         for _ in range(2):
             process, port = self.share()
             stores.add(self.headers_of(port)["Gamed-Store"])
             self.assertEqual(self.stop(process), 0)
-            (self.data / "state.db").unlink()
+            self.lose_state()
         self.assertEqual(len(stores), 1)
+
+    def lose_state(self) -> None:
+        if POSTGRESQL:
+            cluster().execute("DROP SCHEMA state CASCADE", address_of(self.data).database)
+        else:
+            (self.data / "state.db").unlink()
 
     def headers_of(self, port: int) -> HTTPMessage:
         with urlopen(f"http://127.0.0.1:{port}/healthz") as answer:
@@ -89,6 +98,7 @@ class SharingTests(CommandTestCase):
         self.assertEqual(code, 1, err)
         self.assertIn(f"(process {second.pid}). Stop that one first, start all with --share, ", err)
 
+    @sqlite_files("the schema of its files; tests.database.postgresql.test_migrations has PostgreSQL's")
     def test_another_schema(self) -> None:
         """A server of another version that would change the schema is refused beside one that serves."""
         self.share()
@@ -109,6 +119,7 @@ class SharingTests(CommandTestCase):
         self.assertEqual(self.stop(first), 0)
         self.assertEqual(self.gamed("health")[0], 1)
 
+    @sqlite_files("from a key file to a master key")
     def test_a_changed_key(self) -> None:
         """A key change needs the folder alone: a server that would change the key is refused beside another."""
         self.share()

@@ -1,3 +1,4 @@
+import json
 import os
 import subprocess
 from collections.abc import Sequence
@@ -69,7 +70,7 @@ class SurroundingsTests(CommandTestCase):
 
     def test_a_start_with_full_stderr(self) -> None:
         """The server starts, too, when its warnings cannot be written."""
-        self.config.write_text(WARNED)
+        self.write_config(json.loads(WARNED))
         port = free_port()
         listen = f"--listen=tcp:{port}:interface=127.0.0.1"
         process = self.start("sh", "-c", 'exec "$@" 2>/dev/full', "sh", *GAMED, *self.places, "serve", listen)

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from sqlite3 import Connection as SqliteConnection
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -14,6 +13,7 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.audit import SecurityEvent
+from gamed.database.connection import Connection
 from gamed.database.errors import DatabaseCorrupt
 from gamed.database.last_backup import LastBackup, write_last_backup
 from gamed.database.security_events import EventCount, EventKey, write_events
@@ -24,12 +24,14 @@ from gamed.ops.metrics import Counters, Metrics
 from gamed.ops.owner_report import EVENTS, MACHINE_MS, PLAYERS, MachineReport, OwnerReporter, versions
 from gamed.players import tables as player_tables
 from gamed.service import AdminServer
-from tests.ops.test_admin import ENDPOINT, MACHINE
+from tests.ops.test_admin import ENDPOINT, MACHINE, STATE_TITLE
 from tests.ops.test_metrics import gauges
 from tests.players.killed_command import KEYS
 from tests.support.covers import covers
-from tests.support.databases import memory_databases
-from tests.support.http import PEER, START_MS, Answer, Connection, request_bytes
+from tests.support.databases import elsewhere, memory_databases
+from tests.support.http import PEER, START_MS, Answer, request_bytes
+from tests.support.http import Connection as HttpConnection
+from tests.support.stores import POSTGRESQL, sqlite_files
 
 T = TypeVar("T")
 HOUR_MS = 3_600_000
@@ -54,9 +56,9 @@ class OwnerPageCase(SynchronousTestCase):
         self.looks.append(self.machine())
         return self.looks[-1]
 
-    def call(self, path: str = "/", **headers: str) -> Connection:
+    def call(self, path: str = "/", **headers: str) -> HttpConnection:
         peer = UNIXAddress("") if self.endpoint.startswith("unix:") else PEER
-        connection = Connection(self.site, self.reactor, peer)
+        connection = HttpConnection(self.site, self.reactor, peer)
         return connection.send(request_bytes("GET", path, {"Host": "localhost", **headers}))
 
     def ask(self, path: str = "/", **headers: str) -> Answer:
@@ -67,13 +69,13 @@ class OwnerPageCase(SynchronousTestCase):
         self.assertEqual(answer.status, 200, answer.body)
         return answer.body.decode()
 
-    def write(self, work: Callable[[SqliteConnection], T]) -> T:
+    def write(self, work: Callable[[Connection], T]) -> T:
         return self.successResultOf(self.stores.auth.submit(work))
 
     def add(self, number: int, *, name: str = "", shown: str = "", signed_in_ms: int | None = None) -> str:
         player_id = f"ply_{number:022}"
 
-        def work(connection: SqliteConnection) -> None:
+        def work(connection: Connection) -> None:
             player_tables.create_player(connection, player_id, START_MS)
             if name:
                 player_tables.create_account(
@@ -194,10 +196,11 @@ class BoundTests(OwnerPageCase):
         self.assertEqual(text.count("signed_out"), EVENTS)
         self.assertIn("gamed events", text)
 
+    @sqlite_files("its query plans; those of a small table say nothing on PostgreSQL")
     def test_plans(self) -> None:
         """Find the players of a page by an index, without reading the others."""
 
-        def plans(connection: SqliteConnection) -> list[str]:
+        def plans(connection: Connection) -> list[str]:
             statements: list[str] = []
             connection.set_trace_callback(statements.append)
             player_tables.latest_players(connection, KEYS.sealer, 10, None)
@@ -243,13 +246,16 @@ class TroubleTests(OwnerPageCase):
     def test_without_state_db(self) -> None:
         """Show the players without sizes, and name the reason."""
         self.add(1, name="anna")
-        reads = self.stores.threads[0]
-        self.successResultOf(reads.run(lambda connection: connection.execute("DETACH DATABASE state").close()))
+        if POSTGRESQL:
+            elsewhere(self.stores.state, "DROP SCHEMA state CASCADE")
+        else:
+            reads = self.stores.threads[0]
+            self.successResultOf(reads.run(lambda connection: connection.execute("DETACH DATABASE state").close()))
         self.stores._state.unavailable_as = DatabaseCorrupt
         text = self.page()
         self.assertIn("anna", text)
         self.assertIn("saves not known", text)
-        self.assertIn("state.db does not answer", text)
+        self.assertIn(f"{STATE_TITLE.decode()} does not answer", text)
 
     def test_without_auth_db(self) -> None:
         """Show what is known without auth.db."""

@@ -6,6 +6,7 @@ import time
 
 from tests.cli.process import GAMED, TWISTD, CommandTestCase, end_daemon, free_port, get
 from tests.ops.systemd_manager import FakeManager
+from tests.support.stores import sqlite_files
 
 WATCHDOG_USEC = "400000"
 
@@ -14,7 +15,7 @@ class RunningTests(CommandTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.manager = FakeManager(self, self.folder / "notify")
-        self.environ = {"NOTIFY_SOCKET": self.manager.address}
+        self.environ["NOTIFY_SOCKET"] = self.manager.address
         self.port = free_port()
         self.listen = f"--listen=tcp:{self.port}:interface=127.0.0.1"
 
@@ -62,6 +63,7 @@ class RunningTests(CommandTestCase):
         code, _, _ = self.gamed("serve", self.listen)
         self.assertEqual((code, self.manager.lines), (78, []))
 
+    @sqlite_files("a damaged file; tests.cli.test_postgresql has a schema that is lost")
     def test_without_saves(self) -> None:
         """A damaged state.db is reported, and the service still starts; the watchdog asks the other database."""
         self.data.mkdir()

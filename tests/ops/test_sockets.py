@@ -50,7 +50,7 @@ def ask_path(path: str) -> bytes:
 class SocketTestCase(CommandTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.config.write_text(f'{{"mode": "local", "public_url": "{ADDRESS}"}}')
+        self.write_config({"mode": "local", "public_url": ADDRESS})
 
     def listening(self, family: socket.AddressFamily, address: object) -> socket.socket:
         """Open the sockets of a socket unit."""
@@ -163,7 +163,7 @@ class ChoiceTests(SocketTestCase):
 
     def test_without_an_address(self) -> None:
         """In local mode the address must be configured: a passed socket has none (PROTOCOL 1)."""
-        self.config.write_text('{"mode": "local"}')
+        self.write_config()
         said = self.refused(self.listening(socket.AF_INET, ("127.0.0.1", 0)))
         self.assertIn("Set public_url", said)
 

@@ -92,7 +92,7 @@ class ServingTests(WorkersTestCase):
     def test_a_dead_worker(self) -> None:
         """A killed worker is started again within 10 s, with the secrets of the start; no client is refused."""
         self.environ["GAMED_KEY"] = "A" * 42 + "E="
-        self.config.write_text('{"mode": "local", "master_key_env": "GAMED_KEY"}')
+        self.write_config({"mode": "local", "master_key_env": "GAMED_KEY"})
         process, port = self.started()
         first, second = children(process.pid)
         os.kill(first, signal.SIGKILL)

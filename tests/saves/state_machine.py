@@ -42,8 +42,9 @@ def body_of(data: bytes, meta: str | None = None) -> SaveContent:
 class StoredSlot:
     """A slot in SQLite, changed by the transactions of state.db."""
 
-    def __init__(self, limits: SaveLimits = ROOMY) -> None:
-        self.connection = open_database(STATE)
+    def __init__(self, limits: SaveLimits = ROOMY, connection: Connection | None = None) -> None:
+        """Use an empty database unless a connection is passed."""
+        self.connection = connection or open_database(STATE)
         self.limits = limits
         self._now_ms = count(1_800_000_000_000, 777)
 
