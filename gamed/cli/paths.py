@@ -17,6 +17,7 @@ from gamed.config import game
 from gamed.config.authentication import FILE_NAME
 from gamed.config.errors import ConfigError
 from gamed.config.json_reader import JsonSyntaxError, decode
+from gamed.config.settings import DATABASE_NOTE
 from gamed.disk import sync_folder
 
 PACKAGE = Path(__file__).absolute().parent.parent
@@ -125,11 +126,12 @@ def read_regular(path: str) -> bytes:
 
 
 def read_config(places: Paths) -> str | None:
-    """Return the text of the configuration file; None on a first run, when neither it nor auth.db exists."""
+    """Return the text of the configuration file; None on a first run, when no server has used the data folder."""
     text = _read_text(places.config)
-    if text is None and (places.data / AUTH_DB).exists():
+    left = [path for path in (places.data / AUTH_DB, places.data / DATABASE_NOTE) if path.exists()]
+    if text is None and left:
         raise SetupError(
-            f"{places.config} is missing, but {places.data / AUTH_DB} is there: this server was set up before. "
+            f"{places.config} is missing, but {left[0]} is there: this server was set up before. "
             "Put the file back (is a folder not mounted?), or name it with --config FILE."
         )
     return text

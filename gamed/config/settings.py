@@ -16,6 +16,8 @@ RESERVED_FILES = 256
 
 KEY_FILE = "auth.key"
 """The name of the key file, which is beside `auth.db`."""
+DATABASE_NOTE = "database.note"
+"""The name of the file in the data folder with what a process last knew of the databases on a PostgreSQL server."""
 
 
 class KeySource(StrEnum):

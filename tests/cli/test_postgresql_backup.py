@@ -12,8 +12,8 @@ from typing import ClassVar
 import psycopg
 
 from gamed.cli.backup import hash_file
+from gamed.config.settings import DATABASE_NOTE
 from gamed.database.postgresql import dump
-from gamed.database.postgresql.heartbeat import NOTE
 from tests.cli.backup_helpers import command
 from tests.cli.process import GAMED, WAIT_SECONDS, environment
 from tests.cli.test_postgresql import PostgresqlTestCase
@@ -289,7 +289,7 @@ class OutsideTests(BackupCase):
         """A server whose database is older than its own note refuses to start, until the restore is finished."""
         process, _ = self.serve()
         deadline = monotonic() + WAIT_SECONDS
-        while not (self.data / NOTE).exists():
+        while not (self.data / DATABASE_NOTE).exists():
             self.assertLess(monotonic(), deadline)
             sleep(0.05)
         process.kill()

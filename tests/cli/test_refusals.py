@@ -73,14 +73,17 @@ class ConfigurationTests(RefusalTestCase):
         for name in ENVIRON:
             self.assertIn(f"{name} is not set", err)
 
-    @sqlite_files("auth.db without the configuration that belongs to it")
     def test_lost_configuration(self) -> None:
-        """auth.db without its configuration file: nothing is generated, no server opens in local mode by accident."""
-        self.data.mkdir()
-        (self.data / "auth.db").touch()
-        self.assertIn(f"{self.config} is missing", self.refused())
-        self.assertFalse(self.config.exists())
-        self.assertEqual(self.stores(), {"auth.db": b""})
+        """A used data folder without its configuration: no server opens in local mode by accident, nothing is made."""
+        process, _ = self.serve()
+        self.stop(process)
+        self.config.unlink()
+        stores, files = self.stores(), self.files()
+        err = self.refused()
+        self.assertIn(
+            f"{self.config} is missing, but {self.data / ('database.note' if POSTGRESQL else 'auth.db')}", err
+        )
+        self.assertEqual((self.stores(), self.files()), (stores, files))
 
     @sqlite_files("the schemas of its files; tests.cli.test_postgresql has PostgreSQL's")
     def test_other_schema(self) -> None:
@@ -206,7 +209,9 @@ class KeyTests(RefusalTestCase):
 
         self.environ = {"GAMED_MASTER_KEY": OTHER_KEY}
         err = self.refused()
-        self.assertIn("auth.db is written with another key", err)
+        with closing(store_of(self.data)) as store:
+            self.assertIn(f"{store.describe(AUTH)} is written with another key", err)
+            self.assertIn(f": {store.set_aside(AUTH)} and start again", err)
         self.assertIn("than the one in GAMED_MASTER_KEY (", err)
         self.assertEqual(len(err.splitlines()), 1)
         self.assertEqual(self.complaint(self.gamed("players", "list")), err)

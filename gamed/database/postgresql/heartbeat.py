@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from gamed.config.settings import DATABASE_NOTE
 from gamed.database.connection import AUTH, Connection
 from gamed.database.errors import DatabaseRestored, of_disk
 from gamed.database.periodic import PeriodicTask
@@ -22,7 +23,6 @@ from gamed.database.postgresql.identity import read_place, refuse_copy
 from gamed.database.queues import WriteQueue
 from gamed.event_log import EventLog
 
-NOTE: Final = "database.note"
 MAX_NOTE_BYTES: Final = 4096
 BEAT_SECONDS: Final = 15.0
 BEHIND_MS: Final = 5 * 60_000
@@ -134,7 +134,7 @@ def read_heartbeat(connection: Connection) -> Heartbeat | None:
 
 def read_note(folder: Path, place: str) -> Heartbeat | None:
     """Return what a process noted of the database at this place; None if there is no such note, or if it is damaged."""
-    with suppress(OSError, ValueError, KeyError, TypeError), open(folder / NOTE, "rb") as file:
+    with suppress(OSError, ValueError, KeyError, TypeError), open(folder / DATABASE_NOTE, "rb") as file:
         members = json.loads(file.read(MAX_NOTE_BYTES))
         if members["place"] == place:
             generation, beats, beat_ms = (int(members[name]) for name in ("generation", "beats", "beat_ms"))
@@ -144,11 +144,11 @@ def read_note(folder: Path, place: str) -> Heartbeat | None:
 
 def write_note(folder: Path, place: str, heartbeat: Heartbeat) -> None:
     """Note a value of the counter that was committed; a power cut may lose the last notes. Raise DiskFull."""
-    part = folder / f".{NOTE}.{os.getpid()}"
+    part = folder / f".{DATABASE_NOTE}.{os.getpid()}"
     members = {"place": place, **structs.asdict(heartbeat)}
     try:
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
             json.dump(members, file)
-        part.replace(folder / NOTE)
+        part.replace(folder / DATABASE_NOTE)
     except OSError as e:
         raise of_disk(e) from e

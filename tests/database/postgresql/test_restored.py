@@ -10,6 +10,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.config.settings import DATABASE_NOTE
 from gamed.database.connection import AUTH, STATE, Connection, Transaction
 from gamed.database.engine import Database
 from gamed.database.errors import DatabaseBusy, DatabaseRestored, DatabaseUnreachable
@@ -20,7 +21,6 @@ from gamed.database.postgresql.engine import PostgresqlEngine
 from gamed.database.postgresql.heartbeat import (
     BEAT_SECONDS,
     BEHIND_MS,
-    NOTE,
     Heartbeat,
     HeartbeatTask,
     beat,
@@ -72,7 +72,7 @@ class StoredCase(SynchronousTestCase):
         return place
 
     def engine(self, place: Address | None = None) -> PostgresqlEngine:
-        kind = SessionKind("auth writer", schemas=(AUTH,))
+        kind = SessionKind("auth writer", schemas=(AUTH,), idle_ms=0)
         return PostgresqlEngine(Connector(address_of(place or self.place), wall_ms), Database(AUTH), kind)
 
     def run_in(self, transaction: Transaction[T], place: Address | None = None) -> T:
@@ -254,15 +254,15 @@ class HeartbeatTests(StoredCase):
         self.assertFalse(self.refused(None))
         place = self.run_in(read_place)
         for content in (b"", b"{", b"[]", b"7", json.dumps({"place": place}).encode(), b"\xff"):
-            (self.folder / NOTE).write_bytes(content)
+            (self.folder / DATABASE_NOTE).write_bytes(content)
             self.assertFalse(self.refused(None), content)
 
     def test_note(self) -> None:
         """A note is read as it was written, and only its user can read it."""
         write_note(self.folder, "store", NOTED)
         self.assertEqual(read_note(self.folder, "store"), NOTED)
-        self.assertEqual((self.folder / NOTE).stat().st_mode & 0o777, 0o600)
-        self.assertEqual([path.name for path in self.folder.iterdir()], [NOTE])
+        self.assertEqual((self.folder / DATABASE_NOTE).stat().st_mode & 0o777, 0o600)
+        self.assertEqual([path.name for path in self.folder.iterdir()], [DATABASE_NOTE])
 
     def test_timelines(self) -> None:
         """On another timeline a database may be five minutes older; on the same one not a single beat."""
@@ -333,10 +333,10 @@ class HeartbeatTaskTests(StoredCase):
     def test_full_disk(self) -> None:
         """A note that cannot be written does not end the work."""
         self.task.start()
-        (self.folder / NOTE).unlink(missing_ok=True)
-        (self.folder / NOTE).mkdir()
+        (self.folder / DATABASE_NOTE).unlink(missing_ok=True)
+        (self.folder / DATABASE_NOTE).mkdir()
         self.reactor.pump([0, BEAT_SECONDS, 0])
-        (self.folder / NOTE).rmdir()
+        (self.folder / DATABASE_NOTE).rmdir()
         self.reactor.pump([BEAT_SECONDS, 0])
         self.assertEqual(self.noted(), 3)
         self.assertFalse(self.reactor.stopped)
