@@ -49,7 +49,7 @@ ID_CHARACTERS = 64
 DRIVER = ("psycopg[binary]>=3.2,<4", "greenlet>=3,<4")
 """What pip installs for a PostgreSQL store; the extra `postgresql` in setup.py has the same."""
 HINT = (
-    "This command needs the key of auth.db, as the service has it. Where systemd keeps it: "
+    "This command needs the key of this server, as the service has it. Where systemd keeps it: "
     "systemd-run --pipe --wait -p LoadCredential=NAME:/path/of/the/key gamed ... (NAME as in master_key_env); "
     "etc/gamedctl does that with the unit's own settings"
 )
@@ -287,7 +287,7 @@ class KeyedDatabases(OfflineDatabases, frozen=True):
         source = KeySource.FILE if self._choice.before is not None else self._choice.source
 
         def checked(connection: Connection) -> T:
-            keyring.check_key(connection, keys_now, source, now_ms())
+            keyring.check_key(connection, keys_now, source, now_ms(), self.store)
             return transaction(connection, keys_now)
 
         return self.write_auth(checked)

@@ -17,7 +17,7 @@ from gamed.cli.paths import Paths
 from gamed.cli.process import read_listeners
 from gamed.clock import now_ms
 from gamed.config.errors import ConfigError
-from gamed.config.model import Config, PostgresqlAddress, Provider
+from gamed.config.model import Config, Provider
 from gamed.database.connection import AUTH, STATE
 from gamed.database.errors import DatabaseError, MigrationError
 from gamed.database.store import Store
@@ -36,10 +36,14 @@ def steps(places: Paths, opened: OpenedConfiguration | None, *, complete: bool) 
 
     `complete` means that the configuration and every variable that it names can be used.
     """
-    store = open_store(Config(store=_address(places)) if opened is None else opened.config, places.data)
+    try:
+        store = open_store(Config(store=read_address(places)) if opened is None else opened.config, places.data)
+        databases: list[Step] = [partial(_databases, store)]
+    except (ConfigError, SetupError, OSError):  # where they are is one of the errors in the configuration
+        store, databases = open_store(Config(), places.data), []
     without: list[Step] = [
         lambda: doctor_local.check_files(places.data, store),
-        partial(_databases, store),
+        *databases,
         partial(_assets, AssetStore(places.data / FOLDER)),
         lambda: [doctor_local.check_server(server(places.data))],
     ]
@@ -58,14 +62,6 @@ def steps(places: Paths, opened: OpenedConfiguration | None, *, complete: bool) 
         *(partial(_provider, config, provider, offsets) for provider in config.providers.values()),
         lambda: [doctor_local.check_clock(min(offsets, key=abs) if offsets else None)],
     ]
-
-
-def _address(places: Paths) -> PostgresqlAddress | None:
-    """Return the address of the databases in a configuration with errors; None if that is one of the errors."""
-    try:
-        return read_address(places)
-    except (ConfigError, SetupError, OSError):
-        return None
 
 
 def server(data: Path) -> Reached | None:
@@ -105,7 +101,7 @@ def _database(store: Store, database: str) -> Finding:
             version = run(partial(store.schema_version, database=database))
             return doctor_local.check_store(name, version, run(partial(store.quick_check, database=database)))
     except (DatabaseError, MigrationError) as e:
-        advice = "Check the owner of the file. Run gamed check data, and if the file is damaged restore a backup."
+        advice = f"{store.check_owner(database)} Run gamed check data, and if it is damaged restore a backup."
         return problem(name, f"cannot be used: {e}", advice)
 
 

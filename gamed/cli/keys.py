@@ -94,25 +94,28 @@ def choose(store: Store, data: Path, master: Secret | None, random: Random, orig
     """
     with database_errors(store, AUTH):
         ring = store.read_unchanged(AUTH, keyring.read_key_record)
-    filed = read(data)
+    filed = read(data) if store.files else None  # a database server needs a master key
     choice = _candidate(data, master, filed, ring, random)
     if ring is None:
         return replace(choice, fresh=True)
-    _refuse_other(data, choice, ring, random, origin)
+    _refuse_other(data, choice, ring, random, origin, store.describe(AUTH), keyring.lost_key_advice(store))
     return choice
 
 
 def refuse_misfit(data: Path, master: Secret | None, ring: keyring.KeyRecord, random: Random, origin: str = "") -> None:
-    """Raise SetupError if no key at hand is the one that an auth.db with this key record is written with."""
+    """Raise SetupError if no key at hand is the one that a backup with this key record is written with."""
     choice = _candidate(data, master, read(data), ring, random)
-    _refuse_other(data, choice, ring, random, origin)
+    _refuse_other(data, choice, ring, random, origin, "It")
 
 
-def _refuse_other(data: Path, choice: KeyChoice, ring: keyring.KeyRecord, random: Random, origin: str) -> None:
+def _refuse_other(  # noqa: PLR0917
+    data: Path, choice: KeyChoice, ring: keyring.KeyRecord, random: Random, origin: str, where: str, if_lost: str = ""
+) -> None:
     keys = Keys.of(choice.key, random)
     if choice.before is None and keys.check != ring.check_value:
         found = f"the key file {data / KEY_FILE}" if choice.source is KeySource.FILE else origin
-        raise SetupError(keyring.mismatch_message(ring, keys, choice.source, found))
+        message = keyring.mismatch_message(ring, keys, choice.source, where, origin=found, if_lost=if_lost)
+        raise SetupError(message)
 
 
 def settle(store: Store, data: Path, choice: KeyChoice, random: Random, now_ms: Now) -> int | None:
@@ -125,7 +128,7 @@ def settle(store: Store, data: Path, choice: KeyChoice, random: Random, now_ms: 
         kept = None
         if choice.before is not None:
             kept = keyring.rekey(connection, Keys.of(choice.before, random), keys, now_ms())
-        keyring.check_key(connection, keys, choice.source, now_ms())
+        keyring.check_key(connection, keys, choice.source, now_ms(), store)
         return kept
 
     with database_errors(store, AUTH):

@@ -66,6 +66,12 @@ class Store(Protocol):
     def name(self, database: str) -> str:
         """Return the short name of the database, for messages."""
 
+    def check_owner(self, database: str) -> str:
+        """Return the advice to compare the owner of the database with the user of this process, as a sentence."""
+
+    def set_aside(self, database: str) -> str:
+        """Return how the operator keeps the database elsewhere to begin a new one, as an imperative for messages."""
+
     def not_found(self, database: str) -> str:
         """Return the message for an operator whose command found no such database."""
 

@@ -7,7 +7,8 @@ from msgspec import Struct
 
 from gamed.config.settings import KeySource
 from gamed.crypto import Keys, Purpose
-from gamed.database.connection import Connection
+from gamed.database.connection import AUTH, Connection
+from gamed.database.store import Store
 from gamed.players.names import name_index
 
 
@@ -43,14 +44,14 @@ def read_store_id(connection: Connection) -> str:
     return str(store_id)
 
 
-def check_key(connection: Connection, keys: Keys, source: KeySource, now_ms: int) -> None:
+def check_key(connection: Connection, keys: Keys, source: KeySource, now_ms: int, store: Store) -> None:
     """Record the key at the first start; at every later start raise KeyMismatch unless it is the same key."""
     record = read_key_record(connection)
     if record is None:
         _write(connection, keys, source, now_ms)
         return
     if record.check_value != keys.check:
-        raise KeyMismatch(mismatch_message(record, keys, source))
+        raise KeyMismatch(mismatch_message(record, keys, source, store.describe(AUTH), if_lost=lost_key_advice(store)))
     if record.source is not source:  # the same key, supplied another way
         _write(connection, keys, source, now_ms)
 
@@ -126,17 +127,27 @@ def _count(connection: Connection, table: str) -> int:
     return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
 
-def mismatch_message(record: KeyRecord, keys: Keys, source: KeySource, origin: str = "") -> str:
-    """Return the message for an owner who supplied these keys, found in `origin`, for an auth.db with this record."""
+def mismatch_message(
+    record: KeyRecord, keys: Keys, source: KeySource, where: str, *, origin: str = "", if_lost: str = ""
+) -> str:
+    """Return the message for an owner who supplied these keys, found in `origin`, for `where`, which has this record.
+
+    `if_lost` is the advice if the right master key is lost.
+    """
     this = f"the one in {origin}" if origin else "this one"
     message = (
-        f"auth.db is written with another key (fingerprint {record.fingerprint}) than {this} ({keys.fingerprint}). "
+        f"{where} is written with another key (fingerprint {record.fingerprint}) than {this} ({keys.fingerprint}). "
     )
     if record.source is KeySource.FILE:
         return message + "Put back the key file that was made beside this auth.db."
     if source is KeySource.FILE:
         message += "It needs a master key, and authentication.json names none: set master_key_env and that variable. "
-    return message + (
-        "Supply the master key it was written with. If that key is lost, auth.db cannot be read any more: "
-        "move auth.db away and start again; players then sign in anew. Nothing was changed."
+    return f"{message}Supply the master key it was written with. {if_lost}".rstrip()
+
+
+def lost_key_advice(store: Store) -> str:
+    """Return what an owner can do who has lost the key of the `auth` of this store."""
+    return (
+        f"If that key is lost, {store.name(AUTH)} cannot be read any more: {store.set_aside(AUTH)} and start again; "
+        "players then sign in anew. Nothing was changed."
     )

@@ -59,7 +59,9 @@ class BackupCase(SynchronousTestCase):
     def make(self) -> None:
         prepare_sqlite(self.data)
         keys.write(self.data, KEY)
-        self.auth(lambda connection: keyring.check_key(connection, self.keys, KeySource.FILE, NOW_MS))
+        self.auth(
+            lambda connection: keyring.check_key(connection, self.keys, KeySource.FILE, NOW_MS, SqliteStore(self.data))
+        )
         BackupCase.pair = self.join(ANNA)
         self.save("auto", b"one")
         BackupCase.first_files.update({path.name: path.read_bytes() for path in self.data.iterdir()})

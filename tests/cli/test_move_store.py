@@ -26,6 +26,7 @@ from gamed.database.postgresql.whole_tables import PostgresqlWholeDatabase
 from gamed.database.sqlite import migrations
 from gamed.database.sqlite.files import connect, file_uri
 from gamed.database.sqlite.offline import run_transaction
+from gamed.database.sqlite.store import SqliteStore
 from gamed.database.sqlite.whole_tables import SqliteWholeDatabase, tables_in
 from gamed.database.table_copy import TableDigest, digest_tables
 from gamed.players import keyring
@@ -60,7 +61,11 @@ class MoveStoreCase(BackupCase):
 
     def make(self) -> None:
         prepare_sqlite(self.data)
-        self.auth(lambda connection: keyring.check_key(connection, self.keys, KeySource.MASTER, NOW_MS))
+        self.auth(
+            lambda connection: keyring.check_key(
+                connection, self.keys, KeySource.MASTER, NOW_MS, SqliteStore(self.data)
+            )
+        )
         self.join(ANNA)
         for slot, data in (("auto", b"one"), ("large", os.urandom(100_000)), ("auto", b"two"), ("Zoë", b"\0\xff\n")):
             self.save(slot, data)

@@ -20,6 +20,7 @@ from gamed.config.settings import KeySource, Settings
 from gamed.crypto import Keys, Secret
 from gamed.database.sqlite.migrations import check_schema
 from gamed.database.sqlite.offline import run_transaction
+from gamed.database.sqlite.store import SqliteStore
 from gamed.ops.systemd import SystemdNotifier
 from gamed.players import keyring
 from gamed.saves.limits import SaveLimits
@@ -119,7 +120,8 @@ def fill(data: Path) -> tuple[str, str]:
     """Create both databases with a player who has many saves; return access token and refresh credential."""
     prepare_files(data)
     run_transaction(
-        data / "auth.db", lambda c: keyring.check_key(c, Keys.of(KEY, token_bytes), KeySource.FILE, now_ms())
+        data / "auth.db",
+        lambda c: keyring.check_key(c, Keys.of(KEY, token_bytes), KeySource.FILE, now_ms(), SqliteStore(data)),
     )
     server, random = Server(data), Random(7)
     for _ in range(3):

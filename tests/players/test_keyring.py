@@ -14,6 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.config.settings import KeySource
 from gamed.crypto import DecryptionFailed, Keys, Purpose, Secret
 from gamed.database.connection import AUTH, Connection, Transaction
+from gamed.database.sqlite.store import SqliteStore
 from gamed.players import keyring, link_tables
 from gamed.players import tables as player_tables
 from gamed.players.keyring import KeyMismatch, RekeyRefused
@@ -29,12 +30,14 @@ T = TypeVar("T")
 FILE_KEY, MASTER_KEY, OTHER_KEY = (Secret(bytes([number]) * 32) for number in (1, 2, 3))
 OLD, NEW, OTHER = (Keys.of(key, Counting()) for key in (FILE_KEY, MASTER_KEY, OTHER_KEY))
 FILE, MASTER = KeySource.FILE, KeySource.MASTER
+STORE = SqliteStore(Path())
+"""A store that messages about keys name; nothing opens it."""
 KILL = "os.kill(os.getpid(), signal.SIGKILL)"
 
 
 def populate(connection: Connection) -> None:
     """Insert two local players, a display name, a note, a session, a limit and two links, with the old keys."""
-    keyring.check_key(connection, OLD, FILE, NOW_MS)
+    keyring.check_key(connection, OLD, FILE, NOW_MS, STORE)
     for player_id, name in ((ANNA, "Anna"), (BERT, "Bert")):
         player_tables.add_local_player(
             connection, OLD, player_id=player_id, name=name, password="phc " + name, now_ms=5
@@ -81,7 +84,7 @@ class CheckTests(FileCase):
     """The check at every start."""
 
     def check(self, keys: Keys, source: KeySource) -> None:
-        self.run_transaction(lambda connection: keyring.check_key(connection, keys, source, NOW_MS))
+        self.run_transaction(lambda connection: keyring.check_key(connection, keys, source, NOW_MS, self.store))
 
     def test_first_start(self) -> None:
         """The first start stores check value, fingerprint and source; nothing that helps to guess the key."""
@@ -126,7 +129,9 @@ class CheckTests(FileCase):
             self.check(OLD, written)
             words = self.assert_untouched_by(
                 KeyMismatch,
-                lambda connection, supplied=supplied: keyring.check_key(connection, OTHER, supplied, NOW_MS),
+                lambda connection, supplied=supplied: keyring.check_key(
+                    connection, OTHER, supplied, NOW_MS, self.store
+                ),
             )
             for part in (advice, OLD.fingerprint, OTHER.fingerprint):
                 self.assertIn(part, words)
@@ -136,9 +141,9 @@ class CheckTests(FileCase):
         """The message also says what to do if the key is lost (SPEC 2.2.5)."""
         self.check(OLD, MASTER)
         words = self.assert_untouched_by(
-            KeyMismatch, lambda connection: keyring.check_key(connection, OTHER, MASTER, NOW_MS)
+            KeyMismatch, lambda connection: keyring.check_key(connection, OTHER, MASTER, NOW_MS, self.store)
         )
-        self.assertIn("move auth.db away", words)
+        self.assertIn(f": {self.store.set_aside(AUTH)} and start again", words)
 
 
 class RekeyTests(FileCase):
@@ -195,8 +200,10 @@ class RekeyTests(FileCase):
     def test_start_after_it(self) -> None:
         """The next start accepts the new key and rejects the old one."""
         self.run_transaction(rekey)
-        self.run_transaction(lambda connection: keyring.check_key(connection, NEW, MASTER, NOW_MS))
-        self.assert_untouched_by(KeyMismatch, lambda connection: keyring.check_key(connection, OLD, FILE, NOW_MS))
+        self.run_transaction(lambda connection: keyring.check_key(connection, NEW, MASTER, NOW_MS, self.store))
+        self.assert_untouched_by(
+            KeyMismatch, lambda connection: keyring.check_key(connection, OLD, FILE, NOW_MS, self.store)
+        )
 
     def test_again(self) -> None:
         """A repetition, after a process that died before it moved the key file, counts and changes nothing."""
@@ -263,7 +270,7 @@ class NamesTests(SynchronousTestCase):
 
     def rekey_all(self, connection: Connection, wanted: set[str]) -> None:
         kept: dict[str, str] = {}
-        keyring.check_key(connection, OLD, FILE, NOW_MS)
+        keyring.check_key(connection, OLD, FILE, NOW_MS, STORE)
         for number, text_ in enumerate(sorted(wanted)):
             name = parse_name(text_)
             if fold(name) not in kept:

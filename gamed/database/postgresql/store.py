@@ -85,6 +85,14 @@ class PostgresqlStore:
         """Return the name of the schema."""
         return f"schema {database}"
 
+    def check_owner(self, database: str) -> str:
+        """Return the advice about the owner of the schema."""
+        return f"Check that the user in store owns the schema {database}, and read the log of the database server."
+
+    def set_aside(self, database: str) -> str:
+        """Return the advice to rename the schema."""
+        return f"rename that schema (ALTER SCHEMA {database} RENAME TO {database}_aside)"
+
     def not_found(self, database: str) -> str:
         """Return the message for a database that no service has used, or that is not the one that is meant."""
         return (

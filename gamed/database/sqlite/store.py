@@ -39,6 +39,14 @@ class SqliteStore(Component, frozen=True):
         """Return the name of the file."""
         return f"{database}.db"
 
+    def check_owner(self, database: str) -> str:
+        """Return the advice about the owner of the file."""
+        return f"Check the owner of {self.describe(database)}."
+
+    def set_aside(self, database: str) -> str:
+        """Return the advice to move the file."""
+        return f"move {self.name(database)} away"
+
     def not_found(self, database: str) -> str:
         """Return the message for a data folder that no service has made, or that is not the one that is meant."""
         return (
