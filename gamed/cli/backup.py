@@ -74,8 +74,8 @@ class Backup(Struct, frozen=True):
 def backup(context: CommandContext, folder: Path, keep: int | None) -> None:
     """Copy both databases and the configuration into a new folder below DIR, while the service runs.
 
-    The folder gets its name, gamed-YYYYMMDDTHHMMSSZ, only once every file in it was read again and checked. The key
-    of auth.db is not in it: without that key the backup is worthless. Keep the key in another safe place.
+    The folder gets its name, gamed-YYYYMMDDTHHMMSSZ, only once every file in it was read again and checked. The
+    server's key is not in it: without that key the backup is worthless. Keep the key in another safe place.
     """
     where = context.places()
     files = context.open_keyless()

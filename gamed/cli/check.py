@@ -15,7 +15,7 @@ from gamed.cli.output import counted, progress
 from gamed.database import blob_rows
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseCorrupt
-from gamed.database.store import DamageCheck, Run
+from gamed.database.store import DamageCheck, Run, Store
 from gamed.saves import integrity
 from gamed.saves.model import new_epoch
 
@@ -41,7 +41,7 @@ def check() -> None:
 @click.option("--fix", is_flag=True, help="Repair wrong counts; the service must not run.")
 @reports_json
 def data(context: CommandContext, fix: bool) -> None:
-    """Check both databases from end to end: the files, the stored counts, and the hash of every save.
+    """Check both databases from end to end: their structure, the stored counts, and the hash of every save.
 
     The exit code is 0 if there are no errors, else 1, with a line for each error. While the service runs, the check
     takes longer.
@@ -60,7 +60,7 @@ def data(context: CommandContext, fix: bool) -> None:
     context.report({"errors": found, "repaired": repaired}, text if found else [*text, "no errors", *_unchecked(files)])
     if found:
         shown = [] if context.as_json else found
-        raise CommandFailed("\n".join([*shown, counted(len(found), "error"), *_advice(found, fix=fix)]))
+        raise CommandFailed("\n".join([*shown, counted(len(found), "error"), *_advice(found, files.store, fix=fix)]))
 
 
 def _unchecked(files: OfflineDatabases) -> list[str]:
@@ -69,14 +69,14 @@ def _unchecked(files: OfflineDatabases) -> list[str]:
     return [] if text is None else [text]
 
 
-def _advice(found: Sequence[str], *, fix: bool) -> Iterator[str]:
+def _advice(found: Sequence[str], store: Store, *, fix: bool) -> Iterator[str]:
     counts = tuple(each.description for each in integrity.CHECKS if each.repair)
     if not fix and any(error.startswith(counts) for error in found):
         yield "To repair wrong counts, stop the service and run: gamed check data --fix"
     if any(error.startswith(DAMAGED) for error in found):
         yield (
             "Damaged bytes are repaired when the game saves the same bytes again. Otherwise make another version "
-            "current (gamed saves versions, gamed saves restore), or restore state.db from a backup."
+            f"current (gamed saves versions, gamed saves restore), or restore {store.name(STATE)} from a backup."
         )
 
 

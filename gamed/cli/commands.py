@@ -35,7 +35,7 @@ COMMANDS = {
     "move-data": ("data", "move_data", "Move the server's files; stop the server first."),
     "move-store": ("data", "move_store", "Move the databases to PostgreSQL, or back."),
     "assets": ("assets", "assets", "Publish what games load, and manage it."),
-    "key": ("keys", "config", "Make a master key, or show which auth.db has."),
+    "key": ("keys", "config", "Make a master key, or show which this server has."),
     "man": ("help", "man", "Print the manual page, or a shell's completion."),
     "completion": ("help", "man", "Print the manual page, or a shell's completion."),
 }
@@ -54,7 +54,7 @@ RENAMED = {
 """Names of earlier versions, and the present ones; only the error message for an old name uses them."""
 EPILOG = """
 \b
-[key]: needs the key of auth.db, as the server has it.
+[key]: needs the key that the server has.
 Exit codes: 0 success, 1 failure, 2 wrong usage, 78 wrong configuration.
 """
 
@@ -122,7 +122,7 @@ class MainGroup(click.Group):
 )
 @click.version_option(__version__, message="gamed %(version)s")
 @click.option("-c", "--config", metavar="FILE", help="The configuration file. [env GAMED_CONFIG]")
-@click.option("-d", "--data", metavar="DIR", help="The folder of the databases. [env GAMED_DATA]")
+@click.option("-d", "--data", metavar="DIR", help="The data folder. [env GAMED_DATA]")
 @click.pass_context
 def gamed(context: click.Context, config: str | None, data: str | None) -> None:
     """Run a self-hosted game server: sign-in, saves and assets.
@@ -133,8 +133,8 @@ def gamed(context: click.Context, config: str | None, data: str | None) -> None:
     the server runs. Without --config the configuration is authentication.json beside this program; without --data the
     data folder is `data` beside the configuration.
 
-    Commands marked [key] need the key of auth.db: from the variable that master_key_env names, that variable's _FILE
-    form, or a systemd credential; in local mode without master_key_env, from the key file in the data folder.
+    Commands marked [key] need the key that the server has: from the variable that master_key_env names, that variable's
+    _FILE form, or a systemd credential; in local mode without master_key_env, from the key file in the data folder.
     """
     context.obj = CommandContext(config, data, development=bool(context.obj))
 

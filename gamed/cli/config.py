@@ -50,7 +50,7 @@ def _lines(opened: OpenedConfiguration) -> Iterator[str]:
 
 @click.group()
 def key() -> None:
-    """Make a master key, or show which one auth.db has."""
+    """Make a master key, or show which one this server has."""
 
 
 @key.command(short_help="Print a new master key; nothing is stored.")
@@ -58,8 +58,8 @@ def key() -> None:
 def new(context: CommandContext) -> None:
     """Print a new master key, 32 random bytes as Base64; nothing is stored.
 
-    Put it into the variable that master_key_env names, and keep a copy on another machine: without its key, auth.db
-    cannot be read.
+    Put it into the variable that master_key_env names, and keep a copy on another machine: without its key,
+    nothing can read the accounts.
     """
     made = b64encode(token_bytes(KEY_BYTES)).decode()
     context.report({"key": made}, made)

@@ -135,7 +135,7 @@ def check_public(places: Paths, url: str, *, write: bool) -> Iterator[Finding]:
     if not write:
         yield skipped(WRITING, "they need a player", "Add --write: a player is made for it, and erased afterwards.")
     elif not probe.ours:
-        yield skipped(WRITING, "it is not the server of this data folder, and gets no token of its players")
+        yield skipped(WRITING, "it does not use the databases of this server, and gets no token of its players")
     else:
         # CommandContext.open() would read the key again, which is in no environment any more.
         with trial_player(KeyedDatabases.of(opened, runner)) as token:
@@ -174,12 +174,12 @@ def _run_step(step: Step) -> list[Finding]:
 
 
 class PublicProbe(NamedTuple):
-    """The first response of the public address, and whether this data folder's server sent it."""
+    """The first response of the public address, and whether a server with these databases sent it."""
 
     findings: list[Finding]
     answered: bool
     ours: bool
-    """It is the server of this data folder: only then does it get a token."""
+    """It uses the databases of this server: only then does it get a token."""
 
 
 def public_base(text: str, config: Config) -> str:

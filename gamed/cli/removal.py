@@ -13,7 +13,7 @@ from gamed.cli.output import confirm, utf8, who_argument, yes_option
 from gamed.clock import now_ms
 from gamed.crypto import Keys
 from gamed.database import blob_rows
-from gamed.database.connection import Connection
+from gamed.database.connection import AUTH, STATE, Connection
 from gamed.players import store as player_store
 from gamed.players.errors import PlayerUnknown
 from gamed.players.service import Removal, RemovalService
@@ -93,8 +93,8 @@ class CommandPlayerRecords(Component, frozen=True):
 def merge(context: CommandContext, old: str, new: str) -> None:
     """Give all saves and sign-in methods of the player OLD to the player NEW, then delete OLD. [key]
 
-    OLD may be an id that only state.db knows, as after a new auth.db. Where both have a save in one slot, NEW's stays
-    current and OLD's becomes a conflict copy.
+    OLD may be an id that only saves have, as after the accounts were lost. Where both have a save in one slot, NEW's
+    stays current and OLD's becomes a conflict copy.
     """
     store = context.open()
     removals = removal_service(store)
@@ -115,7 +115,8 @@ def _merge(
     except PlayerUnknown:
         old_id = old
         if not store.read_state(lambda state: erase_store.slots_of(state, old)):
-            raise CommandFailed(f"Neither auth.db nor state.db knows a player {old!r}.") from None
+            names = " nor ".join(store.store.name(each) for each in (AUTH, STATE))
+            raise CommandFailed(f"Neither {names} has a player {old!r}.") from None
     target_id = target.player.player_id
     if old_id == target_id:
         raise CommandFailed("OLD and NEW are the same player. Name two different players.")

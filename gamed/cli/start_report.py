@@ -75,8 +75,9 @@ def advise(opened: OpenedConfiguration, style: LogFormat) -> None:
     places = opened.places
     environment = virtual_environment(places.data)
     if environment is not None:
+        what = "all players and saves" if opened.config.store is None else "the configuration and all assets"
         warn(
-            f"the data are in the virtual environment {environment}: deleting it also deletes all players and saves. "
+            f"the data are in the virtual environment {environment}: deleting it also deletes {what}. "
             f"Stop the server, then move them: {command_line(places, 'move-data', str(_better_folder()))}"
         )
     if style is LogFormat.TEXT:

@@ -24,6 +24,8 @@ class Database:
         """`auth` or `state`."""
         self.title = f"schema {name}"
         """The name for messages to operators."""
+        self.originals = "the files of the database server"
+        """What an operator copies before a repair, for messages."""
         self.unavailable_as: type[DatabaseError] | None = None
         """The error for all writes, once the database can no longer be written."""
 
@@ -37,7 +39,7 @@ class Database:
             events.error(
                 "database_damaged",
                 database=self.name,
-                detail="Nothing is written to it any more. Stop the service, copy the data folder as it is, then"
+                detail=f"Nothing is written to it any more. Stop the service, copy {self.originals} as they are, then"
                 " restore a backup",
             )
 

@@ -78,10 +78,10 @@ TEXTS: dict[type[DatabaseError], str] = {
     DatabaseBusy: "The server is busy. Try again in a moment.",
     DiskFull: "The server's disk has no room or cannot be written. Its owner must make room; then try again.",
     DatabaseFailing: "The server's disk reports an I/O error. Its owner must check it and its quota; try later.",
-    DatabaseReadOnly: "The server may only read the file this is kept in. Its owner must make it writable.",
-    DatabaseUnavailable: "The server cannot open the file this is kept in. Its owner must repair or restore it.",
+    DatabaseReadOnly: "The server may only read the database this is kept in. Its owner must make it writable.",
+    DatabaseUnavailable: "The server cannot open the database this is kept in. Its owner must repair or restore it.",
     DatabaseUnreachable: "The server cannot reach its database. Try again in a moment.",
-    DatabaseCorrupt: "The file this is kept in is damaged. Its owner must restore it from a backup.",
+    DatabaseCorrupt: "The database this is kept in is damaged. Its owner must restore it from a backup.",
 }
 
 

@@ -59,10 +59,10 @@ def check_health(answer: HttpReply) -> Finding:
 
 
 def check_instance(answer: HttpReply, local: HttpReply | None, *, lives_here: bool) -> Finding:
-    """Check that it is a server of this data folder, by `Gamed-Store` (PROTOCOL 2).
+    """Check that the server there uses these databases, by `Gamed-Store` (PROTOCOL 2).
 
-    `local` is the reply of a server of this folder; behind the address may be another one. A copied folder has the same
-    store: `lives_here` means that the process that replied uses this folder.
+    `local` is the reply of a server of this folder; behind the address may be another one. Copied databases have the
+    same id: `lives_here` means that the process that replied uses these.
     """
     if local is None:
         why = "the server of this data folder does not answer here, so they cannot be compared"
@@ -70,10 +70,10 @@ def check_instance(answer: HttpReply, local: HttpReply | None, *, lives_here: bo
     advice = "Check the address of the name, and where the proxy forwards to."
     store, instance = (answer.headers.get(name) for name in ("gamed-store", "gamed-instance"))
     if store is None or store != local.headers.get("gamed-store"):
-        return problem("instance", "another server answers there than that of this data folder", advice)
+        return problem("instance", "another server answers there, with other databases", advice)
     if instance != local.headers.get("gamed-instance") and not lives_here:
-        return problem("instance", "a server answers there that uses a copy of this data folder", advice)
-    return ok("instance", f"it is the server of this data folder, {instance}")
+        return problem("instance", "a server answers there that uses a copy of this server's databases", advice)
+    return ok("instance", f"the server there uses the databases of this one: {instance}")
 
 
 def check_policy(answer: HttpReply, mode: str, providers: tuple[str, ...]) -> Finding:

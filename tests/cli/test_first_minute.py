@@ -31,7 +31,7 @@ class FirstMinuteTests(CommandTestCase):
         _, *words = shlex.split(line)
         return words
 
-    @sqlite_files("a first run without a configuration, which makes a key file")
+    @sqlite_files("a first run without a configuration; PostgreSQL needs one")
     def test_five_lines(self) -> None:
         """The first start shows version, mode, address, files, the key file to copy, and one command to run next."""
         port = free_port()
@@ -143,7 +143,9 @@ class VirtualEnvironmentTests(CommandTestCase):
         process, _ = self.serve()
         self.stop(process)
         [line] = re.findall(r"(?m)^gamed: warning: (.+)$", self.output())
-        self.assertIn(f"the data are in the virtual environment {self.folder}: deleting it also deletes", line)
+        lost = "the configuration and all assets" if POSTGRESQL else "all players and saves"
+        where = f"the data are in the virtual environment {self.folder}"
+        self.assertIn(f"{where}: deleting it also deletes {lost}.", line)
         words = shlex.split(line.rpartition("move them: ")[2])
         self.assertEqual(words[-2], "move-data")
         self.assertFalse(Path(words[-1]).is_relative_to(self.folder / "data"))

@@ -42,6 +42,12 @@ class HelpTests(CommandTestCase):
         groups = [group for row in rows if (group := row[:11].strip())]
         self.assertEqual(groups, ["run", "players", "data", "assets", "keys", "help"])
 
+    def test_both_stores(self) -> None:
+        """Name neither file of SQLite in a help: the databases may be PostgreSQL's."""
+        for words, command in [("gamed", gamed), *every_command(gamed)]:
+            shown = command.get_help(click.Context(command, info_name=words))
+            self.assertNotRegex(shown, r"(auth|state)\.db", words)
+
     def test_mistyped(self) -> None:
         """Name the command or option that a mistyped word is similar to."""
         for words, meant in (

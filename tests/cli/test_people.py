@@ -21,7 +21,8 @@ from gamed.providers.base import ExternalIdentity
 from tests.cli.process import CommandTestCase, get
 from tests.config.fixtures import ENVIRON, KEY_TEXT, OAUTH
 from tests.support.covers import covers
-from tests.support.stores import sqlite_files
+from tests.support.postgresql import cluster
+from tests.support.stores import POSTGRESQL, address_of
 
 
 def send(port: int, method: str, path: str, token: str = "", body: object = None) -> tuple[int, Any]:
@@ -364,7 +365,8 @@ class DepartureTests(DepartureCase):
         self.assertEqual(get(self.port, "/game/saves/auto", ben), (200, b"anna's"))
         self.assertEqual(self.code("GET", "/game/", anna), (401, "token_invalid"))
         self.assertIn("the same player", self.refused("players", "merge", "ben", "--into", self.ben))
-        self.assertIn("Neither", self.refused("players", "merge", "ply_lost", "--into", "ben"))
+        names = "schema auth nor schema state" if POSTGRESQL else "auth.db nor state.db"
+        self.assertIn(f"Neither {names} has a player", self.refused("players", "merge", "ply_lost", "--into", "ben"))
         self.assertEqual({player["id"] for player in self.done("players", "list")}, {self.ben, bo})
 
 
@@ -398,16 +400,23 @@ class FindTests(CommandTestCase):
         self.assertNotIn("8035111022467891", self.output())
 
 
-@sqlite_files("a new auth.db is a new database there")
 class LeakedKeyTests(DepartureCase):
-    def test_new_key_new_auth_db(self) -> None:
-        """The way of the operations page: a new key and a new auth.db, then each old id's saves to its new player."""
-        self.save(self.token("anna")["access_token"], "auto", b"anna's")
-        self.stop(self.process)
+    def set_accounts_aside(self) -> None:
+        """Do what the message for a lost key advises."""
+        if POSTGRESQL:
+            cluster().execute("ALTER SCHEMA auth RENAME TO auth_aside", address_of(self.data).database)
+            self.environ["GAMED_MASTER_KEY"] = KEY_TEXT
+            return
         old = self.folder / "leaked"
         old.mkdir()
         for file in (*self.data.glob("auth.db*"), self.data / "auth.key"):
             file.rename(old / file.name)
+
+    def test_new_key_new_accounts(self) -> None:
+        """The way of the operations page: a new key and a new auth.db, then each old id's saves to its new player."""
+        self.save(self.token("anna")["access_token"], "auto", b"anna's")
+        self.stop(self.process)
+        self.set_accounts_aside()
         self.process, self.port = self.serve()
         self.assertEqual(self.done("players", "list"), [])
         new = self.add("Anna")

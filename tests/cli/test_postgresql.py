@@ -1,6 +1,7 @@
 """`gamed serve` and the commands with the databases on a real PostgreSQL server."""
 
 import json
+import re
 import subprocess
 import time
 from base64 import b64encode
@@ -158,6 +159,20 @@ class RefusalTests(RefusedTestCase):
         code, _, err = self.gamed("players", "list")
         self.assertEqual(code, 78)
         self.assertIn("written with another key", err)
+
+    def test_lost_key(self) -> None:
+        """The advice for a lost key is right: with the schema renamed, a server with a new key begins anew."""
+        process, _ = self.serve()
+        self.stop(process)
+        self.environ["GAMED_MASTER_KEY"] = b64encode(bytes(range(1, 33))).decode()
+        err = self.refused()
+        self.assertIn(f"gamed: schema auth of postgresql:///{self.address.database}", err)
+        self.assertNotIn("auth.db", err)
+        [statement] = re.findall(r"rename that schema \((.+?)\) and start again", err)
+        self.rows(statement)
+        process, _ = self.serve()
+        self.assertEqual(self.stop(process), 0, self.output())
+        self.assertEqual(self.rows("SELECT count(*) FROM auth_aside.key_record"), [(1,)])
 
     def test_another_schema(self) -> None:
         """A schema of a newer gamed, and one that was changed by hand, are refused."""
@@ -352,6 +367,23 @@ class AnotherStoreTests(PostgresqlTestCase):
 
 
 class StateTests(PostgresqlTestCase):
+    def test_damaged(self) -> None:
+        """A damaged page stops all writes of saves; the log names what to copy before a repair, the server's files."""
+        process, port = self.serve()
+        self.json_of("players", "add", "Anna", "--password-stdin", stdin=SECRET)
+        token = self.json_of("players", "token", "Anna")["access_token"]
+        raised = "RAISE EXCEPTION 'invalid page in block 7' USING ERRCODE = 'data_corrupted'"
+        self.rows(f"CREATE FUNCTION read_page() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {raised}; END $$")
+        self.rows("CREATE TRIGGER read_page BEFORE INSERT ON state.save_version EXECUTE FUNCTION read_page()")
+        for _ in range(2):
+            status, body, _ = self.ask(port, "PUT", "/game/saves/world", token, b"one", If_None_Match="*")
+            self.assertEqual(status, 503)
+            self.assertIn("The database this is kept in is damaged.", json.loads(body)["detail"])
+        self.assertEqual(self.stop(process), 0)
+        [line] = [line for line in self.output().splitlines() if "database_damaged" in line]
+        self.assertIn("copy the files of the database server as they are", line)
+        self.assertNotIn("data folder", line)
+
     def test_dropped(self) -> None:
         """Dropping `state` deletes the saves alone: a running server signs in as before, and the next start makes it.
 
@@ -364,6 +396,7 @@ class StateTests(PostgresqlTestCase):
         self.rows("DROP SCHEMA state CASCADE")
         status, body, _ = self.ask(port, "GET", "/game/saves", token)
         self.assertEqual((status, json.loads(body)["code"]), (503, "store_unavailable"))
+        self.assertIn("The server cannot open the database this is kept in.", json.loads(body)["detail"])
         self.assertEqual(get(port, "/auth/sessions", token)[0], 200)
         self.json_of("players", "token", "Anna")
         status, body = get(admin, "/readyz")
@@ -472,3 +505,25 @@ class CheckTests(PostgresqlTestCase):
         self.assertEqual((code, found["store"]["level"]), (1, "problem"))
         self.assertIn("does not exist", found["store"]["text"])
         self.assertEqual(found["key"]["level"], "skipped")
+
+    def findings(self) -> dict[str, dict[str, str]]:
+        """Return what the doctor finds, by the name of the check; its exit code is not 0."""
+        code, out, err = self.gamed("doctor", "--json")
+        self.assertNotEqual(code, 0, err)
+        return {each["check"]: each for each in json.loads(out)["findings"]}
+
+    def test_doctor_without_privileges(self) -> None:
+        """`doctor` names the schema that the user in `store` may not read, and that its owner is to be checked."""
+        self.rows("ALTER SCHEMA state OWNER TO postgres")
+        found = self.findings()["schema state"]
+        self.assertEqual(found["level"], "problem")
+        self.assertIn("Check that the user in store owns the schema state", found["advice"])
+
+    def test_doctor_with_a_wrong_store(self) -> None:
+        """`doctor` says nothing about databases if `store` is one of the errors in the configuration."""
+        members = json.loads(self.config.read_text())
+        self.config.write_text(json.dumps({**members, "store": "postgresql://somebody:secret@db.lan/gamed"}))
+        found = self.findings()
+        self.assertEqual(found["configuration"]["level"], "problem")
+        self.assertEqual({name for name in found if "schema" in name or ".db" in name}, set())
+        self.assertNotIn("secret", str(found))

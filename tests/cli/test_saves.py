@@ -15,7 +15,7 @@ from gamed.saves.write_rules import UNCONDITIONAL, Condition, ConditionKind
 from tests.cli.process import GAMED, CommandTestCase
 from tests.saves.state_machine import StoredSlot, count_errors
 from tests.support.databases import ask, prepare_files
-from tests.support.stores import POSTGRESQL, literal, sqlite_files
+from tests.support.stores import POSTGRESQL, literal, sqlite_files, store_of
 
 ANNA = "ply_A"
 PRESENT, ABSENT = Condition(ConditionKind.PRESENT), Condition(ConditionKind.ABSENT)
@@ -243,9 +243,10 @@ class CheckTests(SavesTestCase):
         code, out, err = self.gamed("check", "data", "--json")
         self.assertEqual((code, json.loads(out)["errors"]), (1, ["damaged bytes: ply_A auto 1"]))
         self.assertRegex(err, r"^gamed: 1 error\nDamaged bytes are repaired .*gamed saves restore")
+        self.assertIn(f"restore {store_of(self.data).name(STATE)} from a backup", err)
         self.assertNotIn("--fix", err)
 
-    @sqlite_files("a damaged file; PostgreSQL's server reads its own pages")
+    @sqlite_files("a damaged file; tests.cli.test_postgresql has damaged indexes and references")
     def test_damaged_file(self) -> None:
         """A torn page is found by SQLite's own check; nothing is tried with such a file."""
         path = self.data / "state.db"

@@ -8,10 +8,11 @@ from shutil import copytree
 from subprocess import Popen
 from urllib.request import urlopen
 
+from gamed.database.connection import AUTH, STATE
 from gamed.database.sqlite.files import connect, file_uri
 from tests.cli.process import CommandTestCase, free_port, get
 from tests.support.postgresql import cluster
-from tests.support.stores import POSTGRESQL, address_of, sqlite_files
+from tests.support.stores import POSTGRESQL, address_of, sqlite_files, store_of
 
 
 class SharingTests(CommandTestCase):
@@ -55,7 +56,9 @@ class SharingTests(CommandTestCase):
         self.assertEqual(self.headers_of(other)["Gamed-Store"], store)
         _, out, _ = self.gamed("doctor", "--public", f"http://127.0.0.1:{other}", "--json")
         [found] = [each for each in json.loads(out)["findings"] if each["check"] == "instance"]
-        self.assertEqual((found["level"], "a copy of this data folder" in found["text"]), ("problem", True), found)
+        self.assertEqual(
+            (found["level"], "a copy of this server's databases" in found["text"]), ("problem", True), found
+        )
 
     def test_the_store_stays(self) -> None:
         """Restarts and a lost `state` do not change the store."""
@@ -98,16 +101,24 @@ class SharingTests(CommandTestCase):
         self.assertEqual(code, 1, err)
         self.assertIn(f"(process {second.pid}). Stop that one first, start all with --share, ", err)
 
-    @sqlite_files("the schema of its files; tests.database.postgresql.test_migrations has PostgreSQL's")
+    def change_version(self, database: str) -> None:
+        """Let the schema be that of another version."""
+        if POSTGRESQL:
+            change = f"UPDATE {database}.schema_version SET number = 99, oldest = 99"
+            cluster().execute(change, address_of(self.data).database)
+            return
+        with closing(connect(file_uri(self.data / f"{database}.db", "rw"))) as connection:
+            connection.execute("PRAGMA user_version = 0")
+
     def test_another_schema(self) -> None:
         """A server of another version that would change the schema is refused beside one that serves."""
         self.share()
-        for name in ("state.db", "auth.db"):
-            with closing(connect(file_uri(self.data / name, "rw"))) as connection:
-                connection.execute("PRAGMA user_version = 0")
+        for database in (STATE, AUTH):
+            self.change_version(database)
             code, _, err = self.gamed("serve", "--share", "--listen", f"tcp:{free_port()}:interface=127.0.0.1")
             self.assertEqual(code, 1, err)
-            self.assertIn(f"{self.data / name} has the schema of another version. Other servers use it.", err)
+            where = store_of(self.data).describe(database)
+            self.assertIn(f"{where} has the schema of another version. Other servers use it.", err)
 
     def test_health(self) -> None:
         """`gamed health` asks a server that still serves, whichever of them has ended."""
@@ -119,7 +130,7 @@ class SharingTests(CommandTestCase):
         self.assertEqual(self.stop(first), 0)
         self.assertEqual(self.gamed("health")[0], 1)
 
-    @sqlite_files("from a key file to a master key")
+    @sqlite_files("from a key file to a master key; PostgreSQL needs a master key")
     def test_a_changed_key(self) -> None:
         """A key change needs the folder alone: a server that would change the key is refused beside another."""
         self.share()

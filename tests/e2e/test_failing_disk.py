@@ -1,23 +1,38 @@
-"""A disk that fails to write under the real service: SQLite's own I/O error, in the answer and in the log."""
+"""A disk that fails to write under the real service: the engine's own I/O error, in the answer and in the log."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from resource import RLIM_INFINITY, RLIMIT_FSIZE, prlimit
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.database.connection import STATE
 from tests.e2e.client import CONFIG, Keeper, gamed, write_game
 from tests.e2e.service import Service
-from tests.support.stores import sqlite_files
+from tests.support.stores import POSTGRESQL, connect, fill_disk
 
 LIMIT = 64 * 1024
 """No file may grow beyond it: the service's log has room, a save of 100,000 bytes has none."""
-LINE = "disk_io_error queue=state code=SQLITE_IOERR_WRITE"
+LINE = f"disk_io_error queue=state code={'58030' if POSTGRESQL else 'SQLITE_IOERR_WRITE'}"
 
 
-@sqlite_files("an I/O error of its files; PostgreSQL's server writes its own")
+@contextmanager
+def failing(service: Service) -> Iterator[None]:
+    """No file of the service can grow any more; PostgreSQL reports an I/O error for each write of saves."""
+    if POSTGRESQL:
+        writable = fill_disk(connect(service.data, STATE), "io_error")
+        yield
+        writable()
+        return
+    prlimit(service.pid, RLIMIT_FSIZE, (LIMIT, RLIM_INFINITY))
+    yield
+    prlimit(service.pid, RLIMIT_FSIZE, (RLIM_INFINITY, RLIM_INFINITY))
+
+
 class FailingDisk(SynchronousTestCase):
     def test_writes_fail_for_a_while(self) -> None:
-        """While no file can grow any more, a save is 507 with an I/O error in its detail, and the log has one line.
+        """While the disk fails, a save is 507 with an I/O error in its detail, and the log has one line.
 
         Saves are readable meanwhile. The first write that succeeds ends it; the next error is logged again.
         """
@@ -28,13 +43,12 @@ class FailingDisk(SynchronousTestCase):
         keeper = Keeper(service)
         self.assertEqual(keeper.put("auto", b"one").status, 201)
         for times in (1, 2):
-            prlimit(service.pid, RLIMIT_FSIZE, (LIMIT, RLIM_INFINITY))
-            for _ in range(3):
-                refused = keeper.put("more", b"x" * 100_000)
-                self.assertEqual((refused.status, refused.json["code"]), (507, "storage_full"))
-                self.assertIn("I/O error", refused.json["detail"])
-            self.assertEqual(keeper.ask("GET", "/auto").body, b"one")
-            prlimit(service.pid, RLIMIT_FSIZE, (RLIM_INFINITY, RLIM_INFINITY))
+            with failing(service):
+                for _ in range(3):
+                    refused = keeper.put("more", b"x" * 100_000)
+                    self.assertEqual((refused.status, refused.json["code"]), (507, "storage_full"))
+                    self.assertIn("I/O error", refused.json["detail"])
+                self.assertEqual(keeper.ask("GET", "/auto").body, b"one")
             self.assertEqual(keeper.put(f"s{times}", b"one").status, 201)
             self.assertEqual(service.text().count(LINE), times)
         self.assertIn("no errors", gamed(service, "check", "data"))

@@ -154,11 +154,14 @@ def refuse_to_wait(connection: Connection) -> None:
     connection.execute("SET lock_timeout = 10" if POSTGRESQL else "PRAGMA busy_timeout = 0").close()
 
 
-def fill_disk(connection: EngineConnection) -> Callable[[], None]:
-    """Let PostgreSQL refuse all writes to the connection's schema, as on a full disk; return what ends that."""
-    connection.rows("""
+def fill_disk(connection: EngineConnection, error: str = "disk_full") -> Callable[[], None]:
+    """Let PostgreSQL refuse all writes to the connection's schema, as on a full disk; return what ends that.
+
+    `error` is its name for the error of the disk.
+    """
+    connection.rows(f"""
         CREATE FUNCTION disk_full() RETURNS trigger LANGUAGE plpgsql AS $$
-        BEGIN RAISE EXCEPTION 'no space left on device' USING ERRCODE = 'disk_full'; END $$
+        BEGIN RAISE EXCEPTION 'the disk refuses' USING ERRCODE = '{error}'; END $$
     """)
     for table in tables(connection):
         events = "BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE"

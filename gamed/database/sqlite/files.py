@@ -54,6 +54,7 @@ class DatabaseFile(Database):
     def __init__(self, name: str, uri: str, path: Path | None, lock: WriteLock | None = None) -> None:
         super().__init__(name)
         self.title = f"{name}.db"
+        self.originals = "all files of the data folder"
         self.uri = uri
         """The URI of an existing file: a connection never creates one."""
         self.path = path
