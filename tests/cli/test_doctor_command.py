@@ -18,7 +18,7 @@ from tests.config.fixtures import KEY_TEXT
 from tests.proxies.samples import Nginx
 from tests.support.certificates import certificate
 from tests.support.ports import free_port
-from tests.support.stores import POSTGRESQL, sqlite_files, store_of
+from tests.support.stores import sqlite_files, store_of
 
 OTHER = 54321
 """A user whom this machine has no name for."""
@@ -128,16 +128,13 @@ class DoctorTests(CommandTestCase):
         self.serve_once()
         self.change_owner()
         code, found, err = self.doctor()
-        unreadable = (
-            {"access", "key"} if POSTGRESQL else {"access"}
-        )  # only a key file there is looked for in the folder
-        self.assertEqual({each["check"] for each in found["problem"]} - unreadable, set())
+        self.assertEqual({each["check"] for each in found["problem"]} - {"access"}, set())
         self.assertEqual(code, 1 if found["problem"] else 0)
         self.let_everybody_enter()
         code, out, err = self.gamed("doctor")
         self.assertEqual((code, out.splitlines()[-1].startswith("0 problems"), err), (0, True, ""))
 
-    @sqlite_files("files that are lost or damaged")
+    @sqlite_files("files that are lost or damaged; tests.cli.test_postgresql has PostgreSQL's damage")
     def test_lost_and_damaged(self) -> None:
         """A lost key and a damaged store are problems; so is a wrong configuration, which prevents no other finding."""
         self.serve_once()

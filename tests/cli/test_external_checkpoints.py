@@ -12,7 +12,7 @@ TABLES = "CREATE TABLE _litestream_seq (id INTEGER PRIMARY KEY, n INTEGER); CREA
 """What Litestream makes in each database that it copies."""
 
 
-@sqlite_files("the write-ahead log; PostgreSQL's server has its own")
+@sqlite_files("its write-ahead log; PostgreSQL's server has its own")
 class ExternalCheckpointsTests(CommandTestCase):
     def setUp(self) -> None:
         super().setUp()

@@ -179,7 +179,7 @@ class LeftAloneTests(RestoreCase):
         self.assertEqual((self.data / f"{done.aside[1].name}-wal").read_bytes(), b"left")
 
 
-@sqlite_files("the copies of its files before a migration")
+@sqlite_files("the copies of its files before a migration; PostgreSQL has backups alone")
 class MigrationTests(BackupCase):
     """Schemas of a version to come, which adds a column to each store."""
 

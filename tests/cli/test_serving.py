@@ -58,7 +58,7 @@ class SameServiceTests(CommandTestCase):
         self.assertEqual(self.stop(second), 0)
 
 
-@sqlite_files("a first run without a configuration, which makes files")
+@sqlite_files("a first run without a configuration; PostgreSQL needs one")
 class FirstRunTests(CommandTestCase):
     def test_makes_everything_once(self) -> None:
         """Configuration, folder, key and stores are made for their owner only; a second start changes none of them."""

@@ -58,7 +58,7 @@ class LocalTests(SynchronousTestCase):
         for mode, level in ((0o640, OK), (0o644, OK), (0o666, PROBLEM)):
             self.assertEqual(doctor_local.check_config_file("/c", FileFacts(mode, 0)).level, level)
 
-    @sqlite_files("its lock files")
+    @sqlite_files("its lock files; the locks of PostgreSQL are not files")
     def test_lock_files(self) -> None:
         """A lock file that other users can open is shown, as they could stop all writes; a private one is not."""
         data = data_folder(self)
@@ -69,7 +69,7 @@ class LocalTests(SynchronousTestCase):
         found = [(finding.check, finding.level) for finding in doctor_local.check_files(data, SqliteStore(data))]
         self.assertEqual(found, [("data", OK), ("state.db.lock", WARNING)])
 
-    @sqlite_files("its write-ahead log")
+    @sqlite_files("its write-ahead log; PostgreSQL's server has its own")
     def test_checkpoints(self) -> None:
         """A write-ahead log that another program should have copied, and did not, is shown as a warning."""
         data = data_folder(self)

@@ -196,7 +196,7 @@ class BoundTests(OwnerPageCase):
         self.assertEqual(text.count("signed_out"), EVENTS)
         self.assertIn("gamed events", text)
 
-    @sqlite_files("its query plans; those of a small table say nothing on PostgreSQL")
+    @sqlite_files("its query plans; tests.database.postgresql.test_plans has PostgreSQL's")
     def test_plans(self) -> None:
         """Find the players of a page by an index, without reading the others."""
 
