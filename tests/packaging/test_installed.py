@@ -1,6 +1,7 @@
 """gamed works when installed from a wheel and from a checkout, and changes no file of Twisted."""
 
 import atexit
+import json
 import os
 import pickle
 import re
@@ -24,6 +25,7 @@ import gamed
 from tests.cli.process import free_port, get
 from tests.packaging.environments import ROOT, TWISTED, ask, call, checkout, environment, install, wheel
 from tests.support.covers import covers
+from tests.support.stores import MASTER_KEY, POSTGRESQL, forget_store, with_store
 
 T = TypeVar("T")
 PLUGINS = """
@@ -34,8 +36,9 @@ print([maker.module for maker in getPlugins(IServiceMaker) if maker.tapname == "
 SHIPPED = """
 from importlib.resources import files
 root = files("gamed")
-schema = root / "database/sqlite/schema"
-print(sorted(script.name for kind in ("auth", "state") for script in (schema / kind).iterdir()))
+engines = [root / "database" / engine for engine in ("postgresql", "sqlite")]
+kinds = [engine / "schema" / kind for engine in engines for kind in ("auth", "state")]
+print([sorted(script.name for script in kind.iterdir()) for kind in kinds])
 print((root / "py.typed").is_file())
 """
 
@@ -102,8 +105,9 @@ def from_checkout() -> Path:
     return made_once("editable", make)
 
 
-def schema() -> list[str]:
-    return sorted(script.name for script in (source() / "gamed/database/sqlite/schema").glob("*/*.sql"))
+def schema() -> list[list[str]]:
+    folders = sorted((source() / "gamed/database").glob("*/schema/*"))
+    return [sorted(script.name for script in folder.glob("*.sql")) for folder in folders]
 
 
 class WheelTests(SynchronousTestCase):
@@ -169,7 +173,7 @@ class InstalledTests(SynchronousTestCase):
                 self.assertRegex(printed, r"\AUsage: \S+ \[options\] gamed serve \[options\]\n")
 
     def test_data_files(self) -> None:
-        """The installation has every migration and the type marker."""
+        """The installation has every migration of both engines and the type marker."""
         for python in (from_wheel(), from_checkout()):
             printed = call([str(python), "-c", SHIPPED], python.parent).stdout
             self.assertEqual(printed, f"{schema()}\nTrue\n")
@@ -204,10 +208,16 @@ class InstalledTests(SynchronousTestCase):
         folder.mkdir()
         plain = [*twistd(python), "--nodaemon", "--pidfile=", "gamed"]
         for number, command in enumerate(([str(python.parent / "gamed")], plain)):
-            port, config = free_port(), str(folder / str(number) / "authentication.json")
-            words = [*command, "serve", "--config", config, f"--listen=tcp:{port}:interface=127.0.0.1"]
+            port, config = free_port(), folder / str(number) / "authentication.json"
+            environ = {"PATH": "/usr/bin:/bin"}
+            if POSTGRESQL:
+                config.parent.mkdir()
+                config.write_text(json.dumps(with_store({"mode": "local"}, config.with_name("data"))))
+                self.addCleanup(forget_store, config.with_name("data"))
+                environ["GAMED_MASTER_KEY"] = MASTER_KEY
+            words = [*command, "serve", "--config", str(config), f"--listen=tcp:{port}:interface=127.0.0.1"]
             with open(folder / "out", "wb") as out:
-                service = Popen(words, cwd=folder, env={"PATH": "/usr/bin:/bin"}, stdout=out, stderr=out)
+                service = Popen(words, cwd=folder, env=environ, stdout=out, stderr=out)
             self.addCleanup(service.kill)
             while not answers(port):
                 self.assertIsNone(service.poll(), (folder / "out").read_text())
