@@ -104,8 +104,9 @@ class SharingTests(CommandTestCase):
     def change_version(self, database: str) -> None:
         """Let the schema be that of another version."""
         if POSTGRESQL:
-            change = f"UPDATE {database}.schema_version SET number = 99, oldest = 99"
-            cluster().execute(change, address_of(self.data).database)
+            place = address_of(self.data).database
+            cluster().execute(f"UPDATE {database}.schema_version SET number = 99, oldest = 99", place)
+            self.addCleanup(cluster().execute, f"DROP SCHEMA {database} CASCADE", place)  # no other test gets it
             return
         with closing(connect(file_uri(self.data / f"{database}.db", "rw"))) as connection:
             connection.execute("PRAGMA user_version = 0")
