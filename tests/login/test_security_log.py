@@ -143,15 +143,15 @@ class ApprovalTests(LoginCase):
         server = self.oauth_server(FakeProvider(), registration=APPROVAL)
         started = server.signed_in("bo")
         code = server.code(started)
-        query = """
-            INSERT INTO player (player_id, state, approved, approval_code, created_ms)
-            VALUES ('ply_' || :code, 'pending', 0, :code, 0)
-        """
-        taken = [{"code": f"{number:06}"} for number in range(1_000_000) if _luhn(f"{number:06}") % 10 == 0]
-        server.write(lambda c: [c.execute(query, code).rowcount for code in taken])
+        numbers = [f"{number:05}" for number in range(100_000)]
+        taken = [f"{number}{-_luhn(number + '0') % 10}" for number in numbers]
+        for begin in range(0, len(taken), 1000):
+            rows = ", ".join(f"('ply_{each}', 'pending', 0, '{each}', 0)" for each in taken[begin : begin + 1000])
+            query = f"INSERT INTO player (player_id, state, approved, approval_code, created_ms) VALUES {rows}"
+            server.write(lambda c, query=query: c.execute(query).rowcount)
         with self.assertRaises(TooManyLogins):
             server.collect(started, code=code)
-        server.write(lambda c: c.execute("DELETE FROM player WHERE player_id LIKE 'ply\\_______' ESCAPE '\\'").rowcount)
+        server.write(lambda c: c.execute("DELETE FROM player WHERE approval_code < '250000'").rowcount)
         self.assertEqual(server.collect(started, code=code), Failed(LoginFailure.PLAYER_PENDING))
 
     def test_one_wrong_digit(self) -> None:
