@@ -15,6 +15,7 @@ from tests.saves.test_uploads import TornCase
 from tests.sessions.fixtures import ANNA, BERT
 from tests.support.databases import LateThreads
 from tests.support.http import Answer, Connection, request_bytes
+from tests.support.stores import sqlite_files
 
 PATH = "/game/export"
 PRESENT = {"If-Match": "*"}
@@ -98,6 +99,7 @@ class ContentTest(ExportCase):
                 self.assertEqual(unpack("<3L", head[14:]), (info.CRC, info.file_size, info.file_size))
                 self.assertEqual(info.flag_bits & 8, 0)
 
+    @sqlite_files("how many files are in the ZIP; test_many_small takes several steps")
     def test_more_than_16_bits_count(self) -> None:
         """More than 65,535 versions make a ZIP64 file."""
         self.patch(export_store, "STEP_VERSIONS", 10_000)
