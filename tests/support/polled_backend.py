@@ -13,9 +13,10 @@ from gamed.database.polled_changes import PolledChanges
 from gamed.database.postgresql import processes
 from gamed.database.postgresql.backend import PostgresqlBackend
 from gamed.database.queues import DatabaseQueue, ReadQueue, WriteQueue
+from tests.support.kept_sessions import KeptEngine
 from tests.support.postgresql import Address
 from tests.support.row_guard import GuardedEngine
-from tests.support.stores import connector
+from tests.support.stores import kept_sessions
 
 
 class PolledBackend(PostgresqlBackend):
@@ -25,8 +26,12 @@ class PolledBackend(PostgresqlBackend):
     """
 
     def __init__(self, reactor: Any, address: Address, instance_id: str = "") -> None:
-        super().__init__(reactor, connector(address), instance_id, Path("."))
+        super().__init__(reactor, kept_sessions(address), instance_id, Path("."))
         self.address = address
+
+    def reader(self) -> KeptEngine:
+        engine = super().reader()
+        return KeptEngine(engine._connector, engine.database, engine._kind)
 
     def start(self, reads: ReadQueue, auth: WriteQueue, state: WriteQueue, blobs: DatabaseQueue) -> None:
         self._auth = auth

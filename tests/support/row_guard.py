@@ -11,10 +11,10 @@ from twisted.python import log
 
 from gamed.database.connection import Connection
 from gamed.database.engine import EngineConnection
-from gamed.database.postgresql.engine import PostgresqlEngine
 from gamed.database.postgresql.error_mapping import PostgresqlError
 from gamed.database.rate_limits import LIMITS
 from gamed.sessions.tables import LOGINS
+from tests.support.kept_sessions import KeptEngine
 
 OWN = "found.player_id"
 SESSION = "(SELECT player_id FROM auth.session WHERE session_id = found.session_id)"
@@ -100,7 +100,7 @@ def pass_keys(connection: Connection, keys: Collection[str] | None) -> None:
     connection.rows("SELECT set_config('row_guard.keys', ?, true)", (given,))
 
 
-class GuardedEngine(PostgresqlEngine):
+class GuardedEngine(KeptEngine):
     """PostgreSQL with the guard; a test fails if one of its batches meets it, even if the service expects errors."""
 
     def begin_writing(self, connection: EngineConnection, keys: Collection[str] | None) -> None:

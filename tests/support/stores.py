@@ -28,6 +28,7 @@ from gamed.database.sqlite.migrations import schema_folder
 from gamed.database.sqlite.store import SqliteStore
 from gamed.database.store import Store
 from tests.support import row_guard
+from tests.support.kept_sessions import KeptConnection, KeptSessions
 from tests.support.postgresql import SUPERUSER, Address, cluster
 
 T = TypeVar("T")
@@ -61,6 +62,12 @@ def now_ms() -> int:
 def connector(address: Address) -> Connector:
     """Return the way to a database, as the service has it."""
     return Connector(PostgresqlAddress(address.keywords), now_ms)
+
+
+@cache
+def kept_sessions(address: Address) -> KeptSessions:
+    """Return the way to a database for one thread, whose sessions outlive tests."""
+    return KeptSessions(PostgresqlAddress(address.keywords), now_ms)
 
 
 def address_of(data: Path) -> Address:
@@ -103,7 +110,7 @@ def open_database(name: str) -> EngineConnection:
             connection.executescript(script.read_text("utf-8"))
         return cast("EngineConnection", connection)
     address = pool().take()
-    return _OnlyConnection(connector(address), SessionKind("test", (name,), idle_ms=0), address)
+    return _OnlyConnection(kept_sessions(address), SessionKind("test", (name,), idle_ms=0), address)
 
 
 def connect(data: Path, database: str) -> EngineConnection:
@@ -127,10 +134,10 @@ def held(data: Path, database: str) -> Iterator[None]:
         connection.execute("ROLLBACK")
 
 
-class _OnlyConnection(PostgresqlConnection):
+class _OnlyConnection(KeptConnection):
     """The only connection to a database, which others may have once this is closed, or forgotten."""
 
-    def __init__(self, connector: Connector, kind: SessionKind, address: Address) -> None:
+    def __init__(self, connector: KeptSessions, kind: SessionKind, address: Address) -> None:
         super().__init__(connector, kind)
         self._give_back = finalize(self, pool().give_back, address)
 
@@ -234,6 +241,7 @@ class Pool:
                 self._live += 1
                 return address
             self._cleaners.pop(address.database).close()
+            kept_sessions(address).close()
             cluster().drop(address.database)
         self._live += 1
         address = cluster().database(self._template.database)

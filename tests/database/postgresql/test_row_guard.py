@@ -9,13 +9,12 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.engine import Database
 from gamed.database.group_commit import group_commit
-from gamed.database.postgresql.connecting import Connector, SessionKind
+from gamed.database.postgresql.connecting import SessionKind
 from gamed.database.postgresql.error_mapping import PostgresqlError
 from gamed.players import tables as players
-from tests.database.postgresql.engines import address_of, wall_ms
 from tests.support import row_guard
 from tests.support.postgresql import cluster
-from tests.support.stores import pool
+from tests.support.stores import kept_sessions, pool
 
 ANNA, BO = "ply_anna", "ply_bo"
 PLAYERS = (
@@ -41,7 +40,7 @@ class RowGuardTest(SynchronousTestCase):
     def write(self, keys: tuple[str, ...] | None, transaction: Callable[[Connection], object]) -> object:
         """Run a transaction in a batch with these keys, in the schema `auth`; return its outcome."""
         kind = SessionKind("writer", (AUTH, STATE))
-        engine = row_guard.GuardedEngine(Connector(address_of(self.place), wall_ms), Database(AUTH), kind)
+        engine = row_guard.GuardedEngine(kept_sessions(self.place), Database(AUTH), kind)
         connection = engine.open()
         self.addCleanup(connection.close)
         [outcome] = group_commit(engine, connection, [transaction], keys)
