@@ -17,7 +17,8 @@ MAX_HEAD_BYTES = 1 << 16
 
 def listening(ports: range) -> socket.socket:
     """Listen on a free port of these; a port of the ephemeral range may be in use a moment later."""
-    for port in random.sample(ports, len(ports)):
+    begin = random.randrange(len(ports))
+    for port in (*ports[begin:], *ports[:begin]):
         with contextlib.suppress(OSError):
             return socket.create_server(("127.0.0.1", port), backlog=50)
     raise OSError(f"no free port among {ports}")
