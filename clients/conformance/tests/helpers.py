@@ -48,7 +48,7 @@ __all__ = [
 @cache
 def lender() -> World:
     """Has the service of all tests of a process, and no driver."""
-    world = World([])
+    world = World([], [sys.executable, "-m", "clients.conformance.tests.quick_passwords"])
     register(world.close)
     return world
 
