@@ -13,19 +13,19 @@ from http.client import HTTPConnection
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.database.connection import Transaction
 from tests.config.fixtures import LOCAL
+from tests.support import forks
 from tests.support.ports import free_port
 from tests.support.stores import MASTER_KEY, POSTGRESQL, forget_store, store_of, with_store
 
 T = TypeVar("T")
 ROOT = Path(__file__).parent.parent.parent
-GAMED = (sys.executable, "-c", "from gamed.cli import main; main()")
-MODULE = (sys.executable, "-m", "gamed")
+GAMED, MODULE = forks.SCRIPT, forks.MODULE
 TWISTD = (sys.executable, "-c", "from twisted.scripts.twistd import run; run()")
 WAIT_SECONDS = 60.0
 CLEAN = ("GAMED_TEST_STORE", "PATH", "LANG", "LC_ALL", "TMPDIR", "COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START")
@@ -49,6 +49,9 @@ class CommandTestCase(SynchronousTestCase):
 
     Files need no configuration; with PostgreSQL there is one, which names the store.
     """
+
+    forked: ClassVar[bool] = True
+    """Whether processes of gamed are forked; False for tests of the start itself."""
 
     def setUp(self) -> None:
         self.folder = folder_of(self)
@@ -84,37 +87,24 @@ class CommandTestCase(SynchronousTestCase):
 
     def run_command(self, *arguments: str, of: Sequence[str] = GAMED, stdin: str = "") -> tuple[int, str, str]:
         """Run a command to its end; return exit code, stdout and stderr."""
-        done = subprocess.run(
-            [*of, *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=WAIT_SECONDS,
-            cwd=self.folder,
-            env=environment(self.environ),
-            check=False,
-        )
+        return self._finish([*of, *arguments], stdin)
+
+    def _finish(self, command: Sequence[str], text: str | None, **how: Any) -> tuple[int, str, str]:
+        done = forks.run(command, text, timeout=WAIT_SECONDS, **self._surroundings(), **how)
         return done.returncode, done.stdout, done.stderr
+
+    def _surroundings(self) -> dict[str, Any]:
+        return {"cwd": self.folder, "env": environment(self.environ), "forked": self.forked}
 
     def gamed_at_terminal(self, answer: str, *arguments: str) -> tuple[int, str, str]:
         """Run gamed with a terminal as standard input, and type `answer`; return exit code, stdout and stderr."""
         near, far = pty.openpty()
         try:
             os.write(near, answer.encode())
-            done = subprocess.run(
-                [*GAMED, *self.places, *arguments],
-                stdin=far,
-                capture_output=True,
-                text=True,
-                timeout=WAIT_SECONDS,
-                cwd=self.folder,
-                env=environment(self.environ),
-                check=False,
-            )
+            return self._finish([*GAMED, *self.places, *arguments], None, stdin=far)
         finally:
             os.close(near)
             os.close(far)
-        return done.returncode, done.stdout, done.stderr
 
     def gamed(self, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
         return self.run_command(*self.places, *arguments, stdin=stdin)
@@ -122,15 +112,8 @@ class CommandTestCase(SynchronousTestCase):
     def start(self, *command: str) -> "subprocess.Popen[str]":
         """Start a process whose output goes to the file `out` of the folder; it is killed after the test."""
         with open(self.folder / "out", "w", encoding="utf-8") as out:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                text=True,
-                cwd=self.folder,
-                env=environment(self.environ),
-            )
+            streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.STDOUT}
+            process = forks.popen(command, text=True, **streams, **self._surroundings())
         self.addCleanup(_end, process)
         return process
 

@@ -178,6 +178,7 @@ class AloneTests(CommandTestCase):
 
     def test_version(self) -> None:
         """gamed's own, also where Twisted would show its."""
+        self.forked = False
         for command, words in (
             (GAMED, ["--version"]),
             (MODULE, ["--version"]),

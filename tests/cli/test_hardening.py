@@ -33,6 +33,8 @@ def block(pid: int) -> bytes:
 
 @covers("threats/50")
 class HardenTests(CommandTestCase):
+    forked = False
+
     def test_forget(self) -> None:
         """Forgotten variables are gone from the process, its children, and the block that /proc shows; others stay."""
         more = {"SECRET": "sesame-1", "SECRET_2": "kept-2", "LONG": "sesame-3" * 1000, "EMPTY": ""}

@@ -8,6 +8,8 @@ from tests.support.stores import POSTGRESQL, sqlite_files
 
 
 class SameServiceTests(CommandTestCase):
+    forked = False
+
     @covers("operational/1", "threats/63")
     def test_in_the_foreground(self) -> None:
         """`gamed serve`, `python -m gamed serve` and `twistd --nodaemon --pidfile= gamed serve` are one service.

@@ -20,6 +20,8 @@ def handled(pid: int, number: int) -> bool:
 
 
 class StoppingTests(CommandTestCase):
+    forked = False
+
     def assertWell(self, process: "subprocess.Popen[str]", moment: object) -> None:
         code = process.wait(WAIT_SECONDS)
         output = self.output()

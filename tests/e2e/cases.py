@@ -41,10 +41,11 @@ class ServiceCase(SynchronousTestCase):
 
     config: ClassVar[Mapping[str, object] | None] = {"mode": "local"}
     environ: ClassVar[Mapping[str, str]] = {}
+    forked: ClassVar[bool] = True
 
     def setUp(self) -> None:
         self.folder = Path(self.mktemp()).absolute()
-        self.service = Service(self.folder, self.config, self.environ)
+        self.service = Service(self.folder, self.config, self.environ, forked=self.forked)
         self.addCleanup(self._end)
         self.service.start()
 

@@ -2,13 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from hashlib import sha256
 
 from tests.e2e.service import INHERITED, ROOT, STOP_SECONDS, Service
 from tests.e2e.wire import Answer, ask
+from tests.support import forks
 
 CONFIG = {"mode": "local", "session": {"access_ttl": "24h", "refresh_ttl": "720h"}}
 
@@ -17,14 +16,11 @@ def gamed(service: Service, *arguments: str, stdin: str = "") -> str:
     """A command on the service's folder; its output."""
     environ = {name: os.environ[name] for name in INHERITED if name in os.environ}
     places = ["--config", str(service.config), "--data", str(service.data)]
-    done = subprocess.run(
-        [sys.executable, "-m", "gamed", *places, *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
+    done = forks.run(
+        [*forks.MODULE, *places, *arguments],
+        stdin,
         env={**environ, "PYTHONPATH": str(ROOT), **service.environ},
         timeout=STOP_SECONDS,
-        check=False,
     )
     if done.returncode:
         raise AssertionError(done.stdout + done.stderr)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.e2e.service import ROOT, free_port
+from tests.support import forks
 from tests.support.nodejs import NODE, NPM, with_node
 
 SCRIPTS = Path(__file__).parent / "node"
@@ -56,11 +57,11 @@ class Process:
 
     def __init__(self, command: Sequence[str], options: dict[str, object], folder: Path = ROOT) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-        self._process = subprocess.Popen(
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        self._process = forks.popen(
             [*command, json.dumps(options)],
             cwd=folder,
-            env=environ,
+            env={**environ, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,

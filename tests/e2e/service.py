@@ -6,12 +6,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gamed.database.connection import AUTH, STATE
+from tests.support import forks
 from tests.support.ports import free_port
 from tests.support.stores import MASTER_KEY, POSTGRESQL, contents, forget_store, store_of, with_store
 
@@ -35,14 +35,18 @@ class Service:
         *,
         arguments: Sequence[str] = (),
         log: str = "log",
+        forked: bool = True,
     ) -> None:
-        """Without `config` the service writes its own on the first run. Services of one folder need a log each."""
+        """Without `config` the service writes its own on the first run. Services of one folder need a log each.
+
+        `forked` is False for tests of the start itself, or of what the process has had since then.
+        """
         self.folder = folder
         self.data, self.config, self.log = folder / "data", folder / "etc" / "authentication.json", folder / log
         self.port = free_port()
         self.base = f"http://127.0.0.1:{self.port}"
         self.environ = dict(environ or {})
-        self.arguments = arguments
+        self.arguments, self.forked = arguments, forked
         self._process: subprocess.Popen[bytes] | None = None
         self.config.parent.mkdir(parents=True, exist_ok=True)
         if POSTGRESQL:
@@ -72,10 +76,11 @@ class Service:
         listen = ["--listen", f"tcp:{self.port}:interface=127.0.0.1"]
         environ = {name: os.environ[name] for name in INHERITED if name in os.environ}
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "gamed", "serve", *files, *listen, *self.arguments],
+            self._process = forks.popen(
+                [*forks.MODULE, "serve", *files, *listen, *self.arguments],
                 cwd=self.folder,
                 env={**environ, "PYTHONPATH": str(ROOT), **self.environ},
+                forked=self.forked,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -125,6 +130,7 @@ class Service:
 
     def environment(self) -> bytes:
         """Return the process's environment as the machine's administrator can read it."""
+        assert not self.forked, "a fork shows the environment of its parent"
         return Path(f"/proc/{self.pid}/environ").read_bytes() + Path(f"/proc/{self.pid}/cmdline").read_bytes()
 
     def files(self) -> dict[str, bytes]:

@@ -79,6 +79,8 @@ class FromLocal(ProviderCase):
 class Domain(ProviderCase):
     """127.0.0.1 plays the old name, localhost the new one."""
 
+    forked = False
+
     stands: ClassVar = (DISCORD,)
 
     @covers("operational/2", "operational/3")

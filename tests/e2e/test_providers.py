@@ -50,6 +50,8 @@ def at_development(window: Window, person: str) -> Callable[[], object]:
 class WholeCase(ProviderCase):
     """Straight to the provider, back, collect, save; what the provider was sent."""
 
+    forked = False
+
     def whole(self, stand: Stand, *steps: Callable[[Window], Callable[[], object]]) -> None:
         window = self.window()
         client = self.signed_in(stand, window, *(step(window) for step in steps))
@@ -169,6 +171,8 @@ class Discord(WholeCase):
 @covers("5/1")
 class Choice(ProviderCase):
     """Two providers."""
+
+    forked = False
 
     stands: ClassVar = (DISCORD, FAKE_GOOGLE)
 

@@ -39,6 +39,7 @@ class Secrets(ServiceCase):
         "login": {"app_links": ["com.example.game:"]},
     }
     environ: ClassVar = {"GAMED_MASTER_KEY": KEY_TEXT}
+    forked = False
 
     def setUp(self) -> None:
         self.began = time()
