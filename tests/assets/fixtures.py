@@ -13,9 +13,11 @@ from gamed.assets.manifest import parse_manifest
 from gamed.assets.publish import Published, Publisher, PublishRequest
 from gamed.assets.scan import ProgressDisplay
 from gamed.assets.store import AssetStore
+from gamed.clock import now_ms
 from tests.support.databases import data_folder
 
-NOW_MS = 1_795_253_783_004
+NOW_MS = now_ms()
+"""The time of this machine: the system dates the objects whose age a collection compares with it."""
 HOUR_MS = 3_600_000
 FILES = {"readme.txt": b"hello", "data/level1.pck": b"\x00one" * 100, "data/level2.pck": b"two", "copy.txt": b"hello"}
 
