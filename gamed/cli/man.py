@@ -24,7 +24,7 @@ ENVIRONMENT = {
 FILES = {
     "authentication.json": "The configuration; the first gamed serve writes one in local mode.",
     "game.json": "The limits of saves and assets, beside the configuration; optional.",
-    "auth.db, state.db": "The databases, in the data folder: accounts and sessions; saves. None with store.",
+    "auth.db, state.db": "The databases, in the data folder, unless store names PostgreSQL: accounts; saves.",
     "auth.key": "The server's key, in the data folder, in local mode without a master key. Keep a copy elsewhere.",
     "assets": "The published releases, in the data folder.",
 }
