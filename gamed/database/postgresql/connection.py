@@ -21,6 +21,7 @@ from twisted.logger import Logger
 from gamed.database.connection import Parameters
 from gamed.database.engine import NeedsSavepoints
 from gamed.database.errors import DatabaseCorrupt, DatabaseError
+from gamed.database.postgresql.bulk_reads import HeldRead, in_bulk
 from gamed.database.postgresql.connecting import Connector, SessionKind, error_of, wait
 from gamed.database.postgresql.error_mapping import (
     ABORTED,
@@ -33,7 +34,7 @@ from gamed.database.postgresql.error_mapping import (
     translate,
 )
 from gamed.database.postgresql.results import BINARY, PostgresqlResult, Preparation, PreparedStatement, warning_of
-from gamed.database.postgresql.statements import Statement, convert, encoder, values_of
+from gamed.database.postgresql.statements import Statement, Types, convert, encode, values_of
 from gamed.event_log import EventLog
 
 PREPARED = 500
@@ -43,7 +44,6 @@ READS = 3
 ADVICE = "A session that has executed LISTEN keeps a transaction open: see xact_start in pg_stat_activity. End it"
 _SYNC, _ERROR = pq.ExecStatus.PIPELINE_SYNC, pq.ExecStatus.FATAL_ERROR
 _FAILED = (_ERROR, pq.ExecStatus.PIPELINE_ABORTED)
-_Key = tuple[str, tuple[type, ...]]
 _COMMIT = convert("COMMIT")
 _ROLLBACK = convert("ROLLBACK")
 _log = EventLog(Logger())
@@ -86,6 +86,10 @@ class PostgresqlConnection:
         """True from begin() to rollback() or commit()."""
         self._pending: deque[PostgresqlResult] = deque()
         """The results that were not read yet, in the order of their statements."""
+        self.columns: dict[str, int] = {}
+        """How many columns each SELECT has that may be sent for several reads."""
+        self._held: list[HeldRead] = []
+        """The SELECTs of a reading batch that were not sent yet."""
         self._awaited = 0
         """The points of synchronization that the server has not confirmed."""
         self._sent = 0
@@ -116,7 +120,7 @@ class PostgresqlConnection:
             raise
         session.notice_handler = self._notice
         session.enter_pipeline_mode()
-        self._prepared: dict[_Key, PreparedStatement] = {}
+        self._prepared: dict[tuple[bytes, Types], PreparedStatement] = {}
         self._poll = poll()
         self._poll.register(session.socket, POLLIN)
         self._session, self._failure = session, None
@@ -160,12 +164,16 @@ class PostgresqlConnection:
     def execute(self, sql: str, parameters: Parameters = (), /) -> PostgresqlResult:
         """Send one statement; its errors are raised by the first method of a result that waits.
 
-        Outside a batch it is a transaction of its own.
+        Outside a batch it is a transaction of its own. A SELECT of a function that reads is sent with those of others.
         """
         statement = convert(sql)
         if not self._in_batch and not self._is_living():
             self._connect()
-        result = self._send(sql, statement, values_of(statement, parameters))
+        types, values = encode(values_of(statement, parameters))
+        if self._reading and self.in_transaction and self._hub is not None and not statement.changes:
+            self.hold(held := HeldRead(self, sql, types, values))
+            return held
+        result = self._send(statement, types, values, PostgresqlResult(self))
         if statement.changes:
             self._running.changes += 1
             if statement.controls:
@@ -190,7 +198,7 @@ class PostgresqlConnection:
         the transaction is still open; if its error was caught, raise NeedsSavepoints, and the transaction has ended.
         """
         self._warning, failure = None, self._failure
-        self._committing = self._send("COMMIT", _COMMIT, ())
+        self._committing = self._send(_COMMIT, (), (), PostgresqlResult(self))
         try:
             result = self._committing.wait()
         except PostgresqlError as e:
@@ -218,7 +226,7 @@ class PostgresqlConnection:
             try:
                 if self._sent:  # the server skips all until it is synchronized if one of them fails
                     self._synchronize(session)
-                self._send("ROLLBACK", _ROLLBACK, ())
+                self._send(_ROLLBACK, (), (), PostgresqlResult(self))
                 self._synchronize(session)
             except psycopg.Error as e:
                 self._lose(_lost(e))
@@ -231,34 +239,51 @@ class PostgresqlConnection:
         self._resting.clear()
         self._lose(PostgresqlError(LOST, "The connection was closed"))
 
-    def _send(self, sql: str, statement: Statement, values: Sequence[Any]) -> PostgresqlResult:
+    def _send(
+        self, statement: Statement, types: Types, values: Sequence[bytes | None], result: PostgresqlResult
+    ) -> PostgresqlResult:
+        """Send a statement whose result is received by `result`, and return that."""
         session = self._session
         if session is None or (self._in_batch and not self.in_transaction):
             raise self._failure or PostgresqlError(LOST, "The transaction has ended")
-        key = (sql, tuple(map(type, values)))
         try:
-            prepared = self._prepared.get(key) or self._prepare(session, key, statement)
-            encoded = [encode(value) for encode, value in zip(prepared.encoders, values, strict=True)]
-            session.send_query_prepared(prepared.name, encoded, prepared.formats, BINARY)
+            prepared = self._prepared.get((statement.sql, types)) or self._prepare(session, statement, types)
+            session.send_query_prepared(prepared.name, values, prepared.formats, BINARY)
         except psycopg.Error as e:
             self._lose(lost := _lost(e))
             raise lost from e
         self._sent += 1
-        result = PostgresqlResult(self, prepared)
-        self._pending.append(result)
+        self._expect(result, prepared)
         return result
 
-    def _prepare(self, session: PGconn, key: _Key, statement: Statement) -> PreparedStatement:
-        chosen = [encoder(kind) for kind in key[1]]
-        prepared = PreparedStatement(b"s%d" % next(self._names), statement, [encode for _, encode in chosen])
+    def _prepare(self, session: PGconn, statement: Statement, types: Types) -> PreparedStatement:
+        prepared = PreparedStatement(b"s%d" % next(self._names), statement, len(types))
         if len(self._prepared) >= PREPARED:
             self._prepared.clear()
             session.send_query_params(b"DEALLOCATE ALL", None)
-            self._pending.append(PostgresqlResult(self, prepared))
-        session.send_prepare(prepared.name, statement.sql, [oid for oid, _ in chosen])
+            self._expect(PostgresqlResult(self), prepared)
+        session.send_prepare(prepared.name, statement.sql, types)
+        key = statement.sql, types
         self._prepared[key] = prepared
-        self._pending.append(Preparation(self, prepared, partial(self._prepared.pop, key, None)))
+        self._expect(Preparation(self, partial(self._prepared.pop, key, None)), prepared)
         return prepared
+
+    def _expect(self, result: PostgresqlResult, prepared: PreparedStatement) -> None:
+        result.prepared = prepared
+        self._pending.append(result)
+
+    def hold(self, read: HeldRead) -> None:
+        """Send a SELECT of a reading batch when all functions wait."""
+        self._held.append(read)
+
+    def _send_held(self) -> None:
+        held, self._held = self._held, []
+        try:
+            for each in in_bulk(self, held):
+                self._send(*each)
+        except PostgresqlError as e:
+            for read in held:
+                read.fail(e)
 
     @property
     def total_changes(self) -> int:
@@ -288,6 +313,7 @@ class PostgresqlConnection:
                     self.wait()
         finally:
             self._hub, self._running = None, outside
+            self._send_held()
         return self._failures != failures
 
     def _resume(self, function: _Function) -> None:
@@ -312,6 +338,7 @@ class PostgresqlConnection:
         if self._hub is not None:
             self._hub.switch()
             return
+        self._send_held()
         session = self._session
         if session is None:
             return

@@ -1,6 +1,6 @@
 """The results of statements that were sent; one is read when a transaction needs it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from sys import maxsize
 from typing import Any, Protocol
 
@@ -10,7 +10,7 @@ from psycopg.pq.abc import PGresult
 from twisted.logger import Logger
 
 from gamed.database.postgresql.error_mapping import NOT_REPLICATED, PostgresqlError
-from gamed.database.postgresql.statements import Encode, Statement, row_loader
+from gamed.database.postgresql.statements import Statement, row_loader
 from gamed.event_log import EventLog
 
 BINARY = int(pq.Format.BINARY)
@@ -27,11 +27,11 @@ class _Session(Protocol):
 class PreparedStatement:
     """A statement of one session, for parameters of certain types."""
 
-    __slots__ = ("encoders", "formats", "loader", "name", "statement")
+    __slots__ = ("formats", "loader", "name", "statement")
 
-    def __init__(self, name: bytes, statement: Statement, encoders: Sequence[Encode]) -> None:
-        self.name, self.statement, self.encoders = name, statement, encoders
-        self.formats: list[int] = [BINARY] * len(encoders)
+    def __init__(self, name: bytes, statement: Statement, parameters: int) -> None:
+        self.name, self.statement = name, statement
+        self.formats: list[int] = [BINARY] * parameters
         self.loader: Transformer | None = None
         """What loads its rows, after the first result."""
 
@@ -39,10 +39,13 @@ class PreparedStatement:
 class PostgresqlResult:
     """The result of a statement that was sent; its methods wait for it."""
 
-    __slots__ = ("_connection", "_prepared", "_result", "_row", "error")
+    __slots__ = ("_connection", "_result", "_row", "error", "prepared")
 
-    def __init__(self, connection: _Session, prepared: PreparedStatement) -> None:
-        self._connection, self._prepared = connection, prepared
+    prepared: PreparedStatement
+    """The statement, which is known when it is sent."""
+
+    def __init__(self, connection: _Session) -> None:
+        self._connection = connection
         self._result: PGresult | None = None
         self._row = 0
         self.error: PostgresqlError | None = None
@@ -58,7 +61,7 @@ class PostgresqlResult:
     @property
     def controls(self) -> bool:
         """Return whether the statement ends a transaction or a savepoint."""
-        return self._prepared.statement.controls
+        return self.prepared.statement.controls
 
     def wait(self) -> PGresult:
         """Return the result; raise PostgresqlError."""
@@ -100,9 +103,9 @@ class PostgresqlResult:
             yield row
 
     def _loader(self, result: PGresult) -> Transformer:
-        loader = self._prepared.loader
+        loader = self.prepared.loader
         if loader is None:
-            loader = self._prepared.loader = row_loader(result)
+            loader = self.prepared.loader = row_loader(result)
         loader.set_pgresult(result, set_loaders=False)
         return loader
 
@@ -112,8 +115,8 @@ class Preparation(PostgresqlResult):
 
     __slots__ = ("_forget",)
 
-    def __init__(self, connection: _Session, prepared: PreparedStatement, forget: Callable[[], object]) -> None:
-        super().__init__(connection, prepared)
+    def __init__(self, connection: _Session, forget: Callable[[], object]) -> None:
+        super().__init__(connection)
         self._forget = forget
 
     def fail(self, error: PostgresqlError) -> None:

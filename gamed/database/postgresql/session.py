@@ -13,7 +13,7 @@ from gamed.database.connection import Parameters
 from gamed.database.postgresql.connecting import await_events, error_of
 from gamed.database.postgresql.error_mapping import ABORTED, LOST, PostgresqlError, translate
 from gamed.database.postgresql.results import warning_of
-from gamed.database.postgresql.statements import convert, encoder, load_rows, values_of
+from gamed.database.postgresql.statements import convert, encode, load_rows, values_of
 
 WORKING_SECONDS = 0.2
 """How often `working` is called while the server works."""
@@ -64,12 +64,9 @@ class PlainSession:
     def execute(self, sql: str, parameters: Parameters = (), /) -> PlainResult:
         """Execute one statement; raise PostgresqlError."""
         statement = convert(sql)
-        chosen = [(encoder(type(value)), value) for value in values_of(statement, parameters)]
-        values = [encode(value) for (_, encode), value in chosen]
-        self._send(
-            self._session.send_query_params,
-            *(statement.sql, values, [oid for (oid, _), _ in chosen], [_BINARY] * len(values), _BINARY),
-        )
+        types, values = encode(values_of(statement, parameters))
+        formats = [_BINARY] * len(values)
+        self._send(self._session.send_query_params, statement.sql, values, types, formats, _BINARY)
         result = self._result()
         return PlainResult(load_rows(result), -1 if result.command_tuples is None else result.command_tuples)
 

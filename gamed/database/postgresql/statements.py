@@ -28,6 +28,8 @@ _PLACE = re.compile(r"('[^']*'?)|::|:(\w+)|\?")
 _NUMERIC_BASE = 10_000
 
 Encode = Callable[[Any], bytes | None]
+Types = tuple[int, ...]
+"""The types of a statement's parameters."""
 
 
 class Statement(NamedTuple):
@@ -43,8 +45,11 @@ class Statement(NamedTuple):
 
 
 @lru_cache(CONVERTED)
-def convert(sql: str) -> Statement:
-    """Return the statement for a text with `?` or `:name`; the same name is the same parameter."""
+def convert(sql: str, place: str = "$") -> Statement:
+    """Return the statement for a text with `?` or `:name`; the same name is the same parameter.
+
+    `place` comes before the number of each parameter.
+    """
     names: list[str] = []
     places = 0
 
@@ -52,13 +57,13 @@ def convert(sql: str) -> Statement:
         nonlocal places
         if match[0] == "?":
             places += 1
-            return f"${places}"
+            return f"{place}{places}"
         name = match[2]
         if name is None:
             return match[0]
         if name not in names:
             names.append(name)
-        return f"${names.index(name) + 1}"
+        return f"{place}{names.index(name) + 1}"
 
     converted = _PLACE.sub(replaced, sql)
     verb = sql.split(maxsplit=1)[0]
@@ -87,12 +92,24 @@ ENCODERS: dict[type, tuple[int, Encode]] = {
 }
 
 
-def encoder(kind: type) -> tuple[int, Encode]:
+def _encoder(kind: type) -> tuple[int, Encode]:
     """Return PostgreSQL's type for values of this class, or of one of its bases, and the function that encodes them."""
     for base in kind.__mro__:
         if base in ENCODERS:
             return ENCODERS[base]
     raise TypeError(f"{kind.__name__} is not a type of the database")
+
+
+@lru_cache(CONVERTED)
+def _encoders(kinds: tuple[type, ...]) -> tuple[Types, tuple[Encode, ...]]:
+    chosen = [_encoder(kind) for kind in kinds]
+    return tuple(number for number, _ in chosen), tuple(encode for _, encode in chosen)
+
+
+def encode(values: Sequence[Any]) -> tuple[Types, list[bytes | None]]:
+    """Return the types and the bytes of parameters."""
+    types, encoders = _encoders(tuple(map(type, values)))
+    return types, [each(value) for each, value in zip(encoders, values, strict=True)]
 
 
 class _WholeNumber(Loader):
