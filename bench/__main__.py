@@ -15,6 +15,7 @@ from bench.report import TITLE, as_json, lines
 from bench.rounds import Outcome, measure
 from bench.rows import PEER_ROWS, ROWS, Row
 from bench.servers import MANY_TOKENS, Missing, Servers
+from bench.wrk import SMOKE_SECONDS
 
 ALONE = ("start", "waiters", "pages")
 SMOKING = 8
@@ -35,7 +36,7 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--plots", type=Path, metavar="FOLDER", help="a PNG per path; needs matplotlib")
     given = parser.parse_args(words)
     if given.smoke:
-        given.rounds, given.seconds, given.waiters = 1, 1, 50
+        given.rounds, given.seconds, given.waiters = 1, SMOKE_SECONDS, 50
     return given
 
 

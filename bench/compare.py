@@ -55,7 +55,7 @@ class Contender:
         self._publish(folder / "files")
         self._sign_in()
 
-    def run(self, load: Load, seconds: int) -> Measured:
+    def run(self, load: Load, seconds: float) -> Measured:
         """Send requests for this many seconds."""
         if load.more == (ETAG,):
             load = replace(load, more=(ETAG, self._instance.process.entity_tag(load.path)))

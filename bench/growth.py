@@ -24,7 +24,7 @@ from bench.million import SLOTS, fill, player
 from bench.plots import draw_growth
 from bench.process import Process
 from bench.waiters import waiters
-from bench.wrk import Load, run
+from bench.wrk import SMOKE_SECONDS, Load, run
 
 WAITING = "waiters"
 FEW = 64
@@ -88,7 +88,7 @@ class Stores:
         lines = [f"{player.access} {player.refresh} -\n" for player in players]
         (instance.folder / "players").write_text("".join(lines))
 
-    def measure(self, saves: int, load: Load, seconds: int) -> Mapping[str, float]:
+    def measure(self, saves: int, load: Load, seconds: float) -> Mapping[str, float]:
         instance = self._instances[saves]
         if not self._hurried:
             settle(instance.process)
@@ -129,7 +129,7 @@ def loads(connections: int) -> Mapping[str, Load]:
     }
 
 
-def requests_of(stores: Stores, connections: Sequence[int], saves: Sequence[int], seconds: int) -> list[Point]:
+def requests_of(stores: Stores, connections: Sequence[int], saves: Sequence[int], seconds: float) -> list[Point]:
     """Return the points for both sizes; connections are varied at the smallest database."""
     sizes = [("connections", at, min(saves), at) for at in connections] + [("saves", at, at, USUAL) for at in saves]
     return [
@@ -187,7 +187,7 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--plots", type=Path, metavar="FOLDER", help="a PNG each; needs matplotlib")
     given = parser.parse_args(words)
     if given.smoke:
-        given.rounds, given.seconds = 1, 1
+        given.rounds, given.seconds = 1, SMOKE_SECONDS
     return given
 
 

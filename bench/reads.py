@@ -30,7 +30,7 @@ from bench.machine import lines, state
 from bench.process import CLIENT_CPU, ROOT, TICKS, free_port
 from bench.stores import start_cluster
 from bench.workers import SameState
-from bench.wrk import Measured
+from bench.wrk import SMOKE_SECONDS, Measured
 
 CONNECTIONS = (16, 64, 128)
 BUSY = ("taskset", "-c", str(CLIENT_CPU), "nice", "-n", "19", sys.executable, "-c", "while True: pass")
@@ -107,13 +107,13 @@ class Watched(SameState):
         self._admin = free_port()
         super().__init__(ROOT, folder, store=store, arguments=(f"--admin=tcp:{self._admin}:interface=127.0.0.1",))
 
-    def read(self, connections: int, seconds: int) -> Read:
+    def read(self, connections: int, seconds: float) -> Read:
         """Send reads for this many seconds."""
         before = self._counted()
         run = self.run(replace(LOADS["read"], connections=connections), seconds)
         return Read.of(run, self._counted().since(before))
 
-    def system_calls(self, connections: int, seconds: int) -> Mapping[str, float]:
+    def system_calls(self, connections: int, seconds: float) -> Mapping[str, float]:
         """Return how many system calls of each name a read has."""
         before = self._counted()
         with tempfile.NamedTemporaryFile(prefix="gamed-bench-") as file:
@@ -149,7 +149,7 @@ def line(name: str, connections: int, rounds: Sequence[Read]) -> str:
     )
 
 
-def measure(contenders: Mapping[str, Watched], connections: int, rounds: int, seconds: int, *, warm: bool) -> None:
+def measure(contenders: Mapping[str, Watched], connections: int, rounds: int, seconds: float, *, warm: bool) -> None:
     """Measure both in turns, and print a line of each; with `warm` a first round warms up and does not count."""
     found: dict[str, list[Read]] = {name: [] for name in contenders}
     for number in range(0 if warm else 1, rounds + 1):
@@ -159,7 +159,7 @@ def measure(contenders: Mapping[str, Watched], connections: int, rounds: int, se
         print(line(name, connections, runs[-rounds:]), flush=True)
 
 
-def count_calls(contenders: Mapping[str, Watched], connections: int, seconds: int) -> None:
+def count_calls(contenders: Mapping[str, Watched], connections: int, seconds: float) -> None:
     """Count the system calls of both."""
     for name, contender in contenders.items():
         calls = contender.system_calls(connections, seconds)
@@ -182,7 +182,7 @@ def main() -> None:
         if shutil.which(program) is None:
             sys.exit(f"bench: {program} is missing; on Debian: apt-get install {program}")
     if options.smoke:
-        options.connections, options.rounds, options.seconds = [16], 1, 1
+        options.connections, options.rounds, options.seconds = [16], 1, SMOKE_SECONDS
         print("one short round: these figures mean nothing", flush=True)
     with tempfile.TemporaryDirectory(prefix="gamed-bench-") as name:
         folder = Path(name)

@@ -54,7 +54,7 @@ class Outcome(Struct, frozen=True):
         return Ratio([theirs.cpu_us / max(1.0, mine.cpu_us) for mine, theirs in pairs])
 
 
-def measure(servers: Servers, row: Row, rounds: int, seconds: int, *, warm: bool) -> Outcome:
+def measure(servers: Servers, row: Row, rounds: int, seconds: float, *, warm: bool) -> Outcome:
     """Measure every contender once in each round, in an alternating order.
 
     A contender that is not installed is left out; raise Missing if none remains, or for gamed's own server.
@@ -90,7 +90,7 @@ def _installed(servers: Servers, row: Row) -> Row:
     return replace(row, others=found)
 
 
-def _run(servers: Servers, side: Side, seconds: int) -> Measured:
+def _run(servers: Servers, side: Side, seconds: float) -> Measured:
     process = servers.get(side.server)
     sign_in = partial(servers.sign_in, side.server) if side.load.kind in SPENDING else None
     load = side.load

@@ -84,7 +84,7 @@ class Found(Struct, frozen=True):
         )
 
 
-def measure(path: str, contenders: Mapping[str, Contender], rounds: int, seconds: int, *, warm: bool) -> Found:
+def measure(path: str, contenders: Mapping[str, Contender], rounds: int, seconds: float, *, warm: bool) -> Found:
     """Measure all in each round, in an alternating order; with `warm` a first round warms up and does not count."""
     found = []
     for number in range(0 if warm else 1, rounds + 1):

@@ -24,7 +24,7 @@ from bench.machine import lines, state
 from bench.process import CPUS, ROOT
 from bench.report import target_status
 from bench.rounds import Ratio
-from bench.wrk import Measured
+from bench.wrk import SMOKE_SECONDS, Measured
 
 READS = 1.6
 """The wanted ratio of the rates of reads and assets."""
@@ -90,14 +90,14 @@ class Turns(Struct, frozen=True):
         )
 
 
-def measure(path: str, one: Contender, workers: Contender, rounds: int, seconds: int) -> Turns:
+def measure(path: str, one: Contender, workers: Contender, rounds: int, seconds: float) -> Turns:
     """Measure both in each round, in an alternating order; the first round warms up and does not count."""
     found: Mapping[Contender, list[Measured]] = {one: [], workers: []}
     busiest = []
     for number in range(rounds + 1):
         before = workers.children_cpu_seconds()
         for contender in (one, workers) if number % 2 else (workers, one):
-            found[contender].append(contender.run(LOADS[path], seconds if number else 1))
+            found[contender].append(contender.run(LOADS[path], seconds if number else min(seconds, 1)))
         spent = [after - begun for begun, after in zip(before, workers.children_cpu_seconds(), strict=True)]
         busiest.append(max(spent) / max(sum(spent), 0.01))
     return Turns(path, found[one][1:], found[workers][1:], busiest[1:])
@@ -114,7 +114,7 @@ def read_options(parser: argparse.ArgumentParser, paths: Collection[str], *, sec
     if shutil.which("wrk") is None:
         sys.exit("bench: wrk is missing; on Debian: apt-get install wrk")
     if options.smoke:
-        options.rounds, options.seconds = 1, 1
+        options.rounds, options.seconds = 1, SMOKE_SECONDS
         print("one short round: these figures mean nothing", flush=True)
     return options
 

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,10 @@ from bench.machine import busy_seconds, children_seconds
 from bench.process import Process
 
 SCRIPT = Path(__file__).parent / "wrk.lua"
+SMOKE_SECONDS = 0.3
+"""The length of a run that only shows that everything works."""
+ENDED_AT_START = 128 + signal.SIGINT
+NONE: Mapping[str, Any] = {"wrong": 0, "broken": 0, "requests": 0}
 
 
 class Load(Struct, frozen=True):
@@ -39,7 +45,7 @@ class Measured(Struct, frozen=True):
 
 
 def run(
-    server: Process, load: Load, players: Path, seconds: int, sign_in: Callable[[], None] | None = None
+    server: Process, load: Load, players: Path, seconds: float, sign_in: Callable[[], None] | None = None
 ) -> Measured:
     """RuntimeError when one answer was an error, or a connection broke.
 
@@ -63,14 +69,21 @@ def run(
     raise RuntimeError(f"{load.kind} {load.path}: {result}")
 
 
-def _loaded(server: Process, load: Load, players: Path, seconds: int) -> dict[str, Any]:
-    """Return the figures that wrk's script printed."""
+def _loaded(server: Process, load: Load, players: Path, seconds: float) -> Mapping[str, Any]:
+    """Return the figures that wrk's script printed; wrk knows whole seconds, and SIGINT ends it before."""
     words: Sequence[str] = [
-        *("taskset", "-c", server.client_cpu, "wrk", "-t1", f"-c{load.connections}", f"-d{seconds}s", "--timeout=60s"),
+        *("taskset", "-c", server.client_cpu, "wrk", "-t1", f"-c{load.connections}", f"-d{ceil(seconds)}s"),
+        "--timeout=60s",
         *("-s", str(SCRIPT), f"http://127.0.0.1:{server.port}", "--"),
         *(load.kind, str(players), load.path, *load.more),
     ]
-    said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=seconds + 60).stdout
+    if seconds % 1:
+        words = ["timeout", "--preserve-status", "--signal=INT", str(seconds), *words]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=seconds + 60)
+    if done.returncode == ENDED_AT_START:
+        return NONE
+    done.check_returncode()
+    said = done.stdout
     line = next(line for line in said.splitlines() if line.startswith("RESULT "))
-    result: dict[str, Any] = json.loads(line.removeprefix("RESULT "))
+    result: Mapping[str, Any] = json.loads(line.removeprefix("RESULT "))
     return result
