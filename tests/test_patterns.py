@@ -6,10 +6,13 @@ A pattern that backtracks without bound stops the reactor's thread, and with it 
 import ast
 import json
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
-from re import compile
+from re import Pattern, _constants, _parser, compile  # type: ignore[attr-defined]
 from subprocess import PIPE, Popen
+from typing import Any, cast
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -162,12 +165,10 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.saves.validation:_DIGEST_MEMBER": [
         ("", " ", ":"), ("a=:", "a", ""), ("a=:", "=", ""), ("a=::", " ", "a"), ("", "a", ":"), ("", "*", "="),
     ],
-    "gamed.saves.validation:_MEDIA_TYPE": [
-        ("a/b", "; ", "@"), ("a/b", ";", "@"), ("a/b", " ;", "@"), ("a/b", ";\t ", "@"), ("a/b", ";a=b", "@"),
-        ("a/b", "; a=b ", "@"),
-        ('a/b;a="', "a", ""), ('a/b;a="', "\\a", "\\"), ('a/b;a="', '\\"', ""), ("a/b", ';a=""', "@"),
-        ("", "a", "@"), ("a/", "a", "@"),
-        ("a/b", " ", "@"), ("a/b;a=", "a", "@"), ("a/b;", "a", "@"),
+    "gamed.saves.validation:_TYPE": [("", "a", "@"), ("a/", "a", ""), ("", "a/", "@")],
+    "gamed.saves.validation:_PARAMETER": [
+        ("", "; ", "@"), ("", ";", "@"), ("", " ", "@"), ("", "\t ", ";"), (";", " ", "a"), ("; ", "a", "@"),
+        (";a=", "a", ""), (';a="', "a", ""), (';a="', "\\a", "\\"), (';a="', '\\"', ""), ("", ';a=""', "@"),
     ],
     "gamed.saves.validation:_SHA256_HEX": [("", "0", "g")],
     "gamed.saves.validation:_SLOT_NAME": [("a", ".", "/"), ("", "a", "A")],
@@ -205,6 +206,13 @@ LONGER = {
     "gamed.strict_json:_STRINGS": 262_144,
 }
 """Characters of the longest text of patterns that meet more than a request head: trailers, POST /game/commit."""
+_REPEATS = {_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT}
+_MOVING = _REPEATS | {
+    _constants.ASSERT, _constants.ASSERT_NOT, _constants.ATOMIC_GROUP, _constants.BRANCH, _constants.SUBPATTERN,
+}  # fmt: skip
+"""The parts of a pattern that note the place they begin at."""
+HARMLESS = {"gamed.http.parser:_HEAD"}
+"""A place after the `name:` of a malformed line: only `\\r\\n` could follow it there, which would complete the line."""
 METHODS = {"match", "fullmatch", "search", "sub", "subn", "finditer", "findall", "split"}
 LIMIT_SECONDS = 120
 """Processor time for all patterns; they take about 10 s together."""
@@ -295,6 +303,47 @@ def measure(texts: Mapping[str, Collection[Text]], methods: Mapping[str, list[st
     return missing + [name for name in begun if ended.get(name, LINEAR) >= LINEAR]
 
 
+def found(key: str) -> "Pattern[Any]":
+    """Return a compiled pattern of the package."""
+    module, _, name = INSTANCES.get(key, key).partition(":")
+    return cast("Pattern[Any]", attrgetter(name)(import_module(module)))
+
+
+def misplaces(pattern: "Pattern[Any]") -> bool:
+    """Return whether a possessive or atomic group could go on at a wrong place before Python 3.11.5.
+
+    When a repetition of its group fails, such a Python goes on at the place noted last, even if that is inside of the
+    repetition that failed (python/cpython#106052). So only the first part of the group may note its place.
+    """
+    return any(_misplaces(body) for body in _possessive(_parser.parse(pattern.pattern, pattern.flags)))
+
+
+def _possessive(parts: Any) -> Iterator[Any]:
+    for operation, argument in parts:
+        if operation in {_constants.POSSESSIVE_REPEAT, _constants.ATOMIC_GROUP}:
+            body = argument[-1] if operation is _constants.POSSESSIVE_REPEAT else argument
+            if len(body) > 1 or body[0][0] in _MOVING:
+                yield body
+        for inner in _bodies(operation, argument):
+            yield from _possessive(inner)
+
+
+def _misplaces(body: Any) -> bool:
+    first, *others = [(operation, argument) for operation, argument in body]
+    if others and others[-1][0] in _REPEATS and others[-1][1][0] == 0:
+        others.pop()  # it cannot fail, and nothing comes after it
+    moved = any(operation in _MOVING for operation, _ in others)
+    return moved or any(_misplaces(inner) for inner in _bodies(*first) if inner)
+
+
+def _bodies(operation: Any, argument: Any) -> Sequence[Any]:
+    if operation is _constants.BRANCH:
+        return cast("Sequence[Any]", argument[1])
+    if operation in _MOVING:
+        return [argument if operation is _constants.ATOMIC_GROUP else argument[-1]]
+    return []
+
+
 class PatternTest(SynchronousTestCase):
     def test_all_have_texts(self) -> None:
         """Each pattern that the package compiles has texts that come close to matching it; no text is left over."""
@@ -304,6 +353,15 @@ class PatternTest(SynchronousTestCase):
     def test_linear(self) -> None:
         """No pattern takes more than proportional time for any of its texts."""
         self.assertEqual(measure(TEXTS, compiled(), LIMIT_SECONDS), [])
+
+    def test_possessive_groups(self) -> None:
+        """No pattern needs more of possessive groups than Debian 12's Python 3.11.2 does right."""
+        wrong = {key for key in TEXTS if misplaces(found(key))}
+        self.assertEqual(wrong, HARMLESS)
+        for right in (r"(?:a|\\.)*+", r"(?:a++b)*+", "a*+b", r"(?:(?:a|bc)++)*+"):
+            self.assertFalse(misplaces(compile(right)), right)
+        for planted in (r"(?:\.a++)*+", r"(?:a=(?:bb|c))?+", "(?>ab*c)*", r"(?:x|%a{2})++", r"(?:(?:ab+c)+)*+"):
+            self.assertTrue(misplaces(compile(planted)), planted)
 
     def test_notices(self) -> None:
         """The measurement reports an exponential and a quadratic pattern, and not a linear one."""

@@ -38,7 +38,7 @@ _HEAD = compile(rf"{_REQUEST_LINE.pattern}\r\n((?:{_FIELD})*+)\r\n", ASCII)
 _TRAILER = compile(_FIELD, ASCII)
 _ABSOLUTE = compile(r"https?://([^/?]*+)(.*+)", IGNORECASE | ASCII)
 _ESCAPE = compile(rb"%([0-9A-Fa-f]{2})?")
-_HOST_NAME = compile(r"([a-z0-9_-]++(?:\.[a-z0-9_-]++)*+)\.?(?::[0-9]{0,5})?", ASCII)
+_HOST_NAME = compile(r"([a-z0-9_.-]++)(?::[0-9]{0,5})?", ASCII)
 _HOST_LITERAL = compile(r"\[([0-9a-f:.]++)\](?::[0-9]{0,5})?", ASCII)
 _CHUNK_SIZE = compile(rb"([0-9A-Fa-f]++)(?:;[\t\x20-\x5b\x5d-\x7e\x80-\xff]*+)?", DOTALL)
 
@@ -246,10 +246,11 @@ def normalize_host(host: str) -> str:
             return str(IPv6Address(literal[1]))
         except AddressValueError:
             raise BadRequest("The Host field is not an address.") from None
-    name = _HOST_NAME.fullmatch(lower)
-    if name is None or len(name[1]) > HOST_BYTES:
+    match = _HOST_NAME.fullmatch(lower)
+    name = match[1].removesuffix(".") if match is not None else ""
+    if len(name) > HOST_BYTES or not all(name.split(".")):  # no label is empty
         raise BadRequest("The Host field is not a host and an optional port.")
-    return name[1]
+    return name
 
 
 class ChunkedDecoder:

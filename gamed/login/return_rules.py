@@ -10,7 +10,7 @@ from gamed.login.transaction import LoginTransaction
 
 MAX_URI = 512
 _URI = compile(r"([a-z][a-z0-9+.-]*+):(?://([^/?#]*+))?([/?][^#]*+)?+(#.*+)?+", ASCII)
-_CHARACTERS = compile(r"(?:[A-Za-z0-9._~:/?#@!$&()*+,;=\[\]-]|%[0-9A-Fa-f]{2})++", ASCII)
+_CHARACTERS = compile(r"(?:[A-Za-z0-9._~:/?#@!$&()*+,;=\[\]-]|%[0-9A-Fa-f][0-9A-Fa-f])++", ASCII)
 """The characters of a URI (RFC 3986 2), but the apostrophe, which is a quote in the header field `Refresh`."""
 _HOST = compile(r"[A-Za-z0-9._~-]*+", ASCII)
 EXPECTED = 'expected an address such as "https://app.example.org/signin" or "com.example.game:/signin"'

@@ -290,6 +290,8 @@ class HostTests(SynchronousTestCase):
             b"[::1]x",
             b"[1::2::3]",
             b"game..example",
+            b".",
+            b"..",
             b".game.example",
             b"game.example,b",
             b"g\xe4me",

@@ -95,6 +95,11 @@ BAD_TYPES = [
     "text/plain, text/html",
     "text/pl ain",
     "a/b; c",
+    "a/b; c=",
+    "a/b; c=; d=e",
+    'a/b; c="d',
+    'a/b; c="d"; e',
+    "a/b; c=d ",
     "a/b\r\nX: y",
     "a/" + "b" * 254,
 ]
