@@ -7,6 +7,7 @@ import stat
 import sys
 import sysconfig
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 
 from tests.cli.process import ROOT
@@ -55,6 +56,7 @@ def _libraries(libraries: Path, folder: Path) -> Path:
     if reachable(libraries):
         return libraries
     copy = folder / "libraries"
+    import_module("argon2")  # gamed imports it at the first password
     for name in {name.partition(".")[0] for name in sys.modules}:
         for found in libraries.glob(f"{name}*"):
             target = copy / found.name
