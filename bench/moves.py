@@ -277,7 +277,7 @@ class Mover:
             self._check_data()
         empty = self._target.is_empty()
         if not empty or source == "moved":
-            if ran.code is None:
+            if ran.code is None and not self._source.is_empty():
                 self._run()
             self._require_moved()
             self._undo()

@@ -5,7 +5,7 @@ the source another name. The source of a move has no writer: locks keep servers 
 """
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -91,6 +91,7 @@ def move_to_postgresql(data: Path, session: PlainSession, where: str, ran_by: st
     if (suffix := _begun_suffix(data)) is not None:
         with keys.database_errors(SqliteStore(data), STATE), write_locked(data / f"{STATE}.db"):
             return StoreMove({}, _rename(data, [STATE], suffix))
+    _refuse_complete(data, session, where, back=False)
     with ExitStack() as locks:
         for database in DATABASES:
             path = _existing(data, database)
@@ -101,7 +102,9 @@ def move_to_postgresql(data: Path, session: PlainSession, where: str, ran_by: st
             files = {each: opened.enter_context(closing(_open(data / f"{each}.db"))) for each in DATABASES}
             _require_master_key(files[AUTH])
             digests = _fill_schemas(files, session, where, ran_by, _size(data))
-        return StoreMove(digests, _rename(data, DATABASES, _unused_suffix(data)))
+        return StoreMove(
+            digests, _rename(data, DATABASES, _unused_stamp(lambda each: any(data.glob(f"*{MOVED_FILE}{each}"))))
+        )
 
 
 def _begun_suffix(data: Path) -> str | None:
@@ -112,9 +115,10 @@ def _begun_suffix(data: Path) -> str | None:
     return None if moved is None else moved.name.rpartition("-")[2]
 
 
-def _unused_suffix(data: Path) -> str:
+def _unused_stamp(is_used: Callable[[str], bool]) -> str:
+    """Return this second, or the first one after it, that is no part of another name."""
     now = now_ms()
-    while any(data.glob(f"*{MOVED_FILE}{stamp(now)}")):
+    while is_used(stamp(now)):
         now += 1000
     return stamp(now)
 
@@ -245,6 +249,7 @@ def move_to_sqlite(data: Path, session: PlainSession, where: str, ran_by: str) -
     if (begun := restore_journal.unfinished(data)) is not None:
         restore_journal.finish(data, begun)
     session.rows("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    _refuse_complete(data, session, where, back=True)
     for database in DATABASES:
         require_schema(session, database, f"schema {database} of {where}")
         if version_of(session, database).number != len(scripts_in(schema_folder(database))):
@@ -255,11 +260,27 @@ def move_to_sqlite(data: Path, session: PlainSession, where: str, ran_by: str) -
         digests: Digests = {}
     else:
         digests = _fill_files(data, session, where, ran_by, size)
-    suffix = f"{MOVED}{stamp(now_ms()).lower()}"
+    names = {name for (name,) in session.rows("SELECT nspname FROM pg_namespace")}
+    suffix = MOVED + _unused_stamp(lambda each: f"{AUTH}{MOVED}{each.lower()}" in names).lower()
     for database in DATABASES:
         session.rows(f"ALTER SCHEMA {database} RENAME TO {database}{suffix}")
     session.rows("COMMIT")  # even if a standby does not get the new names, the files have everything
     return StoreMove(digests, [f"{database}{suffix}" for database in DATABASES])
+
+
+def _refuse_complete(data: Path, session: PlainSession, where: str, *, back: bool) -> None:
+    """Raise CommandFailed if an earlier run has moved everything: the target has both databases, the source none."""
+    files = {(data / f"{each}.db").exists() for each in DATABASES}
+    schemas = {version_of(session, each) != NONE for each in DATABASES}
+    if (files, schemas) == ({back}, {not back}):
+        if back:
+            text = f"{where} has no databases, and {data} has auth.db and state.db"
+            settings = "remove store and store_password_env from the configuration"
+        else:
+            text, settings = f"{data} has no databases, and {where} has", "write store into the configuration"
+        raise CommandFailed(
+            f"{text}. If they are this server's, an earlier move is complete: {settings}, and start the service."
+        )
 
 
 def _require_same_files(data: Path, session: PlainSession, where: str, size: int) -> None:

@@ -10,7 +10,7 @@ from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from types import FrameType
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from gamed.cli.commands import gamed
 from gamed.config.settings import KeySource
@@ -229,6 +229,26 @@ class RoundTrip(MoveStoreCase):
         self.assertEqual((code, err), (0, ""))
         self.assertIn(f"Remove store and store_password_env from {self.where.config}.", out)
         self.assertIn("auth_moved_", out)
+
+    def test_quickly(self) -> None:
+        """Moves within one second leave all previous databases, each under its own name."""
+        previous: list[str] = []
+        for _ in range(2):
+            previous += cast("list[str]", self.moved("--to", self.place.url)["previous"])
+            self.configure(store=self.place.url)
+            previous += cast("list[str]", self.moved("--to", "sqlite")["previous"])
+            self.configure()
+        self.assertEqual(len(set(previous)), 8)
+
+    def test_again(self) -> None:
+        """A run after a complete move says where the databases are: the one before may not have lived to do so."""
+        self.moved("--to", self.place.url)
+        error = self.refused("--to", self.place.url)
+        self.assertIn(f"{self.data} has no databases, and postgresql:", error)
+        self.configure(store=self.place.url)
+        self.moved("--to", "sqlite")
+        error = self.refused("--to", "sqlite")
+        self.assertIn(f"{self.data} has auth.db and state.db. If they are this server's,", error)
 
     def test_password(self) -> None:
         """The password comes from the variable that is named, and is not printed."""
