@@ -81,7 +81,7 @@ class Kill(Struct, frozen=True):
     source: str
     """`unchanged`, or `moved` if the command had ended or was renaming the source."""
     target: str
-    """`empty`, or `complete`: the next run finished the move."""
+    """`empty`, or `complete`, where needed after a second run."""
 
 
 class Way(Struct, frozen=True):

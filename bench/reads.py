@@ -101,7 +101,7 @@ class Read(Struct, frozen=True):
 
 
 class Watched(SameState):
-    """A contender that tells how many reads its batches have."""
+    """A contender whose reads, batches and threads are counted."""
 
     def __init__(self, folder: Path, store: str | None) -> None:
         self._admin = free_port()

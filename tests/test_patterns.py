@@ -330,10 +330,20 @@ def _possessive(parts: Any) -> Iterator[Any]:
 
 def _misplaces(body: Any) -> bool:
     first, *others = [(operation, argument) for operation, argument in body]
+    if _moves_far(*first) and (others or first[0] is _constants.ASSERT_NOT):
+        return True
     if others and others[-1][0] in _REPEATS and others[-1][1][0] == 0:
         others.pop()  # it cannot fail, and nothing comes after it
     moved = any(operation in _MOVING for operation, _ in others)
     return moved or any(_misplaces(inner) for inner in _bodies(*first) if inner)
+
+
+def _moves_far(operation: Any, argument: Any) -> bool:
+    """Return whether a part leaves a place noted that is behind its beginning."""
+    if operation is _constants.POSSESSIVE_REPEAT:
+        [first, *others] = argument[-1]
+        return bool(others) or first[0] in _MOVING
+    return operation in {_constants.ASSERT_NOT, _constants.ATOMIC_GROUP}
 
 
 def _bodies(operation: Any, argument: Any) -> Sequence[Any]:
@@ -360,7 +370,9 @@ class PatternTest(SynchronousTestCase):
         self.assertEqual(wrong, HARMLESS)
         for right in (r"(?:a|\\.)*+", r"(?:a++b)*+", "a*+b", r"(?:(?:a|bc)++)*+"):
             self.assertFalse(misplaces(compile(right)), right)
-        for planted in (r"(?:\.a++)*+", r"(?:a=(?:bb|c))?+", "(?>ab*c)*", r"(?:x|%a{2})++", r"(?:(?:ab+c)+)*+"):
+        late = (r"(?:\.a++)*+", r"(?:a=(?:bb|c))?+", "(?>ab*c)*", r"(?:x|%a{2})++", r"(?:(?:ab+c)+)*+")
+        at_once = ("(?:(?!C).)*+", "(?:(?>ab)c)*+", "(?:(?:ab)*+c)*+", "(?:(?:a|bc)++d)*+")
+        for planted in late + at_once:
             self.assertTrue(misplaces(compile(planted)), planted)
 
     def test_notices(self) -> None:

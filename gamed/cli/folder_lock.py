@@ -1,7 +1,8 @@
 """The lock of a data folder keeps two servers apart that do not share it, and commands that need the folder alone.
 
-One server holds it exclusively; servers with --share hold it together. The holders note their process in the file,
-for messages only: the kernel's lock decides. Servers that share the folder also note the place of their databases.
+One server holds it exclusively; servers with --share hold it together. The kernel's lock decides. The holders note
+their process in the file, for messages; servers that share the folder also note the place of their databases, which the
+next one compares with its own.
 """
 
 import fcntl
