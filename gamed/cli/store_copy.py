@@ -33,6 +33,7 @@ from gamed.database.postgresql.migrations import (
     NONE,
     PREPARING,
     create_schema,
+    moved_schemas,
     require_schema,
     schema_folder,
     scripts_in,
@@ -260,7 +261,7 @@ def move_to_sqlite(data: Path, session: PlainSession, where: str, ran_by: str) -
         digests: Digests = {}
     else:
         digests = _fill_files(data, session, where, ran_by, size)
-    names = {name for (name,) in session.rows("SELECT nspname FROM pg_namespace")}
+    names = moved_schemas(session)
     suffix = MOVED + _unused_stamp(lambda each: f"{AUTH}{MOVED}{each.lower()}" in names).lower()
     for database in DATABASES:
         session.rows(f"ALTER SCHEMA {database} RENAME TO {database}{suffix}")

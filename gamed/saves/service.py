@@ -8,6 +8,7 @@ from typing import BinaryIO, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
+from twisted.internet.defer import Deferred
 
 from gamed.crypto import Random, Secret
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseBusy, DatabaseCorrupt, DatabaseError
@@ -257,9 +258,11 @@ async def execute_with_blob(
 ) -> Outcome:
     """Execute a command; if the store lacks its bytes, append them as a blob and execute the command again.
 
-    `spool` has the bytes, or is None if the command has them itself. Raise the SaveError of `execute`.
+    `spool` has the bytes, or is None if the command has them itself. Raise the SaveError of `execute`. A DatabaseError
+    does not wait until an appended blob is deleted: a database that is away would delay it once more.
     """
     result: Outcome | None = None
+    available = True
     try:
         for _ in range(ATTEMPTS):
             outcome = await execute(command)
@@ -270,8 +273,13 @@ async def execute_with_blob(
                 return result
             if spool is not None:
                 command = await _with_blob(store, command, outcome.known_blob, spool)
+    except DatabaseError:
+        available = False
+        raise
     finally:
-        await _discard_unused(store, command, result)
+        discarded = Deferred.fromCoroutine(_discard_unused(store, command, result))
+        if available:
+            await discarded
     raise DatabaseBusy("Too much goes on with these bytes. Send them again in a moment.")
 
 

@@ -1,12 +1,20 @@
 """Bytes are staged for a commit (PROTOCOL 4, 4.4)."""
 
+from hashlib import sha256
+from io import BytesIO
+
 from msgspec.structs import replace
 from twisted.internet.defer import ensureDeferred
 
+from gamed.database.errors import DatabaseUnavailable
 from gamed.saves import erase_store
 from gamed.saves.cleanup import CleanupTask
+from gamed.saves.commands import BytesMissing, StageCommand, WriteContext
 from gamed.saves.limits import SaveLimits
+from gamed.saves.model import SaveContent
 from gamed.saves.retention import DAY_MS
+from gamed.saves.service import execute_with_blob
+from gamed.saves.store import SaveStore
 from tests.saves.commit_helpers import CommitCase, digest, write
 from tests.saves.helpers import ABSENT, BIG, digest_of, tag
 from tests.saves.state_machine import damage_blobs
@@ -147,6 +155,30 @@ class OrderTest(CommitCase):
         self.assertEqual(answer.status, 200)
         self.assert_problem(self.commit(write("more", bodies[0])), 429, "rate_limited")
         self.assert_problem(self.put("more", b"x", ABSENT), 429, "rate_limited")
+
+
+class DatabaseAwayTest(CommitCase):
+    def test_answer_does_not_wait_for_deletion(self) -> None:
+        """If the database fails when the bytes are stored, the request fails at once, though they cannot be deleted
+        yet; when the database answers again, they are."""
+        blobs = self.stores.blobs.queue
+        appended: list[int | None] = []
+
+        async def away(command: StageCommand) -> BytesMissing:
+            appended.append(command.appended_blob)
+            if command.appended_blob is None:
+                return BytesMissing(None)
+            blobs.pause()
+            raise DatabaseUnavailable("The database does not answer.")
+
+        content = SaveContent(sha256(BIG).digest(), len(BIG), "application/octet-stream")
+        command = StageCommand(WriteContext(ANNA, ""), content, self.server.now_ms, 0)
+        store = SaveStore(self.stores, self.server.issuer.keys, self.limits)
+        executed = ensureDeferred(execute_with_blob(store, command, away, BytesIO(BIG)))
+        self.failureResultOf(executed, DatabaseUnavailable)
+        self.assertEqual((len(appended), appended[0]), (2, None))
+        blobs.resume()
+        self.assertEqual(self.in_state(lambda c: c.execute("SELECT count(*) FROM blob").fetchall()), [(0,)])
 
 
 class TimeTest(CommitCase):
