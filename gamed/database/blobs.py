@@ -92,6 +92,13 @@ class BlobStore:
         """Delete a player's blob without references now; only mark it as deleted while read_parts() has it open."""
         return self._start(self._discard(blob_id, (player_id,)))
 
+    def begin_discard(self, blob_id: int, player_id: str) -> None:
+        """Delete a blob as discard() does, without letting a request wait: the database may not answer.
+
+        A failure is logged; a later cleanup deletes the blob.
+        """
+        self.discard(blob_id, player_id).addErrback(_log_not_deleted)
+
     def delete_expired(self) -> Deferred[int]:
         """Delete every expired blob without references; fire with their number."""
         return self._start(self._delete_expired())
@@ -140,7 +147,7 @@ class BlobStore:
                 append = partial(blob_rows.append, blob_id=blob_id, spool=spool, first=first)
                 await self._write(append, blob_rows.STEP_BYTES, keys)
         except BaseException:
-            self.discard(blob_id, player_id).addErrback(_log_not_deleted)
+            self.begin_discard(blob_id, player_id)
             raise
         return blob_id
 
@@ -220,5 +227,5 @@ class PinnedBlobReader(Struct, eq=False):
 
 
 def _log_not_deleted(reason: Failure) -> None:
-    """Log that an incomplete blob could not be deleted; the next cleanup deletes it."""
+    """Log that a blob without references could not be deleted; a later cleanup deletes it."""
     _log.warn("blob_delete_failed", error=type(reason.value).__name__)

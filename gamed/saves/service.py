@@ -8,10 +8,9 @@ from typing import BinaryIO, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
-from twisted.internet.defer import Deferred
 
 from gamed.crypto import Random, Secret
-from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseBusy, DatabaseCorrupt, DatabaseError
+from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseBusy, DatabaseCorrupt
 from gamed.http.conditional import Conditions, Precondition, parse_range, range_holds
 from gamed.long_poll import WakeReason
 from gamed.saves.change_waits import ChangeWaiters, KnownSaves
@@ -258,11 +257,9 @@ async def execute_with_blob(
 ) -> Outcome:
     """Execute a command; if the store lacks its bytes, append them as a blob and execute the command again.
 
-    `spool` has the bytes, or is None if the command has them itself. Raise the SaveError of `execute`. A DatabaseError
-    does not wait until an appended blob is deleted: a database that is away would delay it once more.
+    `spool` has the bytes, or is None if the command has them itself. Raise the SaveError of `execute`.
     """
     result: Outcome | None = None
-    available = True
     try:
         for _ in range(ATTEMPTS):
             outcome = await execute(command)
@@ -273,13 +270,8 @@ async def execute_with_blob(
                 return result
             if spool is not None:
                 command = await _with_blob(store, command, outcome.known_blob, spool)
-    except DatabaseError:
-        available = False
-        raise
     finally:
-        discarded = Deferred.fromCoroutine(_discard_unused(store, command, result))
-        if available:
-            await discarded
+        _discard_unused(store, command, result)
     raise DatabaseBusy("Too much goes on with these bytes. Send them again in a moment.")
 
 
@@ -291,16 +283,12 @@ async def _with_blob(store: SaveStore, command: Command, known: int | None, spoo
             return replace(command, checked_blob=known)
         except (BlobCorrupt, BlobNotFound):
             pass
-    await _discard_unused(store, command, None)
+    _discard_unused(store, command, None)
     return replace(command, appended_blob=await store.append(command.context.player_id, spool))
 
 
-async def _discard_unused(store: SaveStore, command: Command, result: WriteResult | Staged | None) -> None:
-    """Delete the appended blob unless the result uses it; if that fails, a later cleanup deletes it."""
+def _discard_unused(store: SaveStore, command: Command, result: WriteResult | Staged | None) -> None:
+    """Begin to delete the appended blob unless the result uses it."""
     blob = command.appended_blob
-    if blob is None or (result is not None and result.uses_blob(blob)):
-        return
-    try:
-        await store.discard(blob, command.context.player_id)
-    except DatabaseError:
-        return
+    if blob is not None and (result is None or not result.uses_blob(blob)):
+        store.begin_discard(blob, command.context.player_id)

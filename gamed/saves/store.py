@@ -137,8 +137,8 @@ class SaveStore(Component, frozen=True):
     def check(self, blob_id: int) -> Deferred[None]:
         return self._databases.blobs.check(blob_id)
 
-    def discard(self, blob_id: int, player_id: str) -> Deferred[None]:
-        return self._databases.blobs.discard(blob_id, player_id)
+    def begin_discard(self, blob_id: int, player_id: str) -> None:
+        self._databases.blobs.begin_discard(blob_id, player_id)
 
     def _read(
         self, token: Secret, now_ms: int, read: Callable[[Connection, str], T]
