@@ -7,7 +7,8 @@ from pathlib import Path
 from statistics import median
 
 from bench.instance import GamedInstance
-from bench.process import Process, free_port
+from bench.process import Process
+from tests.support.ports import free_port
 
 
 def start_and_memory(folder: Path, rounds: int) -> Mapping[str, float]:

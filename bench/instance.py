@@ -14,13 +14,14 @@ from secrets import token_bytes
 
 from msgspec import Struct
 
-from bench.process import Process, free_port
+from bench.process import Process
 from gamed.cli.context import CommandContext
 from gamed.crypto import Keys
 from gamed.database.connection import Connection
 from gamed.players.tables import create_player
 from gamed.sessions.credentials import SessionPolicy, generate_pair, new_session_id
 from gamed.sessions.tables import open_session
+from tests.support.ports import free_port
 
 LIMITS = {"starts_per_minute": 0, "live_logins_per_address": 0, "live_logins": 0, "refreshes_per_minute": 0}
 CONFIG = {"mode": "local", "session": {"access_ttl": "24h"}, "limits": LIMITS}

@@ -22,7 +22,8 @@ from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from bench.process import ROOT, free_port
+from bench.process import ROOT
+from tests.support.ports import free_port
 
 HOOK = """
 import json, os, runpy, signal, sys, threading

@@ -3,7 +3,6 @@
 import http.client
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -15,12 +14,6 @@ SERVER_CPU, CLIENT_CPU = CPUS[0], CPUS[-1]
 ALL_CPUS = ",".join(map(str, CPUS))
 TICKS = os.sysconf("SC_CLK_TCK")
 TIMEOUT_SECONDS = 60
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Process:

@@ -27,10 +27,11 @@ from msgspec.structs import asdict, replace
 
 from bench.compare import LOADS
 from bench.machine import lines, state
-from bench.process import CLIENT_CPU, ROOT, TICKS, free_port
+from bench.process import CLIENT_CPU, ROOT, TICKS
 from bench.stores import start_cluster
 from bench.workers import SameState
 from bench.wrk import SMOKE_SECONDS, Measured
+from tests.support.ports import free_port
 
 CONNECTIONS = (16, 64, 128)
 BUSY = ("taskset", "-c", str(CLIENT_CPU), "nice", "-n", "19", sys.executable, "-c", "while True: pass")

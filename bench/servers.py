@@ -11,8 +11,9 @@ from pathlib import Path
 from threading import Lock
 
 from bench.instance import GAMED, GamedInstance, Player
-from bench.process import Process, free_port
+from bench.process import Process
 from bench.references import peer_store, pocketbase
+from tests.support.ports import free_port
 
 PLAYERS = 64
 FEW_TOKENS, MANY_TOKENS = 100, 100_000

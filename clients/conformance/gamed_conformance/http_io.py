@@ -15,13 +15,13 @@ LIMIT_SECONDS = 60.0
 MAX_HEAD_BYTES = 1 << 16
 
 
-def listening(ports: range) -> socket.socket:
+def listening(ports: Sequence[int]) -> socket.socket:
     """Listen on a free port of these; a port of the ephemeral range may be in use a moment later."""
     begin = random.randrange(len(ports))
     for port in (*ports[begin:], *ports[:begin]):
         with contextlib.suppress(OSError):
             return socket.create_server(("127.0.0.1", port), backlog=50)
-    raise OSError(f"no free port among {ports}")
+    raise OSError(f"no free port from {ports[0]} to {ports[-1]}")
 
 
 @dataclass(frozen=True)

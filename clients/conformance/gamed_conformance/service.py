@@ -159,9 +159,11 @@ class ServiceWithProviders(Service):
         | {"callbacks_per_minute": 0},
     }
 
+    def __init__(self, folder: Path, command: Sequence[str] | None = None) -> None:
+        super().__init__(folder, command)
+        with listening([port for port in PORTS if port != self.port]) as probe:
+            self._provider_port = probe.getsockname()[1]
+
     def _arguments(self) -> list[str]:
-        if not hasattr(self, "_provider_port"):
-            with listening(PORTS) as probe:
-                self._provider_port = probe.getsockname()[1]
         ports = ["--port", str(self.port), "--provider-port", str(self._provider_port)]
         return [*self._command, "dev", "--folder", str(self.folder), *ports]
