@@ -75,6 +75,7 @@ class Service:
         end = time.monotonic() + START_SECONDS
         while not self._healthy():
             if self._process.poll() is not None or time.monotonic() > end:
+                self.kill()
                 log = (self.folder / "log").read_text("utf-8", "backslashreplace")
                 raise ServiceFailed("\n".join(log.splitlines()[-40:]))
             time.sleep(0.03)
