@@ -67,6 +67,9 @@ class TwoServices(ServiceTestCase):
     async def test_exchanges(self) -> None:
         """A service ends the exchanges of services that have ended, at its start and while it runs, and no others."""
         first, second = self.start(), self.start()
+        for service in (first, second):
+            await service._context.databases.register_process()  # as before the first exchange of a process
+            await self.settled(service)
         names = ("dead", *map(self.name_of, (first, second)))
         logins = [self.auth(partial(begin_exchange, instance_id=each)) for each in names]
         self.start()
