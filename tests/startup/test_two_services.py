@@ -1,5 +1,6 @@
 """Two services on one data folder share the periodic work: one deletes what has expired, each keeps its own memory."""
 
+import time
 from functools import partial
 
 from twisted.internet import reactor
@@ -12,6 +13,7 @@ from gamed.service import GamedService
 from tests.startup.exchanges import ServiceTestCase, begin_exchange
 
 POLL_SECONDS = 0.05
+PATIENCE_SECONDS = 20
 SETTLED_SECONDS = 0.7
 
 
@@ -73,21 +75,22 @@ class TwoServices(ServiceTestCase):
         names = ("dead", *map(self.name_of, (first, second)))
         logins = [self.auth(partial(begin_exchange, instance_id=each)) for each in names]
         self.start()
-        await self.reached([*zip(logins, ("failed", "exchanging", "exchanging"), strict=True)])
+        await self.await_stages(dict(zip(logins, ("failed", "exchanging", "exchanging"), strict=True)))
         await self.stop(first)
         for task in second._periodic_tasks:
             task.start(now=True)  # within a minute by itself
-        await self.reached([*zip(logins, ("failed", "failed", "exchanging"), strict=True)])
+        await self.await_stages(dict(zip(logins, ("failed", "failed", "exchanging"), strict=True)))
 
     def name_of(self, service: GamedService) -> str:
         return service._context.instance_id
 
-    async def reached(self, wanted: list[tuple[str, str]]) -> None:
-        """Wait until the logins have these stages, and a moment longer."""
-        for _ in range(2):
-            while self.stages() != dict(wanted):
-                await self.wait_seconds(POLL_SECONDS)
-            await self.wait_seconds(SETTLED_SECONDS)
+    async def await_stages(self, wanted: dict[str, str]) -> None:
+        """Wait until the logins have these stages, and check that they keep them."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while self.stages() != wanted and time.monotonic() < end:
+            await self.wait_seconds(POLL_SECONDS)
+        await self.wait_seconds(SETTLED_SECONDS)
+        self.assertEqual(self.stages(), wanted)
 
     async def test_cleanup(self) -> None:
         """The first service deletes what has expired and the second does not, until the first one has ended."""
