@@ -40,7 +40,7 @@ from gamed.http.server import build_server
 from gamed.ops.metrics import Counters
 from gamed.saves.change_waits import ChangeWaiters
 from gamed.saves.commands import SlotSnapshot, WriteCommand, WriteResult
-from gamed.saves.limits import DiskReservations, SaveLimits, WriteRateLimiter
+from gamed.saves.limits import DiskReservations, SaveLimits, PlayerRateLimiter
 from gamed.saves.model import SaveContent, SavesSummary, SlotState, Version, VersionKind
 from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService
@@ -134,7 +134,7 @@ class Inside:
         waits = ChangeWaiters(cast(Any, fake), fake)
         store = cast(SaveStore, self._store)
         environment = SaveEnvironment(limits, now_ms, os.urandom, waits)
-        saves = SaveService(store, fake, environment, WriteRateLimiter.of(limits))
+        saves = SaveService(store, fake, environment, PlayerRateLimiter.of(limits))
         body_policy = SaveBodyPolicy(
             saves, limits, UploadAdmission(limits, Path(tempfile.gettempdir()), DiskReservations(lambda: LARGE_DISK, 0))
         )

@@ -68,7 +68,7 @@ from gamed.saves.erase import EraseService
 from gamed.saves.erase_store import EraseStore
 from gamed.saves.export import ExportService
 from gamed.saves.export_store import ExportArchive
-from gamed.saves.limits import DiskReservations, WriteRateLimiter
+from gamed.saves.limits import DiskReservations, PlayerRateLimiter
 from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService
 from gamed.saves.store import SaveStore
@@ -297,11 +297,11 @@ class SaveComponents:
         databases, tasks = context.databases, context.tasks
         folder = context.settings.data / "tmp"
         disk = DiskReservations(lambda: disk_usage(context.settings.data).free, limits.min_free_bytes)
-        store = SaveStore(databases, context.keys, limits)
+        store = SaveStore(databases, context.keys, limits, PlayerRateLimiter.of_lists())
         environment = SaveEnvironment(limits, context.now_ms, token_bytes, self.change_waiters)
-        saves = SaveService(store, sessions, environment, WriteRateLimiter.of(limits))
+        saves = SaveService(store, sessions, environment, PlayerRateLimiter.of(limits))
         uploads = UploadAdmission(limits, folder, disk, self._in_thread)
-        staging_rate = WriteRateLimiter.of_staging(limits)
+        staging_rate = PlayerRateLimiter.of_staging(limits)
         commits = CommitService(saves, store, environment, context.settings.game.staged_seconds, staging_rate)
         erase = EraseService(saves, EraseStore(databases, token_bytes), environment)
         self._exports = ExportService(saves, partial(ExportArchive, databases, folder), disk)

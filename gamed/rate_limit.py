@@ -22,10 +22,14 @@ class RateLimited(Exception):
 
 
 class RateLimit(Struct, frozen=True):
-    """A limit of `burst` requests at once, then one every `interval_ms`; an interval of 0 means no limit."""
+    """A limit of `burst` requests at once, then one every `interval_ms`; an interval of 0 means no limit.
+
+    One request may count as up to `most`: it is accepted if one more is, and the next ones wait for all of it.
+    """
 
     interval_ms: int
     burst: int
+    most: int = 1
 
     @classmethod
     def per_minute(cls, count: int) -> "RateLimit":
@@ -35,22 +39,26 @@ class RateLimit(Struct, frozen=True):
     def times(self, factor: int) -> "RateLimit":
         return RateLimit(self.interval_ms // factor, self.burst * factor)
 
-    def acquire(self, arrival_ms: int | None, now_ms: int) -> int:
-        """Return the bucket after one more request; raise RateLimited if the client has to wait.
+    def acquire(self, arrival_ms: int | None, now_ms: int, count: int = 1) -> int:
+        """Return the bucket after one more request, which counts as `count`; raise RateLimited if it has to wait.
 
-        A bucket is the instant at which it will be empty again. The limit never sets it more than one full bucket
-        ahead. An instant more than two full buckets ahead comes from a clock that was wrong; such a bucket counts as
-        empty, so that a clock that was set back blocks a client no longer than a full bucket lasts.
+        A bucket is the instant at which it will be empty again. The limit never sets it more than one full bucket, and
+        what one request may count more, ahead. An instant more than two full buckets ahead of that comes from a clock
+        that was wrong; such a bucket counts as empty, so that a clock that was set back blocks a client no longer than
+        a full bucket lasts.
         """
         arrival = now_ms if self.is_idle(arrival_ms, now_ms) else arrival_ms or now_ms
         wait_ms = arrival + self.interval_ms - self.full_ms - now_ms
         if self.interval_ms and wait_ms > 0:
             raise RateLimited(wait_ms)
-        return arrival + self.interval_ms
+        return arrival + self.interval_ms * min(count, self.most)
 
     def is_idle(self, arrival_ms: int | None, now_ms: int) -> bool:
         """Return whether a bucket limits no client: it is empty again, or was written by a clock that was ahead."""
-        return arrival_ms is None or not now_ms < arrival_ms <= now_ms + 2 * self.full_ms
+        return (
+            arrival_ms is None
+            or not now_ms < arrival_ms <= now_ms + 2 * self.full_ms + (self.most - 1) * self.interval_ms
+        )
 
     @property
     def full_ms(self) -> int:

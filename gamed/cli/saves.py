@@ -33,7 +33,8 @@ from gamed.saves.responses import entry_info, save_info, version_info
 from gamed.saves.validation import check_slot
 from gamed.saves.write_rules import Condition, ConditionKind
 
-UNLIMITED = replace(SaveLimits(), bytes=TIB, history_bytes=TIB, slots=10**9)
+ALL = 10**9
+UNLIMITED = replace(SaveLimits(), bytes=TIB, history_bytes=TIB, slots=ALL, deleted_slots=ALL)
 """The operator may exceed the limits of a player."""
 TOTALS = {
     "players": "players",
@@ -68,7 +69,7 @@ def list_(context: CommandContext, who: str) -> None:
     files, player_id = context.open_for(who)
     if _saved_nothing(files, player_id) and not files.read_auth(lambda auth: find_player(auth, player_id)):
         raise CommandFailed(f"There is no player {player_id}, and no saves of one.")
-    entries = files.read_state(lambda connection: save_tables.changed_slots(connection, player_id, 0))
+    entries = files.read_state(lambda connection: save_tables.slots_by_name(connection, player_id, "", ALL))
     now = now_ms()
     lines = table(SLOT_HEADINGS, [_slot_row(entry, now) for entry in entries]) or f"{player_id} has no saves"
     context.report([entry_info(entry) for entry in entries], lines, indent=2)

@@ -50,6 +50,7 @@ RULES: Mapping[str, Converter[Any]] = {
     "keep_hours": number(0, 24 * 365),
     "keep_days": number(0, 3650),
     "conflict_copies": number(1, 100),
+    "deleted_slots": number(1, 100_000),
     "commit_writes": number(1, 1000),
     "writes_per_minute": number(0, 60_000),
     "wait_seconds": number(0, 60),

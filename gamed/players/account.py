@@ -13,7 +13,6 @@ from gamed.audit import SecurityEvent
 from gamed.config.model import Registration
 from gamed.crypto import Index, Secret
 from gamed.database.errors import DatabaseError
-from gamed.http.conditional import Conditions
 from gamed.login import keys as login_keys
 from gamed.login.authorize import AuthorizeService, RedirectToProvider
 from gamed.login.browser import Ended, InProgress, RedirectToResult
@@ -31,7 +30,7 @@ from gamed.players.errors import LinkEnded, LinkUnused
 from gamed.players.names import SignInMethod, new_player_id
 from gamed.players.service import AccountService
 from gamed.saves.limits import Usage
-from gamed.saves.model import Cursor, SlotEntry
+from gamed.saves.model import SlotEntry
 from gamed.saves.service import SaveService
 from gamed.sessions.credentials import (
     AuthenticatedSession,
@@ -45,6 +44,9 @@ from gamed.sessions.errors import SessionError
 from gamed.sessions.service import RevocationListener, SessionService
 from gamed.structs import Component, redacts
 from gamed.tokens import ENTROPY_BYTES
+
+SLOTS_AT_ONCE = 50
+"""The slots that the page shows at once."""
 
 
 @redacts("token")
@@ -73,7 +75,7 @@ class AccountOverview(Struct, frozen=True):
     methods: Sequence[tuple[SignInMethod, bool]]
     """Each with whether it can be used at present."""
     slots: Sequence[SlotEntry] | None
-    """Deleted ones, too; None if state.db cannot be read."""
+    """A page of them by name, deleted ones too, and one more if there are more; None if state.db cannot be read."""
     usage: Usage
 
 
@@ -243,8 +245,11 @@ class AccountPage(Component, frozen=True):
     _passwords: PasswordAuthenticator
     _revoked: RevocationListener
 
-    async def overview(self, visit: BrowserVisit) -> AccountOverview:
-        """Return everything that the page shows; without state.db all but the saves."""
+    async def overview(self, visit: BrowserVisit, after: str = "") -> AccountOverview:
+        """Return everything that the page shows, of the saves those whose names follow `after`.
+
+        Without state.db the saves are missing.
+        """
         caller = visit.caller
         names = await self._store.names(caller.player_id)
         sessions = await self._sessions.list(caller)
@@ -253,8 +258,7 @@ class AccountPage(Component, frozen=True):
         usage = Usage()
         with suppress(DatabaseError):
             _, summary = await self._saves.read_summary(visit.token, reading=True)
-            since = Cursor(summary.cursor.epoch, 0)  # all changes: the list of everything leaves deleted slots out
-            slots = (await self._saves.list_saves(visit.token, since, Conditions())).entries or ()
+            slots = await self._saves.slots_by_name(visit.token, after, SLOTS_AT_ONCE + 1)
             usage = summary.usage
         return AccountOverview(names, sessions, methods, slots, usage)
 

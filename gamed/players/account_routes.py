@@ -38,6 +38,7 @@ from gamed.players.errors import (
 from gamed.players.names import parse_display_name
 from gamed.players.pages import texts
 from gamed.players.pages.account import (
+    AFTER,
     SignInChoice,
     account_page,
     deleted_page,
@@ -46,17 +47,17 @@ from gamed.players.pages.account import (
     working_page,
 )
 from gamed.players.pages.parts import HOME, PageView, failure_page
-from gamed.players.pages.saves import slot_page
+from gamed.players.pages.saves import BEFORE, slot_page
 from gamed.players.problems import PLAYER_ERRORS
 from gamed.players.service import AccountService
 from gamed.saves import errors as save_errors
 from gamed.saves.batch_routes import ExportRoutes
 from gamed.saves.commands import ReadRequest
 from gamed.saves.export import TooManyExports
-from gamed.saves.model import version_number
+from gamed.saves.model import ANY_VERSION, version_number
 from gamed.saves.problems import SAVE_ERRORS
 from gamed.saves.service import SaveService
-from gamed.saves.validation import check_slot, writing_condition
+from gamed.saves.validation import check_slot, page_before, writing_condition
 from gamed.sessions.errors import SessionError, SessionNotFound
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.sessions.service import SessionService
@@ -189,7 +190,8 @@ class AccountRoutes(Component, frozen=True):
     async def _account_page(
         self, request: Request, visit: BrowserVisit, status: int = 200, *, done: str = "", error: str | None = None
     ) -> bytes:
-        overview = await self._services.page.overview(visit)
+        after = read_query(request).get(AFTER)
+        overview = await self._services.page.overview(visit, "" if after is None else check_slot(after))
         return self._pages.page(
             request, status, account_page(self._view(request), overview, self._choice, done=done, error=error)
         )
@@ -234,11 +236,13 @@ class AccountRoutes(Component, frozen=True):
     async def _show_slot(self, request: Request, slot: str) -> bytes:
         require_top_level_navigation(request)
         name = check_slot(slot)
+        query = read_query(request)
+        before = page_before(query.get(BEFORE))
         visit = await self._authenticate(request)
-        listed = await self._services.saves.versions(visit.token, name)
-        return self._pages.page(
-            request, 200, slot_page(self._view(request), listed, read_query(request).get("done", ""))
-        )
+        newest = listed = await self._services.saves.versions(visit.token, name)
+        if before != ANY_VERSION:  # the newest are needed, too: a restore names the current version
+            listed = await self._services.saves.versions(visit.token, name, before)
+        return self._pages.page(request, 200, slot_page(self._view(request), listed, newest, query.get("done", "")))
 
     async def _download(self, request: Request, slot: str, number: str) -> bytes | None:
         require_own_site(request)

@@ -33,7 +33,7 @@ from gamed.saves.errors import (
     InvalidSlot,
     SaveError,
 )
-from gamed.saves.limits import SaveLimits, WriteRateLimiter
+from gamed.saves.limits import PlayerRateLimiter, SaveLimits
 from gamed.saves.model import new_epoch
 from gamed.saves.responses import commit_error
 from gamed.saves.service import ATTEMPTS, SaveEnvironment, SaveService, execute_with_blob
@@ -58,7 +58,7 @@ class CommitService(Component, frozen=True):
     _environment: SaveEnvironment
     _staged_seconds: int
     """How long staged bytes are kept."""
-    _staging_rate: WriteRateLimiter
+    _staging_rate: PlayerRateLimiter
 
     async def authorize_commit(self, token: Secret) -> WriteContext:
         """Authenticate the player of a commit, which counts as one change."""

@@ -52,10 +52,16 @@ def commit_changes(
     error = room_to_change(limits, summary.usage, [each.sizes for each in decided])
     if error is not None:
         return error
+    new = [each for each in decided if isinstance(each, _Write) and not each.state.exists]
+    named = {each.change.slot for each in decided}
+    expiring = write_store.find_slots_to_expire(connection, limits, summary.usage, command, new=len(new), named=named)
+    if isinstance(expiring, SaveError):
+        return expiring
     for each in decided:
         if isinstance(each, _Write) and each.decision.rule in WRITES:
             # Before any entry changes the history: an old version, which may be deleted for that, may have the bytes.
             blob_tables.add_references(connection, each.blob_id, 1)
+    write_store.expire_slots(connection, player_id, expiring)
     now = [_apply(connection, limits, player_id, each) for each in decided]
     cursor = tables.find_player(connection, player_id).cursor
     return Committed(cursor, now, changed=cursor != summary.cursor)
@@ -150,7 +156,7 @@ def _conflict(
 
 
 def _keep_refused(connection: Connection, limits: SaveLimits, player_id: str, each: _Write) -> None:
-    if each.decision.stores_copy and fits_into_history(connection, limits, player_id, each.command.content.size):
+    if each.decision.stores_copy and fits_into_history(connection, limits, player_id, each.command.content):
         base = version_by_tag(connection, player_id, each.change.slot, each.change.condition.base)
         blob_tables.add_references(connection, each.blob_id, 1)
         write_store.store_conflict_copy(connection, limits, each.command, each.state, base=base, blob_id=each.blob_id)
@@ -178,8 +184,8 @@ def stage_bytes(connection: Connection, limits: SaveLimits, command: StageComman
         return erased_error()
     known = blob_tables.find_blobs(connection, player_id, [content.sha256]).get(content.sha256)
     if known is None:
-        waiting = blob_tables.staged_bytes(connection, player_id, command.expired_ms)
-        error = room_to_stage(limits, waiting, content.size)
+        staged = blob_tables.staged_bytes(connection, player_id, command.expired_ms)
+        error = room_to_stage(limits, staged, content.size)
         if error is not None:
             return error
     blob_id = ensure_blob(connection, command, known)

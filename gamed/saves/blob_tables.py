@@ -146,10 +146,11 @@ def staged_size(connection: Connection, blob_id: int) -> int:
     return int(connection.execute(query, {"blob_id": blob_id}).fetchone()[0])
 
 
-def staged_bytes(connection: Connection, player_id: str, after_ms: int) -> int:
-    """Return how many bytes wait for a commit of the player, staged later than `after_ms`."""
+def staged_bytes(connection: Connection, player_id: str, after_ms: int) -> tuple[int, int]:
+    """Return how many bodies and bytes wait for a commit of the player, staged later than `after_ms`."""
     query = """
-        SELECT coalesce(sum(size), 0) FROM blob
+        SELECT count(*), coalesce(sum(size), 0) FROM blob
         WHERE player_id = :player_id AND refs = 0 AND sha256 IS NOT NULL AND created_ms > :after_ms
     """
-    return int(connection.execute(query, {"player_id": player_id, "after_ms": after_ms}).fetchone()[0])
+    ((count, size),) = connection.execute(query, {"player_id": player_id, "after_ms": after_ms}).fetchall()
+    return int(count), int(size)

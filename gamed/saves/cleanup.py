@@ -89,7 +89,10 @@ def prune_histories(connection: Connection, limits: SaveLimits, now_ms: int) -> 
             bump_slot(connection, player_id, slot)  # its entry in the list has fewer conflict copies
         too_large = prune_to_quota(connection, limits, player_id)
         more = too_large or len(deleted) < len(plan.to_delete)
-        tables.set_prune_time(connection, player_id, slot, now_ms if more else plan.next_check_ms)
+        if current is None and len(deleted) == len(history):
+            tables.expire_slot(connection, player_id, slot)
+        else:
+            tables.set_prune_time(connection, player_id, slot, now_ms if more else plan.next_check_ms)
         if tables.find_player(connection, player_id).cursor != before:
             changed.add(player_id)
         pruned, left = pruned + 1, left - len(deleted)
@@ -101,7 +104,7 @@ def prune_histories(connection: Connection, limits: SaveLimits, now_ms: int) -> 
 def schedule_histories(connection: Connection, limits: SaveLimits, now_ms: int) -> bool:
     """Schedule all histories for pruning after the limits changed, some at a time; return True while there are more."""
     kept = limits.keep_versions, limits.keep_hours, limits.keep_days, limits.conflict_copies, limits.history_bytes
-    current_rule = " ".join(map(str, kept))
+    current_rule = f"2: {' '.join(map(str, kept))}"  # 2: deleted slots are thinned and expire, which 1 did not do
     ((rule, player_id, slot),) = connection.execute("SELECT rule, player_id, slot FROM retention").fetchall()
     if rule != current_rule:
         values = {"rule": current_rule}

@@ -8,10 +8,11 @@ from typing import IO, BinaryIO, Protocol
 
 from msgspec import Struct
 
-from gamed.http.conditional import ByteRange, Conditions, Precondition, Representation
+from gamed.http.conditional import UNCONDITIONAL, ByteRange, Conditions, Precondition, Representation
 from gamed.saves.errors import BlankSave, DigestMismatch
-from gamed.saves.limits import Usage
+from gamed.saves.limits import LISTED_AT_ONCE, Usage
 from gamed.saves.model import Cursor, SaveContent, SlotEntry, SlotState, Version
+from gamed.saves.retention import Retention
 from gamed.saves.write_rules import WRITES, Condition, DeleteDecision, WriteDecision, WriteRule
 from gamed.structs import redacts
 
@@ -217,11 +218,22 @@ class ReadResult(Struct, frozen=True):
         return f"<ReadResult {self.version}>"
 
 
+class ListRequest(Struct, frozen=True):
+    """A GET of the list of saves: at most `limit` of all, or of those that changed after `since`."""
+
+    since: Cursor | None = None
+    conditions: Conditions = UNCONDITIONAL
+    limit: int = LISTED_AT_ONCE
+
+
 class VersionHistory(Struct, frozen=True):
-    """All kept versions of a slot, newest first."""
+    """A page of the kept versions of a slot, newest first."""
 
     state: SlotState
     versions: Sequence[Version]
+    retention: Retention
+    more: bool = False
+    """There are older versions."""
 
 
 class StagedContent(Struct, frozen=True):

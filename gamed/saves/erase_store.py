@@ -74,7 +74,7 @@ def begin_erase(connection: Connection, player_id: str, epoch: str, now_ms: int)
         INSERT INTO player_saves (player_id, epoch, erased_ms, erasing) VALUES (:player_id, :epoch, :now_ms, 1)
         ON CONFLICT (player_id) DO UPDATE
         SET epoch = excluded.epoch, seq = player_saves.seq + 1, slots = 0, live_bytes = 0, kept_bytes = 0,
-            erased_ms = excluded.erased_ms, erasing = 1
+            deleted_slots = 0, erased_ms = excluded.erased_ms, erasing = 1
     """
     connection.execute(query, {"player_id": player_id, "epoch": epoch, "now_ms": now_ms})
 
@@ -176,12 +176,19 @@ def _move_blobs(connection: Connection, player_id: str, heir_id: str) -> None:
 
 def _move_slot(connection: Connection, player_id: str, heir_id: str, slot: str) -> None:
     current = tables.slot_state(connection, player_id, slot).current
-    live = current.size if current else 0
-    kept = sum(version.size for version in tables.list_versions(connection, player_id, slot)) - live
-    seq, _ = tables.change_player(connection, heir_id, Usage(1 if current else 0, live, kept))
-    values = {"player_id": player_id, "heir_id": heir_id, "slot": slot, "seq": seq}
+    versions = tables.list_versions(connection, player_id, slot)
+    kept = sum(version.history_bytes for version in versions) - (current.history_bytes if current else 0)
+    grown = Usage(1, current.size, kept) if current else Usage(history_bytes=kept, deleted_slots=1)
+    seq, _ = tables.change_player(connection, heir_id, grown)
+    expired = tables.find_player(connection, heir_id).expired_version  # of a slot of this name, perhaps
+    values = {"player_id": player_id, "heir_id": heir_id, "slot": slot, "seq": seq, "expired": expired}
     where = "WHERE player_id = :player_id AND slot = :slot"
-    connection.execute(f"UPDATE save SET player_id = :heir_id, seq = :seq {where}", values)
+    move = f"""
+        UPDATE save SET player_id = :heir_id, seq = :seq,
+            last_version = CASE WHEN last_version < :expired THEN :expired ELSE last_version END
+        {where}
+    """
+    connection.execute(move, values)
     connection.execute(f"UPDATE save_version SET player_id = :heir_id {where}", values)
 
 
@@ -203,5 +210,5 @@ def _move_copy(connection: Connection, player_id: str, heir_id: str, slot: str, 
     copy = Version(slot, number, None, None, VersionKind.CONFLICT, *stored, device=current.device)
     tables.insert_version(connection, heir_id, copy)
     blob_tables.add_references(connection, current.blob_id, 1)
-    seq, _ = tables.change_player(connection, heir_id, Usage(history_bytes=copy.size))
+    seq, _ = tables.change_player(connection, heir_id, Usage(history_bytes=copy.history_bytes))
     tables.touch_slot(connection, heir_id, slot, last_version=number, seq=seq, prune_at_ms=now_ms)

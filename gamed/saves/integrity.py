@@ -20,14 +20,17 @@ class ConsistencyCheck(Struct, frozen=True):
 
 
 COUNTED = """
-    SELECT player_id, slots, live_bytes, kept_bytes,
+    SELECT player_id, slots, live_bytes, kept_bytes, deleted_slots,
            (SELECT count(*) FROM save s WHERE s.player_id = h.player_id AND s.current_version IS NOT NULL) AS slots_now,
            (SELECT coalesce(sum(v.size), 0) FROM save s JOIN save_version v USING (player_id, slot)
             WHERE s.player_id = h.player_id AND v.version = s.current_version) AS live_now,
-           (SELECT coalesce(sum(v.size), 0) FROM save_version v WHERE v.player_id = h.player_id) AS all_now
+           (SELECT count(*) FROM save s WHERE s.player_id = h.player_id AND s.current_version IS NULL) AS deleted_now,
+           (SELECT coalesce(sum(v.size + coalesce(length(v.meta), 0) + 512), 0)
+            FROM save_version v LEFT JOIN save s USING (player_id, slot)
+            WHERE v.player_id = h.player_id AND v.version IS DISTINCT FROM s.current_version) AS kept_now
     FROM player_saves h WHERE erasing = 0
 """
-OFF = "slots != slots_now OR live_bytes != live_now OR kept_bytes != all_now - live_now"
+OFF = "slots != slots_now OR live_bytes != live_now OR kept_bytes != kept_now OR deleted_slots != deleted_now"
 ORPHANED = """
     SELECT player_id, max(seq) AS seq
     FROM (SELECT player_id, seq FROM save UNION ALL SELECT player_id, 0 FROM save_version) k
@@ -130,7 +133,8 @@ CHECKS = (
         "a player's usage that is counted wrong",
         f"SELECT player_id FROM ({COUNTED}) AS counted WHERE {OFF}",
         f"""
-        UPDATE player_saves SET slots = c.slots_now, live_bytes = c.live_now, kept_bytes = c.all_now - c.live_now
+        UPDATE player_saves SET slots = c.slots_now, live_bytes = c.live_now, kept_bytes = c.kept_now,
+            deleted_slots = c.deleted_now
         FROM (SELECT * FROM ({COUNTED}) AS counted WHERE {OFF}) AS c WHERE c.player_id = player_saves.player_id
         """,
     ),

@@ -17,6 +17,23 @@ KIB = 1024
 MIB = 1024 * KIB
 INLINE_BYTES = 256 * KIB
 """Bodies up to this size stay in memory and are stored by the transaction that decides; larger ones go to a file."""
+VERSION_BYTES = 512
+"""What each version counts beside its bytes and its Save-Meta: about its rows and index entries on the disk.
+
+Without it, a history of empty rows would grow without a limit: a delete has no bytes at all.
+"""
+STAGED_COMMITS = 16
+"""How many full commits' bytes may be staged at once. Each PUT of staged bytes adds up those of its player."""
+LISTED_AT_ONCE = 256
+"""The most slots of one response. Reading and encoding them takes 4 ms of this many, with the longest Save-Meta."""
+VERSIONS_AT_ONCE = 100
+"""The most versions of one response."""
+LISTED_FREELY = 32
+"""A list of up to so many rows costs like the read of a save; longer ones have a rate for each player."""
+LIST_RATE = RateLimit(500, 40)
+"""Of long lists: enough for 40 pages at once, then two a second."""
+EXPIRY_HOURS = 24
+"""A deleted save is kept at least so long, whatever else the player deletes."""
 
 
 class SaveLimits(Struct, frozen=True):
@@ -34,6 +51,8 @@ class SaveLimits(Struct, frozen=True):
     keep_days: int = 30
     conflict_copies: int = 5
     """The newest of each slot that are kept."""
+    deleted_slots: int = 1000
+    """Deleted saves of which the history is kept; beyond it a new slot expires the one that was deleted first."""
     commit_writes: int = 64
     writes_per_minute: int = 60
     """0 is no limit."""
@@ -45,11 +64,15 @@ class SaveLimits(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """A player's usage; each version counts with its full size, even if two versions share a blob."""
+    """A player's usage; each version counts with its full size, even if two versions share a blob.
+
+    In the history it counts with its Save-Meta and VERSION_BYTES, too.
+    """
 
     slots: int = 0
     bytes: int = 0
     history_bytes: int = 0
+    deleted_slots: int = 0
 
     def remaining(self, limits: SaveLimits) -> int:
         """Return how many more bytes the player may store; 0 if a limit was lowered below the usage."""
@@ -93,14 +116,41 @@ def room_to_change(
     return None
 
 
-def room_to_stage(limits: SaveLimits, staged: int, size: int) -> SaveError | None:
-    """Return the error if `size` more bytes may not be staged: with the `staged` ones no commit could store them."""
-    if staged + size <= limits.bytes:
+def slots_to_expire(limits: SaveLimits, usage: Usage, new: int) -> int:
+    """Return how many deleted slots have to expire before `new` slots of other names may be written.
+
+    Each one beyond the limit takes the place of one, so that a player never has more than `slots` and `deleted_slots`
+    together: a delete changes their sum as little as a write to a deleted slot.
+    """
+    return max(0, min(new, usage.deleted_slots - limits.deleted_slots + 1))
+
+
+def too_many_deleted(limits: SaveLimits, usage: Usage) -> QuotaExceeded:
+    """Return the error for a new slot while the player deleted more than `deleted_slots` within EXPIRY_HOURS."""
+    return QuotaExceeded(
+        f"You have deleted {usage.deleted_slots} saves, and the server keeps {limits.deleted_slots} of them. "
+        f"Write to one of these slots again, or wait until the oldest was deleted {EXPIRY_HOURS} hours ago.",
+        _measured(limits.deleted_slots, usage.deleted_slots),
+    )
+
+
+def room_to_stage(limits: SaveLimits, staged: tuple[int, int], size: int) -> SaveError | None:
+    """Return the error if `size` more bytes may not be staged beside the `staged` ones: their number, and bytes.
+
+    With more bytes no commit could store them.
+    """
+    count, total = staged
+    if count >= (most := STAGED_COMMITS * limits.commit_writes):
+        return QuotaExceeded(
+            f"{count} bodies wait for a commit, and {most} may; commit what is staged, or wait until it expires.",
+            _measured(most, count),
+        )
+    if total + size <= limits.bytes:
         return None
     return QuotaExceeded(
-        f"Bytes that wait for a commit would be {staged + size} and may be {limits.bytes}; commit what is staged, "
+        f"Bytes that wait for a commit would be {total + size} and may be {limits.bytes}; commit what is staged, "
         "or wait until it expires.",
-        _measured(limits.bytes, staged),
+        _measured(limits.bytes, total),
     )
 
 
@@ -109,24 +159,25 @@ def _measured(limit: int, usage: int) -> dict[str, object]:
 
 
 @lru_cache(8)
-def change_rate(writes_per_minute: int) -> RateLimit:
-    """Return the rate of changes: half a minute's writes at once, then evenly."""
-    return RateLimit(60_000 // writes_per_minute if writes_per_minute else 0, max(1, writes_per_minute // 2))
+def change_rate(writes_per_minute: int, commit_writes: int) -> RateLimit:
+    """Return the rate of changes: half a minute's writes at once, then evenly. A commit counts with its entries."""
+    interval_ms = 60_000 // writes_per_minute if writes_per_minute else 0
+    return RateLimit(interval_ms, max(1, writes_per_minute // 2), most=commit_writes)
 
 
 LATE_MS = 1000
 """A change whose body took longer is not refused at its end: it was counted when it was admitted."""
 
 
-def count_change(limits: SaveLimits, arrival_ms: int, now_ms: int, admitted_ms: int) -> int | None:
-    """Return a player's bucket of committed changes after one more, None without a limit.
+def count_change(limits: SaveLimits, arrival_ms: int, now_ms: int, admitted_ms: int, count: int = 1) -> int | None:
+    """Return a player's bucket of committed changes after `count` more, None without a limit.
 
     Raise RateLimited if the changes of other processes have filled it since this one was admitted.
     """
     if not limits.writes_per_minute:
         return None
     try:
-        return change_rate(limits.writes_per_minute).acquire(arrival_ms, now_ms)
+        return change_rate(limits.writes_per_minute, limits.commit_writes).acquire(arrival_ms, now_ms, count)
     except RateLimited:
         if 0 <= now_ms - admitted_ms <= LATE_MS:
             raise
@@ -137,25 +188,30 @@ MAX_BUCKETS = 10_000
 """Buckets in memory; above this number the limiter discards those that are empty again."""
 
 
-class WriteRateLimiter(Struct):
-    """The requests of all players in this process: a bucket each (see gamed.rate_limit).
+class PlayerRateLimiter(Struct):
+    """Requests of one kind of all players in this process: a bucket each (see gamed.rate_limit).
 
-    It also counts requests that change nothing, for which no row is written, and bodies that are under way.
+    That of changes also counts those that change nothing, for which no row is written, and bodies that are under way.
     """
 
     _rate: RateLimit
     _buckets: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, limits: SaveLimits) -> "WriteRateLimiter":
+    def of(cls, limits: SaveLimits) -> "PlayerRateLimiter":
         """Return a limiter for changes."""
-        return cls(change_rate(limits.writes_per_minute))
+        return cls(change_rate(limits.writes_per_minute, limits.commit_writes))
 
     @classmethod
-    def of_staging(cls, limits: SaveLimits) -> "WriteRateLimiter":
+    def of_staging(cls, limits: SaveLimits) -> "PlayerRateLimiter":
         """Return a limiter for staging, which allows the bytes of one whole commit at once."""
         count = limits.writes_per_minute
         return cls(RateLimit(60_000 // count if count else 0, max(limits.commit_writes, count // 2)))
+
+    @classmethod
+    def of_lists(cls) -> "PlayerRateLimiter":
+        """Return a limiter for long lists."""
+        return cls(LIST_RATE)
 
     def acquire(self, player_id: str, now_ms: int, stored_ms: int = 0) -> None:
         """Count one request; raise RateLimited, which counts nothing.

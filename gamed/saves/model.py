@@ -10,7 +10,7 @@ from msgspec import Struct
 from gamed.crypto import Random
 from gamed.http.conditional import EntityTag
 from gamed.saves.errors import InvalidSaveRequest
-from gamed.saves.limits import Usage
+from gamed.saves.limits import VERSION_BYTES, Usage
 from gamed.tokens import base64url
 
 
@@ -33,6 +33,11 @@ class SaveContent(Struct, frozen=True):
     size: int
     content_type: str
     meta: str | None = None
+
+    @property
+    def history_bytes(self) -> int:
+        """Return what a version with this content counts in the history."""
+        return self.size + len(self.meta or "") + VERSION_BYTES
 
 
 class Version(Struct, frozen=True):
@@ -60,6 +65,11 @@ class Version(Struct, frozen=True):
         return self.content.size if self.content else 0
 
     @property
+    def history_bytes(self) -> int:
+        """Return what the version counts in the history once another is current."""
+        return self.content.history_bytes if self.content else VERSION_BYTES
+
+    @property
     def tag(self) -> str:
         """Return the entity-tag without quotes; that of a delete is the bare version number."""
         return tag_of(self.version, self.content.sha256) if self.content else str(self.version)
@@ -72,6 +82,10 @@ class Version(Struct, frozen=True):
     @property
     def entity_tag(self) -> EntityTag:
         return EntityTag(self.tag)
+
+
+ANY_VERSION: Final = 2**62
+"""Above the number of each version."""
 
 
 def tag_of(version: int, sha256: bytes) -> str:
@@ -113,7 +127,10 @@ class SlotState(Struct, frozen=True):
 
 
 EPOCH_BYTES = 6
+EPOCH_LENGTH = 8
+"""Characters of a drawn epoch: EPOCH_BYTES in base64url."""
 _CURSOR: Final = compile(r"([A-Za-z0-9_-]{1,32})\.([0-9]{1,18})", ASCII)
+_BEGUN: Final = compile(r"-([0-9]{1,18})", ASCII)
 
 
 class Cursor(Struct, frozen=True):
@@ -124,9 +141,17 @@ class Cursor(Struct, frozen=True):
 
     epoch: str
     seq: int
+    begun: int = 0
+    """After a page of a list of everything, the change up to which the client needs no slot that expired.
+
+    Without it a client that reads the pages of old slots would look like one that missed what expired since, and
+    would begin again with the first page, for ever. It is a part of the epoch's text, because the form of a cursor is
+    in the protocol: `k3x9Ab_Q-1234.17`.
+    """
 
     def __str__(self) -> str:
-        return f"{self.epoch}.{self.seq}"
+        begun = f"-{self.begun}" if self.begun > self.seq else ""
+        return f"{self.epoch}{begun}.{self.seq}"
 
     @property
     def entity_tag(self) -> EntityTag:
@@ -134,7 +159,7 @@ class Cursor(Struct, frozen=True):
 
     def follows(self, since: "Cursor") -> bool:
         """Check that `since` has the same epoch and is not ahead of this cursor."""
-        return since.epoch == self.epoch and since.seq <= self.seq
+        return since.epoch == self.epoch and max(since.seq, since.begun) <= self.seq
 
 
 EMPTY_CURSOR: Final = Cursor("0", 0)
@@ -146,7 +171,12 @@ def parse_cursor(text: str) -> Cursor:
     match = _CURSOR.fullmatch(text)
     if match is None:
         raise InvalidSaveRequest("since takes the cursor of an earlier answer as it was; without it you get all.")
-    return Cursor(match[1], int(match[2]))
+    begun = _BEGUN.fullmatch(match[1], EPOCH_LENGTH)
+    return (
+        Cursor(match[1], int(match[2]))
+        if begun is None
+        else Cursor(match[1][:EPOCH_LENGTH], int(match[2]), int(begun[1]))
+    )
 
 
 def new_epoch(random: Random) -> str:
@@ -169,7 +199,9 @@ class Listing(Struct, frozen=True):
     cursor: Cursor
     entries: Sequence[SlotEntry] | None
     reset: bool = False
-    """The client asked for changes since a cursor of an older epoch, so `entries` lists everything."""
+    """The client asked for changes since a cursor that cannot be continued, so `entries` lists everything."""
+    more: bool = False
+    """There are more entries; `cursor` is that of the last one here."""
 
     def has_changes(self, since: Cursor | None) -> bool:
         """Check whether a client that asked for changes since `since` learns anything from this list."""
@@ -187,13 +219,19 @@ class SavesSummary(Struct, frozen=True):
     """An erase is still deleting rows; until it ends the player can write nothing."""
     write_arrival_ms: int = 0
     """The bucket of the player's changes that were committed (see gamed.rate_limit)."""
+    expired_seq: int = 0
+    """The latest change of a slot that expired: no list has it, so the changes since an older cursor are incomplete."""
+    expired_version: int = 0
+    """The highest version number of a slot that expired; a new slot begins above it, so that no etag comes twice."""
 
     def covers(self, since: Cursor) -> bool:
         """Check whether the server can list the changes after `since`.
 
-        A client that knew nothing misses nothing, except after an erase, which may have deleted its own writes.
+        A client that knew nothing misses nothing, unless its own writes may have been erased or have expired.
         """
-        return self.erased_ms is None if since == EMPTY_CURSOR else self.cursor.follows(since)
+        if since == EMPTY_CURSOR:
+            return self.erased_ms is None and self.expired_seq == 0
+        return self.cursor.follows(since) and max(since.seq, since.begun) >= self.expired_seq
 
     def erased_since(self, epoch: str) -> bool:
         """Check, without a clock, whether an erase began after a request read this epoch."""

@@ -24,7 +24,6 @@ from gamed.saves.errors import (
 )
 from gamed.saves.limits import SaveLimits
 from gamed.saves.model import Cursor, Listing, SavesSummary, SlotEntry, Version
-from gamed.saves.retention import expires_ms
 from gamed.saves.write_rules import Condition, DeleteDecision, WriteRule
 from gamed.timestamps import rfc3339
 
@@ -81,6 +80,8 @@ def list_response(listing: Listing) -> dict[str, object]:
         "cursor": str(listing.cursor),
         "saves": [entry_info(slot) for slot in listing.entries or ()],
     }
+    if listing.more:
+        body["more"] = True
     return {**body, "reset": True} if listing.reset else body
 
 
@@ -97,14 +98,15 @@ def entry_info(slot: SlotEntry) -> dict[str, object]:
     return {"slot": slot.slot, "deleted": rfc3339(slot.deleted_ms or 0), "version": slot.tombstone_version}
 
 
-def version_list(limits: SaveLimits, slot: str, head: int | None, versions: Sequence[Version]) -> dict[str, object]:
-    """Return the body of the versions list; `versions` are newest first."""
+def version_list(limits: SaveLimits, slot: str, history: VersionHistory) -> dict[str, object]:
+    """Return the body of the versions list."""
     entries = []
-    for version in versions:
-        ends_ms = expires_ms(limits, version, head, versions)
+    for version in history.versions:
+        ends_ms = history.retention.expires_ms(limits, version)
         expires = None if ends_ms is None else rfc3339(ends_ms)
         entries.append({**version_info(version), "expires": expires})
-    return {"slot": slot, "versions": entries}
+    body: dict[str, object] = {"slot": slot, "versions": entries}
+    return {**body, "more": True} if history.more else body
 
 
 def summary_response(
@@ -121,6 +123,7 @@ def summary_response(
         "limits": {
             "save_bytes": limits.save_bytes,
             "slots": limits.slots,
+            "deleted_slots": limits.deleted_slots,
             "bytes": limits.bytes,
             "history_bytes": limits.history_bytes,
             "meta_bytes": limits.meta_bytes,

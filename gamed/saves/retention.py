@@ -1,10 +1,12 @@
 """This module decides how long a version is kept: the rules R1 to R4 of PROTOCOL 4.3, as pure functions.
 
 A version's age counts from the instant at which it stopped being current; a clock that was set back makes no version
-older. The history of a deleted save is kept whole, so that a restore is possible, until its tombstone expires.
+older. A deleted save keeps as many versions as a living one, so that a restore is possible, until its tombstone
+expires. A slot has one tombstone: the earlier ones say nothing that a client or a rule needs, and a slot that is
+written and deleted in turns would keep one for each turn.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -27,12 +29,35 @@ class PrunePlan(Struct, frozen=True):
     next_check_ms: int | None
 
 
+class Retention(Struct, frozen=True):
+    """What decides about all versions of a slot; it is the same for a page of them as for all."""
+
+    protected_from: int
+    """The lowest number of the newest versions that are or were current, which R1 and R2 keep."""
+    deleted_ms: int | None
+    """When the slot was deleted; None while it has a current version."""
+
+    def expires_ms(self, limits: SaveLimits, version: Version) -> int | None:
+        """Return the latest instant at which a version expires; None while only newer versions can replace it."""
+        keep_ms = limits.keep_days * DAY_MS
+        if version.kind not in CURRENT:
+            return version.created_ms + keep_ms
+        if version.version < self.protected_from:
+            return _retired_ms(version) + keep_ms
+        return None if self.deleted_ms is None else self.deleted_ms + keep_ms
+
+
+def protected_versions(limits: SaveLimits) -> int:
+    """Return how many of the newest versions that are or were current a slot keeps."""
+    return max(2, limits.keep_versions)
+
+
 def plan_pruning(limits: SaveLimits, current: int | None, versions: Sequence[Version], now_ms: int) -> PrunePlan:
     """Return which versions to delete now.
 
     `versions` are all of the slot, newest first; `current` is the number of the current one, None in an empty slot.
     """
-    expiries = _retention_of(limits, current, versions, now_ms)
+    expiries = dict(_retention_of(limits, current, versions, now_ms))
     to_delete = tuple(
         version for version in versions if (end := expiries.get(version.version)) is not None and end <= now_ms
     )
@@ -40,44 +65,24 @@ def plan_pruning(limits: SaveLimits, current: int | None, versions: Sequence[Ver
     return PrunePlan(to_delete, min(later, default=None))
 
 
-def expires_ms(limits: SaveLimits, version: Version, current: int | None, versions: Sequence[Version]) -> int | None:
-    """Return the latest instant at which a version expires; None while only newer versions can replace it.
-
-    `versions` and `current` are as in plan_pruning().
-    """
-    if version.kind not in CURRENT:
-        return version.created_ms + limits.keep_days * DAY_MS
-    if current is None:
-        return _tombstone_expires_ms(limits, versions)
-    if version.version in _protected(limits, versions):
-        return None
-    return _retired_ms(version) + limits.keep_days * DAY_MS
-
-
 def _retention_of(
     limits: SaveLimits, current: int | None, versions: Sequence[Version], now_ms: int
-) -> Mapping[int, int | None]:
-    """Map each version to the instant of its next check; one that is not later than now means that it is deleted."""
-    expiries = {
-        version.version: expires_ms(limits, version, current, versions)
-        for version in versions
-        if version.kind not in CURRENT
-    }
+) -> Iterator[tuple[int, int | None]]:
+    """Yield versions and the instants of their next checks; one that is not later than now means: delete it."""
+    tombstones = [version for version in versions if version.kind is VersionKind.DELETE]
     written = [version for version in versions if version.kind in CURRENT]
-    if current is None:
-        expiries |= dict.fromkeys((version.version for version in written), _tombstone_expires_ms(limits, versions))
+    copies = [version for version in versions if version.kind is VersionKind.CONFLICT]
+    protected = written[: protected_versions(limits)]
+    deleted_ms = None if current is not None else tombstones[0].created_ms if tombstones else 0
+    if deleted_ms is not None and deleted_ms + limits.keep_days * DAY_MS <= now_ms:
+        yield from ((version.version, now_ms) for version in [*tombstones, *written])
     else:
-        protected = _protected(limits, versions)
-        older = [version for version in written if version.version not in protected]
-        expiries |= dict(_thin_out(limits, older, now_ms))
-    copies = [version.version for version in versions if version.kind is VersionKind.CONFLICT]
-    return expiries | dict.fromkeys(copies[limits.conflict_copies :], now_ms)
-
-
-def _protected(limits: SaveLimits, versions: Sequence[Version]) -> frozenset[int]:
-    """Return the newest versions that are or were current, which R1 and R2 keep."""
-    written = [version.version for version in versions if version.kind in CURRENT]
-    return frozenset(written[: max(2, limits.keep_versions)])
+        retention = Retention(protected[-1].version if protected else 0, deleted_ms)
+        yield from ((version.version, retention.expires_ms(limits, version)) for version in tombstones[:1] + protected)
+        yield from ((version.version, now_ms) for version in tombstones[1:])
+        yield from _thin_out(limits, written[len(protected) :], now_ms)
+    for place, copy in enumerate(copies):
+        yield copy.version, now_ms if place >= limits.conflict_copies else copy.created_ms + limits.keep_days * DAY_MS
 
 
 def _thin_out(limits: SaveLimits, older: Sequence[Version], now_ms: int) -> Iterator[tuple[int, int]]:
@@ -91,12 +96,6 @@ def _thin_out(limits: SaveLimits, older: Sequence[Version], now_ms: int) -> Iter
         bucket = length, _retired_ms(version) // length
         yield version.version, now_ms if bucket in filled else end
         filled.add(bucket)
-
-
-def _tombstone_expires_ms(limits: SaveLimits, versions: Sequence[Version]) -> int:
-    """Return when the history of an empty slot expires: with its tombstone, or 0 if that is deleted already."""
-    tombstone = next((version for version in versions if version.kind is VersionKind.DELETE), None)
-    return 0 if tombstone is None else tombstone.created_ms + limits.keep_days * DAY_MS
 
 
 def _retired_ms(version: Version) -> int:

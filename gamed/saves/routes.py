@@ -9,14 +9,15 @@ from gamed.http.conditional import parse_conditions, prefer_wait, sha256_field
 from gamed.http.json_body import read_query, write_json
 from gamed.http.request import Request
 from gamed.http.streaming import PRIVATE, send_part
-from gamed.saves.commands import ReadRequest, WriteResult
+from gamed.saves.commands import ListRequest, ReadRequest, WriteResult
 from gamed.saves.erase import EraseService
+from gamed.saves.limits import LISTED_AT_ONCE, VERSIONS_AT_ONCE
 from gamed.saves.model import Version, parse_cursor, version_number
 from gamed.saves.problems import SAVE_ERRORS
 from gamed.saves.responses import list_response, save_info
 from gamed.saves.service import SaveService
 from gamed.saves.uploads import SaveBodyPolicy, UploadBody
-from gamed.saves.validation import check_slot, deleting_condition, writing_condition
+from gamed.saves.validation import check_slot, deleting_condition, page_before, page_limit, writing_condition
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.sessions.routes import access_token
 from gamed.structs import Component
@@ -59,11 +60,13 @@ class SaveRoutes(Component, frozen=True):
 
     @app.route("/game/saves", methods=["GET"])
     async def list_saves(self, request: Request) -> bytes | None:
-        text, conditions = read_query(request).get("since"), parse_conditions(request.head.header)
-        since = None if text is None else parse_cursor(text)
+        query, conditions = read_query(request), parse_conditions(request.head.header)
+        since = parse_cursor(query["since"]) if "since" in query else None
+        limit = page_limit(query.get("limit"), LISTED_AT_ONCE)
         knows = since is not None or conditions.if_none_match is not None
         wait = self._saves.clamp_wait(prefer_wait(request.head.header("prefer"))) if knows else 0
-        listing = await self._saves.list_saves(access_token(request.head), since, conditions, wait)
+        wanted = ListRequest(since, conditions, limit)
+        listing = await self._saves.list_saves(access_token(request.head), wanted, wait)
         if wait:
             request.setHeader("Preference-Applied", f"wait={wait}")
         request.setHeaders({**PRIVATE, "ETag": str(listing.cursor.entity_tag)})
@@ -99,8 +102,9 @@ class SaveRoutes(Component, frozen=True):
 
     @app.route("/game/saves/<text:slot>/versions", methods=["GET"])
     async def list_versions(self, request: Request, slot: str) -> bytes:
-        name = check_slot(slot)
-        body = await self._saves.versions(access_token(request.head), name)
+        name, query = check_slot(slot), read_query(request)
+        page = page_before(query.get("before")), page_limit(query.get("limit"), VERSIONS_AT_ONCE)
+        body = await self._saves.versions(access_token(request.head), name, *page)
         request.setHeaders(PRIVATE)
         return write_json(request, 200, body)
 

@@ -3,7 +3,7 @@
 Its functions raise SaveError, SessionError, DatabaseError or RangeUnsatisfiable.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import BinaryIO, TypeVar
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ from gamed.saves.commands import (
     DeleteCommand,
     DeleteResult,
     DismissCommand,
+    ListRequest,
     ReadRequest,
     ReadResult,
     ReceivedBody,
@@ -31,8 +32,8 @@ from gamed.saves.commands import (
     WriteResult,
 )
 from gamed.saves.errors import CorruptBlob, SaveError
-from gamed.saves.limits import SaveLimits, WriteRateLimiter
-from gamed.saves.model import EMPTY_CURSOR, Cursor, Listing, SavesSummary, Version, new_epoch
+from gamed.saves.limits import VERSIONS_AT_ONCE, PlayerRateLimiter, SaveLimits
+from gamed.saves.model import ANY_VERSION, EMPTY_CURSOR, Cursor, Listing, SavesSummary, SlotEntry, Version, new_epoch
 from gamed.saves.responses import (
     corrupt_blob_error,
     delete_error,
@@ -72,7 +73,7 @@ class SaveService(Component, frozen=True):
     _store: SaveStore
     _sessions: SessionService
     _environment: SaveEnvironment
-    _rate: WriteRateLimiter
+    _rate: PlayerRateLimiter
 
     async def read_summary(self, token: Secret, *, reading: bool = False) -> tuple[AuthenticatedSession, SavesSummary]:
         """Authenticate the player, record the first use of the token, and return the totals of their saves."""
@@ -92,22 +93,20 @@ class SaveService(Component, frozen=True):
         """Return how many seconds a long poll may wait, at most the wanted ones."""
         return min(wanted_seconds, self._environment.limits.wait_seconds)
 
-    async def list_saves(
-        self, token: Secret, since: Cursor | None, conditions: Conditions, wait_seconds: int = 0
-    ) -> Listing:
-        """Return all saves or those changed after `since`; without changes, wait for one up to `wait_seconds`.
+    async def list_saves(self, token: Secret, request: ListRequest, wait_seconds: int = 0) -> Listing:
+        """Return a page of all saves or of those changed since; without changes, wait for one up to `wait_seconds`.
 
         The token may expire during the wait, but a revoked token ends it with an error.
         """
         now_ms, waiters = self._environment.now_ms, self._environment.waiters
-        began_ms = now_ms()
-        caller, listing = await self._store.list_saves(token, began_ms, since, conditions)
+        began_ms, since = now_ms(), request.since
+        caller, listing = await self._store.list_saves(token, began_ms, request)
         await self._sessions.record_first_use(caller, reading=True)
         if wait_seconds <= 0 or listing.has_changes(since):
             return listing
         with waiters.register(caller.player_id) as waiter:
             while True:
-                _, listing = await self._store.list_saves(token, began_ms, since, conditions)
+                _, listing = await self._store.list_saves(token, began_ms, request)
                 waiter.known = KnownSaves(caller.player_id, caller.session_id, listing.cursor)
                 left_ms = min(began_ms + wait_seconds * 1000 - now_ms(), wait_seconds * 1000)
                 if left_ms <= 0 or listing.has_changes(since):
@@ -140,15 +139,19 @@ class SaveService(Component, frozen=True):
                 raise await self._corrupt_blob_error(token, result.version) from None
         raise DatabaseBusy("The save changes faster than it can be read. Try again in a moment.")
 
-    async def versions(self, token: Secret, slot: str) -> dict[str, object]:
-        """Return the body of the versions list."""
-        caller, history = await self._store.read_history(token, self._environment.now_ms(), slot)
+    async def slots_by_name(self, token: Secret, after: str, limit: int) -> Sequence[SlotEntry]:
+        """Return the next slots by name, the deleted ones included."""
+        return (await self._store.slots_by_name(token, self._environment.now_ms(), after, limit))[1]
+
+    async def versions(
+        self, token: Secret, slot: str, before: int = ANY_VERSION, limit: int = VERSIONS_AT_ONCE
+    ) -> dict[str, object]:
+        """Return the body of the versions list: at most `limit` versions with a number below `before`."""
+        caller, history = await self._store.read_history(token, self._environment.now_ms(), slot, before, limit)
         await self._sessions.record_first_use(caller, reading=True)
-        state = history.state
-        if not state.exists:
+        if not history.state.exists:
             raise not_found_error(slot)
-        current = state.current.version if state.current else None
-        return version_list(self._environment.limits, slot, current, history.versions)
+        return version_list(self._environment.limits, slot, history)
 
     async def authorize_write(self, token: Secret) -> WriteContext:
         """Authenticate the player of a change and count it towards their rate, before the body is read."""

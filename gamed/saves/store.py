@@ -3,9 +3,10 @@
 A read authenticates its token in the same transaction of the read queue (PROTOCOL 4.2).
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from hashlib import sha256
+from operator import attrgetter
 from typing import IO, BinaryIO, TypeVar
 
 from twisted.internet.defer import Deferred
@@ -26,6 +27,7 @@ from gamed.saves.commands import (
     DeleteCommand,
     DeleteResult,
     DismissCommand,
+    ListRequest,
     ReadRequest,
     RestoreCommand,
     SavePartReader,
@@ -37,8 +39,18 @@ from gamed.saves.commands import (
     WriteResult,
 )
 from gamed.saves.errors import SaveError
-from gamed.saves.limits import INLINE_BYTES, SaveLimits
-from gamed.saves.model import Cursor, Listing, SaveContent, SavesSummary, Version
+from gamed.saves.limits import INLINE_BYTES, LISTED_FREELY, VERSIONS_AT_ONCE, PlayerRateLimiter, SaveLimits
+from gamed.saves.model import (
+    ANY_VERSION,
+    EMPTY_CURSOR,
+    Cursor,
+    Listing,
+    SaveContent,
+    SavesSummary,
+    SlotEntry,
+    Version,
+)
+from gamed.saves.retention import Retention, protected_versions
 from gamed.saves.write_store import version_before_delete, version_by_tag
 from gamed.sessions.credentials import AuthenticatedSession
 from gamed.sessions.tables import authenticate
@@ -59,6 +71,8 @@ class SaveStore(Component, frozen=True):
     _databases: Databases
     _keys: Keys
     _limits: SaveLimits
+    _lists: PlayerRateLimiter
+    """Counts in the transactions, because the player is known there, and the length before all of it is read."""
 
     def read_summary(self, token: Secret, now_ms: int) -> Deferred[tuple[AuthenticatedSession, SavesSummary]]:
         return self._read(token, now_ms, tables.find_player)
@@ -75,9 +89,16 @@ class SaveStore(Component, frozen=True):
         return self._databases.reads.submit(transaction)
 
     def list_saves(
-        self, token: Secret, now_ms: int, since: Cursor | None, conditions: Conditions
+        self, token: Secret, now_ms: int, request: ListRequest
     ) -> Deferred[tuple[AuthenticatedSession, Listing]]:
-        return self._read(token, now_ms, partial(read_current_saves, since=since, conditions=conditions))
+        count = partial(self._lists.acquire, now_ms=now_ms)
+        return self._read(token, now_ms, partial(read_list, request=request, count=count))
+
+    def slots_by_name(
+        self, token: Secret, now_ms: int, after: str, limit: int
+    ) -> Deferred[tuple[AuthenticatedSession, Sequence[SlotEntry]]]:
+        """Read the next slots by name, the deleted ones included."""
+        return self._read(token, now_ms, partial(tables.slots_by_name, after=after, limit=limit))
 
     def read_slot(
         self, token: Secret, now_ms: int, request: ReadRequest
@@ -85,9 +106,11 @@ class SaveStore(Component, frozen=True):
         return self._read(token, now_ms, partial(read_slot, request=request))
 
     def read_history(
-        self, token: Secret, now_ms: int, slot: str
+        self, token: Secret, now_ms: int, slot: str, before: int = ANY_VERSION, limit: int = VERSIONS_AT_ONCE
     ) -> Deferred[tuple[AuthenticatedSession, VersionHistory]]:
-        return self._read(token, now_ms, partial(read_history, slot=slot))
+        """Read the newest versions with a number below `before`."""
+        page = partial(read_history, limits=self._limits, slot=slot, before=before, limit=limit)
+        return self._read(token, now_ms, partial(self._read_page, page=page, now_ms=now_ms))
 
     def write(self, command: WriteCommand) -> Deferred[WriteResult | BytesMissing | SaveError]:
         size = len(command.data) if command.data is not None else 0
@@ -140,6 +163,14 @@ class SaveStore(Component, frozen=True):
     def begin_discard(self, blob_id: int, player_id: str) -> None:
         self._databases.blobs.begin_discard(blob_id, player_id)
 
+    def _read_page(
+        self, connection: Connection, player_id: str, page: Callable[[Connection, str], VersionHistory], now_ms: int
+    ) -> VersionHistory:
+        history = page(connection, player_id)
+        if len(history.versions) > LISTED_FREELY:
+            self._lists.acquire(player_id, now_ms)
+        return history
+
     def _read(
         self, token: Secret, now_ms: int, read: Callable[[Connection, str], T]
     ) -> Deferred[tuple[AuthenticatedSession, T]]:
@@ -156,18 +187,37 @@ class SaveStore(Component, frozen=True):
             raise connection.found_in(STATE, e)  # noqa: B904  its cause is set
 
 
-def read_current_saves(connection: Connection, player_id: str, since: Cursor | None, conditions: Conditions) -> Listing:
-    """Return all saves, or those that changed since; none if the client knows this cursor (If-None-Match)."""
-    summary = tables.find_player(connection, player_id)
+def read_list(connection: Connection, player_id: str, request: ListRequest, count: Callable[[str], object]) -> Listing:
+    """Return a page of all saves, or of those that changed since; none if the client knows this cursor (If-None-Match).
+
+    Call `count` before many rows are read. All saves are in the order of their names if they fit into a page; else a
+    page has those that changed longest ago, and its cursor leads to the others as to changes.
+    """
+    summary, since = tables.find_player(connection, player_id), request.since
     cursor = summary.cursor
-    known = conditions.if_none_match
+    known = request.conditions.if_none_match
     if known is not None and known.match_weakly(cursor.entity_tag):
         return Listing(cursor, None)
     if summary.erasing:
         return Listing(cursor, (), reset=since is not None)
-    if since is not None and summary.covers(since):
-        return Listing(cursor, tables.changed_slots(connection, player_id, since.seq))
-    return Listing(cursor, tables.current_saves(connection, player_id), reset=since is not None)
+    after = since if since is not None and summary.covers(since) else None
+    if after is None:
+        many = summary.usage.slots > LISTED_FREELY
+    else:
+        many = tables.count_changes(connection, player_id, after.seq, LISTED_FREELY + 1) > LISTED_FREELY
+    if many:
+        count(player_id)
+    if after is None:
+        found = tables.current_saves(connection, player_id, request.limit + 1)
+    else:
+        found = tables.changed_slots(connection, player_id, after.seq, request.limit + 1)
+    page = found[: request.limit]
+    entries = sorted((entry for _, entry in page), key=attrgetter("slot"))
+    reset = since is not None and after is None
+    if len(found) == len(page):
+        return Listing(cursor, entries, reset)
+    begun = cursor.seq if after is None or after == EMPTY_CURSOR else after.begun
+    return Listing(Cursor(cursor.epoch, page[-1][0], begun), entries, reset, more=True)
 
 
 def read_slot(connection: Connection, player_id: str, request: ReadRequest) -> SlotSnapshot:
@@ -213,8 +263,13 @@ def _bytes_of(connection: Connection, version: Version, body: SaveContent, store
     return stored if sha256(stored).digest() == body.sha256 else None
 
 
-def read_history(connection: Connection, player_id: str, slot: str) -> VersionHistory:
-    """Return all versions that are kept of a slot."""
-    return VersionHistory(
-        tables.slot_state(connection, player_id, slot), tables.list_versions(connection, player_id, slot)
-    )
+def read_history(
+    connection: Connection, player_id: str, limits: SaveLimits, slot: str, *, before: int, limit: int
+) -> VersionHistory:
+    """Return a page of the versions that are kept of a slot, newest first, and what decides how long each is kept."""
+    state = tables.slot_state(connection, player_id, slot)
+    versions = tables.page_of_versions(connection, player_id, slot, before, limit + 1)
+    protected = tables.written_numbers(connection, player_id, slot, protected_versions(limits))
+    deleted_ms = None if state.current is not None else state.tombstone.created_ms if state.tombstone else 0
+    retention = Retention(protected[-1] if protected else 0, deleted_ms)
+    return VersionHistory(state, versions[:limit], retention, more=len(versions) > limit)

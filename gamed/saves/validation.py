@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from gamed.http.conditional import EntityTagList, Header, TagsMalformed, parse_tags
 from gamed.saves.errors import BadMeta, BadRangePut, DigestMismatch, InvalidCondition, InvalidSaveRequest, InvalidSlot
-from gamed.saves.model import DEFAULT_MEDIA_TYPE
+from gamed.saves.model import ANY_VERSION, DEFAULT_MEDIA_TYPE, version_number
 from gamed.saves.write_rules import UNCONDITIONAL, Condition, ConditionKind
 from gamed.strict_json import JsonMalformed, parse_object
 
@@ -204,6 +204,26 @@ def _is_media_type(text: str) -> bool:
     while match is not None and match.end() < len(text):
         match = _PARAMETER.match(text, match.end())
     return match is not None
+
+
+def page_limit(text: str | None, most: int) -> int:
+    """Return how many entries the client wants at once, at most and by default `most`; raise InvalidSaveRequest."""
+    if text is None:
+        return most
+    number = version_number(text)
+    if not 1 <= number <= most:
+        raise InvalidSaveRequest(f"limit is not a number from 1 to {most}. Leave it out to get {most} at once.")
+    return number
+
+
+def page_before(text: str | None) -> int:
+    """Return the number below which the page of a history begins; raise InvalidSaveRequest."""
+    if text is None:
+        return ANY_VERSION
+    number = version_number(text)
+    if not number:
+        raise InvalidSaveRequest("before is not the number of a version. Send the last one of the page before.")
+    return number
 
 
 _SLOT_NAME: Final = compile(r"[a-z0-9][a-z0-9._-]{0,63}", ASCII)

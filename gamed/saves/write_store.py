@@ -4,6 +4,7 @@ Each one runs on the write queue of state.db: it reads the slot, lets the rules 
 stored totals.
 """
 
+from collections.abc import Collection
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -22,10 +23,18 @@ from gamed.saves.commands import (
     WriteResult,
 )
 from gamed.saves.errors import Erased, SaveError
-from gamed.saves.limits import SaveLimits, Usage, count_change, room_to_write
+from gamed.saves.limits import (
+    EXPIRY_HOURS,
+    SaveLimits,
+    Usage,
+    count_change,
+    room_to_write,
+    slots_to_expire,
+    too_many_deleted,
+)
 from gamed.saves.model import SaveContent, SavesSummary, SlotState, Version, VersionKind, version_of_tag
 from gamed.saves.responses import no_bytes_error, not_found_error, protected_error, version_gone_error
-from gamed.saves.retention import DAY_MS
+from gamed.saves.retention import DAY_MS, HOUR_MS
 from gamed.saves.write_rules import (
     NOTHING_EARLIER,
     WRITES,
@@ -55,10 +64,17 @@ def write_save(
     error = room_to_write(limits, summary.usage, state.size, command.content.size)
     if error is not None:
         return error
+    new = 0 if state.exists else 1
+    expiring = find_slots_to_expire(connection, limits, summary.usage, command, new=new, named={slot})
+    if isinstance(expiring, SaveError):
+        return expiring
     known = blob_tables.find_blob_to_share(connection, player_id, slot, command.content)
     blob_id = ensure_blob(connection, command, known, refs=1)
     if isinstance(blob_id, BytesMissing):
         return blob_id
+    if expiring:
+        expire_slots(connection, player_id, expiring)
+        summary = tables.find_player(connection, player_id)
     current = set_current(connection, limits, command, state, content=command.content, blob_id=blob_id, summary=summary)
     return WriteResult(decision, current, created=state.current is None)
 
@@ -72,7 +88,7 @@ def _keep_current(
     if decision.rule in (WriteRule.W3_UNCONDITIONAL, WriteRule.W7_NEVER_USED):
         # These responses do not report kept bytes.
         return WriteResult(decision, state.current, base=base)
-    if decision.stores_copy and not fits_into_history(connection, limits, player_id, command.content.size):
+    if decision.stores_copy and not fits_into_history(connection, limits, player_id, command.content):
         return WriteResult(decision, state.current, base=base, dropped=True)
     if not decision.stores_copy:
         holder = decision.yours or state.current
@@ -89,13 +105,40 @@ def _keep_current(
     return WriteResult(decision, state.current, base=base, yours=yours)
 
 
+def find_slots_to_expire(
+    connection: Connection,
+    limits: SaveLimits,
+    usage: Usage,
+    command: WriteCommand | CommitCommand,
+    *,
+    new: int,
+    named: Collection[str],
+) -> list[str] | SaveError:
+    """Return the deleted slots that have to expire for `new` slots, none of the `named` ones; this changes nothing."""
+    count = slots_to_expire(limits, usage, new)
+    if not count:
+        return []
+    before_ms = command.now_ms - EXPIRY_HOURS * HOUR_MS
+    found = tables.deleted_before(connection, command.context.player_id, before_ms, named, count)
+    return found if len(found) == count else too_many_deleted(limits, usage)
+
+
+def expire_slots(connection: Connection, player_id: str, slots: Collection[str]) -> None:
+    """Delete deleted slots with their whole history before their time."""
+    for slot in slots:
+        for version in tables.list_versions(connection, player_id, slot):
+            delete_version(connection, player_id, version)
+        tables.expire_slot(connection, player_id, slot)
+
+
 Counted = TypeVar("Counted", WriteCommand, DeleteCommand, RestoreCommand, DismissCommand, CommitCommand)
 
 
 def counted(limits: SaveLimits, summary: SavesSummary, command: Counted, now_ms: int) -> Counted:
     """Return the command with the player's bucket after this change; raise RateLimited before anything is written."""
     context = command.context
-    arrival_ms = count_change(limits, summary.write_arrival_ms, now_ms, context.admitted_ms)
+    count = len(command.changes) if isinstance(command, CommitCommand) else 1
+    arrival_ms = count_change(limits, summary.write_arrival_ms, now_ms, context.admitted_ms, count)
     if arrival_ms is None:
         return command
     return replace(command, context=replace(context, arrival_ms=arrival_ms))
@@ -210,9 +253,12 @@ def set_current(
     """
     player_id, old = command.context.player_id, state.current
     latest = old or state.tombstone
+    last_version = state.last_version
+    if not state.exists:  # a slot of this name may have expired, and its etags must not come again
+        last_version = (summary or tables.find_player(connection, player_id)).expired_version
     now = Version(
         command.slot,
-        state.last_version + 1,
+        last_version + 1,
         latest.version if latest else None,
         old.tag if old else None,
         VersionKind.WRITE if isinstance(command, WriteCommand) else VersionKind.RESTORE,
@@ -221,13 +267,14 @@ def set_current(
         command.now_ms,
         device=command.context.device,
     )
-    if state.last_version == 0 and isinstance(command, WriteCommand):
+    if not state.exists and isinstance(command, WriteCommand):
         tables.create_player(connection, player_id, command.new_epoch)
     tables.insert_version(connection, player_id, now)
     if now.parent is not None:
         tables.retire_version(connection, player_id, now.slot, now.parent, now.created_ms)
-    old_size = state.size or 0
-    grown = Usage(slots=0 if old else 1, bytes=content.size - old_size, history_bytes=old_size)
+    grown = Usage(0 if old else 1, content.size, deleted_slots=-1 if state.exists and old is None else 0)
+    if old is not None:
+        grown = Usage(bytes=content.size - old.size, history_bytes=old.history_bytes)
     arrival_ms = command.context.arrival_ms
     seq, kept = tables.change_player(connection, player_id, grown, summary, arrival_ms=arrival_ms)
     number = now.version
@@ -241,6 +288,7 @@ def set_current(
         seq=seq,
         deleted_ms=None,
         prune_at_ms=prune_at_ms,
+        is_new=not state.exists,
     )
     _fit_into_quota(connection, limits, player_id, now, seq, kept=kept)
     return now
@@ -279,7 +327,7 @@ def store_conflict_copy(
         old = tables.find_version(connection, player_id, copy.slot, number)
         if old is not None:
             delete_version(connection, player_id, old)
-    grown = Usage(history_bytes=copy.size)
+    grown = Usage(history_bytes=copy.history_bytes)
     seq, kept = tables.change_player(connection, player_id, grown, arrival_ms=command.context.arrival_ms)
     prune_at_ms = copy.created_ms + limits.keep_days * DAY_MS
     tables.touch_slot(connection, player_id, copy.slot, last_version=copy.version, seq=seq, prune_at_ms=prune_at_ms)
@@ -296,7 +344,7 @@ def delete_current(
     tombstone = Version(*named, None, None, now_ms, device=command.context.device)
     tables.insert_version(connection, player_id, tombstone)
     tables.retire_version(connection, player_id, current.slot, current.version, now_ms)
-    grown = Usage(-1, -current.size, current.size)
+    grown = Usage(-1, -current.size, current.history_bytes + tombstone.history_bytes, deleted_slots=1)
     seq, kept = tables.change_player(connection, player_id, grown, arrival_ms=command.context.arrival_ms)
     tables.write_slot(
         connection,
@@ -306,7 +354,8 @@ def delete_current(
         last_version=tombstone.version,
         seq=seq,
         deleted_ms=now_ms,
-        prune_at_ms=now_ms + limits.keep_days * DAY_MS,
+        # at once if there may be more than is kept: a slot that is deleted each time keeps as little as one that is not
+        prune_at_ms=now_ms if number > limits.keep_versions else now_ms + limits.keep_days * DAY_MS,
     )
     _fit_into_quota(connection, limits, player_id, tombstone, seq, kept=kept, spared=current.version)
 
@@ -314,9 +363,9 @@ def delete_current(
 def delete_version(connection: Connection, player_id: str, version: Version) -> None:
     """Delete one version of the history; cleanup deletes its bytes when no other version has them."""
     tables.delete_version(connection, player_id, version.slot, version.version)
+    tables.reduce_history_bytes(connection, player_id, version.history_bytes)
     if version.blob_id is not None:
         blob_tables.remove_reference(connection, version.blob_id)
-        tables.reduce_history_bytes(connection, player_id, version.size)
 
 
 def bump_slot(
@@ -328,11 +377,12 @@ def bump_slot(
     tables.touch_slot(connection, player_id, slot, last_version=state.last_version, seq=number, prune_at_ms=None)
 
 
-def fits_into_history(connection: Connection, limits: SaveLimits, player_id: str, size: int) -> bool:
-    """Check whether `size` bytes more fit into the history once the oldest versions are deleted."""
-    over = tables.find_player(connection, player_id).usage.history_bytes + size - limits.history_bytes
+def fits_into_history(connection: Connection, limits: SaveLimits, player_id: str, content: SaveContent) -> bool:
+    """Check whether a version with this content fits into the history once the oldest versions are deleted."""
+    kept = tables.find_player(connection, player_id).usage.history_bytes
+    over = kept + content.history_bytes - limits.history_bytes
     return over <= 0 or over <= sum(
-        version.size for version in tables.oldest_versions(connection, player_id, PRUNE_VERSIONS)
+        version.history_bytes for version in tables.oldest_versions(connection, player_id, PRUNE_VERSIONS)
     )
 
 
@@ -375,7 +425,7 @@ def prune_to_quota(
         delete_version(connection, player_id, version)
         if version.kind is VersionKind.CONFLICT:
             bump_slot(connection, player_id, version.slot, seq)
-        over -= version.size
+        over -= version.history_bytes
         if over <= 0:
             return False
     return bool(candidates)

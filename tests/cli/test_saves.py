@@ -88,7 +88,7 @@ class LookTests(SavesTestCase):
         """Print the totals of all players."""
         found = json.loads(self.output_of("saves", "stats", "--json"))
         self.assertEqual((found["players_with_saves"], found["saves"], found["current_bytes"]), (1, 1, 5))
-        self.assertEqual(found["largest"], [{"player": ANNA, "bytes": 5 + 3 + 3 + 7 + 4}])
+        self.assertEqual(found["largest"], [{"player": ANNA, "bytes": 5 + 3 + 3 + 7 + 4 + 5 * 512}])
 
     def test_stats_count_every_player(self) -> None:
         """A player who never saved is a player, too, and differs from those who have saves."""
@@ -107,8 +107,8 @@ class LookTests(SavesTestCase):
         lines = {name: size.split() for name, _, size in (line.partition("  ") for line in shown)}
         self.assertEqual(lines["players"], ["1"])
         self.assertEqual(lines["their current versions"], ["5", "B"])
-        self.assertEqual(lines["their history"], ["17", "B"])
-        self.assertEqual(lines[ANNA], ["22", "B"])
+        self.assertEqual(lines["their history"], ["2.5", "KiB"])
+        self.assertEqual(lines[ANNA], ["2.5", "KiB"])
 
     def test_ls_of_a_player_without_saves(self) -> None:
         """A player who never saved has an empty list: [] for a script, a sentence for a person, exit code 0."""

@@ -90,4 +90,4 @@ class GameTests(SynchronousTestCase):
 
     def test_members(self) -> None:
         """The file has the members that PROTOCOL 7 names, and no others."""
-        self.assertEqual(len(MEMBERS), 17)
+        self.assertEqual(len(MEMBERS), 18)

@@ -33,7 +33,7 @@ from gamed.saves.erase import EraseService
 from gamed.saves.erase_store import EraseStore
 from gamed.saves.export import ExportService
 from gamed.saves.export_store import ExportArchive
-from gamed.saves.limits import DiskReservations, SaveLimits, WriteRateLimiter
+from gamed.saves.limits import DiskReservations, PlayerRateLimiter, SaveLimits
 from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService
 from gamed.saves.store import SaveStore
@@ -128,8 +128,8 @@ class AccountCase(ProviderCase):
             SessionStore(databases.reads, databases.auth, self.issuer), waiters.revoked, now_ms, audit
         )
         environment = SaveEnvironment(limits, now_ms, random, waiters)
-        store = SaveStore(databases, keys, limits)
-        saves = SaveService(store, sessions, environment, WriteRateLimiter.of(limits))
+        store = SaveStore(databases, keys, limits, PlayerRateLimiter.of_lists())
+        saves = SaveService(store, sessions, environment, PlayerRateLimiter.of(limits))
         disk = DiskReservations(lambda: 2**40, limits.min_free_bytes)
         uploads = UploadAdmission(limits, folder, disk, _inline)
         erase_store = EraseStore(databases, random)

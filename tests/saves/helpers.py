@@ -24,7 +24,7 @@ from gamed.saves.erase import EraseService
 from gamed.saves.erase_store import EraseStore
 from gamed.saves.export import ExportService
 from gamed.saves.export_store import ExportArchive
-from gamed.saves.limits import DiskReservations, SaveLimits, WriteRateLimiter
+from gamed.saves.limits import DiskReservations, PlayerRateLimiter, SaveLimits
 from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService
 from gamed.saves.store import SaveStore
@@ -79,10 +79,10 @@ class SaveCase(SynchronousTestCase):
         """Return a browser for the routes of saves over the same databases."""
         random = Counting()
         now_ms, paced = lambda: self.server.now_ms, replace(limits, writes_per_minute=self.writes_per_minute)
-        store = SaveStore(self.stores, self.server.issuer.keys, paced)
+        store = SaveStore(self.stores, self.server.issuer.keys, paced, PlayerRateLimiter.of_lists())
         self.waiters = LongPollRegistry(self.clock)
         self.change_waiters = ChangeWaiters(self.waiters, self.stores)
-        rate, staging = WriteRateLimiter.of(paced), WriteRateLimiter.of_staging(paced)
+        rate, staging = PlayerRateLimiter.of(paced), PlayerRateLimiter.of_staging(paced)
         environment = SaveEnvironment(limits, now_ms, random, self.change_waiters)
         saves = SaveService(store, self.server.sessions, environment, rate)
         commits = CommitService(saves, store, environment, STAGED_SECONDS, staging)

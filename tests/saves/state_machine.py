@@ -174,15 +174,19 @@ def count_errors(connection: Connection) -> list[str]:
 QUERIES = {
     "totals": """
         SELECT * FROM (
-            SELECT player_id, slots, live_bytes, kept_bytes,
+            SELECT player_id, slots, live_bytes, kept_bytes, deleted_slots,
                    (SELECT count(*) FROM save s
                     WHERE s.player_id = h.player_id AND s.current_version IS NOT NULL) AS slots_2,
                    (SELECT coalesce(sum(v.size), 0) FROM save_version v JOIN save s USING (player_id, slot)
                     WHERE v.player_id = h.player_id AND v.version = s.current_version) AS live_2,
-                   (SELECT coalesce(sum(v.size), 0) FROM save_version v JOIN save s USING (player_id, slot)
-                    WHERE v.player_id = h.player_id AND v.version IS DISTINCT FROM s.current_version) AS kept_2
+                   (SELECT coalesce(sum(v.size + 512 + coalesce(length(v.meta), 0)), 0)
+                    FROM save_version v JOIN save s USING (player_id, slot)
+                    WHERE v.player_id = h.player_id AND v.version IS DISTINCT FROM s.current_version) AS kept_2,
+                   (SELECT count(*) FROM save s
+                    WHERE s.player_id = h.player_id AND s.current_version IS NULL) AS deleted_2
             FROM player_saves h
-        ) AS counted WHERE slots != slots_2 OR live_bytes != live_2 OR kept_bytes != kept_2
+        ) AS counted
+        WHERE slots != slots_2 OR live_bytes != live_2 OR kept_bytes != kept_2 OR deleted_slots != deleted_2
     """,
     "references": """
         SELECT * FROM (

@@ -10,7 +10,7 @@ from gamed.database.databases import Databases
 from gamed.database.sqlite.inspection import FREE_PAGES
 from gamed.saves import erase_store
 from gamed.saves.cleanup import CleanupTask, prune_histories
-from gamed.saves.limits import SaveLimits
+from gamed.saves.limits import VERSION_BYTES, SaveLimits
 from gamed.saves.retention import DAY_MS, HOUR_MS
 from tests.saves.helpers import ABSENT, BIG, SaveCase, tag
 from tests.sessions.fixtures import ANNA
@@ -41,6 +41,9 @@ class SweepCase(SaveCase):
 
     def numbers(self, slot: str = "auto") -> list[int]:
         return [version["version"] for version in self.versions(slot)]
+
+    def slots(self) -> int:
+        return self.in_state(lambda connection: connection.execute("SELECT count(*) FROM save").fetchone()[0])
 
     def blobs(self) -> int:
         return int(self.in_state(lambda c: c.execute("SELECT count(*) FROM blob").fetchone())[0])
@@ -103,15 +106,15 @@ class PruneTest(SweepCase):
         self.assertEqual(self.put("auto", b"three", {"If-Match": "*"}).json["version"], 3)
 
     def test_deleted_for_good(self) -> None:
-        """Thirty days after the delete a save is beyond recovery; the slot stays deleted and counts on."""
+        """Thirty days after the delete a save is beyond recovery; the slot looks unused, and its numbers count on."""
         self.put("auto", b"one", ABSENT)
         self.delete("auto", {"If-Match": "*"})
         self.assertEqual(len(set(self.expiries().values())), 1)
         self.later(30 * DAY_MS)
         self.clean_up()
-        self.assertEqual((self.numbers(), self.blobs()), ([], 0))
-        answer = self.assert_problem(self.get("auto"), 410, "deleted")
-        self.assertIsNone(answer.json["last"])
+        self.assertEqual((self.blobs(), self.slots()), (0, 0))
+        self.assert_problem(self.get("auto"), 404, "save_not_found")
+        self.assert_problem(self.ask("GET", "/game/saves/auto/versions"), 404, "save_not_found")
         self.assertEqual(self.put("auto", b"two", ABSENT).json["version"], 3)
         self.assert_counts_agree()
 
@@ -141,7 +144,7 @@ class PruneTest(SweepCase):
 class FullHistoryTest(SweepCase):
     """R5: `history_bytes`."""
 
-    limits = SaveLimits(history_bytes=30, keep_versions=100)
+    limits = SaveLimits(history_bytes=3 * (10 + VERSION_BYTES), keep_versions=100)
 
     def test_oldest_first(self) -> None:
         """A write pushes out what retired first, of any slot; never the current version, nor the one before it."""
@@ -166,15 +169,15 @@ class FullHistoryTest(SweepCase):
         answer = self.put("auto", b"x" * 20, {"If-Match": '"1-0000000000000000"'})
         self.assertEqual(answer.json["yours"]["version"], 5)
         self.assertEqual(self.numbers(), [5, 4, 3])
-        answer = self.put("auto", b"y" * 31, {"If-Match": '"1-0000000000000000"'})
+        answer = self.put("auto", b"y" * 1100, {"If-Match": '"1-0000000000000000"'})
         self.assertEqual((answer.json["yours"], answer.json["yours_dropped"]), (None, "history_bytes"))
         self.assert_counts_agree()
 
     def test_a_copy_of_a_copy(self) -> None:
         """Refused bytes that push out the very version they build on show no base: it cannot be read any more."""
         self.put("auto", b"x" * 10, ABSENT)
-        self.put("auto", b"y" * 20, {"If-Match": '"9-0000000000000000"'})
-        answer = self.put("auto", b"z" * 20, {"If-Match": tag(2, b"y" * 20)})
+        self.put("auto", b"y" * 600, {"If-Match": '"9-0000000000000000"'})
+        answer = self.put("auto", b"z" * 600, {"If-Match": tag(2, b"y" * 600)})
         self.assertEqual((answer.json["base"], answer.json["yours"]["version"]), (None, 3))
         self.assertEqual(self.numbers(), [3, 1])
         self.assert_counts_agree()

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from gamed.saves.limits import SaveLimits
+from gamed.saves.limits import VERSION_BYTES, SaveLimits
 from gamed.saves.uploads import COMMIT_BYTES
 from tests.saves.commit_helpers import JSON, CommitCase, delete, digest, write
 from tests.saves.helpers import ABSENT, BIG, tag
@@ -74,7 +74,7 @@ class CommitTest(CommitCase):
         for slot in "ab":
             self.put(slot, b"second", ABSENT)
         self.server.now_ms += 1000
-        self.browser = self.browser_for(SaveLimits(history_bytes=17))
+        self.browser = self.browser_for(SaveLimits(history_bytes=17 + 4 * VERSION_BYTES))
         refused = write("a", b"copy", tag(7, b"")), write("b", b"cccc", tag(7, b""))
         [_, conflict] = self.commit_staged(*refused, bodies=(b"copy",)).json["conflicts"]
         self.assertEqual(self.ask("GET", conflict["yours"]["href"]).body, b"cccc")
@@ -202,7 +202,7 @@ class RefusedTest(CommitCase):
 
     def test_full_history(self) -> None:
         """Refused bytes that do not fit are reported as dropped, also if a later copy replaced them."""
-        self.browser = self.browser_for(SaveLimits(history_bytes=5))
+        self.browser = self.browser_for(SaveLimits(history_bytes=5 + VERSION_BYTES))
         for slot in ("a", "b"):
             self.put(slot, ONE, ABSENT)
         answer = self.commit_staged(write("a", FOUR, tag(7, ONE)), write("b", THREE, tag(7, ONE)), bodies=(THREE, FOUR))

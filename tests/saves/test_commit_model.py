@@ -28,7 +28,7 @@ from gamed.saves.commands import (
     succeeds,
 )
 from gamed.saves.errors import SaveError
-from gamed.saves.limits import SaveLimits
+from gamed.saves.limits import VERSION_BYTES, SaveLimits
 from gamed.saves.model import Version
 from gamed.saves.write_rules import Condition, ConditionKind, DeleteDecision, WriteDecision, decide_delete
 from tests.saves.state_machine import PLAYER, ROOMY, StoredSlot, body_of, count_errors
@@ -37,7 +37,7 @@ from tests.support.stores import sqlite_files
 
 SLOTS = "abc"
 BODIES = (b"one", b"two", b"three")
-TIGHT = SaveLimits(slots=2, bytes=8, history_bytes=9, conflict_copies=2)
+TIGHT = SaveLimits(slots=2, bytes=8, history_bytes=9 + 2 * VERSION_BYTES, conflict_copies=2)
 NEVER = "9-0000000000000000"
 
 

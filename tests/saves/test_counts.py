@@ -10,11 +10,11 @@ from gamed.http.conditional import EntityTag
 from gamed.saves import tables as save_tables
 from gamed.saves.commands import DeleteResult, WriteResult
 from gamed.saves.errors import QuotaExceeded, SaveError, TooManySlots
-from gamed.saves.limits import SaveLimits
+from gamed.saves.limits import VERSION_BYTES, SaveLimits
 from gamed.saves.write_rules import UNCONDITIONAL, WRITES, Condition, ConditionKind, DeleteDecision
 from tests.saves.state_machine import PLAYER, StoredSlot, count_errors
 
-TIGHT = SaveLimits(slots=3, bytes=30, history_bytes=40, conflict_copies=2)
+TIGHT = SaveLimits(slots=3, bytes=30, history_bytes=40 + 4 * VERSION_BYTES, deleted_slots=1, conflict_copies=2)
 SLOTS = ("a", "b", "c", "d")
 conditions = st.sampled_from([ConditionKind.ANYTHING, ConditionKind.PRESENT, ConditionKind.ABSENT, ConditionKind.THIS])
 writes = st.tuples(

@@ -315,7 +315,7 @@ class PlaceTest(ExportCase):
         self.free = 256 * MIB + len(BIG)
         answer = self.assert_problem(self.export(), 507, "storage_full", "owner")
         self.assertEqual(answer.headers["retry-after"], "300")
-        self.free += 1000
+        self.free += 1000 + self.ask("GET", "/game/").json["usage"]["history_bytes"]
         self.stores.blobs.queue.pause()
         call = self.begin_export()
         self.assert_problem(self.put("other", b"x" * 1000), 507, "storage_full")

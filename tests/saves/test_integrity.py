@@ -46,8 +46,8 @@ class CheckingTest(SynchronousTestCase):
         """A slot without a row gets its current version back, a deleted one can be restored, and clients see it."""
         cursor = save_tables.find_player(self.stored.connection, PLAYER).cursor
         self.assertIn("a version of a slot that is not listed", self.broken("DELETE FROM save"))
-        entries = {each.slot: each for each in save_tables.changed_slots(self.stored.connection, PLAYER, cursor.seq)}
-        self.assertEqual(set(entries), {"auto", "old"})
+        changed = save_tables.changed_slots(self.stored.connection, PLAYER, cursor.seq, 10)
+        self.assertEqual({entry.slot for _, entry in changed}, {"auto", "old"})
         auto, old = (save_tables.slot_state(self.stored.connection, PLAYER, slot) for slot in ("auto", "old"))
         self.assertEqual((auto.current.version, auto.last_version, old.current, old.tombstone.parent), (2, 3, None, 1))
         self.stored.connection.execute("UPDATE save SET prune_at_ms = 0")

@@ -53,7 +53,7 @@ class GivenTest(SaveCase):
         self.put("gone", b"three", ABSENT)
         self.delete("gone", {"If-Match": "*"})
         self.give()
-        self.assertEqual(self.usage(), [1, 6, 8])
+        self.assertEqual(self.usage(), [1, 6, 8 + 3 * 512])
         self.assertEqual([version["version"] for version in self.versions("auto")], [2, 1])
         self.assertEqual(self.ask("POST", "/game/saves/gone/versions/1/restore", ABSENT).json["version"], 3)
         self.assertEqual(self.put("auto", b"third", {"If-Match": tag(2, b"second")}).json["version"], 3)

@@ -296,10 +296,11 @@ class ListTest(SaveCase):
             {
                 "player": {"id": ANNA, "owner": False, "name": None},
                 "time": "2027-01-15T08:00:00.000Z",
-                "usage": {"slots": 2, "bytes": 30, "history_bytes": 20},
+                "usage": {"slots": 2, "bytes": 30, "history_bytes": 20 + 2 * 512},
                 "limits": {
                     "save_bytes": 16777216,
                     "slots": 256,
+                    "deleted_slots": 1000,
                     "bytes": 268435456,
                     "history_bytes": 536870912,
                     "meta_bytes": 2048,

@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.saves.limits import SaveLimits
 from gamed.saves.model import SaveContent, Version, VersionKind
-from gamed.saves.retention import DAY_MS, HOUR_MS, expires_ms, plan_pruning
+from gamed.saves.retention import DAY_MS, HOUR_MS, Retention, plan_pruning
 
 LIMITS = SaveLimits()
 NOW = 20_000 * DAY_MS + 12 * HOUR_MS
@@ -94,7 +94,7 @@ class HistoryTest(SynchronousTestCase):
         ]
         self.assertEqual(kept_versions(versions, NOW + 30 * DAY_MS - 1, head=None), [1, 2, 3, 4])
         self.assertEqual(kept_versions(versions, NOW + 30 * DAY_MS, head=None), [])
-        self.assertEqual(expires_ms(LIMITS, versions[1], None, versions), NOW + 30 * DAY_MS)
+        self.assertEqual(Retention(1, NOW).expires_ms(LIMITS, versions[1]), NOW + 30 * DAY_MS)
 
     def test_clock_set_back(self) -> None:
         """A version that was replaced in the future does not count as older."""

@@ -10,7 +10,7 @@ from gamed.database.errors import DatabaseUnavailable
 from gamed.saves import erase_store
 from gamed.saves.cleanup import CleanupTask
 from gamed.saves.commands import BytesMissing, StageCommand, WriteContext
-from gamed.saves.limits import SaveLimits
+from gamed.saves.limits import PlayerRateLimiter, SaveLimits
 from gamed.saves.model import SaveContent
 from gamed.saves.retention import DAY_MS
 from gamed.saves.service import execute_with_blob
@@ -173,7 +173,7 @@ class DatabaseAwayTest(CommitCase):
 
         content = SaveContent(sha256(BIG).digest(), len(BIG), "application/octet-stream")
         command = StageCommand(WriteContext(ANNA, ""), content, self.server.now_ms, 0)
-        store = SaveStore(self.stores, self.server.issuer.keys, self.limits)
+        store = SaveStore(self.stores, self.server.issuer.keys, self.limits, PlayerRateLimiter.of_lists())
         executed = ensureDeferred(execute_with_blob(store, command, away, BytesIO(BIG)))
         self.failureResultOf(executed, DatabaseUnavailable)
         self.assertEqual((len(appended), appended[0]), (2, None))

@@ -27,7 +27,7 @@ from gamed.saves.erase import EraseService
 from gamed.saves.erase_store import EraseStore
 from gamed.saves.export import ExportService
 from gamed.saves.export_store import ExportArchive
-from gamed.saves.limits import DiskReservations, SaveLimits, WriteRateLimiter
+from gamed.saves.limits import DiskReservations, PlayerRateLimiter, SaveLimits
 from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService
 from gamed.saves.store import SaveStore
@@ -127,9 +127,9 @@ class StreamTest(TestCase):
         self.bearer = {"Authorization": f"Bearer {text(pair.access)}"}
         limits, self.log = SaveLimits(), Lines()
         reservations = DiskReservations(lambda: 2**40, limits.min_free_bytes)
-        store = SaveStore(server.databases, server.issuer.keys, limits)
+        store = SaveStore(server.databases, server.issuer.keys, limits, PlayerRateLimiter.of_lists())
         waits = ChangeWaiters(LongPollRegistry(Clock()), server.databases)
-        rate = WriteRateLimiter(RateLimit(0, 1))
+        rate = PlayerRateLimiter(RateLimit(0, 1))
         environment = SaveEnvironment(limits, lambda: server.now_ms, Counting(), waits)
         saves = SaveService(store, server.sessions, environment, rate)
         body_policy = SaveBodyPolicy(saves, limits, UploadAdmission(limits, data / "tmp", reservations))

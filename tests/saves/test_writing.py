@@ -6,7 +6,7 @@ from gamed.database.connection import Connection
 from gamed.players import tables as player_tables
 from gamed.saves import tables as save_tables
 from gamed.saves.blob_tables import ROW_BYTES
-from gamed.saves.limits import INLINE_BYTES, SaveLimits
+from gamed.saves.limits import INLINE_BYTES, VERSION_BYTES, SaveLimits
 from tests.saves.helpers import ABSENT, BIG, SaveCase, digest_of, tag
 from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS
 from tests.support.covers import covers
@@ -267,7 +267,7 @@ class ConflictTest(SaveCase):
 
     def test_full_history(self) -> None:
         """Refused bytes that do not fit into the history are reported as dropped."""
-        self.browser = self.browser_for(SaveLimits(history_bytes=len(ONE) + 2))
+        self.browser = self.browser_for(SaveLimits(history_bytes=len(ONE) + 2 + VERSION_BYTES))
         for data in (THREE, BIG):
             answer = self.put("auto", data, {"If-Match": tag(1, ONE)})
             self.assert_problem(answer, 412, "version_conflict", "no room")

@@ -12,7 +12,7 @@ from gamed.login.pages.layout import Content, ServerName, bidi_isolated, fill, m
 from gamed.login.pages.layout import page as plain_page
 from gamed.login.transaction import ClientInfo
 from gamed.outcomes import LoginFailure
-from gamed.players.account import AccountOverview
+from gamed.players.account import SLOTS_AT_ONCE, AccountOverview
 from gamed.players.names import LOCAL, PASSWORD_MIN, SignInMethod
 from gamed.players.pages import texts
 from gamed.players.pages.parts import HOME, PageView, alert, box, button, line, link, notice, section
@@ -21,7 +21,9 @@ from gamed.saves.model import SlotEntry
 from gamed.sessions.credentials import SessionInfo
 
 SHOWN = 100
-"""The most devices and the most slots that the page lists."""
+"""The most devices that the page lists."""
+AFTER = "after"
+"""The member of the query with the last slot of the page before."""
 
 
 class SignInChoice(Struct, frozen=True):
@@ -119,10 +121,11 @@ def _saves(view: PageView, overview: AccountOverview) -> Iterator[Tag]:
         return
     usage = overview.usage
     yield muted(texts.SAVES_USAGE, saves=size(usage.bytes), history=size(usage.history_bytes))
-    for entry in overview.slots[:SHOWN]:
+    page = overview.slots[:SLOTS_AT_ONCE]
+    for entry in page:
         yield _save(view, entry)
-    if len(overview.slots) > SHOWN:
-        yield muted(texts.MORE, count=str(len(overview.slots) - SHOWN))
+    if len(overview.slots) > len(page):
+        yield link(texts.MORE_SAVES, f"{HOME}?{AFTER}={page[-1].slot}")
     yield tags.div(link(texts.EXPORT, f"{HOME}/export"), muted(texts.EXPORT_LEAD))
 
 

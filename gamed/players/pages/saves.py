@@ -31,6 +31,7 @@ class ShownVersions(Struct, frozen=True):
 
     slot: str
     versions: Sequence[ShownVersion]
+    more: bool = False
 
     @property
     def head(self) -> ShownVersion | None:
@@ -38,15 +39,21 @@ class ShownVersions(Struct, frozen=True):
         return next((version for version in self.versions if version.kind != CONFLICT), None)
 
 
-def slot_page(view: PageView, listed: dict[str, object], done: str = "") -> bytes:
-    """Return the page of a slot; `listed` is the body of the versions list."""
-    found = convert(listed, ShownVersions)
-    content: list[Content] = [*notice(done), *(_version(view, found, each) for each in found.versions)]
+BEFORE = "before"
+"""The member of the query with the last version number of the page before."""
+
+
+def slot_page(view: PageView, listed: dict[str, object], newest: dict[str, object], done: str = "") -> bytes:
+    """Return the page of a slot; `listed` and `newest` are bodies of the versions list, of this page and the first."""
+    found, head = convert(listed, ShownVersions), convert(newest, ShownVersions).head
+    content: list[Content] = [*notice(done), *(_version(view, found.slot, each, head) for each in found.versions)]
+    if found.more:
+        content.append(link(texts.OLDER, f"{HOME}/saves/{found.slot}?{BEFORE}={found.versions[-1].version}"))
     return view.page(texts.SLOT_TITLE.format(slot=found.slot), *content, link(texts.BACK, HOME))
 
 
-def _version(view: PageView, found: ShownVersions, version: ShownVersion) -> Tag:
-    is_head = version is found.head
+def _version(view: PageView, slot: str, version: ShownVersion, head: ShownVersion | None) -> Tag:
+    is_head = version == head
     if version.kind == DELETE:
         return box(texts.REMOVED, view.time(parse_rfc3339(version.modified) or 0))
     title = texts.CURRENT if is_head else texts.VERSION.format(number=version.version)
@@ -59,17 +66,16 @@ def _version(view: PageView, found: ShownVersions, version: ShownVersion) -> Tag
         lines.append(texts.COPY_LEAD)
     if version.expires is not None:
         lines.append(line(texts.VERSION_KEPT, time=view.date(parse_rfc3339(version.expires) or 0)))
-    return box(title, *lines, actions=[*_actions(view, found, version, is_head=is_head)])
+    return box(title, *lines, actions=[*_actions(view, slot, version, head)])
 
 
-def _actions(view: PageView, found: ShownVersions, version: ShownVersion, *, is_head: bool) -> Iterator[Tag]:
+def _actions(view: PageView, slot: str, version: ShownVersion, head: ShownVersion | None) -> Iterator[Tag]:
     number = str(version.version)
-    yield link(texts.DOWNLOAD.format(number=number), f"{HOME}/saves/{found.slot}/versions/{number}")
-    named = {"slot": found.slot, "version": number}
-    head = found.head
+    yield link(texts.DOWNLOAD.format(number=number), f"{HOME}/saves/{slot}/versions/{number}")
+    named = {"slot": slot, "version": number}
     restoring = {**named, "etag": "" if head is None or head.etag is None else head.etag}
     if version.kind == CONFLICT:
         yield view.post("keep", button(texts.KEEP), **restoring)
         yield view.post("dismiss", button(texts.DISMISS), **named)
-    elif not is_head:
+    elif version != head:
         yield view.post("restore", button(texts.RESTORE.format(number=number)), **restoring)

@@ -37,6 +37,8 @@ DEVICES_OTHERS = "Sign out everywhere else"
 MORE = "{count} more are not shown."
 
 SAVES_TITLE = "Saves"
+MORE_SAVES = "More saves"
+OLDER = "Older versions"
 SAVES_NONE = "You have no saves here yet."
 SAVES_UNREADABLE = "Your saves cannot be read right now. Please tell the owner of this server, and try again later."
 SAVES_USAGE = "{saves} of saves, {history} of older versions."
