@@ -40,7 +40,7 @@ from gamed.http.server import build_server
 from gamed.ops.metrics import Counters
 from gamed.saves.change_waits import ChangeWaiters
 from gamed.saves.commands import SlotSnapshot, WriteCommand, WriteResult
-from gamed.saves.limits import DiskReservations, SaveLimits, PlayerRateLimiter
+from gamed.saves.limits import DiskReservations, PlayerRateLimiter, SaveLimits
 from gamed.saves.model import SaveContent, SavesSummary, SlotState, Version, VersionKind
 from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService

@@ -25,7 +25,7 @@ Without it, a history of empty rows would grow without a limit: a delete has no 
 STAGED_COMMITS = 16
 """How many full commits' bytes may be staged at once. Each PUT of staged bytes adds up those of its player."""
 LISTED_AT_ONCE = 256
-"""The most slots of one response. Reading and encoding them takes 4 ms of this many, with the longest Save-Meta."""
+"""The most slots of one response: with the longest Save-Meta, 3 ms to read and 1.3 ms to encode."""
 VERSIONS_AT_ONCE = 100
 """The most versions of one response."""
 LISTED_FREELY = 32
