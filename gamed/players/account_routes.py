@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from gamed.http.app import make_html_app
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.conditional import UNCONDITIONAL
-from gamed.http.errors import RouteNotFound
+from gamed.http.errors import BadRequest, RouteNotFound
 from gamed.http.json_body import read_query
 from gamed.http.request import Request
 from gamed.http.streaming import send_part
@@ -180,6 +180,7 @@ class AccountRoutes(Component, frozen=True):
 
     async def _show(self, request: Request) -> bytes:
         require_top_level_navigation(request)
+        _after(request)
         await self._services.sign_in.count_request(request.head.address)
         try:
             visit = await self._authenticate(request)
@@ -190,8 +191,7 @@ class AccountRoutes(Component, frozen=True):
     async def _account_page(
         self, request: Request, visit: BrowserVisit, status: int = 200, *, done: str = "", error: str | None = None
     ) -> bytes:
-        after = read_query(request).get(AFTER)
-        overview = await self._services.page.overview(visit, "" if after is None else check_slot(after))
+        overview = await self._services.page.overview(visit, _after(request))
         return self._pages.page(
             request, status, account_page(self._view(request), overview, self._choice, done=done, error=error)
         )
@@ -237,7 +237,7 @@ class AccountRoutes(Component, frozen=True):
         require_top_level_navigation(request)
         name = check_slot(slot)
         query = read_query(request)
-        before = page_before(query.get(BEFORE))
+        before = _before(query.get(BEFORE))
         visit = await self._authenticate(request)
         newest = listed = await self._services.saves.versions(visit.token, name)
         if before != ANY_VERSION:  # the newest are needed, too: a restore names the current version
@@ -378,6 +378,23 @@ class AccountRoutes(Component, frozen=True):
         browsers.set_cookie(request, cookie)
         view = PageView(self._pages.server, self._guard.field(cookie), self._pages.now_ms())
         return self._pages.page(request, status, sign_in_page(view, self._choice, feedback, title=title, lead=lead))
+
+
+def _after(request: Request) -> str:
+    """Return the slot after which the list of saves begins, "" for all; raise BadRequest."""
+    after = read_query(request).get(AFTER)
+    try:
+        return "" if after is None else check_slot(after)
+    except save_errors.SaveError:
+        raise BadRequest(f"{AFTER} is not the name of a save. Open the page without it.") from None
+
+
+def _before(text: str | None) -> int:
+    """Return the version number below which the list of versions begins; raise BadRequest."""
+    try:
+        return page_before(text)
+    except save_errors.SaveError:
+        raise BadRequest(f"{BEFORE} is not the number of a version. Open the page without it.") from None
 
 
 def _version(action: PostedAction) -> tuple[str, int]:

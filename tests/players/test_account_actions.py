@@ -84,6 +84,35 @@ class SaveTests(AccountCase):
         self.assertIn("Version 1 4 B, just now", self.slot.text)
         self.assertEqual(self.slot.text.count("From Deck"), 2)
 
+    def test_many_slots(self) -> None:
+        """Fifty slots are on a page, deleted ones too, and a link leads to the next by name."""
+        for number in range(60):
+            self.server.clock.advance(1)
+            self.assertEqual(self.put(self.deck, f"s{number:02d}", ONE).status, 201)
+        first = self.browser.get(HOME)
+        self.assertEqual((first.text.count("Versions of"), "Versions of s48" in first.text), (50, True))
+        second = self.browser.get(f"{HOME}?after=s48")
+        self.assertIn(f"{HOME}?after=s48", first.html)
+        self.assertEqual((second.text.count("Versions of"), texts.MORE_SAVES in second.text), (11, False))
+        for wrong in ("", "A", "..", "x" * 65):
+            self.assertEqual(self.browser.get(f"{HOME}?after={wrong}").status, 400)
+
+    def test_many_versions(self) -> None:
+        """A long history has pages; a version of an old page can be restored, and the current one is marked once."""
+        for number in range(120):
+            self.server.clock.advance(1)
+            self.put(self.deck, "auto", f"{number}".encode(), If_Match="*")
+        first = self.browser.get(f"{HOME}/saves/auto")
+        self.assertEqual((first.text.count(texts.CURRENT), texts.OLDER in first.text), (1, True))
+        self.assertIn(f"{HOME}/saves/auto?before=23", first.html)
+        older = self.browser.get(f"{HOME}/saves/auto?before=23")
+        self.assertEqual((older.text.count(texts.CURRENT), texts.OLDER in older.text), (0, False))
+        self.assertIn(texts.RESTORE.format(number=22), older.text)
+        restored = self.browser.post(older.form("/restore", version="2"))
+        self.assertIn(texts.NOTICES["restored"], restored.text)
+        self.assertEqual(self.read(self.deck, "auto"), TWO)
+        self.assertEqual(self.browser.get(f"{HOME}/saves/auto?before=x").status, 400)
+
     def test_download(self) -> None:
         """A version comes as a file that the browser stores and never shows."""
         answer = self.browser.ask("GET", f"{HOME}/saves/auto/versions/1")

@@ -236,7 +236,7 @@ class PageTest(BoundCase):
         pages = self.pages("/game/saves?limit=7")
         self.assertEqual((self.names_of(pages), len(pages)), ([f"s{number:04d}" for number in range(20)], 2))
         self.assertFalse(any(page.get("reset") for page in pages))
-        pages = self.pages(f"/game/saves?since=old.1&limit=7")
+        pages = self.pages("/game/saves?since=old.1&limit=7")
         self.assertEqual(([page.get("reset") for page in pages], len(self.names_of(pages))), ([True, None], 20))
 
     def test_expired_between_pages(self) -> None:
