@@ -329,7 +329,7 @@ class SaveComponents:
         if self._exports is not None:
             self._exports.close()
 
-    def _in_thread(self, work: Callable[[], None]) -> Deferred[None]:
+    def _in_thread(self, work: Callable[[], T]) -> Deferred[T]:
         reactor = self._context.reactor
         return deferToThreadPool(reactor, reactor.getThreadPool(), work)
 

@@ -6,7 +6,7 @@ from errno import EIO
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import BinaryIO, cast
+from typing import BinaryIO, Protocol, TypeVar, cast
 
 from twisted.internet.defer import Deferred, execute, succeed
 from twisted.logger import Logger
@@ -16,13 +16,20 @@ from gamed.database.errors import DatabaseFailing, DiskFull
 from gamed.event_log import EventLog
 
 _log = EventLog(Logger())
-SpoolThreads = Callable[[Callable[[], None]], Deferred[None]]
-"""A function that runs blocking work outside the reactor's thread."""
+T = TypeVar("T")
+
+
+class SpoolThreads(Protocol):
+    """A function that runs long or blocking work outside the reactor's thread."""
+
+    def __call__(self, work: Callable[[], T]) -> Deferred[T]: ...
+
+
 PIECE_BYTES = 128 * 1024
 """What is written at a time; the same amount may gather in memory meanwhile."""
 
 
-def run_inline(work: Callable[[], None]) -> Deferred[None]:
+def run_inline(work: Callable[[], T]) -> Deferred[T]:
     """Run the work at once in this thread."""
     return execute(work)
 

@@ -249,7 +249,8 @@ def unreadable_error(request: ReadRequest, snapshot: SlotSnapshot) -> SaveError:
 
 def not_found_error(slot: str) -> SaveNotFound:
     return SaveNotFound(
-        "This slot never held a save. GET /game/saves lists what there is; PUT makes a new one.", {"slot": slot}
+        "This slot has no save, and none is kept that it had. GET /game/saves lists all; PUT makes a new one.",
+        {"slot": slot},
     )
 
 
@@ -303,7 +304,7 @@ def _explain_conflict(written: WriteResult, condition: Condition) -> str:
         happened = _WEAK
     elif written.decision.rule is WriteRule.W7_NEVER_USED:
         return (
-            "This slot never held a save on this server, so there is no such version. Nothing was stored: "
+            "This slot has no save on this server, and none is kept that it had. Nothing was stored: "
             "to create the save, send If-None-Match: *."
         )
     elif written.current is None:

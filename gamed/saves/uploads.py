@@ -4,9 +4,10 @@ A body policy checks the request head, the token and the limits; then the body i
 arrives. The order of the checks is that of PROTOCOL 4: syntax, token, size and coding, disk.
 """
 
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 from twisted.internet.defer import Deferred
@@ -22,6 +23,8 @@ from gamed.saves.service import SaveService
 from gamed.saves.validation import UploadHeaders, save_headers, staging_headers
 from gamed.sessions.routes import access_token
 from gamed.structs import Component
+
+T = TypeVar("T")
 
 
 class UploadBody(Struct, eq=False):
@@ -82,6 +85,10 @@ class UploadAdmission(Component, frozen=True):
     """The folder for the files of larger bodies, on the same disk as the databases."""
     _reservations: DiskReservations
     _disk: SpoolThreads = run_inline
+
+    def in_thread(self, work: Callable[[], T]) -> Deferred[T]:
+        """Run work that takes long outside the reactor's thread."""
+        return self._disk(work)
 
     def open(self, head: RequestHead, context: WriteContext, headers: UploadHeaders) -> UploadBody:
         """Begin an upload; raise TooManyUploads, SaveError or DiskNearlyFull.

@@ -97,7 +97,7 @@ class SaveCase(SynchronousTestCase):
         route_groups = [self.routes, commit_routes, ExportRoutes(self.exports, self.tasks, self.clock)]
         return Browser(route_groups, clock=self.clock, crashes=self.crashes, now_ms=lambda: self.server.now_ms)
 
-    def disk(self, work: Callable[[], None]) -> Deferred[None]:
+    def disk(self, work: Callable[[], T]) -> Deferred[T]:
         """Run the disk work of a spooled body."""
         return run_inline(work)
 

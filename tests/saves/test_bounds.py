@@ -1,10 +1,11 @@
 """Whatever a player adds is bounded in rows and bytes, and each list in what one request reads (PROTOCOL 4.3, 7)."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from twisted.internet.defer import Deferred
 
 from gamed.saves import tables as save_tables
 from gamed.saves.limits import LISTED_FREELY, STAGED_COMMITS, SaveLimits
@@ -15,6 +16,7 @@ from tests.saves.test_cleanup import SweepCase
 from tests.sessions.fixtures import ANNA, BERT
 from tests.support.examples import histories
 
+T = TypeVar("T")
 ANY = {"If-Match": "*"}
 META = {"Save-Meta": '{"title":"' + "x" * 2000 + '"}'}
 
@@ -337,6 +339,27 @@ class StagedTest(BoundCase):
         self.assertEqual(self.put_blob(bodies[0]).status, 201)
         self.assertEqual(self.commit(write("a", bodies[0])).status, 200)
         self.assertEqual(self.put_blob(b"more").status, 201)
+
+
+class LongCommitTest(BoundCase):
+    def setUp(self) -> None:
+        self.in_threads = 0
+        super().setUp()
+
+    def disk(self, work: Callable[[], T]) -> Deferred[T]:
+        self.in_threads += 1
+        return super().disk(work)
+
+    def test_parsed_in_a_thread(self) -> None:
+        """A long commit is parsed outside the reactor's thread, and so is a malformed one; a short one is not."""
+        meta = {f"k{number}": number for number in range(180)}
+        self.stage(b"x")
+        self.assertEqual(self.commit(write("short", b"x", meta=meta)).status, 200)
+        self.assertEqual(self.in_threads, 0)
+        self.assertEqual(self.commit(*(write(f"s{n}", b"x", meta=meta) for n in range(64))).status, 200)
+        self.assert_problem(self.commit(*({"slot": "?" * 300} for _ in range(64))), 400, "invalid_request")
+        self.assertEqual((self.in_threads, self.reservations.bytes), (2, 0))
+        self.assertEqual(self.commit(write("short", b"x", "*")).status, 200)
 
 
 STEPS = st.lists(
