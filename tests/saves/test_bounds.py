@@ -174,7 +174,7 @@ class ExpiredSlotTest(BoundCase):
         self.assertEqual(([save["slot"] for save in first["saves"]], first["reset"]), (["stays"], True))
 
     def test_numbers_go_on(self) -> None:
-        """No etag comes twice: a new save begins above all version numbers of slots that expired, whatever its name."""
+        """A new save begins above all version numbers of slots that expired, so that no etag comes twice."""
         self.expire()
         for slot in ("gone", "other"):
             self.assertEqual(self.put(slot, b"1", ABSENT).json["version"], 5)
