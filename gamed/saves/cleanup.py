@@ -77,9 +77,13 @@ class CleanupResult(Struct, frozen=True):
 def prune_histories(connection: Connection, limits: SaveLimits, now_ms: int) -> CleanupResult:
     """Prune the histories that are due, the longest due first."""
     pruned, left, changed = 0, VERSIONS, set()
-    for player_id, slot in tables.slots_to_prune(connection, now_ms, SLOTS):
+    for player_id, slot, number in tables.slots_to_prune(connection, now_ms, SLOTS):
         before = tables.find_player(connection, player_id).cursor
         current = tables.slot_state(connection, player_id, slot).current
+        if number is not None and current is None:  # damaged, not deleted: `check data --fix` needs what is left
+            tables.set_prune_time(connection, player_id, slot, None)
+            pruned += 1
+            continue
         history = tables.list_versions(connection, player_id, slot)
         plan = plan_pruning(limits, current.version if current else None, history, now_ms)
         deleted = plan.to_delete[-left:]

@@ -430,10 +430,10 @@ def touch_slot(
     connection.execute(query, values | {"prune_at_ms": prune_at_ms})
 
 
-def slots_to_prune(connection: Connection, now_ms: int, limit: int) -> list[tuple[str, str]]:
-    """Return player and slot of the histories to prune now, longest due first."""
+def slots_to_prune(connection: Connection, now_ms: int, limit: int) -> list[tuple[str, str, int | None]]:
+    """Return player, slot and number of the current version of the histories to prune now, longest due first."""
     query = """
-        SELECT player_id, slot FROM save
+        SELECT player_id, slot, current_version FROM save
         WHERE prune_at_ms <= :now_ms ORDER BY prune_at_ms LIMIT :limit
     """
     return connection.execute(query, {"now_ms": now_ms, "limit": limit}).fetchall()

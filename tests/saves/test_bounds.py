@@ -55,7 +55,7 @@ class DeletedHistoryTest(BoundCase):
         self.assertEqual((self.rows_of_versions(), self.slots(), self.usage()["history_bytes"]), (0, 0, 0))
 
     def test_written_and_deleted_in_turns(self) -> None:
-        """Of many deletes one tombstone is left; the slot is thinned while it looks deleted, too."""
+        """A slot keeps one tombstone of many deletes, and is thinned while it looks deleted, too."""
         for number in range(100):
             self.put("auto", f"{number}".encode(), ABSENT)
             self.delete("auto", ANY)

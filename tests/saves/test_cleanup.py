@@ -118,6 +118,14 @@ class PruneTest(SweepCase):
         self.assertEqual(self.put("auto", b"two", ABSENT).json["version"], 3)
         self.assert_counts_agree()
 
+    def test_lost_current_version(self) -> None:
+        """A slot whose current version is lost is not taken for a deleted one: the rest of its history stays."""
+        self.save_often(3)
+        self.in_state(lambda c: c.execute("DELETE FROM save_version WHERE version = 3").rowcount)
+        self.in_state(lambda c: c.execute("UPDATE save SET prune_at_ms = 0").rowcount)
+        self.in_state(partial(prune_histories, limits=self.limits, now_ms=self.server.now_ms + 90 * DAY_MS))
+        self.assertEqual(self.numbers(), [2, 1])
+
     def test_expires_is_kept(self) -> None:
         """Each version is deleted when the list says that it expires."""
         self.save_often(13)
