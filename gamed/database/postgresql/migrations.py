@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from json import dumps, loads
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 
 from msgspec import Struct
 
@@ -35,6 +35,9 @@ UNUSED = f"""
 """
 """Return 1 if no server uses the database, and none begins before the transaction ends; a command may have it alone."""
 PREPARING_SECONDS = 0.1
+UNUSED_SECONDS = 2.0
+"""How long a script waits until nothing uses the database: PostgreSQL notices the end of a process some milliseconds
+later, and another machine that starts uses the database for a moment before it waits for this one."""
 LOCK_MS = 2_000
 """How long a migration waits for other transactions; theirs wait as long behind it."""
 LOCK_TRIES = 60
@@ -150,7 +153,7 @@ def prepare_schema(
     while True:
         try:
             with _preparing(session, where, progress, working):
-                if _step(session, database, where, progress, migrate=migrate):
+                if _step(session, database, where, progress, working, migrate=migrate):
                     return
         except PostgresqlError as e:
             if e.code != LOCK_NOT_AVAILABLE:
@@ -189,7 +192,15 @@ def _rest(seconds: float, working: Callable[[], None]) -> None:
     sleep(seconds)
 
 
-def _step(session: PlainSession, database: str, where: str, progress: Callable[[str], None], *, migrate: bool) -> bool:
+def _step(
+    session: PlainSession,
+    database: str,
+    where: str,
+    progress: Callable[[str], None],
+    working: Callable[[], None],
+    *,
+    migrate: bool,
+) -> bool:
     """Run all scripts of a new schema, or the next one of an older schema; return whether that was the last one."""
     scripts, version = scripts_in(schema_folder(database)), version_of(session, database)
     _refuse_newer(version, len(scripts), where)
@@ -203,7 +214,7 @@ def _step(session: PlainSession, database: str, where: str, progress: Callable[[
             f"{where} has schema {version.number}, and this gamed makes {len(scripts)}: {_migrate(where)}"
         )
     script = scripts[version.number]
-    if _oldest(script.read_text("utf-8"), version.number + 1) > version.number and session.rows(UNUSED) != [(1,)]:
+    if _oldest(script.read_text("utf-8"), version.number + 1) > version.number and not _await_unused(session, working):
         raise MigrationError(
             f"{where} is used by servers or commands that do not work with schema {version.number + 1}. Stop all of "
             "them, on every machine, and start this one again. Nothing was changed."
@@ -231,6 +242,16 @@ def create_schema(session: PlainSession, database: str, where: str) -> None:
     """)
     for number, script in enumerate(scripts_in(schema_folder(database)), 1):
         _run_script(session, database, number, script)
+
+
+def _await_unused(session: PlainSession, working: Callable[[], None]) -> bool:
+    """Return whether no server uses the database, at the latest after UNUSED_SECONDS."""
+    deadline = monotonic() + UNUSED_SECONDS
+    while session.rows(UNUSED) != [(1,)]:
+        if monotonic() > deadline:
+            return False
+        _rest(PREPARING_SECONDS, working)
+    return True
 
 
 def _run_script(session: PlainSession, database: str, number: int, script: Path) -> None:

@@ -55,6 +55,11 @@ def use(connection: Statements) -> None:
         raise DatabaseBusy("A command of gamed works on the databases. Wait until it has ended.")
 
 
+def leave(connection: Statements) -> None:
+    """Release what join() and use() have taken."""
+    connection.rows("SELECT pg_advisory_unlock_all()")
+
+
 def ended(connection: Statements, ids: Collection[str]) -> frozenset[str]:
     """Return those of the processes that have no connection that writes."""
     if not ids:

@@ -181,6 +181,8 @@ class PostgresqlStore:
         """Create the schema, or change an older one if `migrate` is true; skip a `state` that cannot be used."""
         where = self.describe(database)
         with self._without_state(database), self._explained():
+            if not self._alone:
+                self._leave()  # connect() has joined the servers, which a script may have to run without
             kind = SessionKind(NAME, idle_ms=0, answer_seconds=ANSWER_SECONDS)
             with closing(PlainSession(self._connector.open(kind), working)) as session:
                 migrations.prepare_schema(session, database, where, progress, working, migrate=migrate)
@@ -207,10 +209,11 @@ class PostgresqlStore:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Keep all processes on all machines from writing; raise DatabaseBusy while one uses the databases."""
-        self.close()
+        with self._explained():
+            self._leave()
+        self._alone = True  # before the connection is opened: the locks of a server would count as another one
         try:
             with self._connected(AUTH, writing=True) as (_, connection), processes.alone(connection):
-                self._alone = True
                 yield
         finally:
             self._alone = False
@@ -262,6 +265,13 @@ class PostgresqlStore:
         for _, connection in self._opened.values():
             connection.close()
         self._opened.clear()
+
+    def _leave(self) -> None:
+        """Close the connections after the server has released their locks: it notices their end some time later."""
+        for (_, writing), (_, connection) in self._opened.items():
+            if writing:
+                processes.leave(connection)
+        self.close()
 
     def _require(self, connection: Connection, database: str) -> None:
         """Raise MigrationError or DatabaseUnavailable unless this gamed works with the schema."""
