@@ -34,6 +34,7 @@ from gamed.database.backup_format import (
     BackupManifest,
     DumpContents,
     IntegrityResult,
+    SchemaDiffers,
 )
 from gamed.database.connection import AUTH, STATE
 from gamed.database.errors import DatabaseError, DiskFull
@@ -120,6 +121,8 @@ def _made(store: Store, where: Paths, target: Path) -> Backup:
         return write(store, where, target, now_ms())
     except DiskFull as e:
         raise CommandFailed(f"{target} is full, or a disk fails ({e.__cause__}). No backup was made.") from None
+    except SchemaDiffers as e:
+        raise CommandFailed(f"No backup was made: {e}. Start that version, or restore an earlier backup.") from None
     except (DatabaseError, BackupError) as e:
         reason = f"the copy is damaged: {e}" if isinstance(e, BackupError) and store.files else str(e.__cause__ or e)
         advice = ". To find the damage, run: gamed check data" if store.files else ""

@@ -7,6 +7,7 @@ from secrets import token_bytes
 
 import click
 
+from gamed.cli import keys
 from gamed.cli.config import check_config
 from gamed.cli.context import CommandContext, OfflineDatabases, reports_json
 from gamed.cli.errors import CommandFailed
@@ -52,7 +53,7 @@ def data(context: CommandContext, fix: bool) -> None:
         repaired, found = 0, [*_structure(files, AUTH), *_structure(files, STATE)]
         if not found:  # a damaged file is not written to
             repaired = files.write_state(partial(integrity.repair, epoch=new_epoch(token_bytes))) if fix else 0
-            with files.store.open_reader(STATE) as run:
+            with keys.database_errors(files.store, STATE), files.store.open_reader(STATE) as run:
                 found = find_in_saves(run)
     if lock is not None:
         lock.release()
@@ -82,17 +83,17 @@ def _advice(found: Sequence[str], store: Store, *, fix: bool) -> Iterator[str]:
 
 def _structure(files: OfflineDatabases, database: str) -> list[str]:
     """Return the errors that the engine itself finds in a database."""
-    files.require(database)
-    name, found = files.store.name(database), []
-    try:
-        with files.store.open_reader(database) as run:
-            checks = run(partial(files.store.damage_checks, database=database))
-            with progress(checks, name) as shown:
-                for check in shown:
-                    found += _find_damage(run, check, name)
-    except DatabaseCorrupt as e:
-        return [f"{name}: {e}"]
-    return found
+    store, name = files.store, files.store.name(database)
+    with keys.database_errors(store, database):
+        store.check_schema(database)  # as a start does; the statements of the checks need every table
+        files.require(database)
+        try:
+            with store.open_reader(database) as run:
+                checks = run(partial(store.damage_checks, database=database))
+                with progress(checks, name) as shown:
+                    return [line for check in shown for line in _find_damage(run, check, name)]
+        except DatabaseCorrupt as e:
+            return [f"{name}: {e}"]
 
 
 def _find_damage(run: Run, check: DamageCheck, name: str) -> list[str]:

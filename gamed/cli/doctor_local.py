@@ -19,10 +19,10 @@ from gamed.clock import now_ms
 from gamed.config.errors import ConfigError
 from gamed.config.model import Config, Provider
 from gamed.database.connection import AUTH, STATE
-from gamed.database.errors import DatabaseError, MigrationError
+from gamed.database.errors import DatabaseError, MigrationError, SchemaOlder
 from gamed.database.store import Store
 from gamed.ops import doctor_local
-from gamed.ops.doctor_findings import Finding, HttpReply, Level, Reached, ok, problem, skipped
+from gamed.ops.doctor_findings import Finding, HttpReply, Level, Reached, ok, problem, skipped, warning
 from gamed.ops.doctor_local import facts
 from gamed.providers.base import ProviderFailure
 from gamed.providers.discovery import ALGORITHMS, PRESET_ALGORITHMS, metadata_url, validate_metadata
@@ -95,12 +95,17 @@ def _databases(store: Store) -> list[Finding]:
 def _database(store: Store, database: str) -> Finding:
     name = store.name(database)
     try:
+        store.check_schema(database)  # as a start does: an older copy, or one that was changed, may pass all else
         if not store.exists(database):
             return skipped(name, f"there is no {store.describe(database)}", "Start the service once: gamed serve")
         with store.open_reader(database) as run:
             version = run(partial(store.schema_version, database=database))
             return doctor_local.check_store(name, version, run(partial(store.quick_check, database=database)))
-    except (DatabaseError, MigrationError) as e:
+    except SchemaOlder as e:
+        return warning(name, str(e), "Make a backup first, or keep enough free space for the copy.")
+    except MigrationError as e:
+        return problem(name, f"serve refuses it: {e}", "")
+    except DatabaseError as e:
         advice = f"{store.check_owner(database)} Run gamed check data, and if it is damaged restore a backup."
         return problem(name, f"cannot be used: {e}", advice)
 

@@ -26,6 +26,10 @@ class BackupError(Exception):
     """A folder that is not a complete backup; the text says why."""
 
 
+class SchemaDiffers(BackupError):
+    """A copy whose tables are not what the scripts up to its number make."""
+
+
 class IntegrityResult(Struct, frozen=True):
     """The contents of a database's copy; `rows` is the number of players, or of current saves."""
 

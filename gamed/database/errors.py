@@ -73,6 +73,10 @@ class MigrationError(Exception):
     """A database that this version cannot work with; it is unchanged."""
 
 
+class SchemaOlder(MigrationError):
+    """A file that the next start brings to the schema of this version."""
+
+
 E = TypeVar("E", bound=DatabaseError)
 TEXTS: dict[type[DatabaseError], str] = {
     DatabaseBusy: "The server is busy. Try again in a moment.",

@@ -7,7 +7,7 @@ from pathlib import Path
 from shlex import quote
 
 from gamed.database.connection import AUTH, STATE, Connection
-from gamed.database.errors import DatabaseCorrupt, DatabaseError, DatabaseUnavailable, MigrationError
+from gamed.database.errors import DatabaseCorrupt, DatabaseError, DatabaseUnavailable, MigrationError, SchemaOlder
 from gamed.database.sqlite.error_mapping import SQLITE_ERRORS, translate, translated
 from gamed.database.sqlite.files import (
     APPLICATION_ID,
@@ -25,6 +25,7 @@ from gamed.event_log import EventLog
 SCHEMAS = Path(__file__).parent / "schema"
 OTHERS = ("sqlite_", "_litestream_")
 """The first characters of the names of tables that are not ours."""
+OTHER_VERSION = "was made by another version of gamed"
 MOVED = ".moved-"
 """What stands behind the name of a file that `gamed move-store` has moved to PostgreSQL, before the time."""
 STEPS = 1_000
@@ -93,8 +94,8 @@ def moved_name(path: Path) -> Path | None:
 def check_schema(path: Path) -> None:
     """Raise MigrationError unless the file has the tables, indexes and triggers that its numbered scripts make.
 
-    This only reads, in a few milliseconds. A file that is missing, empty, newer or damaged is left to prepare_file();
-    but raise MigrationError, too, if auth.db was moved away.
+    This only reads, in a few milliseconds, beside a service, too. A file that is missing, empty, newer or damaged is
+    left to prepare_file(); but raise MigrationError, too, if auth.db was moved away, or is another program's file.
     """
     if not path.exists():
         if path.stem == AUTH and (moved := moved_name(path)) is not None:
@@ -105,24 +106,49 @@ def check_schema(path: Path) -> None:
         return
     try:
         with closing(connect(reading_uri(path))) as connection:
-            version, found = version_of(connection), _schema_of(connection)
+            _require_ours(connection, path)
+            which = schema_difference(connection, path.stem)
     except SQLITE_ERRORS:
         return
-    scripts = scripts_in(schema_folder(path.stem))
+    if which is not None:
+        raise MigrationError(
+            f"{path} {OTHER_VERSION}: its {which} is missing or differs. Start that version, restore a backup, or move "
+            "the stores away to begin with empty ones; nothing was changed."
+        )
+
+
+def schema_difference(connection: SqliteConnection, database: str) -> str | None:
+    """Return a table, index or trigger of `auth` or `state` that is not what the scripts up to its number make.
+
+    Return None if there is none, and for a file that is empty or newer. Raise an error of SQLite.
+    """
+    version, found = version_of(connection), _schema_of(connection)
+    scripts = scripts_in(schema_folder(database))
     if not 0 < version <= len(scripts):
-        return
+        return None
     text = "".join(_plain(line) for script in scripts[:version] for line in script.read_text("utf-8").splitlines())
-    if text.count("CREATE") == len(found) and all(f"{sql};" in text for sql in found.values()):
-        return  # SQLite keeps each statement as it was written, so that it needs no second schema in memory
+    # SQLite keeps each CREATE as it was written, so that this needs no second schema in memory. After an ALTER TABLE
+    # or a DROP that is not so: a file that has missed it would look right.
+    created = "ALTER" not in text and "DROP" not in text and text.count("CREATE") == len(found)
+    if created and all(f"{sql};" in text for sql in found.values()):
+        return None
     with closing(connect(":memory:")) as model:
         for script in scripts[:version]:
             model.executescript(script.read_text("utf-8"))
         wanted = _schema_of(model)
-    if found != wanted:
-        which = min(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
-        raise MigrationError(
-            f"{path} was made by another version of gamed: its {which} is missing or differs. Start that version, or "
-            "move the stores away to begin with empty ones; nothing was changed."
+    differing = (name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
+    return min(differing, default=None)
+
+
+def refuse_other_number(version: int, path: Path) -> None:
+    """Raise MigrationError unless this gamed works with a file of this number as it is."""
+    known = len(scripts_in(schema_folder(path.stem)))
+    if version > known:
+        raise MigrationError(f"schema {version} of {path} is newer than this gamed; run the newer one")
+    if version < known:
+        raise SchemaOlder(
+            f"{path} has schema {version}, and this gamed works with {known}. Start the service once: it copies the "
+            "file, then changes its schema."
         )
 
 
@@ -174,17 +200,25 @@ def _run(connection: SqliteConnection, script: str, number: int) -> None:
 
 def _begin(connection: SqliteConnection, path: Path) -> None:
     """Set up a new file before its first table; raise MigrationError for a file of another program."""
-    [(identity,)] = connection.execute("PRAGMA application_id").fetchall()
-    ours = APPLICATION_ID[path.stem]
-    if connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None:
+    if _is_empty(connection):
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        connection.execute(f"PRAGMA application_id = {ours}")
-    elif identity != ours:
-        raise MigrationError(f"{path} is not gamed's {path.name}; was another file put in its place?")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID[path.stem]}")
+    _require_ours(connection, path)
     [(journal,)] = connection.execute("PRAGMA journal_mode = WAL").fetchall()
     if journal != "wal":
         raise MigrationError(f"{path}: the file system cannot hold a write-ahead log")
+
+
+def _require_ours(connection: SqliteConnection, path: Path) -> None:
+    """Raise MigrationError for a file of another program, or the other database."""
+    [(identity,)] = connection.execute("PRAGMA application_id").fetchall()
+    if identity != APPLICATION_ID[path.stem] and not _is_empty(connection):
+        raise MigrationError(f"{path} is not gamed's {path.name}; was another file put in its place?")
+
+
+def _is_empty(connection: SqliteConnection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None
 
 
 def _copy(connection: SqliteConnection, path: Path) -> Path:

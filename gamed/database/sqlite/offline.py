@@ -9,9 +9,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
 
-from gamed.database.backup_format import BackupError, IntegrityResult
-from gamed.database.connection import Connection, Transaction
-from gamed.database.errors import DatabaseBusy, DatabaseUnavailable, MigrationError
+from gamed.database.backup_format import BackupError, IntegrityResult, SchemaDiffers
+from gamed.database.connection import Transaction
+from gamed.database.errors import DatabaseBusy, DatabaseUnavailable
 from gamed.database.sqlite.error_mapping import translate, translated
 from gamed.database.sqlite.files import (
     APPLICATION_ID,
@@ -22,7 +22,16 @@ from gamed.database.sqlite.files import (
     prepare,
     reading_uri,
 )
-from gamed.database.sqlite.migrations import STEPS, no_progress, schema_folder, scripts_in, version_of
+from gamed.database.sqlite.migrations import (
+    OTHER_VERSION,
+    STEPS,
+    no_progress,
+    refuse_other_number,
+    schema_difference,
+    schema_folder,
+    scripts_in,
+    version_of,
+)
 from gamed.database.sqlite.write_lock import lock_writes
 
 T = TypeVar("T")
@@ -80,11 +89,7 @@ def open_reader(path: Path) -> Iterator[Callable[[Transaction[T]], T]]:
 @contextmanager
 def _open(path: Path) -> Iterator[SqliteConnection]:
     with _open_any(path) as connection:
-        version, known = version_of(connection), len(scripts_in(schema_folder(path.stem)))
-        if version != known:
-            raise MigrationError(
-                f"{path} has schema {version}, this gamed works with {known}; use the version that serves it"
-            )
+        refuse_other_number(version_of(connection), path)
         yield connection
 
 
@@ -165,7 +170,9 @@ def examine(path: Path, name: str, working: Callable[[], None] = no_progress) ->
     return examine_copy(path, lambda connection: _examine(connection, path.name, name), working)
 
 
-def examine_copy(path: Path, transaction: Transaction[T], working: Callable[[], None] = no_progress) -> T:
+def examine_copy(
+    path: Path, transaction: Callable[[SqliteConnection], T], working: Callable[[], None] = no_progress
+) -> T:
     """Return what a transaction reads in a copy; raise BackupError if SQLite cannot read it."""
     try:
         with _interruptible(), closing(connect(f"{file_uri(path, 'ro')}&immutable=1")) as connection:
@@ -187,7 +194,7 @@ def _interruptible() -> Iterator[None]:
         raise
 
 
-def _examine(connection: Connection, file: str, name: str) -> IntegrityResult:
+def _examine(connection: SqliteConnection, file: str, name: str) -> IntegrityResult:
     [(identity,)] = connection.execute("PRAGMA application_id").fetchall()
     if identity != APPLICATION_ID[name]:
         raise BackupError(f"{file} is not gamed's {name}.db")
@@ -196,8 +203,11 @@ def _examine(connection: Connection, file: str, name: str) -> IntegrityResult:
         raise BackupError(f"{file} holds nothing")
     if schema > known:
         raise BackupError(f"{file} has schema {schema}, this gamed knows {known}: it is of a newer gamed; use that one")
+    which = schema_difference(connection, name)
     errors = [line for (line,) in connection.execute(f"PRAGMA integrity_check({SHOWN_ERRORS})") if line != "ok"]
     errors += [f"a row of {row[0]} refers to nothing" for row in connection.execute("PRAGMA foreign_key_check")]
+    if which is not None:
+        raise SchemaDiffers(f"{file} {OTHER_VERSION}: its {which} is missing or differs")
     if errors:
         raise BackupError(f"{file} is damaged ({'; '.join(errors[:SHOWN_ERRORS])})")
     ((rows,),) = connection.execute(COUNTED[name]).fetchall()
