@@ -284,6 +284,39 @@ class Checked(Case):
         self.script(3, "DROP TABLE b;")
         check_schema(self.path)
 
+    def test_altered(self) -> None:
+        """A file that a script has altered is like a new one; one that only has the script's number is refused."""
+        self.script(
+            3,
+            "ALTER TABLE a ADD COLUMN m INTEGER NOT NULL DEFAULT 0;  -- how many; why\n"
+            "UPDATE a SET m = n + 1;\nCREATE INDEX g ON a (m) WHERE m > 1;  -- an index",
+        )
+        self.ask("INSERT INTO a VALUES (1)")
+        prepare_file(self.path)
+        check_schema(self.path)
+        self.assertEqual(self.ask("SELECT n, m FROM a"), [(1, 2)])
+        migrated = self.ask("SELECT type, name, sql FROM sqlite_schema ORDER BY name")
+        self.path.unlink()
+        prepare_file(self.path)
+        check_schema(self.path)
+        self.assertEqual(self.ask("SELECT type, name, sql FROM sqlite_schema ORDER BY name"), migrated)
+        self.script(3, "ALTER TABLE a ADD COLUMN m INTEGER;")
+        self.path.unlink()
+        (self.schemas / "auth" / "003_step.sql").rename(self.data / "later.sql")
+        prepare_file(self.path)
+        self.ask("PRAGMA user_version = 3")
+        (self.data / "later.sql").rename(self.schemas / "auth" / "003_step.sql")
+        with self.assertRaises(MigrationError) as caught:
+            check_schema(self.path)
+        self.assertIn("its table a is missing or differs", str(caught.exception))
+
+    def test_not_ours(self) -> None:
+        """A file of another program, and the other database, are refused by their identity."""
+        self.ask("PRAGMA application_id = 1")
+        with self.assertRaises(MigrationError) as caught:
+            check_schema(self.path)
+        self.assertIn("is not gamed's auth.db", str(caught.exception))
+
     def test_other(self) -> None:
         """A table, index or trigger that is missing, added or other than the script's is named and refused."""
         for what, sql in {
