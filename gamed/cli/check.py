@@ -49,6 +49,9 @@ def data(context: CommandContext, fix: bool) -> None:
     """
     files = context.open_keyless()
     lock = Lock.acquire(files.data, "gamed check data --fix") if fix else None
+    for database in (AUTH, STATE):
+        with keys.database_errors(files.store, database):
+            files.store.check_schema(database)  # as a start does; the statements of the checks need every table
     with files.store.alone() if fix else nullcontext():
         repaired, found = 0, [*_structure(files, AUTH), *_structure(files, STATE)]
         if not found:  # a damaged file is not written to
@@ -84,9 +87,8 @@ def _advice(found: Sequence[str], store: Store, *, fix: bool) -> Iterator[str]:
 def _structure(files: OfflineDatabases, database: str) -> list[str]:
     """Return the errors that the engine itself finds in a database."""
     store, name = files.store, files.store.name(database)
+    files.require(database)
     with keys.database_errors(store, database):
-        store.check_schema(database)  # as a start does; the statements of the checks need every table
-        files.require(database)
         try:
             with store.open_reader(database) as run:
                 checks = run(partial(store.damage_checks, database=database))

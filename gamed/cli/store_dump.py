@@ -15,7 +15,7 @@ from gamed.cli.output import measured
 from gamed.cli.restored import finish_auth, finish_state
 from gamed.database.backup_format import DumpContents
 from gamed.database.connection import AUTH, STATE, Connection
-from gamed.database.errors import DatabaseError, MigrationError
+from gamed.database.errors import DatabaseError, DatabaseUnavailable, MigrationError
 from gamed.database.postgresql import dump
 from gamed.database.store import Store
 from gamed.players import store as player_store
@@ -39,7 +39,11 @@ def write_dump(store: Store, target: Path) -> tuple[KeyRecord | None, DumpConten
             contents = dump.dump(connection, theirs.address, target, lambda: _show_size(target, shown))
             return None if ring is None else replace(ring, check_value=b""), contents
 
-        ring, contents = store.run_read(AUTH, transaction)
+        # Of any schema: the backup before a change of the schemas is made by the gamed that will make that change.
+        found = store.read_unchanged(AUTH, transaction)
+    if found is None:
+        raise DatabaseUnavailable(store.not_found(AUTH))
+    ring, contents = found
     dump.verify(target, contents)
     return ring, contents
 

@@ -331,12 +331,16 @@ def check_schema(connection: Connection, database: str, where: str) -> None:
             raise _other(where, f"script {script.name}")
     wanted: Mapping[str, str] = loads(made[-1][2])
     found = contents_of(connection, database)
-    if differing := [name for name, value in wanted.items() if found.get(name) != value]:
-        raise _other(where, differing[0])
+    for name, value in wanted.items():
+        if found.get(name) == f"{value} INVALID".strip():
+            index = name.removeprefix("index ")
+            raise MigrationError(f"{where}: the index {index} is not valid. Run: REINDEX INDEX {database}.{index}")
+        if found.get(name) != value:
+            raise _other(where, name)
 
 
 def _other(where: str, which: str) -> MigrationError:
     return MigrationError(
-        f"{where} was made by another version of gamed: its {which} is missing or differs. Start that version, or "
-        "rename the schemas to begin with empty ones; nothing was changed."
+        f"{where} was made by another version of gamed: its {which} is missing or differs. Start that version, restore "
+        "a backup, or rename the schemas to begin with empty ones; nothing was changed."
     )
