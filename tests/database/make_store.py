@@ -47,10 +47,11 @@ WAIT_SECONDS = 60.0
 def main() -> None:
     """Make the archive of the present schemas; refuse to replace one."""
     if changed := {name for name, found in frozen().items() if scripts().get(name) != found}:
-        sys.exit(f"{', '.join(sorted(changed))} changed. Undo that, and add a script instead.")
+        names = ", ".join(sorted(changed))
+        sys.exit(f"{names} changed. Undo that, and add a script. If no server has run it, delete its store and line.")
     archive = FOLDER / f"{present_name()}.tar.xz"
     if archive.exists():
-        sys.exit(f"{archive} exists: stores of these schemas are in use. Add a script first.")
+        sys.exit(f"{archive} exists. Add a script first: a store of each number is kept once.")
     with TemporaryDirectory(prefix="gamed-store-") as folder:
         Maker(Path(folder)).make()
         pack(Path(folder) / "store", archive)
