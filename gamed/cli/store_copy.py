@@ -39,12 +39,13 @@ from gamed.database.postgresql.migrations import (
     scripts_in,
     version_of,
 )
+from gamed.database.postgresql.migrations import check_schema as check_contents
 from gamed.database.postgresql.processes import alone
 from gamed.database.postgresql.session import PlainSession
 from gamed.database.postgresql.whole_tables import PostgresqlWholeDatabase
 from gamed.database.sqlite.files import SqliteConnection, connect, file_uri, prepare
 from gamed.database.sqlite.migrations import MOVED as MOVED_FILE
-from gamed.database.sqlite.migrations import moved_name, prepare_file
+from gamed.database.sqlite.migrations import check_schema, moved_name, prepare_file
 from gamed.database.sqlite.offline import examine, run_read, run_transaction, write_locked
 from gamed.database.sqlite.store import SqliteStore
 from gamed.database.sqlite.whole_tables import SqliteWholeDatabase, tables_in, without_triggers
@@ -97,6 +98,7 @@ def move_to_postgresql(data: Path, session: PlainSession, where: str, ran_by: st
         for database in DATABASES:
             path = _existing(data, database)
             locks.enter_context(keys.database_errors(SqliteStore(data), database))
+            check_schema(path)
             run_read(path, lambda connection: None)  # it has this version's schema
             locks.enter_context(write_locked(path))
         with ExitStack() as opened:
@@ -253,6 +255,7 @@ def move_to_sqlite(data: Path, session: PlainSession, where: str, ran_by: str) -
     _refuse_complete(data, session, where, back=True)
     for database in DATABASES:
         require_schema(session, database, f"schema {database} of {where}")
+        check_contents(session, database, f"schema {database} of {where}")
         if version_of(session, database).number != len(scripts_in(schema_folder(database))):
             raise CommandFailed(f"{where} has the schema of a newer gamed. Use that version. Nothing was moved.")
     size = sum(size_of(session, database) for database in DATABASES)

@@ -223,7 +223,7 @@ class SqliteTests(KeptCase):
         return {name: (self.data / name).read_bytes() for name in ("auth.db", "state.db")}
 
     def test_other_schema(self) -> None:
-        """What serve refuses is refused by doctor, check data, backup and restore, with the same words."""
+        """Doctor, check data, backup and restore refuse what serve refuses, with the same words."""
         [*_, kept] = kept_stores()
         for sql, which in (
             ("ALTER TABLE save DROP COLUMN deleted_ms", "table save"),
@@ -338,7 +338,7 @@ class PostgresqlTests(PostgresqlTestCase, KeptCase):
         self.assertEqual((ended, json.loads(out or "{}").get("schemas")), (0, kept.numbers), err)
 
     def test_other_schema(self) -> None:
-        """What serve refuses is refused by doctor and check data with the same words, an older number, too."""
+        """Doctor and check data refuse what serve refuses with the same words, also a store of an older number."""
         [*_, kept] = kept_stores()
         for sql, which in (
             ("ALTER TABLE state.save DROP COLUMN deleted_ms", "column save.deleted_ms"),
@@ -352,6 +352,23 @@ class PostgresqlTests(PostgresqlTestCase, KeptCase):
                 self.assertIn(text, self.error_of("check", "data", code=78))
                 found = {each["check"]: each for each in json.loads(self.gamed("doctor", "--json")[1])["findings"]}
                 self.assertIn(text, found["schema state"]["text"])
+
+    def test_other_schema_moved(self) -> None:
+        """A store that serve refuses is not moved, in either direction, although its number is the present one."""
+        [*_, kept] = kept_stores()
+        self.load(kept, later=False)
+        self.rows("ALTER TABLE state.save DROP COLUMN deleted_ms")
+        text = "was made by another version of gamed: its {} is missing or differs"
+        err = self.error_of("move-store", "--to", "sqlite", code=78)
+        self.assertIn(text.format("column save.deleted_ms"), err)
+        self.load(kept, later=False, data=False)
+        kept.unpack(self.folder)
+        self.config.write_text(json.dumps({"mode": "local", "master_key_env": KEY_ENV}))
+        with closing(sqlite3.connect(self.data / "state.db", isolation_level=None)) as connection:
+            connection.execute("ALTER TABLE save DROP COLUMN deleted_ms")
+        err = self.error_of("move-store", "--to", self.address.url, code=78)
+        self.assertIn(text.format("table save"), err)
+        self.assertEqual(self.rows("SELECT 1 FROM pg_namespace WHERE nspname IN ('auth', 'state')"), [])
 
     def test_moved(self) -> None:
         """Files of an older schema are refused by move-store, with what to do; afterwards everything is moved."""
