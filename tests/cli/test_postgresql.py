@@ -178,9 +178,9 @@ class RefusalTests(RefusedTestCase):
         """A schema of a newer gamed, and one that was changed by hand, are refused."""
         process, _ = self.serve()
         self.stop(process)
-        self.rows("UPDATE auth.schema_version SET number = 99, oldest = 99")
+        self.rows("INSERT INTO auth.schema_version SELECT 99, 99, script, contents FROM auth.schema_version LIMIT 1")
         self.assertIn("is newer than this gamed", self.refused())
-        self.rows("UPDATE auth.schema_version SET number = 1, oldest = 1")
+        self.rows("DELETE FROM auth.schema_version WHERE number = 99")
         self.rows("ALTER TABLE state.save DROP COLUMN deleted_ms")
         self.assertIn("its column save.deleted_ms is missing or differs", self.refused())
 

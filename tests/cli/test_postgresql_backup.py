@@ -13,13 +13,17 @@ import psycopg
 
 from gamed.cli.backup import hash_file
 from gamed.config.settings import DATABASE_NOTE
+from gamed.database.connection import AUTH, STATE
 from gamed.database.postgresql import dump
+from gamed.database.postgresql.migrations import schema_folder, scripts_in
 from tests.cli.backup_helpers import command
 from tests.cli.process import GAMED, WAIT_SECONDS, environment
 from tests.cli.test_postgresql import PostgresqlTestCase
 from tests.database.postgresql.engines import address_of
 from tests.support.postgresql import PASSWORD, Address, cluster
 
+NUMBERS = {name: len(scripts_in(schema_folder(name))) for name in (AUTH, STATE)}
+"""The present number of each schema."""
 OTHER_KEY = "//////////////////////////////////////////8="
 CORRECT = "correct horse\n"
 
@@ -92,7 +96,7 @@ class BackupTests(BackupCase):
         manifest = json.loads((made / "manifest.json").read_text())
         self.assertEqual(set(manifest["files"]), {"store.dump", "authentication.json"})
         self.assertEqual((manifest["players"], manifest["saves"]), (1, 1))
-        self.assertEqual(manifest["schemas"], {"auth": 1, "state": 1})
+        self.assertEqual(manifest["schemas"], NUMBERS)
         [(store_id, fingerprint)] = self.rows("SELECT store_id, fingerprint FROM auth.key_record")
         self.assertEqual(manifest["store"], {"id": store_id, "postgresql": 15})
         self.assertEqual(manifest["key"], {"fingerprint": fingerprint, "source": "master"})
@@ -111,7 +115,7 @@ class BackupTests(BackupCase):
         self.assertIn("Keep your master key safe", out)
         code, out, err = self.gamed("restore", "--check", out.splitlines()[0])
         self.assertEqual((code, err), (0, ""))
-        self.assertIn("schema auth: 1 player, schema 1", out)
+        self.assertIn(f"schema auth: 1 player, schema {NUMBERS['auth']}", out)
         self.assertIn("; the present key: fits\n", out)
 
     def test_damaged(self) -> None:
@@ -134,7 +138,8 @@ class BackupTests(BackupCase):
         manifest = json.loads((made / "manifest.json").read_text())
         manifest["schemas"]["state"] = 99
         (made / "manifest.json").write_text(json.dumps(manifest))
-        self.refused(1, "schema state is 99, this gamed knows 1: it is of a newer gamed", "restore", str(made))
+        text = f"schema state is 99, this gamed knows {NUMBERS['state']}: it is of a newer gamed"
+        self.refused(1, text, "restore", str(made))
         self.assertEqual(self.live_sessions(), 1)
 
     def test_without_state(self) -> None:

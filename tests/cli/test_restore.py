@@ -179,6 +179,10 @@ class LeftAloneTests(RestoreCase):
         self.assertEqual((self.data / f"{done.aside[1].name}-wal").read_bytes(), b"left")
 
 
+NUMBERS = {name: len(migrations.scripts_in(migrations.schema_folder(name))) for name in APPLICATION_ID}
+"""The present number of each schema."""
+
+
 @sqlite_files("the copies of its files before a migration; PostgreSQL has backups alone")
 class MigrationTests(BackupCase):
     """Schemas of a version to come, which adds a column to each store."""
@@ -188,7 +192,9 @@ class MigrationTests(BackupCase):
         newer = data_folder(self)
         for name in APPLICATION_ID:
             shutil.copytree(migrations.schema_folder(name), newer / name)
-            (newer / name / "002_more.sql").write_text(f"CREATE TABLE more_{name} (n INTEGER) STRICT;")
+            (newer / name / f"{NUMBERS[name] + 1:03}_more.sql").write_text(
+                f"CREATE TABLE more_{name} (n INTEGER) STRICT;"
+            )
         self.versions = {"old": migrations.SCHEMAS, "new": newer}
         self.shown: list[str] = []
 
@@ -206,21 +212,21 @@ class MigrationTests(BackupCase):
         self.auth(ask(f"UPDATE player SET state = 'blocked' WHERE player_id = '{BERT}'"))
         commands = [line.rpartition("gamed ")[2] for line in self.shown if "restore" in line]
         self.assertEqual(
-            commands, [f"--data {self.data} restore {self.data / name}.v1" for name in ("auth.db", "state.db")]
+            commands, [f"--data {self.data} restore {self.data / name}.db.v{NUMBERS[name]}" for name in APPLICATION_ID]
         )
         self.patch(migrations, "SCHEMAS", self.versions["old"])
-        for name in ("auth.db", "state.db"):
-            self.restore(self.data / f"{name}.v1")
+        for name in APPLICATION_ID:
+            self.restore(self.data / f"{name}.db.v{NUMBERS[name]}")
         prepare_files(self.data)
         self.assertEqual((self.players(), self.slots()), ([(ANNA, "active"), (BERT, "blocked")], ["auto"]))
-        self.assertEqual(rows(self.data / "state.db", "PRAGMA user_version"), [(1,)])
+        self.assertEqual(rows(self.data / "state.db", "PRAGMA user_version"), [(NUMBERS["state"],)])
 
     def test_backup_of_the_version_before(self) -> None:
         """A newer version takes an older one's backup up to its own schema."""
         made = self.back_up().path
         self.upgrade()
         self.restore(made)
-        self.assertEqual(rows(self.data / "state.db", "PRAGMA user_version"), [(2,)])
+        self.assertEqual(rows(self.data / "state.db", "PRAGMA user_version"), [(NUMBERS["state"] + 1,)])
         self.assertEqual(self.slots(), ["auto"])
 
     def test_backup_of_a_newer_version(self) -> None:

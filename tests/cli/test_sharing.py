@@ -105,7 +105,9 @@ class SharingTests(CommandTestCase):
         """Let the schema be that of another version."""
         if POSTGRESQL:
             place = address_of(self.data).database
-            cluster().execute(f"UPDATE {database}.schema_version SET number = 99, oldest = 99", place)
+            newest = f"(SELECT max(number) FROM {database}.schema_version)"
+            sql = f"UPDATE {database}.schema_version SET number = 99, oldest = 99 WHERE number = {newest}"
+            cluster().execute(sql, place)
             self.addCleanup(cluster().execute, f"DROP SCHEMA {database} CASCADE", place)  # no other test gets it
             return
         with closing(connect(file_uri(self.data / f"{database}.db", "rw"))) as connection:
