@@ -102,6 +102,17 @@ sealed class Seat
     /// <summary>The status shown last, by slot.</summary>
     internal Dictionary<string, SyncConflict> Conflicts = new Dictionary<string, SyncConflict>();
 
+    /// <summary>Ends sync_run.</summary>
+    internal CancellationTokenSource StopRun = new CancellationTokenSource();
+
+    internal void Changed(SyncStatus status)
+    {
+        Program.Say(new Dictionary<string, object>
+        {
+            { "event", "sync_changed" }, { "client", name }, { "slot", status.Slot }, { "state", status.State },
+        });
+    }
+
     internal void CloseSync()
     {
         if (Sync != null)
@@ -177,7 +188,7 @@ static class Program
     static readonly string[] Features =
     {
         "saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names",
-        "ensure", "providers", "qr", "account", "commit", "return_uri",
+        "ensure", "providers", "qr", "account", "commit", "return_uri", "loop",
     };
 
     static readonly string[] AccountCommands =
@@ -492,6 +503,16 @@ static class Program
         {
             case "sync_open":
             case "sync_close":
+                return Nothing;
+            case "sync_start":
+                sync.Start(seat.Changed);
+                return Nothing;
+            case "sync_run":
+                seat.StopRun = new CancellationTokenSource();
+                await sync.RunAsync(seat.Changed, seat.StopRun.Token);
+                return Nothing;
+            case "sync_stop":
+                seat.StopRun.Cancel();
                 return Nothing;
             case "sync_ready":
                 return new Dictionary<string, object> { { "ready", await sync.ReadyAsync(how.Number("within") ?? 5) } };

@@ -859,7 +859,21 @@ namespace Gamed
         readonly Bell bell = new Bell();
 
         readonly CancellationTokenSource closing = new CancellationTokenSource();
-        int started;
+
+        /// <summary>What Start has begun, until it ends.</summary>
+        Task running;
+
+        /// <summary>What Start was given.</summary>
+        Action<SyncStatus> report = status => { };
+
+        /// <summary>How often Start or RunAsync was called.</summary>
+        int starts;
+
+        /// <summary>The same when the last pump began.</summary>
+        int pumpStarts;
+
+        /// <summary>The same of the last pump that has ended: Trouble answers these starts, and no later one.</summary>
+        int triedStarts;
 
         /// <summary>Rung when a pump has ended, or this Sync.</summary>
         readonly Bell ended = new Bell();
@@ -949,7 +963,7 @@ namespace Gamed
         public async Task CloseAsync(double within = 0)
         {
             await InTurn(() => true).ConfigureAwait(false);
-            if (started > 0)
+            if (running != null)
                 await UntilAsync(() => NeedsNoLonger, within, CancellationToken.None).ConfigureAwait(false);
             closing.Cancel();
             await InTurn(() =>
@@ -973,7 +987,7 @@ namespace Gamed
                 lock (gate)
                 {
                     var tried = records.Where(r => !problems.ContainsKey(r.Key) && r.Value.Dispute == null);
-                    return closed || trouble != null || !tried.Any(r => r.Value.Dirty || r.Value.Sent != null);
+                    return closed || Failed || !tried.Any(r => r.Value.Dirty || r.Value.Sent != null);
                 }
             }
         }
@@ -1008,15 +1022,30 @@ namespace Gamed
         {
             get
             {
-                GamedError error = trouble;
-                bool hopeless = cursor != null || error is SignInRequired || error is PlayerBlocked;
-                return pumped || closed || (error != null && hopeless);
+                lock (gate)
+                    return pumped || closed || (Failed && (cursor != null || Ends(trouble)));
             }
+        }
+
+        /// <summary>Whether the last pump failed, and Start was not called since to overcome that.</summary>
+        bool Failed
+        {
+            get { return trouble != null && !(Ends(trouble) && triedStarts != starts); }
+        }
+
+        /// <summary>What ends the loop: waiting does not help.</summary>
+        static bool Ends(GamedError error)
+        {
+            return error is SignInRequired || error is PlayerBlocked;
         }
 
         void NoteEnd(GamedError error)
         {
-            trouble = error;
+            lock (gate)
+            {
+                trouble = error;
+                triedStarts = pumpStarts;
+            }
             pumped = pumped || error == null;
             ended.Ring();
             ended.Clear();
@@ -1360,6 +1389,8 @@ namespace Gamed
             await pumping.WaitAsync(cancel).ConfigureAwait(false);
             try
             {
+                lock (gate)
+                    pumpStarts = starts;
                 await PumpHereAsync(cancel).ConfigureAwait(false);
                 NoteEnd(null);
             }
@@ -1464,23 +1495,57 @@ namespace Gamed
 
         /// <summary>Pump whenever there is something to do, until `stop`, then end soon. `changed` is called on
         /// threads of the pool, with what a game should look at again. Throws what waiting does not help against:
-        /// SignInRequired, PlayerBlocked, InUse once this Sync is closed. All else is tried again, and in Trouble
-        /// meanwhile.</summary>
+        /// SignInRequired, PlayerBlocked, InUse once this Sync is closed; run it again after a sign-in. All else is
+        /// tried again, and in Trouble meanwhile.</summary>
         public Task RunAsync(Action<SyncStatus> changed = null,
             CancellationToken stop = default(CancellationToken))
         {
+            lock (gate)
+                starts++;
             return Task.Run(() => RunHereAsync(changed ?? (status => { }), stop));
         }
 
-        /// <summary>The same in the background, until this Sync is closed; why it ended earlier is in
-        /// Trouble.</summary>
+        /// <summary>The same in the background, until this Sync is closed; why it ended earlier is in Trouble. After
+        /// such an end call it again, once a player has signed in. While it works, a further call only replaces
+        /// `changed`, if it has one.</summary>
         public void Start(Action<SyncStatus> changed = null)
         {
             lock (gate)
+            {
                 Open();
-            if (Interlocked.Increment(ref started) == 1)
-                RunAsync(changed, closing.Token).ContinueWith(over => over.Exception,
-                    TaskContinuationOptions.OnlyOnFaulted).Forget();
+                report = changed ?? report;
+                starts++;
+                if (running == null)
+                    running = Task.Run(() => RunUntilClosedAsync());
+            }
+        }
+
+        /// <summary>Run again after a Start that came during the pump which ended the loop: its error is an older
+        /// sign-in's.</summary>
+        async Task RunUntilClosedAsync()
+        {
+            for (bool more = true; more;)
+            {
+                bool failed = false;
+                try
+                {
+                    await RunAsync(status => report(status), closing.Token).ConfigureAwait(false);
+                }
+                catch (GamedError)
+                {
+                    // in Trouble
+                }
+                catch (Exception)
+                {
+                    failed = true;  // of the game's own `changed`, or of this device: nobody awaits this task
+                }
+                lock (gate)
+                {
+                    more = !failed && !closing.IsCancellationRequested && triedStarts != starts;
+                    if (!more)
+                        running = null;
+                }
+            }
         }
 
         async Task RunHereAsync(Action<SyncStatus> changed, CancellationToken stop)
@@ -1523,7 +1588,7 @@ namespace Gamed
             }
             catch (GamedError error)
             {
-                if (error is SignInRequired || error is PlayerBlocked || error is InUse)
+                if (Ends(error) || error is InUse)
                     throw;
             }
             catch (Exception error)
@@ -1581,10 +1646,8 @@ namespace Gamed
                     {
                         error = e;
                     }
-                    if (rang || error is SignInRequired || error is PlayerBlocked)  // the pump will say it
+                    if (rang || Ends(error))  // a pump tries the same; after a sign-in it succeeds: wait again
                         bell.Ring();
-                    if (error is SignInRequired || error is PlayerBlocked)
-                        return;
                     if (error != null)
                         await Delay(Wire.PauseAfter(error, attempt), over).ConfigureAwait(false);
                     if (error != null)

@@ -70,6 +70,9 @@ var _bell = false
 var _closed = false
 var _pumped = false  # a pump of this Sync has succeeded
 var _round = 0  # of `run`: a later one ends an earlier
+var _running = false  # a `run` is under way
+var _listening = 0  # of `_listen`: that of an ended `run` ends, too
+var _tried_round = 0  # when the last pump that has ended began: `trouble` is no answer to a later `run`
 
 
 # Of the player who is signed in; `folder` instead of one beside the credential. Asks no server. Before the first
@@ -172,7 +175,7 @@ func _own():
 # Lets another process have the folder. What is pending stays pending.
 func close():
 	_closed = true
-	_round += 1
+	stop()
 	if _store:
 		_store.close()
 
@@ -602,7 +605,14 @@ func ready(within = 5.0):
 func _needs_no_wait():
 	if _pumped or _closed or flaw:
 		return true
-	return trouble != null and (_cursor != null or trouble.is_a("SignInRequired") or trouble.kind == "PlayerBlocked")
+	if trouble == null or (_ends(trouble) and _tried_round != _round):
+		return false  # a later `run` tries to overcome that
+	return _cursor != null or _ends(trouble)
+
+
+# What ends `run`: waiting does not help.
+static func _ends(error):
+	return error.is_a("SignInRequired") or error.kind == "PlayerBlocked"
 
 
 # --- The game's side: this device only, no network --------------------------------------------------------------------
@@ -870,12 +880,16 @@ func pump():
 
 
 # Pumps whenever there is something to do, until `stop` or `close`, and emits `changed`. Ends with an error that waiting
-# does not help against: SignInRequired, PlayerBlocked, InUse. All else is tried again, and in `trouble` meanwhile.
+# does not help against: SignInRequired, PlayerBlocked, InUse; call it again after a sign-in. All else is tried again,
+# and in `trouble` meanwhile.
 func run():
 	var _me = self
 	_round += 1
 	var mine = _round
-	_listen(mine)
+	if not _running:
+		_running = true
+		_listening += 1
+		_listen(_listening)
 	var attempt = 0
 	yield(Engine.get_main_loop(), "idle_frame")
 	while mine == _round and not _closed:
@@ -883,9 +897,9 @@ func run():
 		var error = yield(_tried(), "completed")
 		for each in _news():
 			emit_signal("changed", each)
-		if error and (error.is_a("SignInRequired") or error.kind in ["PlayerBlocked", "InUse"]):
+		if error and (_ends(error) or error.kind == "InUse"):
 			if mine == _round:
-				_round += 1
+				_end_run()
 				return Result.failed(error)
 			break
 		attempt = int(min(attempt + 1, 8)) if error else 0
@@ -899,6 +913,12 @@ func run():
 # Ends `run`, soon; the folder stays this one's.
 func stop():
 	_round += 1
+	_end_run()
+
+
+func _end_run():
+	_running = false
+	_listening += 1
 
 
 # One pump at a time; why it did not get through, or null.
@@ -910,9 +930,11 @@ func _tried():
 	if flaw or _closed:
 		return flaw if flaw else _is_closed()
 	_pumping = true
+	var began = _round
 	var unowned = _own() if player_id == "" else null
 	var result = Result.failed(unowned) if unowned else yield(_pump(), "completed")
 	_pumping = false
+	_tried_round = began
 	_pumped = _pumped or result.error == null
 	if trouble != result.error:
 		trouble = result.error
@@ -973,7 +995,7 @@ func _until_due():
 func _listen(mine):
 	var _me = self
 	var attempt = 0
-	while mine == _round and not _closed:
+	while mine == _listening and not _closed:
 		var began = OS.get_ticks_msec()
 		var cursor = _cursor
 		var rang = false
@@ -981,9 +1003,8 @@ func _listen(mine):
 		if cursor != null:
 			var client = _client.only(player_id, 1)
 			var found = yield(client.changes(cursor, WAIT_SECONDS), "completed")
-			if found.error and (found.error.is_a("SignInRequired") or found.error.kind == "PlayerBlocked"):
-				_bell = true  # the pump will say it
-				return
+			if found.error and _ends(found.error):
+				_bell = true  # a pump tries the same; after a sign-in it succeeds, and this waits again
 			attempt = int(min(attempt + 1, 8)) if found.error else 0
 			rang = found.error == null and found.value["cursor"] != cursor
 			if found.error:
@@ -992,7 +1013,7 @@ func _listen(mine):
 				seconds = 0.0  # it waited, and there was nothing
 		_bell = _bell or rang
 		var end = OS.get_ticks_msec() + seconds * 1000
-		while OS.get_ticks_msec() <= end and mine == _round and not _closed:
+		while OS.get_ticks_msec() <= end and mine == _listening and not _closed:
 			yield(Engine.get_main_loop(), "idle_frame")
 
 

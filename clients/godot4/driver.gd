@@ -12,6 +12,7 @@ const Result = GamedClient.Result
 
 const FEATURES = (
 	"saves sync assets loopback parallel shared_store clock timeout names ensure providers qr account commit return_uri"
+	+ " loop"
 )
 
 var _socket = StreamPeerTCP.new()
@@ -322,11 +323,26 @@ class Session:
 		if _sync:
 			_sync.close()
 		_sync = Sync.new(_client)
+		_sync.changed.connect(_changed)
 		return Result.failed(_sync.flaw) if _sync.flaw else Result.ok({})
 
 	func do_sync_close(_command):
 		_sync.close()
 		return Result.ok({})
+
+	func do_sync_start(_command):
+		_sync.run()
+		return Result.ok({})
+
+	func do_sync_run(_command):
+		return _done(await _sync.run())
+
+	func do_sync_stop(_command):
+		_sync.stop()
+		return Result.ok({})
+
+	func _changed(status):
+		say("sync_changed", {"slot": status["slot"], "state": status["state"]})
 
 	func do_sync_ready(command):
 		var ready = await _sync.ready(command["within"])

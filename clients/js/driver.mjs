@@ -10,7 +10,7 @@ import { Sync } from "./gamed_sync.mjs"
 const FEATURES = [
   ...(IN_NODE ? ["loopback"] : []),
   ..."saves sync assets parallel shared_store clock timeout names".split(" "),
-  ..."ensure providers qr account commit return_uri".split(" "),
+  ..."ensure providers qr account commit return_uri loop".split(" "),
 ]
 
 /** @type {(text: string) => void} */
@@ -60,6 +60,12 @@ class Session {
   shift = 0
   /** @type {any} */
   client
+
+  /** Ends `sync_run`. */
+  stopRun = new AbortController()
+
+  /** @param {{ slot: string, state: string }} status */
+  changed = ({ slot, state }) => this.tell({ event: "sync_changed", slot, state })
 
   /** @param {object} event */
   tell(event) {
@@ -187,6 +193,9 @@ const COMMANDS = {
 
   sync_open: async (session) => void (session.sync = await Sync.open(session.client)),
   sync_close: ({ sync }) => sync?.close(),
+  sync_start: (session) => session.sync.start(session.changed),
+  sync_run: (session) => session.sync.run((session.stopRun = new AbortController()).signal, session.changed),
+  sync_stop: ({ stopRun }) => stopRun.abort(),
   sync_ready: async ({ sync }, { within }) => ({ ready: await sync.ready(within) }),
   sync_read: async ({ sync }, { slot }) => saveJson(await sync.read(slot)),
   sync_peek: async ({ sync }, { slot }) => saveJson(await sync.peek(slot)),

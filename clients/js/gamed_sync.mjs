@@ -792,6 +792,17 @@ export class Sync {
   #stop = new AbortController()
   /** @type {Promise<void> | undefined} */
   #running
+  /**
+   * What `start` was given.
+   * @type {(status: Status) => unknown}
+   */
+  #report = () => undefined
+  /** How often `start` or `run` was called. */
+  #starts = 0
+  /** The same when the last pump began. */
+  #pumpStarts = 0
+  /** The same of the last pump that has ended: `trouble` answers these starts, and no later one. */
+  #triedStarts = 0
   /** A pump of this Sync has succeeded. */
   #pumped = false
   /**
@@ -853,14 +864,28 @@ export class Sync {
   }
 
   /**
-   * Call `run` until `close`; a GamedError that ends it earlier is in `trouble`.
+   * Call `run` until `close`; a GamedError that ends it earlier is in `trouble`. After such an end call it again, once
+   * a player has signed in. While it works, a further call only replaces `changed`, if it has one.
    * @param {(status: Status) => unknown} [changed]
    */
   start(changed) {
     this.#open()
-    this.#running ??= this.run(this.#stop.signal, changed).catch((error) => {
-      if (!(error instanceof GamedError)) throw error
-    })
+    this.#report = changed ?? this.#report
+    this.#starts++
+    this.#running ??= this.#runUntilClosed()
+  }
+
+  /** Run again after a `start` that came during the pump which ended the loop: its error is an older sign-in's. */
+  async #runUntilClosed() {
+    try {
+      do {
+        await this.run(this.#stop.signal, (status) => this.#report(status)).catch((error) => {
+          if (!(error instanceof GamedError)) throw error
+        })
+      } while (!this.#stop.signal.aborted && this.#triedStarts !== this.#starts)
+    } finally {
+      this.#running = undefined
+    }
   }
 
   /**
@@ -912,14 +937,19 @@ export class Sync {
   /** Return whether a pump has nothing more to send, or cannot send it now. */
   #needsNoLonger() {
     const tried = [...this.#records].filter(([slot, { dispute }]) => !this.#problems.has(slot) && !dispute)
-    return this.#closed || this.trouble !== null || !tried.some(([, { dirty, sent }]) => dirty || sent)
+    return this.#closed || this.#failed() || !tried.some(([, { dirty, sent }]) => dirty || sent)
   }
 
   /** Return whether waiting for a pump would not help `ready`. */
   #needsNoWait() {
-    const { trouble } = this
-    const hopeless = this.#cursor !== null || trouble instanceof SignInRequired || trouble instanceof PlayerBlocked
-    return this.#pumped || this.#closed || (trouble !== null && hopeless)
+    const hopeless = this.#cursor !== null || ends(this.trouble)
+    return this.#pumped || this.#closed || (this.#failed() && hopeless)
+  }
+
+  /** Return whether the last pump failed, and `start` has not been called since to overcome that. */
+  #failed() {
+    const overcome = ends(this.trouble) && this.#triedStarts !== this.#starts
+    return this.trouble !== null && !overcome
   }
 
   #wake() {
@@ -930,6 +960,7 @@ export class Sync {
   /** @param {GamedError | null} trouble why the pump did not get through */
   #noteEnd(trouble) {
     this.trouble = trouble
+    this.#triedStarts = this.#pumpStarts
     this.#pumped ||= trouble === null
     this.#wake()
   }
@@ -1189,6 +1220,7 @@ export class Sync {
 
   #pump() {
     return inTurn(this.#problems, async () => {
+      this.#pumpStarts = this.#starts
       try {
         await this.#round()
         this.#noteEnd(null)
@@ -1274,10 +1306,11 @@ export class Sync {
   /**
    * Pump whenever there is something to do, until `signal`. `changed` is called with what a game should look at again.
    * Returns soon after `signal`. Throws what waiting does not help against: SignInRequired, PlayerBlocked, InUse once
-   * this Sync is closed. All else is tried again, and in `trouble` meanwhile.
+   * this Sync is closed; run it again after a sign-in. All else is tried again, and in `trouble` meanwhile.
    * @param {AbortSignal} [signal] @param {(status: Status) => unknown} [changed]
    */
   async run(signal = new AbortController().signal, changed = () => undefined) {
+    this.#starts++
     const over = new AbortController()
     const listening = this.#listen(over.signal)
     const browser = IN_NODE ? null : globalThis
@@ -1305,7 +1338,7 @@ export class Sync {
     try {
       await this.#pump()
     } catch (error) {
-      if (error instanceof SignInRequired || error instanceof PlayerBlocked || error instanceof InUse) throw error
+      if (ends(error) || error instanceof InUse) throw error
       if (!(error instanceof GamedError)) {
         const detail = `This device cannot keep saves: ${reasonOf(error)}.`
         this.#noteEnd(new LocalDamaged("local_disk", detail, { cause: error }))
@@ -1330,7 +1363,7 @@ export class Sync {
         attempt = 0
       } catch (error) {
         if (over.aborted) return
-        if (error instanceof SignInRequired || error instanceof PlayerBlocked) return this.#bell.ring() // it says so
+        if (ends(error)) this.#bell.ring() // a pump tries the same; after a sign-in it succeeds, and this waits again
         const passing = error instanceof GamedError ? error : new Unreachable("unreachable", "The wait broke off.")
         await pause.wait(pauseAfter(passing, attempt), over, false)
         attempt = Math.min(attempt + 1, 8)
@@ -1563,6 +1596,9 @@ export class Sync {
 
 /** @param {Status} status */
 const shown = ({ size, state }) => size !== null || (state !== "in_step" && state !== "unknown")
+
+/** What ends the loop: waiting does not help. @param {unknown} error */
+const ends = (error) => error instanceof SignInRequired || error instanceof PlayerBlocked
 
 /** @param {GamedError} error */
 const halts = (error) => HALTING.some((kind) => error instanceof kind)

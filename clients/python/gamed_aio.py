@@ -301,10 +301,18 @@ class AsyncSync(Threaded[Sync]):
     def _core(self, cancellation: Cancellation) -> Sync:
         return self.core
 
-    async def start(self, changed: Callable[[Status], object] = lambda status: None) -> None:
-        """Call `pump` whenever there is work until the end of the block; `changed` is called in the event loop."""
-        loop = asyncio.get_running_loop()
-        await self._call(lambda sync: sync.start(lambda status: loop.call_soon_threadsafe(changed, status)))
+    async def start(self, changed: Callable[[Status], object] | None = None) -> None:
+        """Call `pump` whenever there is work until the end of the block; `changed` is called in the event loop.
+
+        An error that ends this earlier is in `trouble`; call it again after a sign-in.
+        """
+        loop, report = asyncio.get_running_loop(), None
+        if changed is not None:
+
+            def report(status: Status) -> None:
+                loop.call_soon_threadsafe(changed, status)
+
+        await self._call(lambda sync: sync.start(report))
 
     async def run(self, changed: Callable[[Status], object] = lambda status: None) -> None:
         """Do the work of `start` in this task until it is cancelled, or the block ends; raise as `Sync.run` does."""

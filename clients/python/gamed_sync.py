@@ -72,6 +72,8 @@ EXIT_SECONDS = 5.0
 STEPS = 4
 """How often one pump goes on with a slot that changes meanwhile."""
 
+ENDING = (SignInRequired, PlayerBlocked)
+"""What ends the loop: waiting does not help. `start` or `run` begins another, once the player is let in again."""
 HALTING = (Unreachable, Busy, RateLimited, SignInRequired, PlayerBlocked, NotGamed, UntrustedAddress)
 """What ends a pump: it is about the server or the player, not about one slot."""
 
@@ -543,6 +545,14 @@ class Sync:
         self._stop = threading.Event()
         """Ends the thread that `start` has begun."""
         self._thread: threading.Thread | None = None
+        self._changed: Callable[[Status], object] = lambda status: None
+        """What `start` was given."""
+        self._starts = 0
+        """How often `start` or `run` was called."""
+        self._pump_starts = 0
+        """The same when the last pump began."""
+        self._tried_starts = 0
+        """The same of the last pump that has ended: `trouble` answers these starts, and no later one."""
         self._closed = False
         self._pumped = False
         """A pump of this Sync has succeeded."""
@@ -562,17 +572,35 @@ class Sync:
         quiet = [status for status in self.slots() if status.state in (IN_STEP, WAITING)]
         self._reported = {status.slot: self._look_of(status) for status in quiet}
 
-    def start(self, changed: Callable[[Status], object] = lambda status: None) -> None:
-        """Call `run` in a thread until `close`; an error that ends it earlier is in `trouble`."""
+    def start(self, changed: Callable[[Status], object] | None = None) -> None:
+        """Call `run` in a thread until `close`; an error that ends it earlier is in `trouble`.
+
+        After such an end call it again, once a player has signed in. While the thread works, a further call only
+        replaces `changed`, if it has one.
+        """
         with self._lock:
             self._open()
+            self._changed = changed or self._changed
+            self._starts += 1
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run_until_closed, args=(changed,), daemon=True)
+                self._thread = threading.Thread(target=self._run_until_closed, daemon=True)
                 self._thread.start()
 
-    def _run_until_closed(self, changed: Callable[[Status], object]) -> None:
-        with contextlib.suppress(GamedError, Cancelled):
-            self.run(self._stop, changed)
+    def _run_until_closed(self) -> None:
+        """Run again after a `start` that came during the pump which ended the loop: its error is an older sign-in's."""
+        try:
+            while self._thread is not None:
+                with contextlib.suppress(GamedError):
+                    self.run(self._stop, lambda status: self._changed(status))
+                with self._lock:
+                    if self._closed or self._tried_starts == self._starts:
+                        self._thread = None
+        except Cancelled:
+            pass  # by asyncio, with the end of this Sync
+        except BaseException:
+            with self._lock:
+                self._thread = None
+            raise
 
     def close(self, within: float = 0) -> None:
         """Let another process have the folder. What is pending stays pending.
@@ -597,7 +625,7 @@ class Sync:
     def _needs_no_longer(self) -> bool:
         """Return whether a pump has nothing more to send, or cannot send it now."""
         tried = [record for slot, record in self._records.items() if slot not in self._problems and not record.dispute]
-        return self._closed or self.trouble is not None or not any(record.dirty or record.sent for record in tried)
+        return self._closed or self._failed or not any(record.dirty or record.sent for record in tried)
 
     def ready(self, within: float = 5) -> bool:
         """Wait for the first pump, at most `within` seconds; return whether the first list has ever come here.
@@ -611,8 +639,14 @@ class Sync:
 
     def _needs_no_wait(self) -> bool:
         """Return whether waiting for a pump would not help `ready`."""
-        hopeless = self._cursor is not None or isinstance(self.trouble, (SignInRequired, PlayerBlocked))
-        return self._pumped or self._closed or (self.trouble is not None and hopeless)
+        hopeless = self._cursor is not None or isinstance(self.trouble, ENDING)
+        return self._pumped or self._closed or (self._failed and hopeless)
+
+    @property
+    def _failed(self) -> bool:
+        """Return whether the last pump failed, and `start` has not been called since to overcome that."""
+        overcome = isinstance(self.trouble, ENDING) and self._tried_starts != self._starts
+        return self.trouble is not None and not overcome
 
     # -- the game's side: this device only, no network --
 
@@ -812,6 +846,7 @@ class Sync:
 
     def _pump(self) -> None:
         """Do one round, and note how it ended."""
+        self._pump_starts = self._starts
         try:
             self._round()
         except GamedError as error:
@@ -822,6 +857,7 @@ class Sync:
     def _note_end(self, trouble: GamedError | None) -> None:
         with self._lock:
             self.trouble = trouble
+            self._tried_starts = self._pump_starts
             self._pumped = self._pumped or trouble is None
             self._ended.notify_all()
 
@@ -878,9 +914,11 @@ class Sync:
         """Call `pump` whenever there is work, until `stop`; run it in its own thread.
 
         `changed` is called in this thread, with what a game should look at again. Returns soon after `stop`. Raises
-        what waiting does not help against: SignInRequired, PlayerBlocked, InUse once this Sync is closed. All else is
-        tried again, and in `trouble` meanwhile.
+        what waiting does not help against: SignInRequired, PlayerBlocked, InUse once this Sync is closed; run it again
+        after a sign-in. All else is tried again, and in `trouble` meanwhile.
         """
+        with self._lock:
+            self._starts += 1
         over = threading.Event()
         threading.Thread(target=self._listen, args=(over,), daemon=True).start()
         attempt = 0
@@ -903,7 +941,7 @@ class Sync:
         try:
             with self._pumping:
                 self._pump()
-        except (SignInRequired, PlayerBlocked, InUse):
+        except (*ENDING, InUse):
             raise
         except GamedError:
             pass  # in `trouble`
@@ -931,12 +969,11 @@ class Sync:
             try:
                 rang = cursor is not None and self._waited(cursor)
                 attempt = 0
-            except (SignInRequired, PlayerBlocked):
-                self._bell.set()  # the pump will say it
-                return
             except Cancelled:
                 return
             except GamedError as error:
+                if isinstance(error, ENDING):
+                    self._bell.set()  # a pump tries the same; after a sign-in it succeeds, and this waits again
                 over.wait(pause_after(error, attempt))
                 attempt, rang = min(attempt + 1, 8), False
             if rang:

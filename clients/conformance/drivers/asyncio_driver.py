@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import contextlib
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -99,6 +101,17 @@ class Commands(driver.Commands):
         if seat.sync:
             awaited(seat.sync.face.__aexit__())
         seat.sync = None
+        return {}
+
+    def sync_run(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        task = asyncio.run_coroutine_threadsafe(seat.sync.face.run(seat.changed), LOOP)
+        seat.stop = task.cancel
+        with contextlib.suppress(concurrent.futures.CancelledError):
+            task.result()
+        return {}
+
+    def sync_stop(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        seat.stop()
         return {}
 
     def download(self, seat: Seat, how: Mapping[str, Any]) -> Any:

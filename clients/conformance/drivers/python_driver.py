@@ -21,7 +21,7 @@ import gamed_client as gc
 import gamed_sync as gs
 
 FEATURES = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names"]
-FEATURES += ["ensure", "providers", "qr", "account", "commit", "return_uri"]
+FEATURES += ["ensure", "providers", "qr", "account", "commit", "return_uri", "loop"]
 OUT = threading.Lock()
 
 
@@ -91,12 +91,17 @@ class Seat:
         self.client._wire = TimedWire(**known, seconds=how.get("timeout_seconds") or gc.TIMEOUT_SECONDS)
         self.player = Player(name)
         self.sync: gs.Sync | None = None
+        self.stop = threading.Event()
+        """Ends `sync_run`."""
         self.shown: dict[str, gs.SyncConflict] = {}
 
     def new_player(self) -> Player:
         """Return the player of one sign-in."""
         self.player = Player(self.name)
         return self.player
+
+    def changed(self, status: gs.Status) -> None:
+        say({"event": "sync_changed", "client": self.name, "slot": status.slot, "state": status.state})
 
     def _pause(self, seconds: float) -> None:
         say({"event": "pause", "client": self.name, "seconds": seconds})
@@ -286,6 +291,19 @@ class Commands:
         if seat.sync:
             seat.sync.close()
         seat.sync = None
+        return {}
+
+    def sync_start(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        synced(seat).start(seat.changed)
+        return {}
+
+    def sync_run(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        seat.stop = threading.Event()
+        synced(seat).run(seat.stop, seat.changed)
+        return {}
+
+    def sync_stop(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        seat.stop.set()
         return {}
 
     def sync_ready(self, seat: Seat, how: Mapping[str, Any]) -> Any:

@@ -8,9 +8,13 @@ from typing import Any
 
 from .driver import CommandFailed, Pending
 from .fake_server import FakeServer, Rule
-from .matching import Mismatch, decoded, encoded, expect, filled
+from .matching import Mismatch, decoded, encoded, expect, filled, matches
 from .surroundings import Surroundings
 from .world import World, made_up
+
+UNTIL_SECONDS = 40.0
+"""Longer than a request for changes waits (25 s) and the pauses after some failures."""
+UNTIL_PAUSE_SECONDS = 0.05
 
 OFFERS = {
     "GET /auth/config": {"answer": {"json": {"mode": "local", "providers": []}}},
@@ -76,6 +80,17 @@ class ScenarioRun(Surroundings):
 
     def _do(self, do: str, step: dict[str, Any]) -> None:
         self._check(do, step, self.send(do, step))
+
+    def _until(self, do: str, step: dict[str, Any]) -> None:
+        """Repeat a command until its result is as expected: the client's own loop works meanwhile."""
+        end = time.monotonic() + UNTIL_SECONDS
+        while True:
+            found = decoded(self.send(do, step).result())
+            if matches(step["expect"], found):
+                return self._keep(step, found)
+            if time.monotonic() > end:
+                expect(step["expect"], found, f"the result of {do} after {UNTIL_SECONDS:g} s")
+            time.sleep(UNTIL_PAUSE_SECONDS)
 
     def send(self, do: str, step: Mapping[str, Any]) -> Pending:
         process, arguments = self._arguments(do, dict(step))
@@ -159,8 +174,12 @@ class ScenarioRun(Surroundings):
             end.seen.clear()
 
     def _requests(self, line: str, step: dict[str, Any]) -> None:
-        """`count` of them; `each`, `first` and `last` are like this; the members in `same` are alike in all."""
+        """`count` of them; `each`, `first` and `last` are like this; the members in `same` are alike in all.
+
+        `when` leaves out those that are not like it, as in a rule.
+        """
         found = self.end(step.get("end", "main")).requests(line)
+        found = [request for request in found if matches(step.get("when", {}), request.shown())]
         lines = [request.line for request in self.end(step.get("end", "main")).seen]
         if "count" in step:
             expect(step["count"], len(found), f"the number of {line} among {lines}")

@@ -76,6 +76,13 @@ DEFECTS = {
         "the number of POST /auth/session/refresh",
     ),
     "does_not_wait": Defect(CLIENT, "if error.retry_after is not None:", "if False:", "retry_after", "pause"),
+    "loses_a_start": Defect(
+        SYNC,
+        "if self._closed or self._tried_starts == self._starts:",
+        "if True:",
+        "loop_second_sign_in",
+        "'waiting'",
+    ),
     "gives_up_at_once": Defect(CLIENT, "TRIES = 4", "TRIES = 1", "put_lost_answer", "unreachable"),
     "believes_any_bytes": Defect(
         CLIENT, "if expected != hashlib.sha256(answer.body).digest():", "if False:", "download_damaged", "level 2"

@@ -25,6 +25,7 @@ class PythonAsyncio(ConformanceCase):
         "ensure_*",
         "export",
         "identities_*",
+        "loop_*",
         "other_player*",
         "put_*",
         "return_uri*",
