@@ -831,10 +831,13 @@ class Disk:
 		file.store_buffer(data)
 		file.close()
 		if size_of(temporary) != data.size():
-			return false  # the disk is full
+			remove(temporary)  # the disk is full, and this part must not keep it full
+			return false
 		if how != LOOSE:
 			flush(temporary)
 		if not rename(temporary, path):
+			if size_of(path) >= 0:
+				remove(temporary)  # without the old file it is all there is, and found at the next start
 			return false
 		if how == KEPT:
 			flush(path.get_base_dir())

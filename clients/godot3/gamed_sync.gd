@@ -459,6 +459,7 @@ class Store:
 			var whole = Disk.read(path)
 			var data = whole if whole != null else Disk.read(path + ".new")
 			if data == null:
+				_tidy_unused(slot)
 				continue  # the first write to it did not get that far
 			var record = Record.of(data.get_string_from_utf8())
 			if record == null and whole == null:
@@ -488,6 +489,12 @@ class Store:
 		for name in Disk.names(_of(record["slot"])):
 			if not name in needed:
 				Disk.remove(_of(record["slot"]) + "/" + name)
+
+	# Deletes the bytes of a first write that was cut off before its record.
+	func _tidy_unused(slot):
+		var names = Disk.names(_of(slot))
+		if not "record" in names and not "record.new" in names:
+			forget(slot)
 
 	# The hash, or null when this device cannot keep the bytes.
 	func add(slot, data):
@@ -956,6 +963,9 @@ func _pump():
 			var fetched = yield(_fetch(client, slot, wanted), "completed")
 			if fetched.error:
 				return fetched
+	for problem in _problems.values():
+		if problem["error"].code == "local_disk":
+			return Result.failed(problem["error"])  # as long as a save of another device has no space here
 	return Result.ok()
 
 
@@ -1256,15 +1266,18 @@ func _fetch(client, slot, wanted):
 		return Result.ok()
 	if _closed:
 		return Result.failed(_is_closed())
-	_keep_body(slot, fetched.value)
-	_problems.erase(slot)
+	if _keep_body(slot, fetched.value):
+		_problems.erase(slot)
+	else:  # else each pump would download it again
+		_refused(_problems, slot, GamedError.new("local_disk", "This device has no space for a save of another device."))
 	return Result.ok()
 
 
-# Keep the bytes while a record names them.
+# Keep the bytes while a record names them; false if this device cannot.
 func _keep_body(slot, data):
 	if not _closed and Tools.sha256(data) in Record.bodies(_record(slot)):
-		_store.add(slot, data)
+		return _store.add(slot, data) != null
+	return true
 
 
 func _fetched(client, info):

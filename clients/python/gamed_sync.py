@@ -591,7 +591,7 @@ class Sync:
         try:
             while self._thread is not None:
                 with contextlib.suppress(GamedError):
-                    self.run(self._stop, lambda status: self._changed(status))
+                    self.run(self._stop, self._report)
                 with self._lock:
                     if self._closed or self._tried_starts == self._starts:
                         self._thread = None
@@ -601,6 +601,9 @@ class Sync:
             with self._lock:
                 self._thread = None
             raise
+
+    def _report(self, status: Status) -> None:
+        self._changed(status)
 
     def close(self, within: float = 0) -> None:
         """Let another process have the folder. What is pending stays pending.

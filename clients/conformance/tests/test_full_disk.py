@@ -1,0 +1,84 @@
+"""A device whose disk is full keeps what it has, sends it, and recovers: each client on a small file system."""
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from clients.conformance.tests import test_godot3, test_godot4
+from clients.conformance.tests.helpers import ConformanceCase, Scenario, World, lender, run
+
+DISK_KIB = 128
+SAVE: Mapping[str, Any] = {"$repeat": ["x", 120 * 1024]}
+"""A save that the server takes and this disk has no space for."""
+BEGIN: list[Mapping[str, Any]] = [
+    {"player": "anna"},
+    {"session": "first", "of": "anna"},
+    {"enter": "${first}", "open": {}},
+    {"do": "sync_open"},
+    {"do": "sync_write", "slot": "auto", "text": "level 1"},
+    {"do": "sync_pump"},
+]
+
+
+class FullDisk(SynchronousTestCase):
+    case: type[ConformanceCase]
+
+    def setUp(self) -> None:
+        self.world = World(self.case.driver(), lender=lender())
+        self.addCleanup(self.world.close)
+        self.disk = self.world.folder / "places"
+        self.disk.mkdir()
+        self.addCleanup(subprocess.run, ["umount", "--lazy", str(self.disk)], check=True)
+        options = f"size={DISK_KIB}k,mode=700"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.disk)], check=True)
+
+    def perform(self, *steps: Mapping[str, Any]) -> None:
+        about = "A device whose disk is full."
+        run(self.world, Scenario("full_disk", {"about": about, "real": True, "steps": [*BEGIN, *steps]}))
+
+    def unfinished(self) -> list[Path]:
+        """Return the files that a write left behind: with a name of their own, or larger than any small save."""
+        found = [path for path in self.disk.rglob("*") if path.is_file()]
+        return [path for path in found if path.suffix == ".new" or path.stat().st_size > DISK_KIB * 512]
+
+    def test_own_save(self) -> None:
+        """A save that does not fit is refused and leaves nothing behind, so that a smaller one fits."""
+        self.perform(
+            {"do": "sync_write", "slot": "big", "text": SAVE, "error": {"kind": "LocalDamaged", "code": "local_disk"}},
+            {"do": "sync_write", "slot": "big", "text": "small"},
+            {"do": "sync_write", "slot": "auto", "text": "level 2"},
+            {"do": "sync_pump"},
+            {"ask": "GET /game/saves/big", "session": "${first}", "expect": {"text": "small"}},
+            {"ask": "GET /game/saves/auto", "session": "${first}", "expect": {"text": "level 2"}},
+        )
+        self.assertEqual(self.unfinished(), [])
+
+    def test_save_of_another_device(self) -> None:
+        """A save of another device that does not fit is reported, is not downloaded again at once, and does not keep
+        this device from saving."""
+        self.perform(
+            {"ask": "PUT /game/saves/big", "session": "${first}", "text": SAVE, "headers": {"If-None-Match": "*"}},
+            {"do": "sync_start"},
+            {"until": "sync_trouble", "expect": {"code": "local_disk"}},
+            {"do": "sync_status", "slot": "big", "expect": {"state": "refused", "problem": "local_disk"}},
+            {"do": "sync_write", "slot": "auto", "text": "level 2"},
+            {"until": "sync_status", "slot": "auto", "expect": {"state": "in_step"}},
+            {"ask": "GET /game/saves/auto", "session": "${first}", "expect": {"text": "level 2"}},
+            {"do": "sync_trouble", "expect": {"code": "local_disk"}},
+            {"requests": "GET /game/saves/big/versions/*", "count": 1},
+        )
+        self.assertEqual(self.unfinished(), [])
+
+
+class Godot3(FullDisk):
+    case = test_godot3.Godot3
+
+
+class Godot4(FullDisk):
+    case = test_godot4.Godot4
+
+
+del FullDisk  # not a test of its own
