@@ -42,8 +42,12 @@ const LONGEST_EXPORT_PAUSE_SECONDS = 60
 /** Node.js, and no page around it (Electron's windows have both, and are browsers). */
 export const IN_NODE = typeof process === "object" && !!process?.versions?.node && typeof document === "undefined"
 
-/** A module of Node.js; bundlers for browsers leave it alone. @param {string} name @returns {Promise<any>} */
-const node = (name) => import(/* webpackIgnore: true */ /* @vite-ignore */ `node:${name}`)
+/**
+ * A module of Node.js. A bundler for browsers leaves it alone, because its name is not a literal: esbuild heeds none of
+ * the comments.
+ * @param {string} name @returns {Promise<any>}
+ */
+export const nodeModule = (name) => import(/* webpackIgnore: true */ /* @vite-ignore */ `node:${name}`)
 
 /** @type {(seconds: number) => Promise<void>} */
 const sleep = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000))
@@ -750,7 +754,7 @@ class FilePlace {
   }
 
   async read() {
-    const { readFile } = await node("fs/promises")
+    const { readFile } = await nodeModule("fs/promises")
     return readFile(this.path, "utf8").catch(unlessMissing)
   }
 
@@ -760,13 +764,13 @@ class FilePlace {
   }
 
   async remove() {
-    const { unlink } = await node("fs/promises")
+    const { unlink } = await nodeModule("fs/promises")
     await unlink(this.path).catch(unlessMissing)
   }
 
   /** @template T @param {() => Promise<T>} work */
   async locked(work) {
-    const { mkdir } = await node("fs/promises")
+    const { mkdir } = await nodeModule("fs/promises")
     await mkdir(this.folder, { recursive: true, mode: 0o700 })
     return inTurn(this.path, async () => {
       const release = await lockProcess(this.path)
@@ -858,7 +862,7 @@ export function unlessMissing(error) {
  * @param {string} path @param {Uint8Array} data
  */
 export async function writeWhole(path, data) {
-  const { open, rename, unlink } = await node("fs/promises")
+  const { open, rename, unlink } = await nodeModule("fs/promises")
   const temporary = `${path}.${randomName()}.new`
   const file = await open(temporary, "wx", 0o600)
   try {
@@ -879,7 +883,7 @@ export async function writeWhole(path, data) {
 /** What is in it is on disk. @param {string} folder */
 export async function syncFolder(folder) {
   if (process.platform === "win32") return
-  const { open } = await node("fs/promises")
+  const { open } = await nodeModule("fs/promises")
   const handle = await open(folder, "r")
   try {
     await handle.sync()
@@ -941,7 +945,8 @@ export function tryLock(name) {
  * @param {string} path @param {string} [platform] @returns {Promise<(() => void) | null>}
  */
 export async function lockOf(path, platform = process.platform) {
-  const [{ resolve }, { tmpdir }, { realpath, unlink }] = await Promise.all(["path", "os", "fs/promises"].map(node))
+  const names = ["path", "os", "fs/promises"]
+  const [{ resolve }, { tmpdir }, { realpath, unlink }] = await Promise.all(names.map(nodeModule))
   const folder = await realpath(resolve(path, "..")).catch(() => resolve(path, ".."))
   const id = (await sha256Hex(`${folder}/${path.slice(path.lastIndexOf("/") + 1)}`)).slice(0, 24)
   const name = `gamed-${process.getuid?.() ?? ""}-${id}`
@@ -956,7 +961,7 @@ export async function lockOf(path, platform = process.platform) {
 
 /** @param {string} name @returns {Promise<(() => void) | null>} */
 async function listening(name) {
-  const { createServer } = await node("net")
+  const { createServer } = await nodeModule("net")
   return new Promise((resolve) => {
     const server = createServer((/** @type {any} */ socket) => socket.destroy())
     server.once("error", (/** @type {any} */ error) => resolve(error.code === "EADDRINUSE" ? null : () => undefined))
@@ -967,7 +972,7 @@ async function listening(name) {
 
 /** @param {string} name @returns {Promise<boolean>} */
 async function answers(name) {
-  const { connect } = await node("net")
+  const { connect } = await nodeModule("net")
   return new Promise((resolve) => {
     const socket = connect({ path: name }, () => (socket.destroy(), resolve(true)))
     socket.once("error", () => resolve(false))
@@ -1054,7 +1059,7 @@ class Listener {
 
   /** @param {string} doneUrl @param {(proof: Proof) => void} take @param {number} patience seconds */
   static async start(doneUrl, take, patience) {
-    const { createServer } = await node("http")
+    const { createServer } = await nodeModule("http")
     const listener = new Listener()
     listener.server = createServer((/** @type {any} */ request, /** @type {any} */ response) => {
       listener.answer(request, response, doneUrl, take, patience)
@@ -1365,7 +1370,7 @@ export async function openBrowser(url) {
     window.open(url, "_blank", "noopener,noreferrer")
     return true
   }
-  const { spawn } = await node("child_process")
+  const { spawn } = await nodeModule("child_process")
   /** @type {Record<string, string[]>} */
   const programs = { win32: ["rundll32", "url.dll,FileProtocolHandler"], darwin: ["open"] }
   const [program, ...before] = programs[process.platform] ?? ["xdg-open"]
@@ -1640,7 +1645,7 @@ class FileTarget {
 
   /** @param {string} path */
   static async open(path) {
-    const [fs, { resolve }] = await Promise.all(["fs/promises", "path"].map(node))
+    const [fs, { resolve }] = await Promise.all(["fs/promises", "path"].map(nodeModule))
     const whole = resolve(path)
     const temporary = `${whole}.${randomName()}.new`
     return new FileTarget(whole, temporary, await fs.open(temporary, "wx+", 0o600), fs)
@@ -1658,7 +1663,7 @@ class FileTarget {
   }
 
   async digest() {
-    const { createHash } = await node("crypto")
+    const { createHash } = await nodeModule("crypto")
     const hash = createHash("sha256")
     const block = new Uint8Array(1 << 20)
     for (let at = 0; at < this.size; ) {
@@ -1966,7 +1971,7 @@ export class GamedClient {
       /** @type {Record<string, string>} */
       const names = { win32: "windows", darwin: "macos" }
       device.platform = names[process.platform] ?? process.platform
-      device.device_name = (await node("os")).hostname()
+      device.device_name = (await nodeModule("os")).hostname()
     }
     if (this._deviceName) device.device_name = this._deviceName
     if (device.device_name) device.device_name = device.device_name.slice(0, 64)
@@ -2419,5 +2424,5 @@ const playerChanged = () => new PlayerChanged("player_changed", "Another player 
 
 /** @param {string} app */
 async function platformFolder(app) {
-  return stateFolder(app, process.platform, process.env, (await node("os")).homedir())
+  return stateFolder(app, process.platform, process.env, (await nodeModule("os")).homedir())
 }

@@ -33,6 +33,7 @@ import {
   Refused,
   SignInRequired,
   Unreachable,
+  nodeModule,
   openDatabase,
   pauseAfter,
   sha256Hex,
@@ -207,8 +208,8 @@ class FolderStore {
 
   /** @param {string} folder */
   static async open(folder) {
-    const fs = await import(/* webpackIgnore: true */ /* @vite-ignore */ "node:fs/promises")
-    const crypto = await import(/* webpackIgnore: true */ /* @vite-ignore */ "node:crypto")
+    const fs = await nodeModule("fs/promises")
+    const crypto = await nodeModule("crypto")
     for (const name of ["releases", "objects", "staging"]) await fs.mkdir(`${folder}/${name}`, { recursive: true })
     return new FolderStore(folder, fs, crypto)
   }

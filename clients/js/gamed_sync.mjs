@@ -39,6 +39,7 @@ import {
   UntrustedAddress,
   bytesOf,
   inTurn,
+  nodeModule,
   openDatabase,
   pathOf,
   pauseAfter,
@@ -423,7 +424,7 @@ class FileStore {
 
   /** @param {string} folder */
   static async open(folder) {
-    const fs = await import(/* webpackIgnore: true */ /* @vite-ignore */ "node:fs/promises")
+    const fs = await nodeModule("fs/promises")
     await fs.mkdir(`${folder}/slots`, { recursive: true, mode: 0o700 })
     const release = await tryLock(`${folder}/lock`)
     if (!release) throw inUse()
@@ -621,7 +622,7 @@ const openStore = (place, name) => (IN_NODE ? FileStore : DatabaseStore).open(`$
 /** The names of the stores that this device has. @param {string} place @returns {Promise<string[]>} */
 async function storesAt(place) {
   if (IN_NODE) {
-    const fs = await import(/* webpackIgnore: true */ /* @vite-ignore */ "node:fs/promises")
+    const fs = await nodeModule("fs/promises")
     return (await fs.readdir(place).catch(unlessMissing)) ?? []
   }
   const found = await indexedDB.databases?.()

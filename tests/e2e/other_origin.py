@@ -28,19 +28,19 @@ class ProviderDied(Exception):
     """It ended, or never said that it is ready; the text is what it said instead."""
 
 
-def installed() -> Path:
+def installed(scripts: Path = SCRIPTS, folder: Path = FOLDER) -> Path:
     """The folder with the packages in it and the scripts beside them; test processes wait for each other."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    with (FOLDER / "lock").open("w") as lock:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        wanted, mark = (SCRIPTS / "package-lock.json").read_bytes(), FOLDER / "installed.json"
-        for file in SCRIPTS.iterdir():
-            shutil.copy(file, FOLDER / file.name)
+        wanted, mark = (scripts / "package-lock.json").read_bytes(), folder / "installed.json"
+        for file in scripts.iterdir():
+            shutil.copy(file, folder / file.name)
         if not mark.exists() or mark.read_bytes() != wanted:
             command = [*NPM, "ci", "--no-audit", "--no-fund", "--no-update-notifier"]
             done = subprocess.run(
                 command,
-                cwd=FOLDER,
+                cwd=folder,
                 env=with_node(os.environ),
                 capture_output=True,
                 timeout=INSTALL_SECONDS,
@@ -49,7 +49,7 @@ def installed() -> Path:
             if done.returncode:
                 raise ProviderDied(f"npm ci: {done.stdout.decode()}{done.stderr.decode()}")
             mark.write_bytes(wanted)
-    return FOLDER
+    return folder
 
 
 class Process:

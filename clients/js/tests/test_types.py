@@ -25,6 +25,7 @@ BETWEEN_FILES = frozenset(
         "errorOf",
         "joined",
         "pauseAfter",
+        "nodeModule",
         "stateFolder",
         "openDatabase",
         "transact",
