@@ -188,7 +188,7 @@ static class Program
     static readonly string[] Features =
     {
         "saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names",
-        "ensure", "providers", "qr", "account", "commit", "return_uri", "loop",
+        "ensure", "providers", "qr", "account", "commit", "return_uri", "loop", "pages",
     };
 
     static readonly string[] AccountCommands =
@@ -198,7 +198,7 @@ static class Program
 
     static readonly string[] SavesCommands =
     {
-        "list_saves", "changes", "get", "put", "delete", "versions", "version", "restore", "dismiss",
+        "list_saves", "changes", "get", "put", "delete", "versions", "versions_page", "version", "restore", "dismiss",
         "commit",
     };
 
@@ -428,10 +428,11 @@ static class Program
             case "list_saves":
                 return new Dictionary<string, object> { { "saves", (await client.ListSavesAsync()).Select(Shown) } };
             case "changes":
-                Changes found = await client.ChangesAsync(how.Text("since"), (int)(how.Number("wait") ?? 0));
+                Changes found = await client.ChangesAsync(how.Text("since"), (int)(how.Number("wait") ?? 0),
+                    limit: (int?)how.Number("limit"));
                 return new Dictionary<string, object>
                 {
-                    { "cursor", found.Cursor }, { "whole", found.Whole },
+                    { "cursor", found.Cursor }, { "whole", found.Whole }, { "more", found.More },
                     { "saves", found.Saves.Select(Shown).Concat(found.Deletions.Select(Shown)) },
                 };
             case "get":
@@ -445,6 +446,13 @@ static class Program
                 return new Dictionary<string, object>
                 {
                     { "versions", (await client.VersionsAsync(slot)).Select(Shown) },
+                };
+            case "versions_page":
+                VersionsPage page = await client.VersionsPageAsync(slot, (long?)how.Number("before"),
+                    (int?)how.Number("limit"));
+                return new Dictionary<string, object>
+                {
+                    { "versions", page.Versions.Select(Shown) }, { "more", page.More },
                 };
             case "version":
                 return Shown(await client.VersionAsync(slot, number));

@@ -3052,6 +3052,10 @@ namespace Gamed
         /// </summary>
         public bool Whole { get; private set; }
 
+        /// <summary>The server has further changes: ask with Cursor at once. A slot may appear again there, as it is
+        /// then.</summary>
+        public bool More { get; private set; }
+
         internal static Changes Of(IDictionary<string, object> value, bool whole)
         {
             ILookup<bool, IDictionary<string, object>> listed = Members.Objects(value, "saves").ToLookup(
@@ -3065,7 +3069,27 @@ namespace Gamed
                     Slot = Members.Of<string>(entry, "slot"), Version = Members.Of<long>(entry, "version"),
                 }).ToList().AsReadOnly(),
                 Whole = whole || Members.Maybe<bool>(value, "reset"),
+                More = Members.Maybe<bool>(value, "more"),
             };
+        }
+    }
+
+    /// <summary>A part of a slot's history: the result of <see cref="GamedClient.VersionsPageAsync"/>.</summary>
+    public sealed class VersionsPage
+    {
+        /// <summary>Newest first.</summary>
+        public IList<SaveVersion> Versions { get; private set; }
+
+        /// <summary>The server has older ones: ask for those `before` the last one here.</summary>
+        public bool More { get; private set; }
+
+        internal static VersionsPage Of(IDictionary<string, object> value, long? before)
+        {
+            IList<SaveVersion> listed = Members.Objects(value, "versions").Select(SaveVersion.Of).ToList().AsReadOnly();
+            bool more = Members.Maybe<bool>(value, "more");
+            if (more && (listed.Count == 0 || (before != null && listed.Last().Version >= before)))
+                throw new NotGamed("The server's pages of versions do not end.");
+            return new VersionsPage { Versions = listed, More = more };
         }
     }
 
@@ -4076,13 +4100,14 @@ namespace Gamed
         }
 
         /// <summary>
-        /// What changed since the cursor of an earlier answer; everything without one, or when that past is gone. Where
-        /// nothing has changed the server may take `wait` seconds (at most 25) to answer, in case something does.
+        /// What changed since the cursor of an earlier answer; everything without one, or when that past is gone. The
+        /// oldest changes come first, at most 256 slots or `limit`; if there are more, ask again with the new cursor.
+        /// Where nothing has changed the server may take `wait` seconds (at most 25) to answer, in case something does.
         /// </summary>
         public Task<Changes> ChangesAsync(string since = null, int wait = 0,
-            CancellationToken cancel = default(CancellationToken))
+            CancellationToken cancel = default(CancellationToken), int? limit = null)
         {
-            string path = since == null ? "/game/saves" : "/game/saves?since=" + Uri.EscapeDataString(since);
+            string path = WithQuery("/game/saves", "since", since == null ? null : Uri.EscapeDataString(since), limit);
             var how = new Call { Wait = wait };
             if (wait > 0)
                 how.Headers["Prefer"] = "wait=" + wait.ToString(CultureInfo.InvariantCulture);
@@ -4214,14 +4239,39 @@ namespace Gamed
 
         // -- history --
 
-        /// <summary>What the server keeps of a slot, newest first: also of a deleted one, and what lost a conflict.
+        /// <summary>What the server keeps of a slot, newest first: also of a deleted one, and what lost a conflict. A
+        /// long history takes a request for each 100 versions; those after the first page end once `downTo` is reached.
         /// </summary>
-        public Task<IList<SaveVersion>> VersionsAsync(string slot,
+        public async Task<IList<SaveVersion>> VersionsAsync(string slot,
+            CancellationToken cancel = default(CancellationToken), long downTo = 1)
+        {
+            VersionsPage page = await VersionsPageAsync(slot, null, null, cancel).ConfigureAwait(false);
+            List<SaveVersion> found = page.Versions.ToList();
+            while (page.More && found.Last().Version > downTo)
+            {
+                page = await VersionsPageAsync(slot, found.Last().Version, null, cancel).ConfigureAwait(false);
+                found.AddRange(page.Versions);
+            }
+            return found.AsReadOnly();
+        }
+
+        /// <summary>The newest versions that are older than `before`: at most 100, or `limit`.</summary>
+        public Task<VersionsPage> VersionsPageAsync(string slot, long? before = null, int? limit = null,
             CancellationToken cancel = default(CancellationToken))
         {
-            return Then(GameAsync("GET", Saves.PathOf(slot) + "/versions", new Call(), cancel),
-                answer => (IList<SaveVersion>)Members.Objects(answer.Json(), "versions").Select(SaveVersion.Of).ToList()
-                    .AsReadOnly());
+            string number = before == null ? null : before.Value.ToString(CultureInfo.InvariantCulture);
+            string path = WithQuery(Saves.PathOf(slot) + "/versions", "before", number, limit);
+            return Then(GameAsync("GET", path, new Call(), cancel), answer => VersionsPage.Of(answer.Json(), before));
+        }
+
+        /// <summary>The path with those that are not null.</summary>
+        static string WithQuery(string path, string name, string value, int? limit)
+        {
+            if (value != null)
+                path += "?" + name + "=" + value;
+            if (limit != null)
+                path += (value == null ? "?" : "&") + "limit=" + limit.Value.ToString(CultureInfo.InvariantCulture);
+            return path;
         }
 
         /// <summary>The bytes of one version, checked; throws NotFound when it is no longer kept.</summary>

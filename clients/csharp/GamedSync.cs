@@ -1702,11 +1702,22 @@ namespace Gamed
             return status.State + " " + of + " " + (status.Problem == null ? "" : status.Problem.Code);
         }
 
-        /// <summary>The list, before any write. The cursor is kept last, so that what was not noted is listed again.
-        /// </summary>
+        /// <summary>The whole list, before any write, page by page.</summary>
         async Task HearAsync(GamedClient only, CancellationToken cancel)
         {
+            while (await HearPageAsync(only, cancel).ConfigureAwait(false))
+            {
+            }
+        }
+
+        /// <summary>True if there are more changes. The cursor is kept last, so that a page that was cut off is listed
+        /// again.</summary>
+        async Task<bool> HearPageAsync(GamedClient only, CancellationToken cancel)
+        {
+            string asked = cursor;
             Changes changes = await ChangesAsync(only, cancel).ConfigureAwait(false);
+            if (changes.More && changes.Cursor == asked)
+                throw new NotGamed("The server's pages of changes do not end.");
             var listed = new Dictionary<string, SaveInfo>();  // null: deleted
             foreach (SaveInfo info in changes.Saves.Where(info => Saves.IsSlot(info.Slot)))
                 listed[info.Slot] = info;  // names of a later protocol are left alone
@@ -1719,11 +1730,11 @@ namespace Gamed
             lock (gate)
             {
                 Open();
-                if (changes.Cursor == cursor)
-                    return;
-                store.KeepCursor(changes.Cursor);
+                if (changes.Cursor != cursor)
+                    store.KeepCursor(changes.Cursor);
                 cursor = changes.Cursor;
             }
+            return changes.More;
         }
 
         async Task<Changes> ChangesAsync(GamedClient only, CancellationToken cancel)
@@ -1758,8 +1769,9 @@ namespace Gamed
                 bool has = listed.TryGetValue(slot, out entry);
                 if (has && (record.Base == null || (entry != null && record.Base.Etag == entry.Etag)))
                     continue;
-                IList<SaveVersion> history = record.Base == null && record.Remote == null ? new SaveVersion[0]
-                    : await HistoryAsync(only, slot, cancel).ConfigureAwait(false);
+                SaveInfo stands = record.Base ?? record.Remote;
+                IList<SaveVersion> history = stands == null ? new SaveVersion[0]
+                    : await HistoryAsync(only, slot, stands.Version, cancel).ConfigureAwait(false);
                 SaveVersion newest = history.FirstOrDefault(version => version.Kind != "conflict");
                 bool deleted = newest != null && newest.Kind == "delete";
                 bool kept = record.Base == null
@@ -1770,12 +1782,13 @@ namespace Gamed
             }
         }
 
-        /// <summary>Empty for a slot that the server never had.</summary>
-        static async Task<IList<SaveVersion>> HistoryAsync(GamedClient only, string slot, CancellationToken cancel)
+        /// <summary>Empty for a slot that the server never had; versions older than `downTo` do not matter.</summary>
+        static async Task<IList<SaveVersion>> HistoryAsync(GamedClient only, string slot, long downTo,
+            CancellationToken cancel)
         {
             try
             {
-                return await only.VersionsAsync(slot, cancel).ConfigureAwait(false);
+                return await only.VersionsAsync(slot, cancel, downTo).ConfigureAwait(false);
             }
             catch (NotFound)
             {
@@ -1880,7 +1893,8 @@ namespace Gamed
             {
                 error = refusal;
             }
-            IList<SaveVersion> history = await only.VersionsAsync(slot, cancel).ConfigureAwait(false);
+            IList<SaveVersion> history = await only.VersionsAsync(slot, cancel, sent.Base.Version)
+                .ConfigureAwait(false);
             if (history.Any(version => version.Kind == "delete" && version.Parent == sent.Base.Version))
                 return record => record.Removed(error.Current);  // it took place, and another device wrote since
             return record => record.Disputed(error);

@@ -12,7 +12,7 @@ const Result = GamedClient.Result
 
 const FEATURES = (
 	"saves sync assets loopback parallel shared_store clock timeout names ensure providers qr account commit return_uri"
-	+ " loop"
+	+ " loop pages"
 )
 
 var _socket = StreamPeerTCP.new()
@@ -270,7 +270,7 @@ class Session:
 
 	func do_changes(command):
 		var wait = command.get("wait")
-		return yield(_client.changes(command.get("since"), int(wait) if wait else 0), "completed")
+		return yield(_client.changes(command.get("since"), int(wait) if wait else 0, command.get("limit")), "completed")
 
 	func do_get(command):
 		return _save(yield(_client.get_save(command["slot"], command.get("unless")), "completed"))
@@ -288,6 +288,9 @@ class Session:
 	func do_versions(command):
 		var found = yield(_client.versions(command["slot"]), "completed")
 		return Result.ok({"versions": found.value}) if found.error == null else found
+
+	func do_versions_page(command):
+		return yield(_client.versions_page(command["slot"], command.get("before"), command.get("limit")), "completed")
 
 	func do_version(command):
 		return _save(yield(_client.version(command["slot"], command["number"]), "completed"))

@@ -1917,11 +1917,13 @@ func list_saves():
 	return Result.ok(found.value["saves"]) if found.error == null else found
 
 
-# {"cursor", "saves", "whole"}: what changed since the cursor of an earlier answer; everything without one, or when
-# that past is gone. A save that was deleted is {"slot", "version", "deleted": true}.
+# {"cursor", "saves", "whole", "more"}: what changed since the cursor of an earlier answer; everything without one, or
+# when that past is gone. A save that was deleted is {"slot", "version", "deleted": true}.
+# The oldest changes come first, at most 256 slots or `limit`; `more`: the server has further ones, ask with the new
+# cursor at once. A slot may appear again there, as it is then.
 # Where nothing has changed the server may take `wait` seconds (at most 25) to answer, in case something does.
-func changes(since = null, wait = 0):
-	var path = "/game/saves" if since == null else "/game/saves?since=" + Tools.quote(since)
+func changes(since = null, wait = 0, limit = null):
+	var path = "/game/saves" + _query("since", Tools.quote(since) if since != null else null, limit)
 	var headers = {"Prefer": "wait=%d" % wait} if wait > 0 else {}
 	var how = {"headers": headers, "timeout": wait + timeout_seconds}
 	var answer = yield(_game_json("GET", path, how), "completed")
@@ -1935,7 +1937,22 @@ func changes(since = null, wait = 0):
 	if saves.error:
 		return saves
 	var whole = since == null or (typeof(answer.value.get("reset")) == TYPE_BOOL and answer.value["reset"])
-	return Result.ok({"cursor": cursor.value, "saves": saves.value, "whole": whole})
+	var more = _has_more(answer.value)
+	return Result.ok({"cursor": cursor.value, "saves": saves.value, "whole": whole, "more": more})
+
+
+static func _has_more(value):
+	return typeof(value.get("more")) == TYPE_BOOL and value["more"]
+
+
+# Of a path, with those that are not null.
+static func _query(name, value, limit):
+	var found = PoolStringArray()
+	if value != null:
+		found.append("%s=%s" % [name, value])
+	if limit != null:
+		found.append("limit=%d" % limit)
+	return "?" + found.join("&") if found.size() > 0 else ""
 
 
 # Result of the entries of a list or of a commit: a SaveInfo each, or {"slot", "version", "deleted": true}.
@@ -1993,9 +2010,22 @@ func delete(slot, base):
 
 
 # What the server keeps of a slot, newest first, also of a deleted one and what lost a conflict: a list of
-# {"version", "kind", "parent", "expires", "save", "device"}; `save` is a SaveInfo, null for a delete.
-func versions(slot):
-	var answer = yield(_slot("GET", slot, "/versions"), "completed")
+# {"version", "kind", "parent", "expires", "save", "device"}; `save` is a SaveInfo, null for a delete. A long history
+# takes a request for each 100 versions; those after the first page end once `down_to` is reached.
+func versions(slot, down_to = 1):
+	var page = yield(versions_page(slot), "completed")
+	var found = page.value["versions"] if page.error == null else []
+	while page.error == null and page.value["more"] and found[-1]["version"] > down_to:
+		page = yield(versions_page(slot, found[-1]["version"]), "completed")
+		found += page.value["versions"] if page.error == null else []
+	return Result.ok(found) if page.error == null else page
+
+
+# {"versions", "more"}: the newest versions that are older than `before`, at most 100 or `limit`; `more`: the server has
+# older ones.
+func versions_page(slot, before = null, limit = null):
+	var number = "%d" % before if before != null else null
+	var answer = yield(_slot("GET", slot, "/versions" + _query("before", number, limit)), "completed")
 	var value = answer.value.json() if answer.error == null else answer
 	if value.error:
 		return value
@@ -2008,7 +2038,10 @@ func versions(slot):
 		if one.error:
 			return one
 		found.append(one.value)
-	return Result.ok(found)
+	var more = _has_more(value.value)
+	if more and (found.size() == 0 or (before != null and found[-1]["version"] >= before)):
+		return Result.wrong("not_gamed", "The server's pages of versions do not end.")
+	return Result.ok({"versions": found, "more": more})
 
 
 static func _version_of(entry):

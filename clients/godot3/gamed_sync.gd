@@ -1047,13 +1047,24 @@ func _look_of(of):
 	return "%s %s %s" % [of["state"], there["etag"] if there else "", problem]
 
 
-# The list, before any write. The cursor is kept last, so that what was not noted is listed again.
+# The whole list, before any write, page by page.
 func _hear(client):
-	var found = yield(client.changes(_cursor), "completed")
-	if found.error and found.error.kind == "Refused" and found.error.status == 400 and _cursor != null:
+	var page = yield(_hear_page(client), "completed")
+	while page.error == null and page.value:
+		page = yield(_hear_page(client), "completed")
+	return page
+
+
+# Result of whether there are more changes. The cursor is kept last, so that a page that was cut off is listed again.
+func _hear_page(client):
+	var asked = _cursor
+	var found = yield(client.changes(asked), "completed")
+	if found.error and found.error.kind == "Refused" and found.error.status == 400 and asked != null:
 		found = yield(client.changes(), "completed")  # the server does not know such a cursor
 	if found.error:
 		return found
+	if found.value["more"] and found.value["cursor"] == asked:
+		return Result.wrong("not_gamed", "The server's pages of changes do not end.")
 	var listed = {}
 	for entry in found.value["saves"]:
 		if GamedClient.path_of(entry["slot"]).error == null:  # names of a later protocol are left alone
@@ -1071,7 +1082,7 @@ func _hear(client):
 		if _closed or not _store.keep_cursor(found.value["cursor"]):
 			return Result.failed(_is_closed()) if _closed else Result.wrong("local_disk", "This device cannot keep saves.")
 		_cursor = found.value["cursor"]
-	return Result.ok()
+	return Result.ok(found.value["more"])
 
 
 # The past may be another one: what this device stands on must be in the server's, or it is news again.
@@ -1087,7 +1098,8 @@ func _hear_all(client, listed):
 			continue
 		var history = Result.ok([])
 		if base or record["remote"]:
-			history = yield(client.versions(slot), "completed")
+			var stands = base if base else record["remote"]
+			history = yield(client.versions(slot, stands["version"]), "completed")
 			if history.error and history.error.is_a("NotFound"):
 				history = Result.ok([])  # the server never had it
 			if history.error:
@@ -1183,7 +1195,7 @@ func _remove(client, slot, sent):
 		return Result.ok(["removed", null])  # there is nothing, which is what was wanted
 	if gone.error.kind != "Conflict":
 		return gone
-	var history = yield(client.versions(slot), "completed")
+	var history = yield(client.versions(slot, sent["base"]["version"]), "completed")
 	if history.error:
 		return history
 	for version in history.value:

@@ -12,7 +12,7 @@ const Result = GamedClient.Result
 
 const FEATURES = (
 	"saves sync assets loopback parallel shared_store clock timeout names ensure providers qr account commit return_uri"
-	+ " loop"
+	+ " loop pages"
 )
 
 var _socket = StreamPeerTCP.new()
@@ -269,7 +269,7 @@ class Session:
 
 	func do_changes(command):
 		var wait = command.get("wait")
-		return await _client.changes(command.get("since"), int(wait) if wait else 0)
+		return await _client.changes(command.get("since"), int(wait) if wait else 0, command.get("limit"))
 
 	func do_get(command):
 		return _save(await _client.get_save(command["slot"], command.get("unless")))
@@ -287,6 +287,9 @@ class Session:
 	func do_versions(command):
 		var found = await _client.versions(command["slot"])
 		return Result.ok({"versions": found.value}) if found.error == null else found
+
+	func do_versions_page(command):
+		return await _client.versions_page(command["slot"], command.get("before"), command.get("limit"))
 
 	func do_version(command):
 		return _save(await _client.version(command["slot"], command["number"]))

@@ -10,7 +10,7 @@ import { Sync } from "./gamed_sync.mjs"
 const FEATURES = [
   ...(IN_NODE ? ["loopback"] : []),
   ..."saves sync assets parallel shared_store clock timeout names".split(" "),
-  ..."ensure providers qr account commit return_uri loop".split(" "),
+  ..."ensure providers qr account commit return_uri loop pages".split(" "),
 ]
 
 /** @type {(text: string) => void} */
@@ -154,8 +154,8 @@ const COMMANDS = {
   },
 
   list_saves: async ({ client }) => ({ saves: (await client.listSaves()).map(infoJson) }),
-  changes: async ({ client }, { since, wait }) => {
-    const found = await client.changes(since ?? null, { wait: wait ?? 0 })
+  changes: async ({ client }, { since, wait, limit }) => {
+    const found = await client.changes(since ?? null, { wait: wait ?? 0, limit: limit ?? undefined })
     return { ...found, saves: found.saves.map(infoJson) }
   },
   get: async ({ client }, { slot, unless }) => saveJson(await client.get(slot, { unless: unless ?? null })),
@@ -164,9 +164,10 @@ const COMMANDS = {
     return infoJson(await client.put(slot, bytes(data), options))
   },
   delete: ({ client }, { slot, base }) => client.delete(slot, { base: base ?? null }),
-  versions: async ({ client }, { slot }) => {
-    const found = await client.versions(slot)
-    return { versions: found.map((/** @type {any} */ entry) => ({ ...entry, save: infoJson(entry.save) })) }
+  versions: async ({ client }, { slot }) => ({ versions: (await client.versions(slot)).map(versionJson) }),
+  versions_page: async ({ client }, { slot, before, limit }) => {
+    const page = await client.versionsPage(slot, { before: before ?? undefined, limit: limit ?? undefined })
+    return { versions: page.versions.map(versionJson), more: page.more }
   },
   version: async ({ client }, { slot, number }) => saveJson(await client.version(slot, number)),
   restore: async ({ client }, { slot, number, base }) =>
@@ -266,6 +267,9 @@ function infoJson(info) {
   const { contentType, ...rest } = info
   return { ...rest, content_type: contentType }
 }
+
+/** @param {any} version */
+const versionJson = (version) => ({ ...version, save: infoJson(version.save) })
 
 /** @param {any} save */
 function saveJson(save) {

@@ -196,6 +196,8 @@ export interface Changes {
   cursor: string
   saves: (SaveInfo | Deletion)[]
   whole: boolean
+  /** The server has further changes: ask with `cursor` at once. */
+  more: boolean
 }
 
 export interface Version {
@@ -205,6 +207,12 @@ export interface Version {
   expires: string | null
   device: string | null
   save: SaveInfo | null
+}
+
+/** A part of a slot's history; `more`: ask for those `before` the last one here. */
+export interface VersionsPage {
+  versions: Version[]
+  more: boolean
 }
 
 export interface Save {
@@ -318,12 +326,13 @@ export class GamedClient {
   export(): Promise<Blob>
 
   listSaves(): Promise<SaveInfo[]>
-  changes(since?: string | null, options?: { wait?: number; signal?: AbortSignal }): Promise<Changes>
+  changes(since?: string | null, options?: { wait?: number; limit?: number; signal?: AbortSignal }): Promise<Changes>
   get(slot: string, options?: { unless?: Base }): Promise<Save | null>
   put(slot: string, data: Bytes, options: PutOptions): Promise<SaveInfo>
   delete(slot: string, options: { base: Base }): Promise<void>
   commit(writes: readonly Write[]): Promise<(SaveInfo | Deletion)[]>
-  versions(slot: string): Promise<Version[]>
+  versions(slot: string, options?: { downTo?: number }): Promise<Version[]>
+  versionsPage(slot: string, options?: { before?: number; limit?: number }): Promise<VersionsPage>
   version(slot: string, number: number): Promise<Save>
   restore(slot: string, number: number, options: { base: Base }): Promise<SaveInfo>
   dismiss(slot: string, number: number): Promise<void>

@@ -1445,7 +1445,8 @@ export class SaveInfo {
 /**
  * What `changes` found. `cursor` is what to ask with the next time. `whole`: everything there is, not only what
  * changed: no cursor was given, or the past it stands for is gone.
- * @typedef {{ cursor: string, saves: (SaveInfo | Deletion)[], whole: boolean }} Changes
+ * `more`: the server has further changes; a slot may appear again there, as it is then.
+ * @typedef {{ cursor: string, saves: (SaveInfo | Deletion)[], whole: boolean, more: boolean }} Changes
  */
 
 /**
@@ -1455,6 +1456,8 @@ export class SaveInfo {
  * @typedef {{ version: number, kind: string, parent: number | null, expires: string | null, device: string | null,
  *   save: SaveInfo | null }} Version
  */
+
+/** A part of a slot's history. @typedef {{ versions: Version[], more: boolean }} VersionsPage */
 
 /**
  * A part of a commit: the new bytes of a slot on top of `base`, or its deletion.
@@ -1504,6 +1507,16 @@ export function pathOf(slot) {
     throw new Refused("invalid_slot", "A slot's name has 1-64 of a-z 0-9 . _ - and begins with a letter or digit.")
   }
   return `/game/saves/${slot}`
+}
+
+/**
+ * The path with those that are given.
+ * @param {string} path @param {{ [name: string]: string | number | null | undefined }} query
+ */
+function withQuery(path, query) {
+  const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined)
+  const text = given.map(([name, value]) => `${name}=${encodeURIComponent(String(value))}`).join("&")
+  return text ? `${path}?${text}` : path
 }
 
 /** @param {string} slot @param {number} number */
@@ -2132,19 +2145,21 @@ export class GamedClient {
   }
 
   /**
-   * What changed since the cursor of an earlier answer; everything without one, or when that past is gone. Where
+   * What changed since the cursor of an earlier answer; everything without one, or when that past is gone. The oldest
+   * changes come first, at most 256 slots or `limit`; if there are `more`, ask again with the new cursor. Where
    * nothing has changed the server may take `wait` seconds (at most 25) to answer, in case something does.
-   * @param {string | null} [since] @param {{ wait?: number, signal?: AbortSignal }} [options]
+   * @param {string | null} [since] @param {{ wait?: number, limit?: number, signal?: AbortSignal }} [options]
    * @returns {Promise<Changes>}
    */
-  async changes(since = null, { wait = 0, signal } = {}) {
-    const path = since === null ? "/game/saves" : `/game/saves?since=${encodeURIComponent(since)}`
+  async changes(since = null, { wait = 0, limit, signal } = {}) {
+    const path = withQuery("/game/saves", { since, limit })
     /** @type {Record<string, string>} */
     const headers = wait ? { Prefer: `wait=${wait}` } : {}
     const answer = await this._game("GET", path, { headers, timeout: wait + this._wire.patience.timeout, signal })
     const value = answer.json()
     const saves = member(value, "saves", "array").filter(isObject).map(changeOf)
-    return { cursor: member(value, "cursor", "string"), saves, whole: since === null || value.reset === true }
+    const whole = since === null || value.reset === true
+    return { cursor: member(value, "cursor", "string"), saves, whole, more: value.more === true }
   }
 
   /**
@@ -2248,12 +2263,33 @@ export class GamedClient {
   // -- history --
 
   /**
-   * What the server keeps of a slot, newest first: also of a deleted one, and what lost a conflict.
-   * @param {string} slot
+   * What the server keeps of a slot, newest first: also of a deleted one, and what lost a conflict. A long history
+   * takes a request for each 100 versions; those after the first page end once `downTo` is reached.
+   * @param {string} slot @param {{ downTo?: number }} [options]
    */
-  async versions(slot) {
-    const listed = member((await this._game("GET", `${pathOf(slot)}/versions`)).json(), "versions", "array")
-    return /** @type {Version[]} */ (listed.map(versionOf))
+  async versions(slot, { downTo = 1 } = {}) {
+    let { versions, more } = await this.versionsPage(slot)
+    const found = versions
+    for (let last = found.at(-1)?.version ?? 0; more && last > downTo; last = found.at(-1)?.version ?? 0) {
+      ;({ versions, more } = await this.versionsPage(slot, { before: last }))
+      found.push(...versions)
+    }
+    return found
+  }
+
+  /**
+   * The newest versions that are older than `before`, at most 100 or `limit`; `more`: the server has older ones.
+   * @param {string} slot @param {{ before?: number, limit?: number }} [options] @returns {Promise<VersionsPage>}
+   */
+  async versionsPage(slot, { before, limit } = {}) {
+    const value = (await this._game("GET", withQuery(`${pathOf(slot)}/versions`, { before, limit }))).json()
+    const versions = /** @type {Version[]} */ (member(value, "versions", "array").map(versionOf))
+    const more = value.more === true
+    const last = versions.at(-1)?.version ?? Infinity
+    if (more && last >= (before ?? Infinity)) {
+      throw new NotGamed("not_gamed", "The server's pages of versions do not end.")
+    }
+    return { versions, more }
   }
 
   /**

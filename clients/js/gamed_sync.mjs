@@ -1404,15 +1404,24 @@ export class Sync {
     return JSON.stringify([state, of, problem ? problem.code : null])
   }
 
+  /** The whole list, before any write, page by page. @param {GamedClient} client */
+  async #hear(client) {
+    while (await this.#hearPage(client));
+  }
+
   /**
-   * The list, before any write. The cursor is kept last, so that what was not noted is listed again.
+   * True if there are more changes. The cursor is kept last, so that a page that was cut off is listed again.
    * @param {GamedClient} client
    */
-  async #hear(client) {
-    const changes = await client.changes(this.#cursor).catch((error) => {
-      if (this.#cursor === null || !(error instanceof Refused) || error.status !== 400) throw error
+  async #hearPage(client) {
+    const asked = this.#cursor
+    const changes = await client.changes(asked).catch((error) => {
+      if (asked === null || !(error instanceof Refused) || error.status !== 400) throw error
       return client.changes() // the server does not know such a cursor
     })
+    if (changes.more && changes.cursor === asked) {
+      throw new NotGamed("not_gamed", "The server's pages of changes do not end.")
+    }
     const listed = new Map(changes.saves.filter(({ slot }) => isSlot(slot)).map((entry) => [entry.slot, entry]))
     if (changes.whole) await this.#hearAll(client, listed)
     for (const [slot, entry] of listed) {
@@ -1425,6 +1434,7 @@ export class Sync {
       await this.#store.keepCursor(changes.cursor)
       this.#cursor = changes.cursor
     })
+    return changes.more
   }
 
   /**
@@ -1439,7 +1449,8 @@ export class Sync {
       const entry = listed.get(slot)
       const info = entry instanceof SaveInfo ? entry : null
       if (entry && (record.base === null || record.base.etag === tag(info))) continue
-      const history = record.base || record.remote ? await historyOf(client, slot) : []
+      const stands = record.base ?? record.remote
+      const history = stands ? await historyOf(client, slot, stands.version) : []
       const deleted = history.find(({ kind }) => kind !== "conflict")?.kind === "delete"
       const has = record.base === null || history.some(({ save }) => tag(save) === tag(record.base))
       const agrees = info !== null && info.sha256 === record.local?.sha256
@@ -1513,7 +1524,7 @@ export class Sync {
       await client.delete(slot, { base })
     } catch (error) {
       if (error instanceof Conflict) {
-        const versions = await client.versions(slot)
+        const versions = await client.versions(slot, { downTo: base?.version ?? 1 })
         const did = versions.some(({ kind, parent }) => kind === "delete" && parent === base?.version)
         // did: another device wrote since
         return (record) => (did ? record.removed(error.current) : record.disputed(error))
@@ -1617,12 +1628,12 @@ function isSlot(name) {
 }
 
 /**
- * Nothing for a slot that the server never had.
- * @param {GamedClient} client @param {string} slot @returns {Promise<Version[]>}
+ * Nothing for a slot that the server never had; versions older than `downTo` do not matter.
+ * @param {GamedClient} client @param {string} slot @param {number} downTo @returns {Promise<Version[]>}
  */
-async function historyOf(client, slot) {
+async function historyOf(client, slot, downTo) {
   try {
-    return await client.versions(slot)
+    return await client.versions(slot, { downTo })
   } catch (error) {
     if (error instanceof NotFound) return []
     throw error

@@ -239,6 +239,7 @@ class AsyncClient(Threaded[GamedClient]):
     put = threaded(GamedClient.put)
     delete = threaded(GamedClient.delete)
     versions = threaded(GamedClient.versions)
+    versions_page = threaded(GamedClient.versions_page)
     version = threaded(GamedClient.version)
     restore = threaded(GamedClient.restore)
     dismiss = threaded(GamedClient.dismiss)

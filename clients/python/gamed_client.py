@@ -46,7 +46,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar, cast
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 if sys.platform == "win32":
     import msvcrt
@@ -1088,12 +1088,15 @@ class Changes:
     saves: Sequence[SaveInfo | Deletion]
     whole: bool
     """Everything there is, not only what changed: no cursor was given, or the past it stands for is gone."""
+    more: bool = False
+    """The server has further changes: ask with `cursor` at once. A slot may appear again, as it is then."""
 
     @classmethod
     def of(cls, value: Mapping[str, Any], whole: bool) -> Changes:
         listed = member(value, "saves", list)
         saves = [_change_of(entry) for entry in listed if isinstance(entry, dict)]
-        return cls(member(value, "cursor", str), saves, whole or value.get("reset") is True)
+        whole = whole or value.get("reset") is True
+        return cls(member(value, "cursor", str), saves, whole, value.get("more") is True)
 
 
 def _change_of(entry: Mapping[str, Any]) -> SaveInfo | Deletion:
@@ -1128,6 +1131,16 @@ class Version:
             save=SaveInfo.maybe(value if value.get("etag") else None),
             device=device if isinstance(device := value.get("device"), str) else None,
         )
+
+
+@dataclass(frozen=True)
+class VersionsPage:
+    """A part of a slot's history."""
+
+    versions: Sequence[Version]
+    """Newest first."""
+    more: bool
+    """The server has older ones: ask for those `before` the last one here."""
 
 
 @dataclass(frozen=True)
@@ -1186,6 +1199,12 @@ def path_of(slot: str) -> str:
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", slot) or slot.endswith(".") or DEVICES.fullmatch(slot):
         raise Refused("invalid_slot", "A slot's name has 1-64 of a-z 0-9 . _ - and begins with a letter or digit.")
     return "/game/saves/" + slot
+
+
+def _with_query(path: str, **query: str | int | None) -> str:
+    """Return the path with those that are not None."""
+    given = {name: value for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(given, quote_via=quote, safe='')}" if given else path
 
 
 def version_path(slot: str, number: int) -> str:
@@ -1732,12 +1751,13 @@ class GamedClient:
         listed = member(self._game("GET", "/game/saves").json(), "saves", list)
         return [SaveInfo.of(entry) for entry in listed if isinstance(entry, dict)]
 
-    def changes(self, since: str | None = None, *, wait: int = 0) -> Changes:
+    def changes(self, since: str | None = None, *, wait: int = 0, limit: int | None = None) -> Changes:
         """Return the changes since the cursor of an earlier answer; all saves without one, or if it is not valid.
 
+        The oldest changes come first, at most 256 slots or `limit`; if there are `more`, ask again with the new cursor.
         Where nothing has changed the server may take `wait` seconds (at most 25) to answer, in case something does.
         """
-        path = "/game/saves" if since is None else f"/game/saves?since={quote(since, safe='')}"
+        path = _with_query("/game/saves", since=since, limit=limit)
         headers = {"Prefer": f"wait={wait}"} if wait else {}
         answer = self._game("GET", path, headers=headers, timeout=wait + TIMEOUT_SECONDS)
         return Changes.of(answer.json(), whole=since is None)
@@ -1785,10 +1805,26 @@ class GamedClient:
 
     # -- history --
 
-    def versions(self, slot: str) -> list[Version]:
-        """Return the stored versions of a slot, newest first, also of a deleted one, and conflict copies."""
-        listed = member(self._game("GET", path_of(slot) + "/versions").json(), "versions", list)
-        return [Version.of(entry) for entry in listed if isinstance(entry, dict)]
+    def versions(self, slot: str, *, down_to: int = 1) -> list[Version]:
+        """Return the stored versions of a slot, newest first, also of a deleted one, and conflict copies.
+
+        A long history takes a request for each 100 versions; those after the first page end once `down_to` is reached.
+        """
+        page = self.versions_page(slot)
+        found = list(page.versions)
+        while page.more and found[-1].version > down_to:
+            page = self.versions_page(slot, before=found[-1].version)
+            found += page.versions
+        return found
+
+    def versions_page(self, slot: str, *, before: int | None = None, limit: int | None = None) -> VersionsPage:
+        """Return the newest stored versions of a slot that are older than `before`: at most 100, or `limit`."""
+        value = self._game("GET", _with_query(path_of(slot) + "/versions", before=before, limit=limit)).json()
+        listed = [Version.of(entry) for entry in member(value, "versions", list) if isinstance(entry, dict)]
+        more = value.get("more") is True
+        if more and (not listed or (before is not None and listed[-1].version >= before)):
+            raise NotGamed("not_gamed", "The server's pages of versions do not end.")
+        return VersionsPage(listed, more)
 
     def version(self, slot: str, number: int) -> Save:
         """Return a version with verified bytes; raise NotFound if it was deleted."""

@@ -1006,13 +1006,21 @@ class Sync:
         return status.state, of, status.problem.code if status.problem else None
 
     def _hear(self, client: GamedClient) -> None:
-        """Read the list before any write; the cursor is stored last, so that unprocessed changes are listed again."""
+        """Read the whole list before any write, page by page."""
+        while self._hear_page(client):
+            pass
+
+    def _hear_page(self, client: GamedClient) -> bool:
+        """Return whether there are more changes; the cursor is stored last, so that a page cut off is listed again."""
+        asked = self._cursor
         try:
-            changes = client.changes(self._cursor)
+            changes = client.changes(asked)
         except Refused as error:
-            if self._cursor is None or error.status != 400:
+            if asked is None or error.status != 400:
                 raise
             changes = client.changes()  # the server does not know such a cursor
+        if changes.more and changes.cursor == asked:
+            raise NotGamed("not_gamed", "The server's pages of changes do not end.")
         listed = {entry.slot: entry for entry in changes.saves if _is_slot(entry.slot)}
         if changes.whole:
             self._hear_all(client, listed)
@@ -1023,6 +1031,7 @@ class Sync:
             if changes.cursor != self._cursor:
                 self._store.keep_cursor(changes.cursor)
                 self._cursor = changes.cursor
+        return changes.more
 
     def _note(self, slot: str, entry: SaveInfo | Deletion) -> None:
         remote = entry if isinstance(entry, SaveInfo) else None
@@ -1036,7 +1045,8 @@ class Sync:
             record, entry = self._record(slot), listed.get(slot)
             if entry is not None and (record.base is None or record.base.etag == entry_tag(entry)):
                 continue
-            history = self._history(client, slot) if record.base or record.remote else ()
+            known_version = record.base or record.remote
+            history = self._history(client, slot, known_version.version) if known_version else ()
             deleted = [version.kind for version in history if version.kind != "conflict"][:1] == ["delete"]
             has = record.base is None or any(
                 version.save and version.save.etag == record.base.etag for version in history
@@ -1047,10 +1057,10 @@ class Sync:
     def _agrees(self, record: Record, entry: SaveInfo | Deletion | None) -> bool:
         return isinstance(entry, SaveInfo) and record.local is not None and entry.sha256 == record.local.sha256
 
-    def _history(self, client: GamedClient, slot: str) -> Sequence[Version]:
-        """Return the stored versions of a slot, none for a slot that the server never had."""
+    def _history(self, client: GamedClient, slot: str, down_to: int) -> Sequence[Version]:
+        """Return the stored versions of a slot, none for a slot that the server never had; older ones do not matter."""
         try:
-            return client.versions(slot)
+            return client.versions(slot, down_to=down_to)
         except NotFound:
             return ()
 
@@ -1108,7 +1118,8 @@ class Sync:
             pass  # there is nothing, which is what was wanted
         except Conflict as refusal:
             error = refusal
-            deletes = [v.parent for v in client.versions(slot) if v.kind == "delete"]
+            history = client.versions(slot, down_to=sent.base.version)
+            deletes = [version.parent for version in history if version.kind == "delete"]
             if sent.base.version not in deletes:
                 return lambda record: record.disputed(error)
             return lambda record: record.removed(error.current)  # it took place, and another device wrote since

@@ -21,7 +21,7 @@ import gamed_client as gc
 import gamed_sync as gs
 
 FEATURES = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names"]
-FEATURES += ["ensure", "providers", "qr", "account", "commit", "return_uri", "loop"]
+FEATURES += ["ensure", "providers", "qr", "account", "commit", "return_uri", "loop", "pages"]
 OUT = threading.Lock()
 
 
@@ -244,8 +244,9 @@ class Commands:
         return {"saves": [save_info(info) for info in seat.client.list_saves()]}
 
     def changes(self, seat: Seat, how: Mapping[str, Any]) -> Any:
-        found = seat.client.changes(how.get("since"), wait=how.get("wait") or 0)
-        return {"cursor": found.cursor, "saves": [entry(change) for change in found.saves], "whole": found.whole}
+        found = seat.client.changes(how.get("since"), wait=how.get("wait") or 0, limit=how.get("limit"))
+        shown = {"cursor": found.cursor, "saves": [entry(change) for change in found.saves]}
+        return {**shown, "whole": found.whole, "more": found.more}
 
     def get(self, seat: Seat, how: Mapping[str, Any]) -> Any:
         return side(seat.client.get(how["slot"], unless=how.get("unless")))
@@ -259,6 +260,10 @@ class Commands:
 
     def versions(self, seat: Seat, how: Mapping[str, Any]) -> Any:
         return {"versions": [asdict(version) for version in seat.client.versions(how["slot"])]}
+
+    def versions_page(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        page = seat.client.versions_page(how["slot"], before=how.get("before"), limit=how.get("limit"))
+        return {"versions": [asdict(version) for version in page.versions], "more": page.more}
 
     def version(self, seat: Seat, how: Mapping[str, Any]) -> Any:
         return side(seat.client.version(how["slot"], how["number"]))

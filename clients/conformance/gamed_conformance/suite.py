@@ -18,7 +18,20 @@ from .walk import WALKS
 from .world import World
 
 FOLDER = Path(__file__).resolve().parents[1] / "scenarios"
-CALLS = {"saves", "sync", "assets", "names", "ensure", "providers", "qr", "account", "commit", "return_uri", "loop"}
+CALLS = {
+    "saves",
+    "sync",
+    "assets",
+    "names",
+    "ensure",
+    "providers",
+    "qr",
+    "account",
+    "commit",
+    "return_uri",
+    "loop",
+    "pages",
+}
 ABILITIES = {"loopback", "parallel", "shared_store", "clock", "timeout"}
 FEATURES = frozenset(CALLS | ABILITIES)
 

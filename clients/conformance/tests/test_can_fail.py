@@ -83,6 +83,13 @@ DEFECTS = {
         "loop_second_sign_in",
         "'waiting'",
     ),
+    "sends_after_the_first_page": Defect(
+        SYNC,
+        "        while self._hear_page(client):\n            pass\n",
+        "        self._hear_page(client)\n",
+        "sync_pages",
+        "the number of GET /game/saves",
+    ),
     "gives_up_at_once": Defect(CLIENT, "TRIES = 4", "TRIES = 1", "put_lost_answer", "unreachable"),
     "believes_any_bytes": Defect(
         CLIENT, "if expected != hashlib.sha256(answer.body).digest():", "if False:", "download_damaged", "level 2"
