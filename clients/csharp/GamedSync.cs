@@ -1491,6 +1491,12 @@ namespace Gamed
             }
             foreach (string slot in Known())
                 await FetchAsync(only, slot, cancel).ConfigureAwait(false);
+            lock (gate)
+            {
+                Problem full = problems.Values.FirstOrDefault(problem => problem.Error.Code == "local_disk");
+                if (full != null)  // as long as a save of another device has no space here
+                    throw new LocalDamaged("local_disk", full.Error.Detail);
+            }
         }
 
         /// <summary>Pump whenever there is something to do, until `stop`, then end soon. `changed` is called on
@@ -1997,6 +2003,14 @@ namespace Gamed
                 if (Halts(error) || error is InUse)
                     throw;
                 Refuse(problems, slot, error);
+                return;
+            }
+            catch (Exception error)
+            {
+                GamedError full = Errors.OfDisk(error);
+                if (full == null)
+                    throw;
+                Refuse(problems, slot, full);  // else each pump would download it again
                 return;
             }
             lock (gate)

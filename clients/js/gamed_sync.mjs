@@ -1302,6 +1302,10 @@ export class Sync {
       await this.#dismiss(client, slot)
     }
     for (const slot of this.#known()) await this.#fetch(client, slot)
+    for (const { error } of this.#problems.values()) {
+      // as long as a save of another device has no space here
+      if (error.code === "local_disk") throw new LocalDamaged("local_disk", error.detail)
+    }
   }
 
   /**
@@ -1340,10 +1344,7 @@ export class Sync {
       await this.#pump()
     } catch (error) {
       if (ends(error) || error instanceof InUse) throw error
-      if (!(error instanceof GamedError)) {
-        const detail = `This device cannot keep saves: ${reasonOf(error)}.`
-        this.#noteEnd(new LocalDamaged("local_disk", detail, { cause: error }))
-      }
+      if (!(error instanceof GamedError)) this.#noteEnd(diskError(error))
     }
     return this.trouble
   }
@@ -1593,7 +1594,12 @@ export class Sync {
       if (!(error instanceof NotFound)) this.#refused(this.#problems, slot, error)
       return // else: replaced meanwhile, the next list says by what
     }
-    await this.#keepBody(slot, wanted.sha256, data)
+    try {
+      await this.#keepBody(slot, wanted.sha256, data)
+    } catch (error) {
+      if (error instanceof GamedError) throw error
+      return this.#refused(this.#problems, slot, diskError(error)) // else each pump would download it again
+    }
     this.#problems.delete(slot)
   }
 
@@ -1614,6 +1620,10 @@ const ends = (error) => error instanceof SignInRequired || error instanceof Play
 
 /** @param {GamedError} error */
 const halts = (error) => HALTING.some((kind) => error instanceof kind)
+
+/** @param {unknown} error */
+const diskError = (error) =>
+  new LocalDamaged("local_disk", `This device cannot keep saves: ${reasonOf(error)}.`, { cause: error })
 
 /** @param {string} slot */
 const damaged = (slot) => new LocalDamaged("local_damaged", `The bytes of ${slot} on this device are damaged or gone.`)

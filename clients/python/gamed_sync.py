@@ -912,6 +912,9 @@ class Sync:
             self._dismiss(client, slot)
         for slot in self._known():
             self._fetch(client, slot)
+        for problem in list(self._problems.values()):
+            if problem.error.code == "local_disk":  # as long as a save of another device has no space here
+                raise LocalDamaged("local_disk", problem.error.detail)
 
     def run(self, stop: threading.Event, changed: Callable[[Status], object] = lambda status: None) -> None:
         """Call `pump` whenever there is work, until `stop`; run it in its own thread.
@@ -949,7 +952,7 @@ class Sync:
         except GamedError:
             pass  # in `trouble`
         except OSError as error:
-            self._note_end(LocalDamaged("local_disk", f"This device cannot keep saves: {error.strerror}."))
+            self._note_end(_disk_error(error))
         return self.trouble
 
     def _pause(self, stop: threading.Event, seconds: float, heed: bool) -> None:
@@ -1182,7 +1185,11 @@ class Sync:
         except GamedError as error:
             self._refused(self._problems, slot, error)
             return
-        self._keep_body(slot, data)
+        try:
+            self._keep_body(slot, data)
+        except OSError as error:  # else each pump would download it again
+            self._refused(self._problems, slot, _disk_error(error))
+            return
         with self._lock:
             self._problems.pop(slot, None)
 
@@ -1198,6 +1205,10 @@ class Sync:
         if sha256(data).hexdigest() != info.sha256:
             raise NotFound("version_gone", "The server has another save under this version.")
         return data
+
+
+def _disk_error(error: OSError) -> LocalDamaged:
+    return LocalDamaged("local_disk", f"This device cannot keep saves: {error.strerror}.")
 
 
 def _signed_out() -> SignInRequired:

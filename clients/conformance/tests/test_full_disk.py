@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from clients.conformance.tests import test_godot3, test_godot4
+from clients.conformance.tests import test_csharp, test_godot3, test_godot4, test_js, test_python
 from clients.conformance.tests.helpers import ConformanceCase, Scenario, World, lender, run
 
 DISK_KIB = 128
@@ -23,11 +23,10 @@ BEGIN: list[Mapping[str, Any]] = [
 ]
 
 
-class FullDisk(SynchronousTestCase):
-    case: type[ConformanceCase]
-
-    def setUp(self) -> None:
-        self.world = World(self.case.driver(), lender=lender())
+class FullDiskCase(SynchronousTestCase):
+    def start_world(self, case: type[ConformanceCase]) -> None:
+        """Start the driver of a client, whose folder is a small file system of its own."""
+        self.world = World(case.driver(), lender=lender())
         self.addCleanup(self.world.close)
         self.disk = self.world.folder / "places"
         self.disk.mkdir()
@@ -44,7 +43,7 @@ class FullDisk(SynchronousTestCase):
         found = [path for path in self.disk.rglob("*") if path.is_file()]
         return [path for path in found if path.suffix == ".new" or path.stat().st_size > DISK_KIB * 512]
 
-    def test_own_save(self) -> None:
+    def check_own_save(self) -> None:
         """A save that does not fit is refused and leaves nothing behind, so that a smaller one fits."""
         self.perform(
             {"do": "sync_write", "slot": "big", "text": SAVE, "error": {"kind": "LocalDamaged", "code": "local_disk"}},
@@ -56,7 +55,7 @@ class FullDisk(SynchronousTestCase):
         )
         self.assertEqual(self.unfinished(), [])
 
-    def test_save_of_another_device(self) -> None:
+    def check_save_of_another_device(self) -> None:
         """A save of another device that does not fit is reported, is not downloaded again at once, and does not keep
         this device from saving."""
         self.perform(
@@ -73,12 +72,40 @@ class FullDisk(SynchronousTestCase):
         self.assertEqual(self.unfinished(), [])
 
 
-class Godot3(FullDisk):
-    case = test_godot3.Godot3
+class FullDisk(FullDiskCase):
+    """A save that does not fit is an exception of the language's own where `write` can raise it."""
 
+    def test_python(self) -> None:
+        """The Python client keeps on saving."""
+        self.start_world(test_python.Python)
+        self.check_save_of_another_device()
 
-class Godot4(FullDisk):
-    case = test_godot4.Godot4
+    def test_javascript(self) -> None:
+        """The JavaScript client does, in Node.js."""
+        self.start_world(test_js.JavaScript)
+        self.check_save_of_another_device()
 
+    def test_csharp(self) -> None:
+        """The C# client does."""
+        self.start_world(test_csharp.CSharp)
+        self.check_save_of_another_device()
 
-del FullDisk  # not a test of its own
+    def test_godot3(self) -> None:
+        """The client for Godot 3 does."""
+        self.start_world(test_godot3.Godot3)
+        self.check_save_of_another_device()
+
+    def test_godot3_own_save(self) -> None:
+        """In Godot 3 a save of this device that does not fit leaves nothing behind."""
+        self.start_world(test_godot3.Godot3)
+        self.check_own_save()
+
+    def test_godot4(self) -> None:
+        """The client for Godot 4 keeps on saving."""
+        self.start_world(test_godot4.Godot4)
+        self.check_save_of_another_device()
+
+    def test_godot4_own_save(self) -> None:
+        """In Godot 4 a save of this device that does not fit leaves nothing behind."""
+        self.start_world(test_godot4.Godot4)
+        self.check_own_save()
