@@ -1,8 +1,8 @@
 """The far end of the wire: passes requests on to the real server, and misbehaves as a scenario's rules say.
 
 A rule is data: `on` ("METHOD /path", with `*`), perhaps `when` (what the request must be like) and `times`, and what
-happens: `answer`, `raw`, `lose`, `tear`, `delay`, `hold`, `change`, `cut`, `kill`, `endless`. The first that fits is
-taken.
+happens: `answer`, `raw`, `lose`, `tear`, `delay`, `hold`, `append`, `change`, `cut`, `kill`, `endless`. The first that
+fits is taken.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -205,6 +205,7 @@ class FakeServer:
         if self.service is None:
             self.unexpected.append(request.line)
             return answer_of({"status": 404, "problem": "route_not_found"})
+        request = replace(request, path=request.path + deed.get("append", ""))
         answer = forward(self.service.port, request, torn=deed.get("tear") == "request")
         if request.path.startswith("/auth/") and self.service.base.encode() in answer.body:
             return answer.with_body(answer.body.replace(self.service.base.encode(), self.origin.encode()))
