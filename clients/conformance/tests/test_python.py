@@ -27,6 +27,7 @@ class PythonAsyncio(ConformanceCase):
         "identities_*",
         "loop_*",
         "other_player*",
+        "pages_*",
         "put_*",
         "return_uri*",
         "save_and_load",
