@@ -142,16 +142,15 @@ class Request:
 
     def start(self) -> None:
         """Let the body policy decide; the connection holds the body back meanwhile."""
-        route = self._routed.match.route
-        if self._routed.refusal is not None:
-            self.reject(self._routed.refusal)
-        elif self._routed.preflight:
-            self.body = DISCARDED_BODY
-        elif route is not None:
-            Deferred.fromCoroutine(route.body_policy.accept(self.head)).addCallbacks(
-                self._accepted, self._refused
-            ).addErrback(self._failed)
+        match, refusal = self._routed.match, self._routed.refusal
+        if refusal is None and (self._routed.preflight or match.route is not None):
+            policy = match.app.default_body_policy if match.route is None else match.route.body_policy
+            Deferred.fromCoroutine(policy.accept(self.head)).addCallbacks(self._accepted, self._refused).addErrback(
+                self._failed
+            )
             return
+        if refusal is not None:
+            self.reject(refusal)
         self._connection.read_body(self)
 
     def _accepted(self, body: BodyReceiver) -> None:

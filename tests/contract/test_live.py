@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from re import sub
+from select import select
+from socket import create_connection
 
 from tests.contract import live
 from tests.contract.conventions import Answer, complaints
@@ -25,6 +27,8 @@ EXAMPLES = examples(few=2, many=300)
 PATIENCE_SECONDS = examples(few=1200, many=24 * 3600)
 CASES = 800
 """Least number of requests of a complete run."""
+BODY_PIECES = 5
+"""Pieces of 64 KiB: more than the 256 KiB of the largest JSON."""
 KEPT = ("PATH", "HOME", "LANG", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 
 
@@ -92,6 +96,17 @@ class LiveTests(ServiceCase):
                 said = {*answer.headers["allow"].split(", ")}
                 self.assertIn(said, (allowed, listed), f"{method} {path}")
 
+    def test_bodies(self) -> None:
+        """No path takes a body of any length without a credential, with any method: it is refused, then closed."""
+        paths = {*(each.path for each in operations()), "/game/nope", "/nope", "/auth/login/nope"}
+        for path in sorted(paths):
+            where = sub(r"\{(\w+)\}", lambda found: str(_examples()[found[1]]), path)
+            for method in ("GET", "HEAD", "OPTIONS", "PUT", "POST", "DELETE", "PATCH", "BREW"):
+                for framing in (f"Content-Length: {1 << 40}", "Transfer-Encoding: chunked"):
+                    head = f"{method} {where} HTTP/1.1\r\nHost: 127.0.0.1:{self.service.port}\r\n{framing}\r\n\r\n"
+                    status, closed = _send_large_body(self.service.port, head.encode(), chunked="chunked" in framing)
+                    self.assertTrue(400 <= status < 500 and closed, f"{method} {path} {framing}: {status} {closed}")
+
     def test_head(self) -> None:
         """HEAD has the status and fields of GET, and no content."""
         token = live.token_of(self.service, "anna")
@@ -116,6 +131,20 @@ class LiveTests(ServiceCase):
         answer = Answer(got.status, got.headers, got.body)
         self.assertEqual(complaints(method, where, answer), [], f"{method} {where}")
         return answer
+
+
+def _send_large_body(port: int, head: bytes, *, chunked: bool) -> tuple[int, bool]:
+    """Send a request and more of its body than any route takes; return the status, and whether the connection ends."""
+    piece = b"10000\r\n" + bytes(0x10000) + b"\r\n" if chunked else bytes(0x10000)
+    with create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(head)
+        for _ in range(BODY_PIECES):
+            if select([connection], [], [], 0)[0]:
+                break
+            connection.sendall(piece)
+        answer = connection.recv(65536)
+        closed = b"\r\nConnection: close\r\n" in answer
+        return int(answer.split()[1]), closed
 
 
 def _examples() -> dict[str, object]:

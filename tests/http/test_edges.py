@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import alsoProvides
 
 from gamed.database.errors import DatabaseBusy
-from gamed.http.bodies import NO_BODY, RequestHead
+from gamed.http.bodies import BODY_BYTES, NO_BODY, RequestHead
 from gamed.http.parser import HEAD_BYTES, ChunkedDecoder
 from tests.http.apps import BlockingPolicy, EchoRoutes, RecordingReceiver
 from tests.support.http import Browser, Connection, request_bytes
@@ -49,11 +49,27 @@ def over_tls(browser: Browser) -> Connection:
 
 class PreflightTests(SynchronousTestCase):
     def test_body(self) -> None:
-        """An OPTIONS request with a body is answered like one without; the body is discarded."""
+        """An OPTIONS request with a small body is answered like one without; the body is discarded."""
         browser = Browser([EchoRoutes()])
         connection = browser.connect().send(request_bytes("OPTIONS", "/game/", {}, b"hello") + GET)
         self.assertEqual([answer.status for answer in connection.answers], [204, 200])
         self.assertEqual(NO_BODY.size, 0)
+
+    def test_large_body(self) -> None:
+        """An OPTIONS request with a body over 8 KiB is 413, announced or chunked, and nothing more of it is read."""
+        for path in ("/game/", "/auth/echo"):
+            head = request_bytes("OPTIONS", path, {"Content-Length": str(BODY_BYTES + 1)})
+            self.too_large(Browser([EchoRoutes()]).connect().send(head))
+            head = request_bytes("OPTIONS", path, {"Transfer-Encoding": "chunked"})
+            connection = Browser([EchoRoutes()]).connect().send(head)
+            connection.send(b"%x\r\n" % BODY_BYTES + bytes(BODY_BYTES) + b"\r\n")
+            self.assertEqual(connection.answers, [])
+            self.too_large(connection.send(b"1\r\n.\r\n"))
+
+    def too_large(self, connection: Connection) -> None:
+        answer = connection.answer
+        self.assertEqual((answer.status, answer.code, answer.json["limit"]), (413, "body_too_large", BODY_BYTES))
+        self.assertTrue(connection.closing)
 
 
 class HeadTests(SynchronousTestCase):
