@@ -102,8 +102,8 @@ def nginx(context: CommandContext) -> None:
         text = _replaced(text, "listen 443 ssl;", f"listen {port} ssl;")
         text = _replaced(text, "listen [::]:443 ssl;", f"listen [::]:{port} ssl;")
     upstream = f"unix:{_upstream(server)}" if server.listener.path else _upstream(server)
-    text = _replaced(text, "    #server unix:/run/gamed.sock;\n", "")
-    echo(_replaced(text, f"server {UPSTREAM};", f"server {upstream};").rstrip("\n"))
+    text = _replaced(text, "    #server unix:/run/gamed.sock fail_timeout=1s;\n", "")
+    echo(_replaced(text, f"    server {UPSTREAM} ", f"    server {upstream} ").rstrip("\n"))
 
 
 @click.command()

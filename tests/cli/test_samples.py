@@ -162,9 +162,20 @@ class ProxyTests(SampleCase):
         """nginx accepts the configuration, with host and port of public_url and the address of the last start."""
         self.listens("tcp:8090:interface=127.0.0.1")
         text = self.nginx(PUBLIC)
-        for line in ("server_name spiel.example.net;", "listen 8443 ssl;", "    server 127.0.0.1:8090;"):
+        for line in (
+            "server_name spiel.example.net;",
+            "listen 8443 ssl;",
+            "    server 127.0.0.1:8090 fail_timeout=1s;",
+            "limit_conn gamed_clients 64;",
+        ):
             self.assertIn(line, text)
         self.assertNotIn("play.example.org", text)
+
+    def test_nginx_limits(self) -> None:
+        """Both servers of the printed upstream are tried again soon, and each client has a limit."""
+        text = self.nginx(PUBLIC)
+        self.assertIn("    limit_conn gamed_clients 64;\n", text)
+        self.assertEqual(text.count(" fail_timeout=1s;"), 2)
 
     def test_caddy(self) -> None:
         """Caddy accepts the configuration, with host and port of public_url and the address of the last start."""
@@ -177,7 +188,7 @@ class ProxyTests(SampleCase):
     def test_socket(self) -> None:
         """Both forward to the unix socket of the last start; the usual port is not repeated."""
         self.listens("unix:/run/gamed/http.sock")
-        self.assertIn("    server unix:/run/gamed/http.sock;", self.nginx(OAUTH))
+        self.assertIn("    server unix:/run/gamed/http.sock fail_timeout=1s;", self.nginx(OAUTH))
         text = self.caddy(OAUTH)
         self.assertIn("reverse_proxy unix//run/gamed/http.sock {", text)
         self.assertIn("\nspiel.example.net {\n", text)

@@ -54,13 +54,13 @@ class Nginx(Proxy):
         text = changed(text, KEY, str(self.certificate))
         text = changed(text, "/var/log/nginx/gamed.log", str(self.log))
         if upstream.startswith("unix:"):
-            text = changed(text, f"    server {UPSTREAM};\n", "")
-            text = changed(text, "#server unix:/run/gamed.sock;", f"server {upstream};")
+            text = changed(text, f"    server {UPSTREAM} fail_timeout=1s;\n", "")
+            text = changed(text, "#server unix:/run/gamed.sock ", f"server {upstream} ")
         else:
             first, *others = upstream.split()
             text = changed(text, UPSTREAM, first)
             for other in others:
-                text = changed(text, "#server 192.0.2.12:8080;", f"server {other};")
+                text = changed(text, "#server 192.0.2.12:8080 ", f"server {other} ")
         (self.folder / "gamed.conf").write_text(text)
         user = "user root;" if os.getuid() == 0 else ""
         (self.folder / "nginx.conf").write_text(AROUND.format(folder=self.folder, user=user))
