@@ -162,7 +162,7 @@ def check_admin(listener: Listener, others: Sequence[Listener]) -> None:
     if listener.kind not in ("tcp", "tcp6", "unix") or not listener.local:
         raise SetupError(
             f"{listener.option} {listener.text}: only this machine may reach it. Expected an endpoint such as "
-            "tcp:9100:interface=127.0.0.1 or unix:/run/gamed/admin.sock:mode=660."
+            "tcp:9100:interface=127.0.0.1 or unix:/run/gamed/admin.sock."
         )
     shared = [other.text for other in others if _same(listener, other)]
     if shared:

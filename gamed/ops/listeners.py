@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Sequence
+from re import compile
 from typing import Any, cast
 
 from twisted.application.service import Service
@@ -19,6 +20,9 @@ TURN_SECONDS, MOST_ACCEPTED = 0.001, 64
 QUEUE = 4096
 """The length of a port's accept queue, as for systemd's sockets. Twisted's 50 are few after a restart, when every game
 reconnects: the 52nd connection gets no reply for a second."""
+UNIX_MODE = 0o660
+"""The mode of a unix socket whose endpoint string has none: for the user and the group of the process."""
+_MODE = compile(r"(?<!\\):mode=")
 
 
 class ListenerService(Service):
@@ -44,7 +48,7 @@ class ListenerService(Service):
         super().privilegedStartService()  # type: ignore[no-untyped-call]
         for text in self._endpoints:
             failures: list[Failure] = []
-            endpoint = serverFromString(self._reactor, text)
+            endpoint = serverFromString(self._reactor, with_mode(text))
             adopted = isinstance(endpoint, AdoptedStreamServerEndpoint)
             if adopted and (self._shared or endpoint.addressFamily == socket.AF_UNIX):
                 opening = execute(self._listen_on, endpoint.fileno, endpoint.addressFamily)
@@ -81,6 +85,14 @@ class ListenerService(Service):
         super().stopService()  # type: ignore[no-untyped-call]
         ports, self._ports = self._ports, []
         return gatherResults([maybeDeferred(port.stopListening) for port in ports])
+
+
+def with_mode(text: str) -> str:
+    """Return the endpoint string of a unix socket with a mode; without one Twisted opens the file to every user.
+
+    The peers of a unix socket are trusted proxies: each user of the machine could claim any address.
+    """
+    return text if not text.startswith("unix:") or _MODE.search(text) else f"{text}:mode={UNIX_MODE:o}"
 
 
 def _extend_queue(port: Any) -> None:

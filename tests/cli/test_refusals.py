@@ -2,6 +2,7 @@ import json
 import os
 import socket
 import sqlite3
+import stat
 from base64 import b64encode
 from contextlib import closing
 from pathlib import Path
@@ -184,6 +185,7 @@ class ListeningTests(RefusalTestCase):
         self.assertIn("Set public_url", self.refused(f"--listen=unix:{path}"))
         self.write_config(changed(LOCAL, public_url="http://localhost:8080"))
         process, _ = self.serve(f"--listen=unix:{path}")
+        self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o660)
         with closing(socket.socket(socket.AF_UNIX)) as client:
             client.connect(str(path))
         self.stop(process)

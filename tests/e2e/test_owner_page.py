@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+import stat
 from contextlib import closing
 from http.client import HTTPConnection
 
@@ -84,6 +85,7 @@ class SocketTests(CommandTestCase):
         """Answer on a unix socket, with any name."""
         path = self.folder / "admin.sock"
         self.serve(f"--admin=unix:{path}")
+        self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o660)
         with closing(socket.socket(socket.AF_UNIX)) as connection:
             connection.settimeout(60)
             connection.connect(str(path))

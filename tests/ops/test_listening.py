@@ -2,6 +2,7 @@
 
 import os
 import socket
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -47,6 +48,13 @@ class QueueTests(TestCase):
         with self.at_once(socket.AF_UNIX, path) as games:
             for game in games:
                 self.assertEqual(game.getpeername(), path)
+
+    def test_mode(self) -> None:
+        """Other users cannot connect to a unix socket, unless its endpoint string has a mode that allows it."""
+        for options, mode in (("", 0o660), (":mode=666", 0o666), (":mode=600", 0o600)):
+            path = f"/tmp/gamed-mode-{os.getpid()}-{mode:o}"
+            self.listen(f"unix:{path}{options}")
+            self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), mode)
 
 
 class FakeReactor(Clock):
