@@ -105,7 +105,7 @@ class GamedService(MultiService):
         self._listeners = ListenerService(reactor, settings.listen, self._server, shared=settings.share)
         self._listeners.setServiceParent(self)  # type: ignore[no-untyped-call]
         self._admin = self._build_admin()
-        self._recovery = self._periodic(RECOVERY_SECONDS, self._recover)
+        self._recovery = self._periodic(RECOVERY_SECONDS, self._recover, "recover_logins_at_start")
         self._periodic_tasks = self._build_periodic_tasks()
 
     def base_url(self) -> str:
@@ -220,26 +220,31 @@ class GamedService(MultiService):
         Of several processes on these databases one deletes what has expired; each does what concerns its own memory.
         """
         cleanups = (
-            self._login.clean_up,
-            self._sessions.clean_up,
-            self._saves.clean_up,
-            self._players.clean_up,
-            self._events.clean_up,
+            ("login", self._login.clean_up),
+            ("sessions", self._sessions.clean_up),
+            ("saves", self._saves.clean_up),
+            ("players", self._players.clean_up),
+            ("events", self._events.clean_up),
         )
         return [
-            self._periodic(FIRST_USES_SECONDS, self._sessions.write_first_uses),
-            self._periodic(EVENTS_SECONDS, self._events.flush),
-            self._periodic(CLEANUP_SECONDS, self._login.recover),
-            self._periodic(CLEANUP_SECONDS, self._assets.clean_up),
-            *(self._periodic(CLEANUP_SECONDS, partial(self._in_one_process, clean_up)) for clean_up in cleanups),
+            self._periodic(FIRST_USES_SECONDS, self._sessions.write_first_uses, "write_first_uses"),
+            self._periodic(EVENTS_SECONDS, self._events.flush, "write_events"),
+            self._periodic(CLEANUP_SECONDS, self._login.recover, "recover_logins"),
+            self._periodic(CLEANUP_SECONDS, self._assets.clean_up, "clean_up_assets"),
+            *(
+                self._periodic(CLEANUP_SECONDS, partial(self._in_one_process, clean_up), f"clean_up_{name}")
+                for name, clean_up in cleanups
+            ),
         ]
 
     async def _in_one_process(self, work: Callable[[], Coroutine[Deferred[Any], Any, object]]) -> None:
         if await self._context.databases.tends():
             await work()
 
-    def _periodic(self, seconds: float, work: Callable[[], Coroutine[Deferred[Any], Any, object]]) -> PeriodicTask:
-        return PeriodicTask(self._context.reactor, seconds, lambda: Deferred.fromCoroutine(work()))
+    def _periodic(
+        self, seconds: float, work: Callable[[], Coroutine[Deferred[Any], Any, object]], name: str
+    ) -> PeriodicTask:
+        return PeriodicTask(self._context.reactor, seconds, lambda: Deferred.fromCoroutine(work()), name)
 
 
 class AdminServer:

@@ -148,7 +148,7 @@ class WorkersParent(MultiService):
         self._ready = self._given_up = False
         self._ended: Deferred[None] | None = None
         """Fires when the last worker has ended; None until the service stops."""
-        self._watch = PeriodicTask(reactor, WATCH_SECONDS, self._kill_overdue)
+        self._watch = PeriodicTask(reactor, WATCH_SECONDS, self._kill_overdue, "workers")
         self._beat: PeriodicTask | None = None
 
     def privilegedStartService(self) -> None:
@@ -164,7 +164,7 @@ class WorkersParent(MultiService):
             self._start(number)
         self._watch.start()
         if (seconds := self._notifier.heartbeat_seconds) is not None:
-            self._beat = PeriodicTask(self._reactor, seconds, self._send_heartbeat)
+            self._beat = PeriodicTask(self._reactor, seconds, self._send_heartbeat, "watchdog")
             self._beat.start(now=True)
 
     def _start(self, number: int) -> None:

@@ -99,7 +99,7 @@ class Databases:
         self._health = Health(reactor, self.reads, backend.databases)
         self.watchdog_probe = partial(WatchdogProbe, reactor, backend.reader(), self._state)
         """Make another way to check that both databases respond, past all queues; the caller closes it."""
-        self._cleanup = PeriodicTask(reactor, CLEANUP_SECONDS, self._clean_up)
+        self._cleanup = PeriodicTask(reactor, CLEANUP_SECONDS, self._clean_up, "blobs")
         self._cleanup.start()
         self._closing: Deferred[None] | None = None
 

@@ -17,13 +17,17 @@ _log = EventLog(Logger())
 class PeriodicTask:
     """A call of `work` every `seconds`, counted from the end of one call to the start of the next."""
 
-    def __init__(self, clock: Any, seconds: float, work: Callable[[], Deferred[Any]]) -> None:
+    def __init__(self, clock: Any, seconds: float, work: Callable[[], Deferred[Any]], name: str) -> None:
+        """Log failures with this name."""
         self._clock = clock
+        self._name = name
         self._seconds = seconds
         self._work = work
         self._call: IDelayedCall | None = None
         self._running = False
         self._working = False
+        self._postponed = ""
+        """The database error of the last call, which was logged; "" after one that succeeded."""
 
     def start(self, now: bool = False) -> None:
         """Start, unless it is running; make the first call after one interval, or now."""
@@ -52,18 +56,27 @@ class PeriodicTask:
         self._call = None
         self._working = True
         work = maybeDeferred(self._work)
-        work.addErrback(self._failed)
+        work.addCallbacks(self._succeeded, self._failed)
         work.addBoth(lambda _: self._done())
 
+    def _succeeded(self, _: object) -> None:
+        self._postponed = ""
+
     def _failed(self, reason: Failure) -> None:
-        """Log expected database errors in one line; log a traceback only for unexpected ones."""
+        """Log expected database errors in one line; log a traceback only for unexpected ones.
+
+        The same database error is logged once until a call succeeds: a dozen tasks repeat it for as long as it lasts,
+        some of them every five seconds.
+        """
         if not self._running:
             return
         if reason.check(DatabaseError):
             problem = type(reason.value).__name__
-            _log.warn("periodic_task_postponed", error=problem, retry_seconds=self._seconds)
+            if problem != self._postponed:
+                _log.warn("periodic_task_postponed", task=self._name, error=problem, retry_seconds=self._seconds)
+            self._postponed = problem
         else:
-            _log.failure("periodic_task_failed", reason)
+            _log.failure("periodic_task_failed", reason, task=self._name)
 
     def _done(self) -> None:
         self._working = False

@@ -39,7 +39,8 @@ class PolledChanges:
         self._postponed: set[ChangeListener] = set()
         """Listeners that could not read the database after the last change."""
         self._tasks = {
-            queue: PeriodicTask(clock, CHECK_SECONDS, partial(self._start_check, queue)) for queue in queues.values()
+            queue: PeriodicTask(clock, CHECK_SECONDS, partial(self._start_check, queue), f"changes_of_{topic.value}")
+            for topic, queue in queues.items()
         }
 
     def listen(self, topic: Topic, changed: ChangeListener) -> None:

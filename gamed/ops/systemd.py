@@ -105,7 +105,7 @@ class SystemdSupervisor:
         self._databases = databases
         self._stopping = False
         self._extensions = 0
-        self._extending = PeriodicTask(reactor, REPEAT_SECONDS, self._extend)
+        self._extending = PeriodicTask(reactor, REPEAT_SECONDS, self._extend, "stop_timeout")
         self._beating: PeriodicTask | None = None
 
     def started(self, base: str) -> None:
@@ -125,7 +125,7 @@ class SystemdSupervisor:
         if seconds is None:
             return
         self._probe = self._databases.watchdog_probe()
-        self._beating = PeriodicTask(self._reactor, seconds, self._beat)
+        self._beating = PeriodicTask(self._reactor, seconds, self._beat, "watchdog")
         self._beating.start(now=True)
 
     def _beat(self) -> Deferred[None]:

@@ -5,7 +5,7 @@ from twisted.internet.task import Clock
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.database.errors import DatabaseBusy
+from gamed.database.errors import DatabaseBusy, DiskFull
 from gamed.database.periodic import PeriodicTask
 
 
@@ -13,7 +13,7 @@ class PeriodicTaskTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
         self.begun: list[Deferred[None]] = []
-        self.task = PeriodicTask(self.clock, 60, self.work)
+        self.task = PeriodicTask(self.clock, 60, self.work, "clean_up_saves")
 
     def work(self) -> Deferred[None]:
         self.begun.append(Deferred())
@@ -44,9 +44,21 @@ class PeriodicTaskTests(SynchronousTestCase):
             self.begun[0].errback(DatabaseBusy("The server is busy."))
         (event,) = events
         self.assertEqual(event["log_level"], LogLevel.warn)
-        self.assertEqual(formatEvent(event), "periodic_task_postponed error=DatabaseBusy retry_seconds=60")
+        line = "periodic_task_postponed task=clean_up_saves error=DatabaseBusy retry_seconds=60"
+        self.assertEqual(formatEvent(event), line)
         self.clock.advance(60)
         self.assertEqual(len(self.begun), 2)
+
+    def test_busy_for_long(self) -> None:
+        """The same database error is logged once until a call succeeds, another one at once."""
+        self.task.start(now=True)
+        full = DiskFull("The disk is full.")
+        with capturedLogs() as events:
+            for error in (full, full, full, DatabaseBusy("The server is busy."), full, None, full):
+                self.begun[-1].errback(error) if error else self.begun[-1].callback(None)
+                self.clock.advance(60)
+        logged = [formatEvent(event).split()[2] for event in events]
+        self.assertEqual(logged, ["error=DiskFull", "error=DatabaseBusy", "error=DiskFull", "error=DiskFull"])
 
     def test_stopped(self) -> None:
         """After stop() there is no further call, and a failure of the last one is not logged."""

@@ -59,7 +59,7 @@ class HeartbeatTask:
         self._auth = auth
         self._folder = folder
         self._last: Heartbeat | None = None
-        self._task = PeriodicTask(reactor, BEAT_SECONDS, lambda: Deferred.fromCoroutine(self._beat()))
+        self._task = PeriodicTask(reactor, BEAT_SECONDS, lambda: Deferred.fromCoroutine(self._beat()), "heartbeat")
 
     def start(self) -> None:
         """Count now, and then periodically."""

@@ -147,7 +147,7 @@ class Reopening:
         self._state = state
         self._thread = thread
         self._readers = readers
-        self._task = PeriodicTask(clock, RETRY_SECONDS, self._retry)
+        self._task = PeriodicTask(clock, RETRY_SECONDS, self._retry, "open_state")
         self._task.start()
 
     def stop(self) -> None:
