@@ -22,7 +22,7 @@ from gamed.cli import serve as cli_serve
 from gamed.cli.errors import CONFIGURATION, exit_on_error, exit_with
 from gamed.cli.folder_lock import SERVE, SHARE, Lock
 from gamed.cli.listen import numbered
-from gamed.cli.process import allow_files, exit_cleanly_on_sigterm, exit_with_code, harden, stop_reactor_on_sigterm
+from gamed.cli.process import allow_files, exit_cleanly_on_sigterm, exit_with_code, harden, stop_reactor_on_signals
 from gamed.cli.workers import MARK, WorkerMark, WorkerPlan, WorkersParent, log_arguments, parse_count, refuse_kinds
 from gamed.clock import use_monotonic_clock
 from gamed.config.settings import RESERVED_FILES, LogFormat, Settings
@@ -162,7 +162,7 @@ def make_checked(options: Options, report: start_report.Report, command: str = S
         allow_files(settings.config.limits.connections + RESERVED_FILES)
         reactor.callWhenRunning(gc.freeze)  # modules and routes live until the process ends
         service: IService = build_service(reactor, replace(settings, log_format=serve.log_format), notifier)
-        stop_reactor_on_sigterm(reactor)
+        stop_reactor_on_signals(reactor)
         return service
 
 
@@ -186,7 +186,7 @@ def make_parent(options: Options, report: start_report.Report) -> IService:
             ["--nodaemon", "--pidfile=", *log, *arguments, *(f"--admin={admin}" for admin in admins[index : index + 1])]
             for index, log in enumerate(logs)
         ]
-        stop_reactor_on_sigterm(reactor)
+        stop_reactor_on_signals(reactor)
         parent: IService = WorkersParent(
             reactor, WorkerPlan(commands, serve.environ), settings.listen, notifier, exit_with_code
         )

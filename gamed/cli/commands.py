@@ -1,5 +1,6 @@
 """The console script `gamed`: the commands that an operator runs on the host, each imported only when it is named."""
 
+import os
 from importlib import import_module
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ import click
 from gamed import __version__
 from gamed.cli.context import CommandContext
 from gamed.cli.errors import exit_on_error
-from gamed.cli.process import exit_cleanly_on_sigterm
+from gamed.cli.process import exit_cleanly_on_sigterm, name_passed_sockets
 from gamed.gc_pause import gc_paused
 
 if TYPE_CHECKING:
@@ -189,6 +190,7 @@ def serve(  # noqa: PLR0917
     """
     exit_cleanly_on_sigterm()
     with gc_paused():
+        name_passed_sockets(os.environ)
         from gamed.cli import serve as cli_serve  # late: it is most of Twisted
 
     places = context.places(config, data)

@@ -14,7 +14,7 @@ import resource
 import shlex
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, MutableMapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -148,6 +148,20 @@ def read_listeners(data: Path) -> list[str]:
         return []
 
 
+def name_passed_sockets(environ: MutableMapping[str, str]) -> None:
+    """Give a name to each socket that was passed without one; call this before Twisted is imported.
+
+    Only LISTEN_PID and LISTEN_FDS are required (sd_listen_fds(3)). Twisted takes none of the sockets unless there are
+    as many names: their clients would wait for ever, while the server listens at its usual port.
+    """
+    passed = environ.get("LISTEN_FDS", "")
+    if environ.get("LISTEN_PID") != str(os.getpid()) or not (passed.isascii() and passed.isdecimal()):
+        return
+    names = environ.get("LISTEN_FDNAMES", "")
+    if int(passed) != (len(names.split(":")) if names else 0):
+        environ["LISTEN_FDNAMES"] = ":".join(["unknown"] * int(passed))  # as sd_listen_fds_with_names(3)
+
+
 def exit_cleanly_on_sigterm() -> None:
     """Let SIGTERM end the process with 0, without any cleanup, while the server starts.
 
@@ -161,30 +175,41 @@ def exit_cleanly_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, end)
 
 
-def stop_reactor_on_sigterm(reactor: Any) -> None:
-    """Let SIGTERM stop the reactor, or stop it as soon as it runs; the process then ends with 0.
+def stop_reactor_on_signals(reactor: Any) -> None:
+    """Let SIGTERM or SIGINT stop the reactor, or stop it as soon as it runs.
 
-    Twisted installs `reactor.sigTerm` and `reactor.sigInt` when the reactor starts. Its own would end the process with
-    the signal, and log a traceback for each signal after the first.
+    The process then ends with 0 after SIGTERM, and with the signal after SIGINT, unless SIGTERM came in the same
+    moment: of two signals at once Python handles SIGINT first. Twisted's own handlers, `reactor.sigTerm` and
+    `reactor.sigInt`, would log a traceback for each signal after the first. An ignored SIGINT stays ignored.
     """
     from twisted.internet.error import ReactorNotRunning  # late: commands need no Twisted
 
-    interrupted = reactor.sigInt
+    terminated = False
 
     def stop() -> None:
-        with suppress(ReactorNotRunning):  # SIGINT stopped it in the same moment
+        with suppress(ReactorNotRunning):  # the other signal, or an error, stopped it in the same moment
             reactor.stop()
 
+    def stop_interrupted() -> None:
+        _ignore_signals()
+        if not terminated:
+            reactor._exitSignal = signal.SIGINT  # what Twisted's own handler sets: the signal to end with
+            stop()
+
     def terminate(number: int, frame: object) -> None:
+        nonlocal terminated
+        terminated = True
         _ignore_signals()
         reactor.callFromThread(stop)
 
     def interrupt(number: int, frame: object) -> None:
-        _ignore_signals()
-        interrupted(number, frame)
+        if not terminated:
+            reactor.callFromThread(stop_interrupted)  # later, as the handler of SIGTERM may be due
 
     reactor.sigTerm, reactor.sigInt = terminate, interrupt
     signal.signal(signal.SIGTERM, terminate)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # Twisted puts this back when the reactor stops
+        signal.signal(signal.SIGINT, interrupt)
 
 
 def _ignore_signals() -> None:

@@ -6,6 +6,7 @@ passed in the worker's environment.
 """
 
 import os
+import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +36,8 @@ DEATHS_PER_MINUTE = 5
 WATCH_SECONDS = RETRY_SECONDS = 1.0
 START_SECONDS, STOP_SECONDS = 90.0, 30.0
 """The time that a worker has to start or to stop before it is killed; it extends it as a service does for systemd."""
+WATCHDOG_SECONDS = 30.0
+"""How long a worker may be silent once it is ready, without a watchdog of systemd; the same as in gamed's units."""
 MARK, IMPORTS = "GAMED_WORKER", "GAMED_WORKER_PATH"
 """The variables with a worker's number and its parent's process, and with the folders that it imports from."""
 OF_PARENT = ("WATCHDOG_PID", "WATCHDOG_USEC")
@@ -44,7 +47,8 @@ OWN_LOGGER = "gamed.cli.serve"
 REFUSED_OPTIONS = ("chroot", "profile", "debug")
 """Options of twistd that would have an effect on the parent alone."""
 BOOT = (
-    "import os, sys; os.environ['LISTEN_PID'] = str(os.getpid()); "
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    "signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT]); os.environ['LISTEN_PID'] = str(os.getpid()); "
     f"sys.path[:] = os.environ.pop('{IMPORTS}').split(os.pathsep); "
     "from gamed.cli.workers import run_worker; run_worker(sys.argv[1:])"
 )
@@ -179,19 +183,22 @@ class WorkersParent(MultiService):
             "LISTEN_FDNAMES": ":".join(["gamed"] * len(sockets)),
             "NOTIFY_SOCKET": f"{PIPE}{pipe}",
         }
-        if self._notifier.heartbeat_seconds is not None:
-            environ["WATCHDOG_USEC"] = str(self._notifier.watchdog_usec)
-            worker.watched_seconds = self._notifier.heartbeat_seconds * 2
+        worker.watched_seconds = (self._notifier.heartbeat_seconds or WATCHDOG_SECONDS / 2) * 2
+        environ["WATCHDOG_USEC"] = str(int(worker.watched_seconds * 1_000_000))
         command = [sys.executable, "-P", "-c", BOOT, *self._plan.commands[number - 1]]
         with open(os.devnull, "rb") as nothing:
             streams = {0: nothing.fileno(), 1: 1, 2: 2}
             descriptors = {**streams, **sockets, pipe: "r"}
+            # Ctrl-C reaches each process of the terminal: a worker is stopped by its parent, and BOOT ignores SIGINT.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
             try:
                 self._reactor.spawnProcess(worker, command[0], command, environ, childFDs=descriptors)
             except OSError as e:  # the system has no more processes or memory
                 _log.error("worker_not_started", worker=number, detail=e)
                 self._reactor.callLater(RETRY_SECONDS, self._has_ended, worker, NOT_DONE)
                 return
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
         _log.info("worker_started", worker=number, pid=worker.pid)
 
     def _heard(self, worker: "WorkerProcess", line: str) -> None:
@@ -266,8 +273,8 @@ class WorkerProcess(ProcessProtocol):
         self.number = number
         self.pid: int | None = None
         self.ready = False
-        self.watched_seconds: float | None = None
-        """How long the worker may be silent once it is ready; None without a watchdog."""
+        self.watched_seconds = WATCHDOG_SECONDS
+        """How long the worker may be silent once it is ready."""
         self._seconds = seconds
         self._heard = heard
         self._ended = ended
@@ -310,7 +317,7 @@ class WorkerProcess(ProcessProtocol):
             self._deadline = self._seconds() + int(value) / 1_000_000
         elif name in ("READY", "WATCHDOG") and not self._stopping:
             self.ready = True
-            self._deadline = None if self.watched_seconds is None else self._seconds() + self.watched_seconds
+            self._deadline = self._seconds() + self.watched_seconds
 
     def processEnded(self, reason: Failure) -> None:
         self._ended(self, _code(reason))

@@ -61,6 +61,34 @@ class StoppingTests(CommandTestCase):
             self.assertEqual(process.wait(WAIT_SECONDS), code, (first, second))
             self.assertNotIn("Traceback", self.output())
 
+    def test_both_at_once(self) -> None:
+        """SIGTERM and SIGINT that are both waiting when the process runs again end it with 0 and no traceback."""
+        for first, second in ((signal.SIGTERM, signal.SIGINT), (signal.SIGINT, signal.SIGTERM)):
+            process, _ = self.serve()
+            process.send_signal(signal.SIGSTOP)
+            process.send_signal(first)
+            process.send_signal(second)
+            process.send_signal(signal.SIGCONT)
+            self.assertWell(process, first)
+
+    def test_one_after_the_other(self) -> None:
+        """SIGINT some milliseconds after SIGTERM, as a terminal and a supervisor send them, changes nothing."""
+        for pause_ms in (0, 1, 2, 3, 5):
+            process, _ = self.serve()
+            process.send_signal(signal.SIGTERM)
+            time.sleep(pause_ms / 1000)
+            process.send_signal(signal.SIGINT)
+            self.assertWell(process, pause_ms)
+
+    def test_interrupted_until_the_end(self) -> None:
+        """Ctrl-C that comes again and again leaves no traceback, and the process ends by the signal."""
+        for pause_ms in (0, 1, 5):
+            process, _ = self.serve()
+            while process.poll() is None:
+                process.send_signal(signal.SIGINT)
+                time.sleep(pause_ms / 1000)
+            self.assertEqual((process.returncode, "Traceback" in self.output()), (-signal.SIGINT, False), self.output())
+
     def await_ignored(self, process: "subprocess.Popen[str]") -> None:
         """Wait until the process has handled its first signal, after which it ignores others, or has ended."""
         wanted = 1 << signal.SIGTERM - 1 | 1 << signal.SIGINT - 1

@@ -60,11 +60,13 @@ class SocketTestCase(CommandTestCase):
         sock.listen(4096)
         return sock
 
-    def passing(self, *sockets: socket.socket, options: tuple[str, ...] = ()) -> "subprocess.Popen[str]":
+    def passing(
+        self, *sockets: socket.socket, options: tuple[str, ...] = (), program: tuple[str, ...] = GAMED
+    ) -> "subprocess.Popen[str]":
         """`gamed serve` started as systemd does: the sockets from descriptor 3 on, the variables in the environment."""
         numbers = [each.fileno() for each in sockets]
         launcher = [sys.executable, "-c", AS_SYSTEMD, str(len(numbers)), *map(str, numbers)]
-        command = [*launcher, *GAMED, *self.places, "serve", *options]
+        command = [*launcher, *program, *self.places, "serve", *options]
         with open(self.folder / "out", "a", encoding="utf-8") as out:
             process = subprocess.Popen(
                 command,
@@ -109,6 +111,14 @@ class RestartTests(SocketTestCase):
             self.assertEqual({each.result() for each in waiting}, {b"ok"})
         self.assertEqual(self.gamed("health"), (0, "ok\n", ""))
         self.assertEqual(self.stop(second), 0, self.output())
+
+    def test_without_names(self) -> None:
+        """Serve on sockets that are passed without names, or with too few: only their number is required."""
+        for variables in (("-u", "LISTEN_FDNAMES"), ("LISTEN_FDNAMES=",), ("LISTEN_FDNAMES=one",)):
+            tcp, other = (self.listening(socket.AF_INET, ("127.0.0.1", 0)) for _ in range(2))
+            process = self.passing(tcp, other, program=("env", *variables, *GAMED))
+            self.assertEqual([ask(each.getsockname()[1]) for each in (tcp, other)], [b"ok", b"ok"])
+            self.assertEqual(self.stop(process), 0, self.output())
 
     def test_just_before_the_stop(self) -> None:
         """Answer requests sent just before the stop, by the old server or by the next."""

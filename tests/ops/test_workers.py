@@ -132,6 +132,26 @@ class ServingTests(WorkersTestCase):
         self.assertEqual(self.stop(process), 0)
         self.assertEqual([pid for pid in workers if Path(f"/proc/{pid}").exists()], [])
 
+    def test_interrupted(self) -> None:
+        """Ctrl-C, which reaches parent and workers at once, leaves no traceback, also while the workers start."""
+        for ready in (True, False):
+            process, _ = self.started() if ready else self.serve_unready()
+            until(lambda: "worker_started worker=2" in self.output())
+            for pid in (*children(process.pid), process.pid):
+                os.kill(pid, signal.SIGINT)
+            self.assertEqual(process.wait(WAIT_SECONDS), -signal.SIGINT, self.output())
+            self.assertNotIn("Traceback", self.output())
+
+    def test_a_hung_worker(self) -> None:
+        """Without systemd, too, a worker that does not respond is killed and started again."""
+        process, port = self.started()
+        hung, other = children(process.pid)
+        os.kill(hung, signal.SIGSTOP)
+        until(lambda: self.output().count("service_started") == 3)
+        self.assertIn("worker_killed worker=1", self.output())
+        self.assertIn(other, children(process.pid))
+        self.assertEqual((get(port, "/healthz")[0], self.stop(process)), (200, 0))
+
     def serve_unready(self) -> tuple["Popen[str]", int]:
         port = free_port()
         listen = f"--listen=tcp:{port}:interface=127.0.0.1"
@@ -304,6 +324,23 @@ class ParentTests(SynchronousTestCase):
         self.assertEqual((first.transport.signals, second.transport.signals), ([], ["KILL"]))
         self.reactor.pump([1.0] * 31)
         self.assertEqual(first.transport.signals, ["KILL"])
+
+    def test_silent_without_a_watchdog(self) -> None:
+        """Without systemd's watchdog the parent asks its workers, too, and kills one after 30 s without a sign."""
+        reactor = FakeReactor()
+        plan = WorkerPlan([["gamed", "serve"]], {})
+        parent = WorkersParent(reactor, plan, (), SystemdNotifier(), self.codes.append)
+        parent.privilegedStartService()
+        parent.startService()
+        self.assertEqual(reactor.environs[0]["WATCHDOG_USEC"], "30000000")
+        [worker] = reactor.started
+        worker.childDataReceived(5, b"READY=1\n")
+        reactor.pump([1.0] * 20)
+        worker.childDataReceived(5, b"WATCHDOG=1\n")
+        reactor.pump([1.0] * 29)
+        self.assertEqual(worker.transport.signals, [])
+        reactor.pump([1.0] * 3)
+        self.assertEqual(worker.transport.signals, ["KILL"])
 
     def test_stop(self) -> None:
         """The stop waits for all workers; one that neither ends nor extends its time is killed after 30 s."""

@@ -72,6 +72,11 @@ REFUSALS = (
     (REFUSED, ("server does not support SSL",)),
 )
 """Words of the messages with which PostgreSQL or libpq refuse a connection, until something is corrected."""
+_NO_CONNECTIONS = ("too many connections for", "too many clients", "connection slots are reserved")
+CONNECTIONS_NEEDED = (
+    "Each process of gamed needs seven connections and each command two. Raise max_connections of the server, or the "
+    "CONNECTION LIMIT of the role and the database."
+)
 _log = EventLog(Logger())
 
 
@@ -271,7 +276,7 @@ def _connect(conninfo: bytes) -> PGconn:
     try:
         while (status := _poll(session)) != pq.PollingStatus.OK:
             if status == pq.PollingStatus.FAILED:
-                message = session.get_error_message().strip()
+                message = _advised(session.get_error_message().strip())
                 raise PostgresqlError("28P01" if session.needs_password else code_of(message), message)
             events = POLLIN if status == pq.PollingStatus.READING else POLLOUT
             if not await_events(session.socket, events, deadline):
@@ -284,6 +289,13 @@ def _connect(conninfo: bytes) -> PGconn:
         raise
     session.nonblocking = 1
     return session
+
+
+def _advised(message: str) -> str:
+    """Return a message of libpq, with the number of connections that gamed needs if the server has none left."""
+    if not any(words in message for words in _NO_CONNECTIONS):
+        return message
+    return f"{message.splitlines()[0]}. {CONNECTIONS_NEEDED}"
 
 
 def code_of(message: str) -> str:

@@ -14,6 +14,7 @@ from gamed.database.errors import (
 LOST, NOT_REPLICATED, QUEUE_FULL, REFUSED = "lost", "not replicated", "queue full", "refused"
 """Our own codes beside the SQLSTATEs: a connection that was lost, a commit that no standby has confirmed, one for whose
 notifications the queue has no room, and a server that gamed does not use."""
+_OWN = frozenset({LOST, NOT_REPLICATED, QUEUE_FULL, REFUSED})
 LIMIT_EXCEEDED = "54000"
 """At a COMMIT: the queue of notifications is full; of another statement it is a defect."""
 ABORTED = "25P02"
@@ -58,7 +59,7 @@ class PostgresqlError(Exception):
     """An error that PostgreSQL or libpq has reported: its SQLSTATE and first message, which has no values of rows."""
 
     def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{message} ({code})")
+        super().__init__(message if code in _OWN else f"{message} ({code})")
         self.code = code
 
 

@@ -162,6 +162,14 @@ class ConnectingTest(SynchronousTestCase):
             error = self.assert_refused("")
         self.assertIsInstance(error, DatabaseUnreachable)
 
+    def test_connection_limit(self) -> None:
+        """Name the number of connections that gamed needs if the role may have no more."""
+        self.cluster.execute(f"ALTER ROLE {self.place.user} CONNECTION LIMIT 0")
+        error = self.assert_refused(f"{connecting.CONNECTIONS_NEEDED}")
+        self.assertIsInstance(error, DatabaseUnreachable)
+        self.assertIn("seven connections", str(error.__cause__))
+        self.assertNotIn("(lost)", str(error.__cause__))
+
     def test_other_host(self) -> None:
         """Use the second host if the first one refuses the connection."""
         place = self.cluster.database(tcp=True)
