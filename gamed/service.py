@@ -32,6 +32,7 @@ from gamed.http.client_address import HttpSettings
 from gamed.http.health_routes import AdminRoutes, PublicRoutes
 from gamed.http.server import HttpServer, build_server
 from gamed.login.keys import LOCAL
+from gamed.ops.late_modules import LateModules
 from gamed.ops.listeners import ListenerService
 from gamed.ops.logging import RAW, TwistedAuditLog
 from gamed.ops.stored_events import StoringAuditLog
@@ -107,6 +108,7 @@ class GamedService(MultiService):
         self._admin = self._build_admin()
         self._recovery = self._periodic(RECOVERY_SECONDS, self._recover, "recover_logins_at_start")
         self._periodic_tasks = self._build_periodic_tasks()
+        self._late_modules = LateModules(reactor, settings.config.mode, lambda: self._server.connections > 0)
 
     def base_url(self) -> str:
         """Return what every URL begins with (PROTOCOL 1); without `public_url` it is known once the port is bound."""
@@ -125,6 +127,7 @@ class GamedService(MultiService):
         logging = Deferred.fromCoroutine(self._login.log_providers())
         logging.addErrback(lambda reason: _log.failure("orphan_check_failed", reason))
         self._supervisor.started(self.base_url())
+        self._late_modules.start()
 
     def stopService(self) -> Deferred[None]:
         """Answer the requests that have begun, write what was accepted, and close everything."""
@@ -137,6 +140,7 @@ class GamedService(MultiService):
     async def _stop(self) -> None:
         _log.info("service_stopping")
         self._supervisor.stopping()
+        self._late_modules.stop()
         self._recovery.stop()
         if self._admin is not None:
             self._admin.stopping()

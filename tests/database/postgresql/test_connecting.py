@@ -165,7 +165,8 @@ class ConnectingTest(SynchronousTestCase):
     def test_connection_limit(self) -> None:
         """Name the number of connections that gamed needs if the role may have no more."""
         self.cluster.execute(f"ALTER ROLE {self.place.user} CONNECTION LIMIT 0")
-        error = self.assert_refused(f"{connecting.CONNECTIONS_NEEDED}")
+        self.addCleanup(self.cluster.execute, f"ALTER ROLE {self.place.user} CONNECTION LIMIT -1")
+        error = self.assert_refused(connecting.CONNECTIONS_NEEDED)
         self.assertIsInstance(error, DatabaseUnreachable)
         self.assertIn("seven connections", str(error.__cause__))
         self.assertNotIn("(lost)", str(error.__cause__))

@@ -1,0 +1,62 @@
+"""Modules that only some requests need are imported in the first idle moment, not by a request and not by the start.
+
+A request that imports waits for the disk, and fails once the server's virtual environment was deleted or replaced,
+while everything else still works.
+"""
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+
+from gamed.config.model import Mode
+from gamed.event_log import EventLog
+
+FOR_ALL = ("email.utils", "segno")
+FOR_PASSWORDS = ("argon2", "argon2.exceptions", "concurrent.futures.thread")
+PAUSE_SECONDS = 0.25
+"""The pause before each import; the first one leaves the start to the requests that have waited for it."""
+MOST_PAUSES = 40
+"""After so many pauses with open connections a module is imported nevertheless: a busy server is never idle."""
+_log = EventLog(Logger())
+
+
+class LateModules:
+    """The imports that are still to be made; each takes 5 to 40 ms of the reactor's thread."""
+
+    def __init__(self, clock: Any, mode: Mode, busy: Callable[[], bool]) -> None:
+        """Wait while `busy` returns True."""
+        self._clock = clock
+        self._busy = busy
+        self._names = [*FOR_ALL, *(FOR_PASSWORDS if mode is Mode.LOCAL else ())]
+        self._pauses = 0
+        self._call: IDelayedCall | None = None
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Return the modules that are not imported yet."""
+        return self._names
+
+    def start(self) -> None:
+        self._call = self._clock.callLater(PAUSE_SECONDS, self._import_next)
+
+    def stop(self) -> None:
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+
+    def _import_next(self) -> None:
+        self._call = None
+        self._pauses += 1
+        if not self._busy() or self._pauses >= MOST_PAUSES:
+            name = self._names.pop(0)
+            try:
+                import_module(name)
+            except ImportError as e:
+                _log.error("module_missing", module=name, detail=e)
+        if self._names:
+            self.start()
+        else:
+            _log.info("modules_imported")
