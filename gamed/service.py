@@ -30,7 +30,7 @@ from gamed.http.access_log import NAMESPACE, AccessLog
 from gamed.http.app import RouteGroup
 from gamed.http.client_address import HttpSettings
 from gamed.http.health_routes import AdminRoutes, PublicRoutes
-from gamed.http.server import HttpServer, build_server
+from gamed.http.server import HttpServer, build_server, is_limited, most_connections
 from gamed.login.keys import LOCAL
 from gamed.ops.late_modules import LateModules
 from gamed.ops.listeners import ListenerService
@@ -124,6 +124,9 @@ class GamedService(MultiService):
         for task in self._periodic_tasks:
             task.start(now=True)
         _log.info("service_started", url=self.base_url())
+        wanted = self._context.config.limits.connections
+        if is_limited(most := most_connections(wanted), wanted):
+            _log.warn("connections_limited", connections=most, wanted=wanted)
         logging = Deferred.fromCoroutine(self._login.log_providers())
         logging.addErrback(lambda reason: _log.failure("orphan_check_failed", reason))
         self._supervisor.started(self.base_url())

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 from secrets import token_bytes
 
 from gamed import __version__
@@ -14,10 +15,11 @@ from gamed.cli.listen import Listener
 from gamed.cli.output import counted
 from gamed.cli.paths import Paths, command_line, virtual_environment
 from gamed.config.model import Config, Mode
-from gamed.config.settings import KEY_FILE, KeySource, LogFormat, Settings
+from gamed.config.settings import KEY_FILE, RESERVED_FILES, KeySource, LogFormat, Settings
 from gamed.crypto import Keys
 from gamed.database.connection import AUTH
 from gamed.database.errors import DatabaseError
+from gamed.http.server import is_limited, most_connections
 from gamed.players.tables import count_players
 from gamed.stores import open_store
 
@@ -71,8 +73,15 @@ def _key(settings: Settings) -> str:
 
 
 def advise(opened: OpenedConfiguration, style: LogFormat) -> None:
-    """Show one command to run next, and warn of data in a virtual environment; a program's log has no advice."""
+    """Show one command to run next, and warn of what limits or endangers the server; a program's log has no advice."""
     places = opened.places
+    wanted, (_, files) = opened.config.limits.connections, getrlimit(RLIMIT_NOFILE)
+    if files != RLIM_INFINITY and is_limited(most := most_connections(wanted, files), wanted):
+        needed = wanted + RESERVED_FILES
+        warn(
+            f"this shell allows {files} open files; limits.connections needs {needed}. The server accepts {most} "
+            f"connections at once. Raise that limit (LimitNOFILE={needed} of a unit, ulimit -n {needed})."
+        )
     environment = virtual_environment(places.data)
     if environment is not None:
         what = "all players and saves" if opened.config.store is None else "the configuration and all assets"

@@ -7,9 +7,11 @@ from resource import RLIMIT_NOFILE, getrlimit
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress, IReactorTime
 from twisted.internet.protocol import ServerFactory
+from twisted.logger import Logger
 
 from gamed.config.settings import RESERVED_FILES
 from gamed.crypto import Random
+from gamed.event_log import EventLog
 from gamed.http.access_log import RequestLog
 from gamed.http.app import RouteGroup
 from gamed.http.client_address import HttpSettings, Peer, peer_host
@@ -17,6 +19,10 @@ from gamed.http.connection import HttpConnection
 from gamed.http.route_compiler import compile_routes
 from gamed.http.site import Site
 from gamed.timestamps import Now
+
+IDLE_FILES = 32
+"""Descriptors of a server without connections: 29 with SQLite."""
+_log = EventLog(Logger())
 
 
 class HttpServer(ServerFactory):
@@ -74,16 +80,24 @@ class HttpServer(ServerFactory):
                     closed.callback(None)
 
 
-def most_connections(wanted: int) -> int:
-    """Return how many connections to accept: as many as wanted, but never more than the process may open."""
-    soft, _hard = getrlimit(RLIMIT_NOFILE)
-    return max(1, min(wanted, soft - RESERVED_FILES))
+def most_connections(wanted: int, files: int | None = None) -> int:
+    """Return how many connections to accept: as many as wanted, but never more than the process may open.
+
+    `files` is the limit of open files, by default that of this process. A quarter of a small one is reserved.
+    """
+    files = getrlimit(RLIMIT_NOFILE)[0] if files is None else files
+    return max(1, min(wanted, files - min(RESERVED_FILES, files // 4)))
+
+
+def is_limited(most: int, wanted: int) -> bool:
+    """Return whether `most` connections are worth a warning: gamed doctor reports fewer missing ones than reserved."""
+    return most + RESERVED_FILES < wanted
 
 
 def spare_files(wanted_connections: int) -> int:
-    """Return half of the descriptors that connections never use."""
+    """Return half of the descriptors that neither connections nor an idle server use."""
     soft, _hard = getrlimit(RLIMIT_NOFILE)
-    return max(1, (soft - most_connections(wanted_connections)) // 2)
+    return max(1, (soft - most_connections(wanted_connections) - IDLE_FILES) // 2)
 
 
 class ConnectionLimiter:
@@ -97,11 +111,16 @@ class ConnectionLimiter:
         self.count = 0
         self.refused: Counter[str] = Counter(connections=0, connections_per_address=0)
         """Connections that were not accepted, by the limit."""
+        self._full = False
+        """Whether the limit of all connections was reached, until half of them are closed."""
 
     def acquire(self, peer: Peer) -> bool:
         """Count a new connection; return False if it exceeds a limit."""
         if self.count >= self._most:
             self.refused["connections"] += 1
+            if not self._full:
+                self._full = True
+                _log.warn("connections_full", connections=self.count)
             return False
         if any(self._open[network] >= self._per_address * factor for network, factor in peer.networks):
             self.refused["connections_per_address"] += 1
@@ -113,6 +132,7 @@ class ConnectionLimiter:
     def release(self, peer: Peer) -> None:
         """Remove a closed connection from the count."""
         self.count -= 1
+        self._full = self._full and self.count > self._most // 2
         for network, _ in peer.networks:
             self._open[network] -= 1
             if not self._open[network]:

@@ -180,11 +180,10 @@ def check_assets(channels: int, errors: Sequence[str]) -> Finding:
 def check_open_files(most: int, wanted: int) -> Finding:
     """Compare the limit of open files with what `limits.connections` needs."""
     if most < wanted:
-        text = f"a process started from here may open {most} files, and limits.connections needs {wanted}"
-        return warning(
-            "open files", text, "Raise that limit (LimitNOFILE= of a unit, ulimit -Hn), or lower limits.connections."
-        )
-    return ok("open files", f"a process started from here may open {wanted}")
+        text = f"this shell allows {most} open files; limits.connections needs {wanted}"
+        advice = f"Raise that limit (LimitNOFILE={wanted} of a unit, ulimit -n {wanted}), or lower limits.connections."
+        return warning("open files", text, advice)
+    return ok("open files", f"this shell allows {wanted} open files")
 
 
 def check_server(answer: Reached | None) -> Finding:

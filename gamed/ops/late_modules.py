@@ -14,7 +14,8 @@ from twisted.logger import Logger
 from gamed.config.model import Mode
 from gamed.event_log import EventLog
 
-FOR_ALL = ("email.utils", "segno")
+FOR_ALL = ("email.utils", "encodings.ascii", "segno")
+FOR_PROVIDERS = ("encodings.idna",)
 FOR_PASSWORDS = ("argon2", "argon2.exceptions", "concurrent.futures.thread")
 PAUSE_SECONDS = 0.25
 """The pause before each import; the first one leaves the start to the requests that have waited for it."""
@@ -30,7 +31,7 @@ class LateModules:
         """Wait while `busy` returns True."""
         self._clock = clock
         self._busy = busy
-        self._names = [*FOR_ALL, *(FOR_PASSWORDS if mode is Mode.LOCAL else ())]
+        self._names = [*FOR_ALL, *(FOR_PASSWORDS if mode is Mode.LOCAL else FOR_PROVIDERS)]
         self._pauses = 0
         self._call: IDelayedCall | None = None
 

@@ -2,10 +2,10 @@ import os
 import subprocess
 import sys
 from contextlib import ExitStack, closing
-from http.client import HTTPConnection
+from http.client import HTTPConnection, RemoteDisconnected
 from pathlib import Path
 
-from tests.cli.process import GAMED, TWISTD, CommandTestCase, end_daemon, environment, free_port
+from tests.cli.process import GAMED, TWISTD, CommandTestCase, end_daemon, environment, free_port, get
 from tests.config.fixtures import ENVIRON, OAUTH
 from tests.support.covers import covers
 
@@ -91,3 +91,25 @@ class FilesTests(CommandTestCase):
                 connection.request("GET", "/healthz")
                 answered += connection.getresponse().status == 200
         self.assertEqual((answered, self.stop(process)), (60, 0))
+        self.assertNotIn("limits.connections", self.output())
+
+    def test_no_more_than_the_shell_gives(self) -> None:
+        """With 256 open files the server takes 192 connections, answers all of them, and reports the number."""
+        port = free_port()
+        few = ("sh", "-c", 'ulimit -n 256; exec "$@"', "sh")
+        process = self.start(*few, *GAMED, *self.places, "serve", f"--listen=tcp:{port}:interface=127.0.0.1")
+        self.await_answer(port, process)
+        self.assertIn("this shell allows 256 open files; limits.connections needs 20256.", self.output())
+        self.assertIn("The server accepts 192 connections at once.", self.output())
+        self.assertIn("connections_limited connections=192 wanted=20000\n", self.output())
+        with ExitStack() as open_ones:
+            connections = [HTTPConnection("127.0.0.1", port, timeout=60) for _ in range(192)]
+            for _ in range(2):
+                for connection in connections:
+                    open_ones.callback(connection.close)
+                    connection.request("GET", "/healthz")
+                    self.assertEqual(connection.getresponse().read(), b"ok")
+            self.assertRaises((ConnectionError, RemoteDisconnected), get, port, "/healthz")
+        self.assertIn("connections_full connections=192\n", self.output())
+        self.await_answer(port, process)
+        self.assertEqual(self.stop(process), 0)

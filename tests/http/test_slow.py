@@ -3,12 +3,13 @@
 from resource import RLIMIT_NOFILE, getrlimit
 
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
+from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.settings import RESERVED_FILES
 from gamed.http.client_address import HttpSettings
 from gamed.http.connection import DRAIN_SECONDS, FIRST_REQUEST_SECONDS
-from gamed.http.server import spare_files
+from gamed.http.server import IDLE_FILES, is_limited, most_connections, spare_files
 from gamed.http.timeouts import LAST_ANSWER_SECONDS, PROGRESS_BYTES, StalledWrite
 from tests.http.apps import AcceptingPolicy, BlockingPolicy, EchoRoutes, RecordingReceiver
 from tests.support.covers import covers
@@ -195,8 +196,14 @@ class ConnectionsTests(SynchronousTestCase):
     def test_descriptors_of_no_connection(self) -> None:
         """Half of the spare descriptors are for files; some remain for the databases."""
         soft, _hard = getrlimit(RLIMIT_NOFILE)
-        self.assertEqual(spare_files(10), (soft - 10) // 2)
-        self.assertEqual(spare_files(10**9), RESERVED_FILES // 2)
+        self.assertEqual(spare_files(10), (soft - 10 - IDLE_FILES) // 2)
+        self.assertEqual(spare_files(10**9), (RESERVED_FILES - IDLE_FILES) // 2)
+
+    def test_few_descriptors(self) -> None:
+        """A quarter of the descriptors is for other files than connections, but at most 256."""
+        for files, connections in ((256, 192), (300, 225), (1024, 768), (4096, 3840), (20_256, 20_000), (1, 1)):
+            self.assertEqual(most_connections(20_000, files), connections)
+            self.assertEqual(is_limited(connections, 20_000), files < 20_000)
 
     def browser(self, **limits: int) -> Browser:
         return Browser([EchoRoutes()], HttpSettings(BASE_HOST, **limits), peer=UNTRUSTED)
@@ -244,7 +251,17 @@ class ConnectionsTests(SynchronousTestCase):
         """`limits.connections` counts all connections."""
         browser = self.browser(connections=3)
         peer = IPv4Address("TCP", "127.0.0.1", 1)
-        self.assertEqual([browser.connect(peer).refused for _ in range(4)], [False, False, False, True])
+        with capturedLogs() as events:
+            connections = [browser.connect(peer) for _ in range(5)]
+            self.assertEqual([each.refused for each in connections], [False, False, False, True, True])
+            self.assertEqual([formatEvent(event) for event in events], ["connections_full connections=3"])
+            connections[0].leave()
+            self.assertEqual([browser.connect(peer).refused for _ in range(2)], [False, True])
+            self.assertEqual(len(events), 1)
+            for each in connections[1:3]:
+                each.leave()
+            self.assertEqual([browser.connect(peer).refused for _ in range(3)], [False, False, True])
+            self.assertEqual(len(events), 2)
 
 
 class ShutdownTests(SynchronousTestCase):

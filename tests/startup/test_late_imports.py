@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from re import sub
 from time import monotonic, sleep
@@ -13,6 +13,10 @@ from tests.contract.document import operations
 from tests.e2e.cases import ServiceCase
 from tests.e2e.client import write_game
 from tests.e2e.service import ROOT, Service
+from tests.e2e.wire import ask
+from tests.processes.cases import SharedProviderCase
+from tests.processes.wire import Request, bearer
+from tests.support.ports import free_port
 
 PATIENCE_SECONDS = 60
 HOOK = """
@@ -34,30 +38,48 @@ signal.signal(signal.SIGUSR2, refuse)
 """What the server runs first: from SIGUSR2 on it can import only the standard library. Each name is noted."""
 
 
+class Hooked:
+    """The noted names of servers whose Python runs HOOK first."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "names"
+        hook = folder / "hook"
+        hook.mkdir(parents=True)
+        (hook / "sitecustomize.py").write_text(f"NAMES = {str(self.path)!r}\n{HOOK}")
+        self.environ = {"PYTHONPATH": f"{hook}:{ROOT}"}
+
+    def refuse(self, service: Service) -> None:
+        """Let a running service import nothing more, once it is idle."""
+        wait_for(lambda: "modules_imported" in service.text())
+        os.kill(service.pid, signal.SIGUSR2)
+        wait_for(self.path.exists)
+
+    def read(self) -> str:
+        return self.path.read_text()
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    limit = monotonic() + PATIENCE_SECONDS
+    while not true():
+        if monotonic() > limit:
+            raise AssertionError(f"not within {PATIENCE_SECONDS} s")
+        sleep(0.02)
+
+
 class LateImportsTests(ServiceCase):
     config = live.CONFIG
-    arguments: tuple[str, ...] = ()
 
     def setUp(self) -> None:
         self.folder = Path(self.mktemp()).absolute()
-        self.names = self.folder / "names"
-        hook = self.folder / "hook"
-        hook.mkdir(parents=True)
-        (hook / "sitecustomize.py").write_text(f"NAMES = {str(self.names)!r}\n{HOOK}")
-        environ = {**self.environ, "PYTHONPATH": f"{hook}:{ROOT}"}
-        self.service = Service(self.folder / "gamed", self.config, environ, arguments=self.arguments, forked=False)
+        self.hooked = Hooked(self.folder)
+        environ = {**self.environ, **self.hooked.environ}
+        admin = f"--admin=tcp:{(admin_port := free_port())}:interface=127.0.0.1"
+        self.service = Service(self.folder / "gamed", self.config, environ, arguments=(admin,), forked=False)
+        self.admin_port = admin_port
         write_game(self.service, **live.GAME)
         self.addCleanup(self._end)
         self.service.start()
-        self.wait_for(lambda: "modules_imported" in self.service.text())
-        os.kill(self.service.pid, signal.SIGUSR2)
-        self.wait_for(self.names.exists)
-
-    def wait_for(self, true: Any) -> None:
-        limit = monotonic() + PATIENCE_SECONDS
-        while not true():
-            self.assertLess(monotonic(), limit)
-            sleep(0.02)
+        self.hooked.refuse(self.service)
 
     def test_every_route(self) -> None:
         """All routes are served, to players who sign in, play and leave, and no module is missing."""
@@ -65,11 +87,37 @@ class LateImportsTests(ServiceCase):
         for each in sorted(operations(), key=lambda each: each.method == "DELETE"):
             examples = {**path_examples(each), "token": prepared.link}
             where = sub(r"\{(\w+)\}", lambda found, of=examples: str(of[found[1]]), each.path)
-            for bearer in (None, prepared.token):
+            for token in (None, prepared.token):
                 headers = {"If-Modified-Since": "Sun, 06 Nov 1994 08:49:37 GMT"}
-                answer = self.ask(each.method, where, bearer=bearer, headers=headers)
+                answer = self.ask(each.method, where, bearer=token, headers=headers)
                 self.assertLess(answer.status, 500, f"{each.method} {where}: {answer.body!r}")
-        self.assertEqual(self.names.read_text(), "")
+        for path in ("/", "/metrics", "/readyz"):
+            self.assertEqual(ask(self.admin_port, "GET", path).status, 200, path)
+        self.assertEqual(self.hooked.read(), "")
+
+
+class LateProviderImportsTests(SharedProviderCase):
+    """The same where players sign in at providers."""
+
+    def make_server(self, number: int) -> Service:
+        server = super().make_server(number)
+        self.hooked = getattr(self, "hooked", None) or Hooked(self.folder)
+        server.environ |= self.hooked.environ
+        server.forked = False
+        return server
+
+    def start(self) -> None:
+        super().start()
+        for server in self.servers:
+            self.hooked.path.unlink(missing_ok=True)
+            self.hooked.refuse(server)
+
+    def test_sign_in(self) -> None:
+        """Players sign in at each provider, and no module is missing."""
+        for stand in self.stands:
+            token = bearer(self.sign_in(stand, "anna"))
+            self.ask(0, Request("GET", "/game/", token), 200)
+        self.assertEqual(self.hooked.read(), "")
 
 
 def path_examples(operation: Any) -> Mapping[str, object]:
