@@ -41,6 +41,7 @@ from tests.ops.test_sockets import SocketTestCase, ask
 from tests.support.ports import free_ports
 
 RESTART_SECONDS = 10
+HUNG_SECONDS = 120
 
 
 def until(true: Callable[[], bool], seconds: float = WAIT_SECONDS) -> float:
@@ -145,9 +146,10 @@ class ServingTests(WorkersTestCase):
     def test_a_hung_worker(self) -> None:
         """Without systemd, too, a worker that does not respond is killed and started again."""
         process, port = self.started()
+        until(lambda: self.output().count("modules_imported") == 2)
         hung, other = children(process.pid)
         os.kill(hung, signal.SIGSTOP)
-        until(lambda: self.output().count("service_started") == 3)
+        until(lambda: self.output().count("service_started") == 3, HUNG_SECONDS)
         self.assertIn("worker_killed worker=1", self.output())
         self.assertIn(other, children(process.pid))
         self.assertEqual((get(port, "/healthz")[0], self.stop(process)), (200, 0))
