@@ -128,6 +128,7 @@ TOP = {
     "strict_json": Kind.SHARED,
     "rate_limit": Kind.SHARED,
     "readable": Kind.SHARED,
+    "visible_text": Kind.SHARED,
     "structs": Kind.SHARED,
     "audit": Kind.SHARED,
     "outcomes": Kind.SHARED,

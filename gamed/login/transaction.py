@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from hmac import compare_digest
 from typing import Self
-from unicodedata import category, normalize
+from unicodedata import normalize
 
 import msgspec
 from msgspec import Struct
@@ -14,6 +14,7 @@ from gamed.crypto import Index
 from gamed.login.errors import InvalidTransition, LoginExpired
 from gamed.outcomes import LoginFailure
 from gamed.players.names import COMPOSED_OF
+from gamed.visible_text import visible, without_stray_joiners
 
 EXCHANGE_GRACE_MS = 15_000
 """An exchange that began before the login expired may end this much later."""
@@ -135,9 +136,6 @@ OUTCOME = {
 """The outcome that an event leaves; `refused` brings its own."""
 
 MAX_CHARACTERS = 64
-_BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-_INVISIBLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
-"""Controls, lone surrogates, line and paragraph separators."""
 
 
 class ClientInfoTooLong(ValueError):
@@ -166,7 +164,7 @@ class ClientInfo(Struct, frozen=True, omit_defaults=True):
 
 
 def _cleaned(member: str, text: str | None) -> str | None:
-    """Return the text in NFC, without control and bidirectional characters and without space around it.
+    """Return the text in NFC, without invisible characters and without space around it.
 
     Return None if nothing is left; raise ClientInfoTooLong if more than MAX_CHARACTERS are. The length is checked
     before the text is composed, because composing takes time with the square of the length.
@@ -174,9 +172,11 @@ def _cleaned(member: str, text: str | None) -> str | None:
     if not text:
         return None
     if not text.isascii() or not text.isprintable():
-        text = "".join(c for c in text if category(c) not in _INVISIBLE and c not in _BIDIRECTIONAL)
+        text = visible(text)
     text = text.strip()
-    composed = normalize("NFC", text) if len(text) <= COMPOSED_OF * MAX_CHARACTERS else text
+    composed = text
+    if len(text) <= COMPOSED_OF * MAX_CHARACTERS:
+        composed = normalize("NFC", without_stray_joiners(normalize("NFC", text)).strip())
     if len(composed) > MAX_CHARACTERS:
         raise ClientInfoTooLong(member)
     return composed or None

@@ -260,7 +260,7 @@ class AccountRoutes(Component, frozen=True):
     async def _export(self, request: Request) -> bytes | None:
         require_own_site(request)
         visit = await self._authenticate(request)
-        return await self._services.exports.send_to(request, visit.token, whole=True)
+        return await self._services.exports.send_whole(request, visit.token)
 
     async def _change(self, request: Request, action: str) -> bytes:
         work = _ACTIONS.get(action)

@@ -13,6 +13,7 @@ from gamed.crypto import Index, Indexer, Purpose, Random, Secret
 from gamed.players.errors import DisplayNameInvalid, NameMalformed, PasswordMalformed
 from gamed.structs import redacts
 from gamed.tokens import ID_BYTES, public_id
+from gamed.visible_text import BLANK, EMOJI_STYLE, INVISIBLE, without_joiners, without_stray_joiners
 
 NAME_CHARACTERS = 32
 COMPOSED_OF = 4
@@ -22,10 +23,6 @@ NAME_RULE = f"A name is 1 to {NAME_CHARACTERS} letters, digits, dots, underscore
 DISPLAY_NAME_RULE = f"A name is 1 to {NAME_CHARACTERS} visible characters, such as letters, digits, spaces or emoji."
 PASSWORD_RULE = f"A password is {PASSWORD_MIN} to {PASSWORD_MAX} characters."
 _PUNCTUATION = frozenset("._-")
-_INVISIBLE = frozenset(
-    map(chr, (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10)))
-) | frozenset(map(chr, range(0xE0100, 0xE01F0)))
-"""Invisible letters and marks, by which two names could look the same (Default_Ignorable_Code_Point)."""
 
 
 def parse_name(text: str) -> str:
@@ -48,7 +45,7 @@ def _well_formed(name: str) -> bool:
     A mark may only follow a letter or another mark, as many scripts need it.
     """
     before = ""
-    if not _INVISIBLE.isdisjoint(name):
+    if not INVISIBLE.isdisjoint(name):
         return False
     for character in name:
         kind = category(character)
@@ -59,10 +56,6 @@ def _well_formed(name: str) -> bool:
     return True
 
 
-_BLANK = _INVISIBLE | frozenset("\u2800\u3164\uffa0\U0001d159")
-"""Characters that are shown as nothing although they are letters, marks or symbols."""
-_EMOJI_STYLE = "\ufe0f"
-"""A selector that a phone's keyboard adds to many emoji; without it they are the same characters."""
 _MAX_MARKS = 4
 """More marks on one letter would cover the lines above and below it."""
 
@@ -70,15 +63,17 @@ _MAX_MARKS = 4
 def parse_display_name(text: str) -> str:
     """Return the display name in NFC, each run of spaces as one space (RFC 8266 2.1); raise DisplayNameInvalid.
 
-    Controls, lone surrogates, bidirectional and other format characters are refused, and what is shown as nothing.
-    The length is checked before the text is normalised, which takes time with the square of it.
+    Controls, lone surrogates, bidirectional and other format characters are refused, and what is shown as nothing, but
+    for joiners that a script or an emoji needs. The length is checked before the text is normalised, which takes time
+    with the square of it.
     """
     text = text.strip(" ")
     if len(text) > COMPOSED_OF * NAME_CHARACTERS:
         raise DisplayNameInvalid(DISPLAY_NAME_RULE)
-    name = "".join(" " if category(character) == "Zs" else character for character in text).replace(_EMOJI_STYLE, "")
-    name = normalize("NFC", " ".join(name.split())) if name.isprintable() else ""
-    if not 1 <= len(name) <= NAME_CHARACTERS or not _BLANK.isdisjoint(name) or _stacks_marks(name):
+    name = "".join(" " if category(character) == "Zs" else character for character in text).replace(EMOJI_STYLE, "")
+    name = normalize("NFC", " ".join(name.split())) if without_joiners(name).isprintable() else ""
+    shown = 1 <= len(name) <= NAME_CHARACTERS and BLANK.isdisjoint(name) and not _stacks_marks(without_joiners(name))
+    if not shown or without_stray_joiners(name) != name:
         raise DisplayNameInvalid(DISPLAY_NAME_RULE)
     return name
 

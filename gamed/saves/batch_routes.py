@@ -11,7 +11,7 @@ from gamed.crypto import Secret
 from gamed.http.app import make_app
 from gamed.http.background import ShieldedTasks
 from gamed.http.bodies import DEFAULT_BODY_POLICIES, BodyPolicy
-from gamed.http.conditional import UNCONDITIONAL, parse_conditions, sha256_field
+from gamed.http.conditional import UNCONDITIONAL, Conditions, parse_conditions, sha256_field
 from gamed.http.errors import ShuttingDown
 from gamed.http.json_body import read_json, write_json
 from gamed.http.request import Request
@@ -123,19 +123,23 @@ class ExportRoutes(Component, frozen=True):
 
     @app.route("/game/export", methods=["GET"])
     async def export(self, request: Request) -> bytes | None:
-        return await self.send_to(request, access_token(request.head))
+        header, with_bytes = request.head.header, request.head.method != "HEAD"
+        conditions, range_field = parse_conditions(header), header("range") if with_bytes else None
+        return await self._export(request, access_token(request.head), conditions, range_field)
 
-    async def send_to(self, request: Request, token: Secret, *, whole: bool = False) -> bytes | None:
-        """Export the saves of a token's player as the response; if `whole`, without regard to conditions or ranges."""
-        with_bytes = request.head.method != "HEAD"
-        conditions = UNCONDITIONAL if whole else parse_conditions(request.head.header)
+    async def send_whole(self, request: Request, token: Secret) -> bytes | None:
+        """Export all saves of a token's player as the response, without regard to conditions or ranges."""
+        return await self._export(request, token, UNCONDITIONAL, None)
+
+    async def _export(
+        self, request: Request, token: Secret, conditions: Conditions, range_field: str | None
+    ) -> bytes | None:
         export = await self._exports.open(token)
         try:
-            range_field = request.head.header("range") if with_bytes and not whole else None
             content = await self._tasks.run(export.build(conditions, range_field))
             if content is None:
                 raise ShuttingDown
-            sending = Deferred.fromCoroutine(_send(request, content, with_bytes=with_bytes))
+            sending = Deferred.fromCoroutine(_send(request, content, with_bytes=request.head.method != "HEAD"))
             return await sending.addTimeout(SEND_SECONDS, self._clock)
         finally:
             export.close()

@@ -48,6 +48,15 @@ class ClientDescriptions(SynchronousTestCase):
             clean("  \u05d0\u05e0\u05d4 \U0001f469\u200d\U0001f680 "), "\u05d0\u05e0\u05d4 \U0001f469\u200d\U0001f680"
         )
 
+    def test_invisible_characters_are_removed(self) -> None:
+        """Characters that are not shown are removed, joiners only where they join nothing."""
+        self.assertEqual(clean("AN\u200bNA\u00ad-\U000e0041\U000e007fPC\u2060\ufeff\u034f\u3164"), "ANNA-PC")
+        self.assertEqual(clean("A\u200dN\u200cN\u200d\u200dA\u200d"), "ANNA")
+        self.assertEqual(clean("e\u200c\u0301"), "\u00e9")
+        self.assertEqual(clean("\u200b\u2800\u200d"), "")
+        for kept in ("\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\u0d9a\u0dca\u200d\u0dbb"):
+            self.assertEqual(clean(kept), kept)
+
     def test_composed(self) -> None:
         """The text is composed (NFC), also if a character between letter and accent was removed."""
         self.assertEqual(clean("e\u202e\u0301"), "\u00e9")
@@ -74,6 +83,8 @@ class ClientDescriptions(SynchronousTestCase):
     def test_long_words_are_little_work(self) -> None:
         """Only texts of bounded length are normalized: 32 times the combining marks are about 32 times the work."""
         self.assertLess(growth(lambda text: ClientInfo.of({"name": text})), 64)
+        self.assertLess(growth(lambda text: ClientInfo.of({"name": text}), "\u0301\u200c"), 64)
+        self.assertLess(growth(lambda text: ClientInfo.of({"name": text[:256]}), "\u0301\u200c"), 8)
 
     def test_an_empty_word_is_no_word(self) -> None:
         """A text of spaces and controls counts as absent."""

@@ -73,6 +73,30 @@ class NonsenseTest(SaveCase):
             self.assertEqual(len(self.version_rows()), before)
         self.assert_counts_agree()
 
+    def test_syntax_is_checked_first(self) -> None:
+        """A malformed request without a token is 400 on every route that reads conditions, names or bodies."""
+        tag, digest = {"If-None-Match": "abc"}, "0" * 64
+        cases = [
+            ("GET", "export", tag, "bad_precondition"),
+            ("HEAD", "export", tag, ""),
+            ("GET", "saves", tag, "bad_precondition"),
+            ("GET", "saves?since=%ff", {}, "bad_request"),
+            ("GET", "saves/auto", tag, "bad_precondition"),
+            ("GET", "saves/auto/versions/1", tag, "bad_precondition"),
+            ("GET", "saves/.auto/versions", {}, "invalid_slot"),
+            ("PUT", "saves/auto", {"If-Match": "abc"}, "bad_precondition"),
+            ("DELETE", "saves/auto", {"If-Match": "abc"}, "bad_precondition"),
+            ("DELETE", "saves/.auto/versions/1", {}, "invalid_slot"),
+            ("POST", "saves/auto/versions/1/restore", {"If-Match": "abc"}, "bad_precondition"),
+            ("PUT", "blobs/0", {}, "bad_request"),
+            ("HEAD", "blobs/0", {}, ""),
+            ("PUT", f"blobs/{digest}", {"Content-Range": "bytes 0-1/2"}, "bad_range_put"),
+            ("DELETE", "", {"If-Match": "abc"}, "bad_precondition"),
+        ]
+        for method, path, fields, code in cases:
+            answer = self.browser.request(method, f"/game/{path}", fields, b"hi" if method == "PUT" else b"")
+            self.assertEqual((answer.status, method == "HEAD" or answer.code), (400, method == "HEAD" or code), path)
+
     def test_odd_tokens(self) -> None:
         """A token of any bytes is refused as what it is."""
         for token in (b"\xff", b"gat_\xff", b"gat_" + b"A" * 49, b"\xc3\xa4" * 30):

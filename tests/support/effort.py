@@ -12,14 +12,14 @@ MARKS = "\u0301\u0316"
 SHORT, LONG = 2_000, 64_000
 
 
-def growth(work: Callable[[str], object]) -> float:
+def growth(work: Callable[[str], object], unit: str = MARKS) -> float:
     """Return how many times longer `work` takes for LONG marks than for SHORT; it may refuse them."""
-    return _seconds(work, LONG) / _seconds(work, SHORT)
+    return _seconds(work, unit, LONG) / _seconds(work, unit, SHORT)
 
 
-def _seconds(work: Callable[[str], object], characters: int) -> float:
+def _seconds(work: Callable[[str], object], unit: str, characters: int) -> float:
     """The least of several tries: whatever else runs on the machine can only add to it."""
-    text, taken = "a" + MARKS * (characters // 2), []
+    text, taken = "a" + unit * (characters // len(unit)), []
     for _ in range(TRIES):
         began = thread_time()
         with suppress(ValueError, PlayerError):
