@@ -19,6 +19,7 @@ class SecurityEvent(StrEnum):
     REFRESH_REUSED = "refresh_reused"
     SIGNED_OUT = "signed_out"
     SESSION_REVOKED = "session_revoked"
+    SESSION_LIMIT_REACHED = "session_limit_reached"
     PASSWORD_CHANGED = "password_changed"
     INVITE_USED = "invite_used"
     IDENTITY_LINKED = "identity_linked"
@@ -39,6 +40,7 @@ FIELDS: Mapping[SecurityEvent, tuple[str, ...]] = MappingProxyType(
         SecurityEvent.REFRESH_REUSED: ("player", "session"),
         SecurityEvent.SIGNED_OUT: ("player", "scope"),
         SecurityEvent.SESSION_REVOKED: ("player", "session"),
+        SecurityEvent.SESSION_LIMIT_REACHED: ("player", "session"),
         SecurityEvent.PASSWORD_CHANGED: ("player",),
         SecurityEvent.INVITE_USED: ("player", "invite", "provider"),
         SecurityEvent.IDENTITY_LINKED: ("player", "provider"),

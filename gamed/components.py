@@ -144,12 +144,12 @@ class LoginComponents:
         providers = _build_providers(context, configured)
         self._access = ProviderAccess(providers, base_url, LoggedSignInFailures(context.counters).sign_in_failed)
 
-    def routes(self) -> Sequence[RouteGroup]:
+    def routes(self, revoked: RevocationListener) -> Sequence[RouteGroup]:
         """Return the routes for games, for the pages of a login, and for callbacks."""
         context, config, tasks = self._context, self._service.config, self._service.tasks
         store, browsers, access = self._store, self._browsers, self._access
         start = StartService(context, store, access, self._sessions, self._waiters)
-        collect = CollectService(context, store, self._waiters)
+        collect = CollectService(context, store, self._waiters, revoked)
         authorize, pages = self._authorize, self._pages
         local = LocalLoginService(context, browsers, self._passwords) if config.mode is Mode.LOCAL else None
         newcomers = NewcomerService(context, browsers, store)

@@ -183,7 +183,7 @@ class GamedService(MultiService):
         labels = {name: provider.label for name, provider in context.config.providers.items()}
         return (
             PublicRoutes(settings.config.mode.value, labels, context.instance_id, settings.store_id, context.databases),
-            *self._login.routes(),
+            *self._login.routes(revoked),
             SessionRoutes(self._sessions, context.tasks),
             self._players.routes(self._sessions),
             self._login.account_routes(self._players.account, revoked, built.saves, built.exports),

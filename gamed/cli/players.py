@@ -4,6 +4,7 @@ from secrets import token_bytes
 
 import click
 
+from gamed.audit import SecurityEvent
 from gamed.cli.context import (
     CommandContext,
     KeyedDatabases,
@@ -23,6 +24,7 @@ from gamed.clock import now_ms
 from gamed.config.model import Config, Mode
 from gamed.crypto import Keys, Secret
 from gamed.database.connection import Connection
+from gamed.database.security_events import EventCount, EventKey, write_events
 from gamed.login.transaction import ClientInfo
 from gamed.players import tables as player_tables
 from gamed.players.errors import NameTaken, PlayerError
@@ -192,7 +194,7 @@ def sign_in(connection: Connection, keys: Keys, player: Player, config: Config) 
     now, times = now_ms(), config.session
     policy = SessionPolicy(times.access_seconds, times.refresh_seconds, times.max_lifetime_seconds)
     pair, session_id = generate_pair(token_bytes, now, policy, now), new_session_id(token_bytes)
-    open_session(
+    ended = open_session(
         connection,
         keys,
         session_id=session_id,
@@ -203,6 +205,8 @@ def sign_in(connection: Connection, keys: Keys, player: Player, config: Config) 
         pair=pair,
         now_ms=now,
     )
+    limit = EventKey.of(SecurityEvent.SESSION_LIMIT_REACHED, {"player": player.player_id}, now)
+    write_events(connection, [EventCount(limit, now, now, 1) for _ in ended], now)
     record_sign_in(connection, player.player_id, now)
     name = player_tables.display_name_of(connection, keys.sealer, player.player_id)
     shown = {"id": player.player_id, "created": False, "owner": player.owner, "name": name}

@@ -18,6 +18,7 @@ from gamed.outcomes import LoginFailure
 from gamed.players.names import new_player_id
 from gamed.rate_limit import RateLimit
 from gamed.sessions.credentials import generate_pair, new_session_id
+from gamed.sessions.service import RevocationListener
 from gamed.structs import Component
 from gamed.timestamps import seconds_until
 
@@ -97,6 +98,7 @@ class CollectService(Component, frozen=True):
     _context: LoginContext
     _store: LoginStore
     _waiters: LongPollRegistry
+    _revoked: RevocationListener
     _arrivals: dict[Index, int] = field(default_factory=dict)
     """The GCRA arrival times of games that poll in short intervals, in the order of their last collect."""
 
@@ -166,6 +168,9 @@ class CollectService(Component, frozen=True):
             created, session = "yes" if response.result.created else "no", login.session_id or ""
             values = {"player": player, "session": session, "provider": login.provider, "created": created}
             audit.record(SecurityEvent.SIGN_IN, **values)
+        for session_id in outcome.ended:
+            audit.record(SecurityEvent.SESSION_LIMIT_REACHED, player=player, session=session_id)
+            self._revoked(player)
 
     async def _find(self, request: CollectRequest) -> LoginTransaction:
         login = await self._store.find(LoginLookup("secret_index", request.secret))

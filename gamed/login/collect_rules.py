@@ -1,6 +1,6 @@
 """The rules of a collect decide whether a proof is right, and why a player gets no session (PROTOCOL 3.5, 3.8)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -43,6 +43,8 @@ class CollectOutcome(Struct, frozen=True):
     """The value that could not be decrypted, for the audit log; the login has ended because of it."""
     invite_id: str | None = None
     """The invite that was used, and made the player."""
+    ended: Sequence[str] = ()
+    """The sessions of the player that ended because they were too many."""
 
 
 class CollectResult(Struct, frozen=True):

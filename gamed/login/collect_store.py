@@ -3,6 +3,8 @@
 Each `admit` function writes what a sign-in changes for its player, or returns the outcome that says why it may not.
 """
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from gamed.crypto import DecryptionFailed, Index, Keys, Purpose
@@ -52,13 +54,14 @@ def _collect(connection: Connection, keys: Keys, command: CollectCommand, before
     proved = decode_identity(raw_identity)
     admitted = admit(connection, keys, command, login, proved)
     player_id = player_of(connection, keys, proved)
+    ended: Sequence[str] = ()
     if isinstance(admitted, LoginFailure):
         after = refused(connection, login, admitted, player_id, command.now_ms)
     elif admitted is None:
         after = login.linked(command.now_ms)
     else:
-        after = _open_session(connection, keys, command, login, admitted)
-    return CollectOutcome(Transition(before, after), player_id=player_id)
+        after, ended = _open_session(connection, keys, command, login, admitted)
+    return CollectOutcome(Transition(before, after), player_id=player_id, ended=ended)
 
 
 def refused(
@@ -88,9 +91,10 @@ def admit(
 
 def _open_session(
     connection: Connection, keys: Keys, command: CollectCommand, login: LoginTransaction, result: CollectResult
-) -> LoginTransaction:
+) -> tuple[LoginTransaction, Sequence[str]]:
+    """Return the login with its credentials, and the sessions that ended because they were too many."""
     session_id = command.new_session.session_id
-    session_tables.open_session(
+    ended = session_tables.open_session(
         connection,
         keys,
         session_id=session_id,
@@ -104,7 +108,7 @@ def _open_session(
     player_tables.record_sign_in(connection, result.player_id, command.now_ms)
     result = replace(result, name=player_tables.display_name_of(connection, keys.sealer, result.player_id))
     sealed = keys.sealer.seal(Purpose.RESULT, login.login_id, result.to_bytes())
-    return login.delivered(session_id, sealed, command.now_ms)
+    return login.delivered(session_id, sealed, command.now_ms), ended
 
 
 def player_of(connection: Connection, keys: Keys, proved: Identified) -> str | None:

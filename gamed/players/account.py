@@ -232,6 +232,8 @@ class AccountSignIn(Component, frozen=True):
             if outcome.invite_id is not None:
                 used = {"player": player, "invite": outcome.invite_id, "provider": login.provider}
                 audit.record(SecurityEvent.INVITE_USED, **used)
+        for ended in outcome.ended:
+            audit.record(SecurityEvent.SESSION_LIMIT_REACHED, player=player, session=ended)
 
 
 class AccountPage(Component, frozen=True):

@@ -4,6 +4,7 @@ A sign-in ends as a game's first collect does: the same rules admit the player. 
 a browser session, of which auth.db has only an index of the cookie.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -145,17 +146,18 @@ def _finish(connection: Connection, keys: Keys, command: FinishCommand, login: L
     if isinstance(admitted, LoginFailure):
         failed = collect_store.refused(connection, login, admitted, player_id, now_ms)
         return CollectOutcome(Transition(login, failed), player_id=player_id)
+    ended: Sequence[str] = ()
     if admitted is not None:
         if invite is not None:
             admit_by_invite(connection, keys, invite, admitted.player_id, now_ms)
         if command.ended is not None:
             browser_tables.end_browser(connection, keys.indexer, command.ended)
         player = {"player_id": admitted.player_id, "provider": login.provider}
-        browser_tables.open_browser(connection, keys.indexer, command.new_browser, **player, now_ms=now_ms)
+        ended = browser_tables.open_browser(connection, keys.indexer, command.new_browser, **player, now_ms=now_ms)
         tables.record_sign_in(connection, admitted.player_id, now_ms)
     done = login.linked(now_ms).apply(LoginEvent.ACKNOWLEDGE, now_ms)
     used = None if invite is None else invite.invite_id
-    return CollectOutcome(Transition(login, done), player_id=player_id, invite_id=used)
+    return CollectOutcome(Transition(login, done), player_id=player_id, invite_id=used, ended=ended)
 
 
 def _invite(

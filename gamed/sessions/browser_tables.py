@@ -4,9 +4,17 @@ A browser session ends after 30 minutes without a request, and 12 hours after it
 it when its player is blocked or erased.
 """
 
+from collections.abc import Sequence
+
 from gamed.crypto import Index, Indexer, Purpose, Secret
 from gamed.database.connection import Connection
-from gamed.sessions.credentials import BROWSER_IDLE_MS, BROWSER_TOTAL_MS, AuthenticatedSession, NewBrowserSession
+from gamed.sessions.credentials import (
+    BROWSER_IDLE_MS,
+    BROWSER_TOTAL_MS,
+    MAX_SESSIONS,
+    AuthenticatedSession,
+    NewBrowserSession,
+)
 from gamed.sessions.errors import PlayerBlocked, TokenExpired, TokenInvalid
 
 TOUCH_MS = 60_000
@@ -19,14 +27,22 @@ _ALIVE = """
 
 def open_browser(
     connection: Connection, indexer: Indexer, new: NewBrowserSession, *, player_id: str, provider: str, now_ms: int
-) -> None:
-    """Insert a browser session."""
+) -> Sequence[str]:
+    """Insert a browser session; return the sessions that ended because the player had MAX_SESSIONS of them."""
+    least_used = """
+        DELETE FROM browser_session WHERE session_id IN (
+            SELECT session_id FROM browser_session WHERE player_id = :player_id
+            ORDER BY last_used_ms DESC, session_id DESC LIMIT 1000000 OFFSET :kept)
+        RETURNING session_id
+    """
+    ended = connection.execute(least_used, {"player_id": player_id, "kept": MAX_SESSIONS - 1}).fetchall()
     query = """
         INSERT INTO browser_session (cookie_index, session_id, player_id, provider, created_ms, last_used_ms)
         VALUES (:cookie_index, :session_id, :player_id, :provider, :now_ms, :now_ms)
     """
     values = {"cookie_index": _index(indexer, new.token), "session_id": new.session_id, "player_id": player_id}
     connection.execute(query, values | {"provider": provider, "now_ms": now_ms})
+    return [session_id for (session_id,) in ended]
 
 
 def authenticate_browser(connection: Connection, indexer: Indexer, token: Secret, now_ms: int) -> AuthenticatedSession:

@@ -17,6 +17,8 @@ from gamed.structs import Component, redacts
 from gamed.timestamps import seconds_until
 from gamed.tokens import ENTROPY_BYTES, ID_BYTES, MalformedToken, TokenType, generate_token, parse_token, public_id
 
+MAX_SESSIONS = 100
+"""Sessions of one player, and browser sessions: one more ends the least recently used one."""
 RECENT_MS = 10 * 60_000
 """How long after a sign-in a session may start what cannot be undone (PROTOCOL 3.8)."""
 BROWSER_IDLE_MS = 30 * 60_000

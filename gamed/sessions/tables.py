@@ -10,6 +10,7 @@ from gamed.crypto import Index, Indexer, Keys, Purpose, Secret
 from gamed.database.connection import Connection, is_storable, rows_in
 from gamed.sessions import browser_tables
 from gamed.sessions.credentials import (
+    MAX_SESSIONS,
     AuthenticatedSession,
     CredentialPair,
     SessionInfo,
@@ -35,11 +36,12 @@ def open_session(
     login_id: str | None,
     pair: CredentialPair,
     now_ms: int,
-) -> None:
-    """Insert a session with its first pair.
+) -> Sequence[str]:
+    """Insert a session with its first pair; return the sessions that ended because the player had MAX_SESSIONS.
 
     `client` is JSON; `login_id` is the login that made the session, or None if a command did.
     """
+    ended = _make_room(connection, player_id, now_ms)
     query = """
         INSERT INTO session (session_id, player_id, login_id, provider, client, created_ms, last_used_ms,
                              generation, rotated_ms, used, expires_ms, expiry_day, tick)
@@ -59,6 +61,31 @@ def open_session(
     }
     connection.execute(query, values)
     insert_pair(connection, keys.indexer, session_id, 1, pair)
+    return ended
+
+
+ENDED_SESSIONS = 100
+"""A player's sessions that ended last, of which a sign-in keeps the rows: so there are always few rows to read."""
+
+
+def _make_room(connection: Connection, player_id: str, now_ms: int) -> Sequence[str]:
+    """End the least recently used sessions of a player until one more may begin; return them.
+
+    Of those that ended before, delete all but the last ones: their credentials then count as unknown.
+    """
+    query = "SELECT session_id, last_used_ms, revoked_ms, expires_ms FROM session WHERE player_id = :player_id"
+    living, ended = [], []
+    for session_id, used_ms, revoked_ms, expires_ms in connection.execute(query, {"player_id": player_id}).fetchall():
+        if revoked_ms is None and expires_ms > now_ms:
+            living.append((used_ms, session_id))
+        else:
+            ended.append((expires_ms if revoked_ms is None else revoked_ms, session_id))
+    least_used = [session_id for _, session_id in sorted(living)[: max(0, len(living) + 1 - MAX_SESSIONS)]]
+    for session_id in least_used:
+        revoke(connection, session_id, now_ms)
+    for _, session_id in sorted(ended)[: max(0, len(ended) + len(least_used) - ENDED_SESSIONS)]:
+        connection.execute("DELETE FROM session WHERE session_id = :session_id", {"session_id": session_id})
+    return least_used
 
 
 _INSERT_CREDENTIAL = """

@@ -90,6 +90,8 @@ class LoginServer:
         limits = replace(terms.limits, passwords_per_minute=passwords_per_minute)
         self.terms = replace(terms, limits=limits)
         self.security: list[str] = []
+        self.revoked: list[str] = []
+        """The players of whom a session ended because they were too many."""
         audit = TwistedAuditLog(self.security.append)
         self.context = LoginContext(self.keys, self.random, self.now_ms, self.terms, audit, "first")
         self.living: set[str] = set()
@@ -124,7 +126,7 @@ class LoginServer:
         self.callbacks = replace(self.callbacks, _context=replace(self.context, instance_id=instance_id))
 
     def new_collects(self) -> CollectService:
-        return CollectService(self.context, self.store, self.waiters)
+        return CollectService(self.context, self.store, self.waiters, self.revoked.append)
 
     def now_ms(self) -> int:
         """Return the wall clock, which `shift_ms` sets; timers do not follow it."""

@@ -1,0 +1,112 @@
+"""A player has at most 100 sessions: one more sign-in ends the least recently used one."""
+
+from gamed.players.tables import create_player
+from gamed.sessions import tables
+from gamed.sessions.credentials import MAX_SESSIONS, AuthenticatedSession, generate_pair, new_session_id
+from gamed.sessions.errors import SessionRevoked, TokenInvalid
+from gamed.sessions.tables import ENDED_SESSIONS
+from tests.login.fixtures import ANNA, LoginCase
+from tests.players.page_fixtures import HOME, AccountCase
+from tests.sessions.fixtures import POLICY, TransactionTestCase
+
+BERT = "ply_" + "B" * 22
+
+
+class LimitTests(TransactionTestCase):
+    def living(self) -> set[str]:
+        query = "SELECT session_id FROM session WHERE revoked_ms IS NULL"
+        return {session_id for (session_id,) in self.auth.connection.execute(query)}
+
+    def test_least_recently_used_ends(self) -> None:
+        """The 101st session ends the one that was not refreshed for longest, not the oldest one."""
+        self.auth.wait(1)
+        second, pair = self.auth.sign_in()
+        for _ in range(MAX_SESSIONS - 2):
+            self.auth.wait(1)
+            self.auth.sign_in()
+        self.use(self.rotated(self.first.refresh).access)
+        self.assertEqual(len(self.living()), MAX_SESSIONS)
+        newest, _ = self.auth.sign_in()
+        self.assertEqual(len(self.living()), MAX_SESSIONS)
+        self.assertTrue({self.session_id, newest} < self.living())
+        self.assertNotIn(second, self.living())
+        self.assertRaises(SessionRevoked, self.authenticate, pair.access)
+
+    def test_expired_sessions_do_not_count(self) -> None:
+        """A session that has expired takes no other's place."""
+        self.auth.wait(POLICY.refresh_seconds * 1000)
+        for _ in range(MAX_SESSIONS):
+            self.auth.sign_in()
+        self.assertEqual(len(self.living()), MAX_SESSIONS + 1)
+
+    def test_rows_are_bounded(self) -> None:
+        """However often a player signs in, few rows are left, those of the sessions that ended last."""
+        pairs = []
+        for _ in range(3 * MAX_SESSIONS):
+            self.auth.wait(1)
+            pairs.append(self.auth.sign_in()[1])
+        self.assertEqual((len(self.living()), len(self.auth.rows("session"))), (100, MAX_SESSIONS + ENDED_SESSIONS))
+        self.assertRaises(TokenInvalid, self.authenticate, pairs[98].access)
+        self.assertRaises(SessionRevoked, self.authenticate, pairs[100].access)
+        self.assertIsInstance(self.authenticate(pairs[200].access), AuthenticatedSession)
+
+
+class SignInTests(LoginCase):
+    """Complete sign-ins, on the store under test."""
+
+    def setUp(self) -> None:
+        self.server = self.local_server()
+        self.sessions = [self.open(ANNA) for _ in range(MAX_SESSIONS)]
+        self.server.write(lambda c: create_player(c, BERT, self.server.now_ms()))
+        self.other = self.open(BERT)
+
+    def open(self, player_id: str) -> str:
+        server = self.server
+        server.clock.advance(1)
+        now_ms, session_id = server.now_ms(), new_session_id(server.random)
+        pair = generate_pair(server.random, now_ms, server.terms.session, now_ms)
+        values = {"session_id": session_id, "player_id": player_id, "provider": "local", "client": "{}"}
+        server.write(lambda c: tables.open_session(c, server.keys, **values, login_id=None, pair=pair, now_ms=now_ms))
+        return session_id
+
+    def living(self) -> list[str]:
+        query = "SELECT session_id FROM session WHERE revoked_ms IS NULL ORDER BY created_ms"
+        return [session_id for (session_id,) in self.server.rows(query)]
+
+    def test_sign_in(self) -> None:
+        """A sign-in beyond the limit ends one session of this player, logs it and wakes the player's long polls."""
+        server, started = self.server, self.server.start()
+        server.open_link(started)
+        server.sign_in(started)
+        complete = server.collect(started, code=(code := server.code(started)))
+        self.assertEqual(self.living(), [*self.sessions[1:], self.other, complete.login.session_id])
+        self.assertEqual(server.security[-1], f"session_limit_reached player={ANNA} session={self.sessions[0]}")
+        self.assertEqual(server.revoked, [ANNA])
+        server.collect(started, code=code)
+        self.assertEqual((len(self.living()), len(server.revoked)), (MAX_SESSIONS + 1, 1))
+
+    def test_uncollected_result(self) -> None:
+        """A session that ends before its game has used it takes its stored credentials along."""
+        server, started = self.server, self.server.start()
+        server.open_link(started)
+        server.sign_in(started)
+        server.collect(started, code=server.code(started))
+        for _ in range(MAX_SESSIONS):
+            self.open(ANNA)
+        self.assertEqual(server.rows("SELECT stage, sealed_result FROM login"), [("collected", None)])
+
+
+class PageTests(AccountCase):
+    def test_browsers(self) -> None:
+        """The 101st browser that signs in on the page ends the one that was used least recently, and logs it."""
+        first = self.new_account_browser()
+        first.sign_in()
+        [(session_id,)] = self.server.rows("SELECT session_id FROM browser_session")
+        for _ in range(MAX_SESSIONS):
+            self.server.clock.advance(12)
+            (last := self.new_account_browser()).sign_in()
+        self.assertEqual(self.server.rows("SELECT count(*) FROM browser_session"), [(MAX_SESSIONS,)])
+        limits = [line for line in self.server.security if line.startswith("session_limit_reached")]
+        self.assertEqual(limits, [f"session_limit_reached player={ANNA} session={session_id}"])
+        self.assertEqual(first.get(HOME).forms[0]["action"], f"{HOME}/sign-in")
+        self.assertIn("/sign-out", last.get(HOME).forms[0]["action"])
