@@ -44,7 +44,7 @@ FIELDS: Mapping[SecurityEvent, tuple[str, ...]] = MappingProxyType(
         SecurityEvent.PASSWORD_CHANGED: ("player",),
         SecurityEvent.INVITE_USED: ("player", "invite", "provider"),
         SecurityEvent.IDENTITY_LINKED: ("player", "provider"),
-        SecurityEvent.IDENTITY_UNLINKED: ("player", "provider"),
+        SecurityEvent.IDENTITY_UNLINKED: ("player", "provider", "sessions"),
         SecurityEvent.PLAYER_RENAMED: ("player",),
         SecurityEvent.ERASE_STARTED: ("player",),
         SecurityEvent.ERASED: ("player",),

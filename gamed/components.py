@@ -59,7 +59,7 @@ from gamed.players.routes import PlayerRoutes
 from gamed.players.service import AccountService, RemovalService
 from gamed.players.store import PlayerStore
 from gamed.providers.base import IdentityProvider
-from gamed.providers.discovery import namespace_indexes
+from gamed.providers.discovery import identity_namespace, namespace_indexes
 from gamed.saves.batch import CommitService
 from gamed.saves.batch_routes import CommitRoutes, ExportRoutes
 from gamed.saves.change_waits import ChangeWaiters
@@ -371,8 +371,11 @@ class PlayerComponents:
     def __init__(self, context: ServiceContext, revoked: RevocationListener) -> None:
         config, databases = context.config, context.databases
         players = PlayerStore(databases.reads, databases.auth, context.keys)
-        namespaces = namespace_indexes(context.keys.indexer, config.providers.values())
-        methods = SignInMethods(config.mode is Mode.LOCAL, namespaces)
+        names = {
+            name: identity_namespace(each).namespace_index(context.keys.indexer)
+            for name, each in config.providers.items()
+        }
+        methods = SignInMethods(config.mode is Mode.LOCAL, frozenset(names.values()), names)
         self._context = context
         self._commands = CommandLogForwarder(databases.reads, databases.auth, context.audit)
         self._removals = RemovalService(players, EraseStore(databases, token_bytes), context.now_ms, context.audit)

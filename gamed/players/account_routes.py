@@ -44,12 +44,13 @@ from gamed.players.pages.account import (
     deleted_page,
     ended_page,
     sign_in_page,
+    unlinked_page,
     working_page,
 )
 from gamed.players.pages.parts import HOME, PageView, failure_page
 from gamed.players.pages.saves import BEFORE, slot_page
 from gamed.players.problems import PLAYER_ERRORS
-from gamed.players.service import AccountService
+from gamed.players.service import AccountService, Unlinked
 from gamed.saves import errors as save_errors
 from gamed.saves.batch_routes import ExportRoutes
 from gamed.saves.commands import ReadRequest
@@ -317,8 +318,12 @@ class AccountRoutes(Component, frozen=True):
 
     async def _unlink(self, action: PostedAction) -> bytes:
         self._require_recent(action)
-        await self._run(self._services.account.unlink(action.visit.caller, action.fields.get("provider", "")))
-        return self._done(action, "unlinked")
+        unlinking = self._services.account.unlink(action.visit.caller, action.fields.get("provider", ""))
+        unlinked: Unlinked = await self._run(unlinking)
+        if not unlinked.own_ended:
+            return self._done(action, "unlinked")
+        self._guard.delete_cookie(action.request)
+        return self._pages.page(action.request, 200, unlinked_page(self._pages.server))
 
     async def _name(self, action: PostedAction) -> bytes:
         text = action.fields.get("name", "")

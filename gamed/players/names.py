@@ -4,7 +4,7 @@ A display name has rules of its own: games show it, and it signs in no player. A
 last of which must not be unlinked (PROTOCOL 3.8).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from unicodedata import category, normalize
 
 from msgspec import Struct
@@ -146,10 +146,26 @@ class SignInMethods(Struct, frozen=True):
 
     local: bool
     namespaces: frozenset[Index] = frozenset()
+    names: Mapping[str, Index] = {}
+    """The namespaces by the providers' names in the configuration, which may have been others before."""
 
     def is_enabled(self, method: SignInMethod) -> bool:
         """Return whether a player can sign in by this method: its provider is configured, with the same issuer."""
         return self.local if method.namespace is None else method.namespace in self.namespaces
+
+
+def names_of_others(methods: Iterable[SignInMethod], gone: SignInMethod, enabled: SignInMethods) -> frozenset[str]:
+    """Return the providers' names that a session can only have from another method than `gone`.
+
+    A session keeps the name that its provider had at the sign-in. A name does not count if an account in the namespace
+    of `gone` was linked under it, or would sign in under it now.
+    """
+    return frozenset(
+        each.provider
+        for each in methods
+        if each.provider != gone.provider
+        and (gone.namespace is None or gone.namespace not in (each.namespace, enabled.names.get(each.provider)))
+    )
 
 
 def is_last(methods: Iterable[SignInMethod], provider: str, enabled: SignInMethods) -> bool:

@@ -29,6 +29,23 @@ class Removal(Struct, frozen=True):
     heir_id: str | None = None
 
 
+class UnlinkCommand(Struct, frozen=True):
+    """A sign-in method that its player unlinks."""
+
+    caller: AuthenticatedSession
+    provider: str
+    now_ms: int
+
+
+class Unlinked(Struct, frozen=True):
+    """The result of unlinking: whether there was such a method, and the sessions that ended with it."""
+
+    removed: bool
+    sessions: int = 0
+    own_ended: bool = False
+    """The requesting session is one of them."""
+
+
 class PlayerRecords(Protocol):
     """The players of auth.db; each call is one short transaction."""
 
@@ -57,8 +74,8 @@ class AccountStore(Protocol):
 
     def sign_in_methods(self, player_id: str) -> Awaitable[Sequence[SignInMethod]]: ...
 
-    def unlink(self, player_id: str, provider: str, methods: SignInMethods) -> Awaitable[bool | LastIdentity]:
-        """Unlink one; return whether there was one, or LastIdentity, and then nothing changed."""
+    def unlink(self, command: UnlinkCommand, methods: SignInMethods) -> Awaitable[Unlinked | LastIdentity]:
+        """Unlink one and end the sessions that it opened; with LastIdentity nothing changed."""
 
     def rename(self, player_id: str, name: str | None, now_ms: int) -> Awaitable[bool]:
         """Store the display name; return False if the player does not exist. Raise RateLimited."""
@@ -121,13 +138,20 @@ class AccountService(Component, frozen=True):
         """Return the caller's sign-in methods, the oldest first, each with whether it can be used at present."""
         return [(each, self._methods.is_enabled(each)) for each in await self._store.sign_in_methods(caller.player_id)]
 
-    async def unlink(self, caller: AuthenticatedSession, provider: str) -> None:
-        """Unlink a provider; repeatable. Raise LastIdentity if the player could not sign in any more."""
-        removed = await self._store.unlink(caller.player_id, provider, self._methods)
-        if isinstance(removed, LastIdentity):
-            raise removed
-        if removed:
-            self._audit.record(SecurityEvent.IDENTITY_UNLINKED, player=caller.player_id, provider=provider)
+    async def unlink(self, caller: AuthenticatedSession, provider: str) -> Unlinked:
+        """Unlink a provider, and end the sessions that it opened; repeatable.
+
+        Raise LastIdentity if the player could not sign in any more.
+        """
+        result = await self._store.unlink(UnlinkCommand(caller, provider, self._now_ms()), self._methods)
+        if isinstance(result, LastIdentity):
+            raise result
+        if result.removed:
+            values = {"player": caller.player_id, "provider": provider, "sessions": str(result.sessions)}
+            self._audit.record(SecurityEvent.IDENTITY_UNLINKED, **values)
+        if result.sessions:
+            self._revoked(caller.player_id)
+        return result
 
     async def rename(self, caller: AuthenticatedSession, name: str | None) -> None:
         """Change the name that games show; None deletes it. Raise SessionRevoked or RateLimited."""

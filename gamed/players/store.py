@@ -16,8 +16,8 @@ from gamed.database import rate_limits, security_events
 from gamed.database.connection import Connection
 from gamed.players import keyring, tables
 from gamed.players.errors import LastIdentity, PlayerUnknown
-from gamed.players.names import SignInMethod, SignInMethods
-from gamed.players.service import Removal
+from gamed.players.names import SignInMethod, SignInMethods, is_last, names_of_others
+from gamed.players.service import Removal, UnlinkCommand, Unlinked
 from gamed.rate_limit import RateLimit
 from gamed.sessions import tables as session_tables
 from gamed.structs import Component
@@ -38,9 +38,9 @@ class PlayerStore(Component, frozen=True):
     def sign_in_methods(self, player_id: str) -> "Deferred[list[SignInMethod]]":
         return self._reads.submit(partial(tables.sign_in_methods, player_id=player_id))
 
-    def unlink(self, player_id: str, provider: str, methods: SignInMethods) -> "Deferred[bool | LastIdentity]":
-        unlink = partial(tables.unlink, player_id=player_id, provider=provider, enabled=methods)
-        return self._writes.submit(unlink, keys=(player_id,))
+    def unlink(self, command: UnlinkCommand, methods: SignInMethods) -> "Deferred[Unlinked | LastIdentity]":
+        unlink = partial(unlink_method, command=command, enabled=methods)
+        return self._writes.submit(unlink, keys=(command.caller.player_id, session_tables.LOGINS))
 
     def rename(self, player_id: str, name: str | None, now_ms: int) -> "Deferred[bool]":
         rename = partial(rename_player, keys=self._keys, player_id=player_id, name=name, now_ms=now_ms)
@@ -55,6 +55,27 @@ class PlayerStore(Component, frozen=True):
 
     def delete_rows(self, removal: Removal) -> "Deferred[bool]":
         return self._writes.submit(partial(delete_player_rows, removal=removal), keys=(removal.player_id,))
+
+
+def unlink_method(connection: Connection, command: UnlinkCommand, enabled: SignInMethods) -> Unlinked | LastIdentity:
+    """Unlink a sign-in method and end the sessions that it opened, the requesting one last.
+
+    A session that may be of another method, but does not show it, ends, too. Return LastIdentity, and change nothing,
+    if the player could not sign in with any other method.
+    """
+    player_id, own_session = command.caller.player_id, command.caller.session_id
+    methods = tables.sign_in_methods(connection, player_id)
+    gone = next((method for method in methods if method.provider == command.provider), None)
+    if gone is None:
+        return Unlinked(False)
+    if is_last(methods, command.provider, enabled):
+        return LastIdentity()
+    tables.unlink(connection, player_id, command.provider)
+    others = names_of_others(methods, gone, enabled)
+    opened = session_tables.sessions_not_of(connection, player_id, others)
+    for session_id in sorted(opened, key=lambda session_id: session_id == own_session):
+        session_tables.revoke_any(connection, session_id, command.now_ms)
+    return Unlinked(True, len(opened), own_session in opened)
 
 
 RENAMES = RateLimit(interval_ms=6_000, burst=10)

@@ -15,8 +15,8 @@ from msgspec import Struct
 from gamed.crypto import DecryptionFailed, Index, Keys, Purpose, Sealer
 from gamed.database.connection import Connection
 from gamed.players import link_tables
-from gamed.players.errors import LastIdentity, NameTaken, PlayerUnknown
-from gamed.players.names import LOCAL, SignInMethod, SignInMethods, is_last, name_index
+from gamed.players.errors import NameTaken, PlayerUnknown
+from gamed.players.names import LOCAL, SignInMethod, name_index
 from gamed.structs import redacts
 
 State = Literal["active", "pending", "blocked", "erasing"]
@@ -385,19 +385,10 @@ def sign_in_methods(connection: Connection, player_id: str) -> list[SignInMethod
     ]
 
 
-def unlink(connection: Connection, player_id: str, provider: str, enabled: SignInMethods) -> bool | LastIdentity:
-    """Delete a player's sign-in method; return whether there was one.
-
-    Return LastIdentity, and delete nothing, if the player could not sign in with any other.
-    """
-    methods = sign_in_methods(connection, player_id)
-    if all(method.provider != provider for method in methods):
-        return False
-    if is_last(methods, provider, enabled):
-        return LastIdentity()
+def unlink(connection: Connection, player_id: str, provider: str) -> None:
+    """Delete a player's sign-in method."""
     values = {"player_id": player_id, "provider": provider}
     if provider == LOCAL:
         connection.execute("DELETE FROM local_account WHERE player_id = :player_id", values)
     else:
         connection.execute("DELETE FROM identity WHERE player_id = :player_id AND provider = :provider", values)
-    return True

@@ -93,6 +93,11 @@ def end_browser(connection: Connection, indexer: Indexer, token: Secret) -> str 
     return str(rows[0][0]) if rows else None
 
 
+def end_browser_session(connection: Connection, session_id: str) -> None:
+    """End the browser session with this id."""
+    connection.execute("DELETE FROM browser_session WHERE session_id = :session_id", {"session_id": session_id})
+
+
 def end_browsers_of(connection: Connection, player_id: str, keep: str | None) -> int:
     """End the browser sessions of a player but the one with the id `keep`; return how many there were."""
     query = "DELETE FROM browser_session WHERE player_id = :player_id AND session_id IS DISTINCT FROM :keep"

@@ -3,7 +3,7 @@
 A session outlives its tokens; each rotation is one more `generation` of it. The column `used` describes the newest one.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 
 from gamed.crypto import Index, Indexer, Keys, Purpose, Secret
@@ -290,6 +290,29 @@ def revoke_all(connection: Connection, player_id: str, now_ms: int, keep: str | 
     query = f"UPDATE session SET revoked_ms = :now_ms, sealed_successor = NULL WHERE {living}"
     ended = connection.execute(query, values).rowcount
     return ended + browser_tables.end_browsers_of(connection, player_id, keep)
+
+
+def sessions_not_of(connection: Connection, player_id: str, providers: Collection[str]) -> Sequence[str]:
+    """Return the sessions, and browser sessions, that a sign-in at none of these providers opened.
+
+    Those that a command opened are left out: no sign-in did.
+    """
+    query = """
+        SELECT session_id, provider FROM session
+        WHERE player_id = :player_id AND revoked_ms IS NULL AND login_id IS NOT NULL
+        UNION ALL
+        SELECT session_id, provider FROM browser_session WHERE player_id = :player_id
+    """
+    rows = connection.execute(query, {"player_id": player_id}).fetchall()
+    return [session_id for session_id, provider in rows if provider not in providers]
+
+
+def revoke_any(connection: Connection, session_id: str, now_ms: int) -> None:
+    """End one session, which may be a browser session."""
+    if is_browser_session(session_id):
+        browser_tables.end_browser_session(connection, session_id)
+    else:
+        revoke(connection, session_id, now_ms)
 
 
 def revoke_own(connection: Connection, player_id: str, session_id: str, now_ms: int) -> bool | None:

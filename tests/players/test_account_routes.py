@@ -119,7 +119,7 @@ class IdentityTests(AccountCase):
         self.assertIsNone(
             self.successResultOf(self.stores.reads.submit(lambda c: player_tables.identity_owner(c, index)))
         )
-        self.assertEqual(self.server.audit.lines, [f"identity_unlinked player={ANNA} provider=discord"])
+        self.assertEqual(self.server.audit.lines, [f"identity_unlinked player={ANNA} provider=discord sessions=0"])
 
     def test_last_identity(self) -> None:
         """Unlinking the last identity that can sign in is answered 409, whatever others there are."""

@@ -63,6 +63,12 @@ def deleted_page(server: ServerName) -> bytes:
     return plain_page(texts.DELETED_TITLE, paragraph(texts.DELETED_LEAD), server=server)
 
 
+def unlinked_page(server: ServerName) -> bytes:
+    """Return the page after a way to sign in was unlinked that this browser had signed in with."""
+    content = (paragraph(texts.UNLINKED_LEAD), link(texts.AGAIN_TITLE, HOME))
+    return plain_page(texts.UNLINKED_TITLE, *content, server=server)
+
+
 _FAILED = {
     LoginFailure.REGISTRATION_CLOSED: texts.FAILED_NOBODY,
     LoginFailure.IDENTITY_IN_USE: texts.FAILED_LINK,
@@ -153,6 +159,8 @@ def _ways(view: PageView, methods: Sequence[tuple[SignInMethod, bool]], choice: 
     for name, label in choice.labels.items():
         if name not in linked:
             yield view.post("link", button(texts.LINK.format(provider=label)), provider=name)
+    if len(methods) > 1:
+        yield muted(texts.UNLINK_LEAD)
 
 
 def _name(view: PageView, shown: str) -> Tag:

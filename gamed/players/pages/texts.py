@@ -55,6 +55,11 @@ WAY_USED = "Last used {time}"
 WAY_UNUSABLE = "This server does not offer it now."
 UNLINK = "Unlink {provider}"
 LINK = "Link {provider}"
+UNLINK_LEAD = "Unlinking signs out all games and browsers that signed in that way."
+UNLINKED_TITLE = "It is unlinked"
+UNLINKED_LEAD = (
+    "It cannot sign in as you any more. You had signed in with it here, so you are signed out of this page, too."
+)
 
 NAME_TITLE = "Your name"
 NAME_LABEL = "The name that games show"
@@ -126,7 +131,7 @@ NOTICES: Mapping[str, str] = {
     "others-out": "All other devices and browsers are signed out.",
     "restored": "The save is restored. Games that are running get it at once.",
     "dismissed": "That copy is deleted.",
-    "unlinked": "It is unlinked and cannot sign in as you any more.",
+    "unlinked": "It is unlinked and cannot sign in as you any more. Games and browsers that used it are signed out.",
     "linked": "It is linked and can sign in as you from now on.",
     "known": "You have an account here already, so the invite was not used.",
     "named": "Your name is changed. Games show it soon.",
