@@ -48,14 +48,14 @@ from gamed.players.pages.account import (
     working_page,
 )
 from gamed.players.pages.parts import HOME, PageView, failure_page
-from gamed.players.pages.saves import BEFORE, slot_page
+from gamed.players.pages.saves import BEFORE, dismiss_page, slot_page
 from gamed.players.problems import PLAYER_ERRORS
 from gamed.players.service import AccountService, Unlinked
 from gamed.saves import errors as save_errors
 from gamed.saves.batch_routes import ExportRoutes
 from gamed.saves.commands import ReadRequest
 from gamed.saves.export import TooManyExports
-from gamed.saves.model import ANY_VERSION, version_number
+from gamed.saves.model import ANY_VERSION, VersionKind, version_number
 from gamed.saves.problems import SAVE_ERRORS
 from gamed.saves.service import SaveService
 from gamed.saves.validation import check_slot, page_before, writing_condition
@@ -148,6 +148,10 @@ class AccountRoutes(Component, frozen=True):
     @app.route("/auth/account/saves/<text:slot>/versions/<string:number>", methods=["GET"])
     async def download_version(self, request: Request, slot: str, number: str) -> bytes | None:
         return await self._handle(request, self._download(request, slot, number))
+
+    @app.route("/auth/account/saves/<text:slot>/versions/<string:number>/delete", methods=["GET"])
+    async def ask_before_dismissal(self, request: Request, slot: str, number: str) -> bytes:
+        return await self._handle(request, self._ask_before_dismissal(request, slot, number)) or b""
 
     @app.route("/auth/account/export", methods=["GET"])
     async def download_saves(self, request: Request) -> bytes | None:
@@ -258,6 +262,19 @@ class AccountRoutes(Component, frozen=True):
         request.setHeaders({**sandbox, "Content-Disposition": disposition})
         return await send_part(request, result.body, result.version.size, None)
 
+    async def _ask_before_dismissal(self, request: Request, slot: str, number: str) -> bytes:
+        """Ask for a new sign-in here already, so that the answer to the question is not lost by it."""
+        require_top_level_navigation(request)
+        name, version = check_slot(slot), version_number(number)
+        if not version:
+            raise RouteNotFound
+        visit = await self._authenticate(request)
+        self._require_recent(visit)
+        found = await self._services.saves.read(visit.token, ReadRequest(name, UNCONDITIONAL, False, version=version))
+        if found.version.kind is not VersionKind.CONFLICT:
+            raise save_errors.VersionProtected("Only another copy can be deleted by itself.")
+        return self._pages.page(request, 200, dismiss_page(self._view(request), found.version))
+
     async def _export(self, request: Request) -> bytes | None:
         require_own_site(request)
         visit = await self._authenticate(request)
@@ -303,6 +320,7 @@ class AccountRoutes(Component, frozen=True):
         return self._done(action, "restored", slot)
 
     async def _dismiss(self, action: PostedAction) -> bytes:
+        self._require_recent(action.visit)
         slot, number = _version(action)
         await self._run(self._services.saves.dismiss(action.visit.token, slot, number))
         return self._done(action, "dismissed", slot)
@@ -317,7 +335,7 @@ class AccountRoutes(Component, frozen=True):
         return self._pages.redirect(request, await self._run(linking))
 
     async def _unlink(self, action: PostedAction) -> bytes:
-        self._require_recent(action)
+        self._require_recent(action.visit)
         unlinking = self._services.account.unlink(action.visit.caller, action.fields.get("provider", ""))
         unlinked: Unlinked = await self._run(unlinking)
         if not unlinked.own_ended:
@@ -348,15 +366,15 @@ class AccountRoutes(Component, frozen=True):
         return self._done(action, "password")
 
     async def _delete(self, action: PostedAction) -> bytes:
-        self._require_recent(action)
+        self._require_recent(action.visit)
         if action.fields.get("word", "").strip().lower() != texts.DELETE_WORD:
             return self._pages.page(action.request, 400, failure_page(self._pages.server, texts.NOT_TYPED))
         await self._run(self._services.account.erase(action.visit.caller))
         self._guard.delete_cookie(action.request)
         return self._pages.page(action.request, 200, deleted_page(self._pages.server))
 
-    def _require_recent(self, action: PostedAction) -> None:
-        if not action.visit.caller.signed_in_recently(self._pages.now_ms()):
+    def _require_recent(self, visit: BrowserVisit) -> None:
+        if not visit.caller.signed_in_recently(self._pages.now_ms()):
             raise AccountReauthenticationRequired
 
     def _run(self, work: Coroutine[Deferred[Any], Any, Any]) -> Deferred[Any]:

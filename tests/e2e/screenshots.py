@@ -46,6 +46,7 @@ DRAWN: Mapping[str, str] = {
     "account": "account",
     "account-at-providers": "account at providers",
     "account-versions": "versions",
+    "account-delete-copy": "copy",
     "account-deleted": "account deleted",
     "account-nothing-changed": "nothing changed",
     "invite": "invite",

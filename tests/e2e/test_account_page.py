@@ -141,6 +141,20 @@ class WalkTests(AccountPageCase):
         self.browser.sign_in(NAME, NEW_PASSWORD)
         self.assertNotIn(texts.SIGN_OUT, self.browser.text)
 
+    def test_delete_copy(self) -> None:
+        """A conflict copy is deleted on a page that asks first, from which the player can also go back."""
+        self.assertEqual(self.save(b"\x03three", "If-Match", '"1-0000000000000000"').status, 412)
+        self.sign_in()
+        self.click("Versions of auto")
+        for answer, left in ((texts.DISMISS_BACK, 1), (texts.DISMISS, 0)):
+            self.click(texts.DISMISS)
+            self.browser.wait_for(texts.DISMISS_LEAD)
+            self.click(answer)
+            self.browser.wait_for("Restore version 1")
+            kinds = [each["kind"] for each in self.game("GET", "/game/saves/auto/versions").json["versions"]]
+            self.assertEqual(kinds.count("conflict"), left)
+        self.assertIn(texts.NOTICES["dismissed"], self.browser.text)
+
     @covers("threats/67")
     def test_back_after_sign_out(self) -> None:
         """After signing out the Back button shows nothing of the player."""
@@ -195,8 +209,9 @@ class ProviderWalkTests(ProviderCase, PageWalk):
         at_development(self.browser, "Anna")()
         self.browser.wait_for(texts.NOTICES["linked"])
         self.click(texts.UNLINK.format(provider="Discord"))
-        self.browser.wait_for(texts.NOTICES["unlinked"])
-        self.click(texts.SIGN_OUT)
+        self.browser.wait_for(texts.UNLINKED_LEAD)  # this browser had signed in there
+        self.assertEqual([name for name in self.browser.cookies if name == "ga"], [])
+        self.click(texts.AGAIN_TITLE)
         self.browser.wait_for("Sign in to see")
         self.sign_in("Google")
         self.browser.wait_for(texts.SIGN_OUT)

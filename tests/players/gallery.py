@@ -58,6 +58,7 @@ def sign_ins() -> Iterator[Shown]:
     yield Shown("account not signed in", account.ended_page(VIEW.server, Ended(LoginFailure.REGISTRATION_CLOSED)))
     pending = Ended(LoginFailure.PLAYER_PENDING, NUMBER)
     yield Shown("account pending", account.ended_page(VIEW.server, pending))
+    yield Shown("account unlinked", account.unlinked_page(VIEW.server))
     yield Shown("account deleted", account.deleted_page(VIEW.server))
 
 
@@ -75,6 +76,9 @@ def accounts() -> Iterator[Shown]:
     yield Shown("account long", account.account_page(LONG_VIEW, long, AT_PROVIDERS))
     yield Shown("versions", saves.slot_page(VIEW, versions("auto", "ANNA-PC")))
     yield Shown("versions long", saves.slot_page(LONG_VIEW, versions("w" * 64, "W" * 64), "dismissed"))
+    copy = replace(version("auto", 3, 2_200_000, HOUR_MS), device="Steam Deck")
+    yield Shown("copy", saves.dismiss_page(VIEW, copy))
+    yield Shown("copy long", saves.dismiss_page(LONG_VIEW, replace(copy, slot="w" * 64, device="W" * 64)))
     yield Shown("nothing changed", failure_page(VIEW.server, texts.NOT_TYPED))
 
 

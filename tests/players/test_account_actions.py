@@ -178,10 +178,37 @@ class SaveTests(AccountCase):
         """Deleting a conflict copy changes nothing else."""
         self.conflict()
         self.assertIn("Other copies to choose from: 1", self.browser.get(HOME).text)
-        page = self.browser.post(self.browser.get(f"{HOME}/saves/auto").form("/dismiss"))
+        asked = self.browser.get(f"{HOME}/saves/auto/versions/3/delete")
+        self.assertEqual((asked.status, asked.heading), (200, texts.DISMISS_TITLE))
+        self.assertIn("auto 6 B, just now (2027-01-15 08:00 UTC) From Phone", asked.text)
+        self.assertIn(texts.COPY, self.browser.get(f"{HOME}/saves/auto").text)
+        page = self.browser.post(asked.form("/dismiss"))
         self.assertIn(texts.NOTICES["dismissed"], page.text)
         self.assertNotIn(texts.COPY, page.text)
         self.assertEqual(self.read(self.deck, "auto"), TWO)
+
+    def test_page_before_dismissal(self) -> None:
+        """The page of a save deletes nothing itself: it leads to a page that asks first."""
+        page = self.conflict()
+        self.assertEqual([form for form in page.forms if form["action"].endswith("/dismiss")], [])
+        self.assertIn(f'href="{HOME}/saves/auto/versions/3/delete"', page.html)
+        for number, status in (("1", 409), ("9", 409), ("0", 404), ("x", 404), ("3", 200)):
+            self.assertEqual(self.browser.get(f"{HOME}/saves/auto/versions/{number}/delete").status, status, number)
+        away = self.new_account_browser().ask("GET", f"{HOME}/saves/auto/versions/3/delete")
+        self.assertEqual((away.status, away.headers["location"]), (303, f"https://game.example{HOME}"))
+
+    def test_dismissal_needs_a_recent_sign_in(self) -> None:
+        """Ten minutes after the sign-in both the page and its form ask for a new one first."""
+        self.conflict()
+        path = f"{HOME}/saves/auto/versions/3/delete"
+        form = self.browser.get(path).form("/dismiss")
+        self.server.clock.advance(RECENT_MS / 1000 + 1)
+        for asked in (self.browser.get(path), self.browser.post(form)):
+            self.assertEqual((asked.status, asked.heading), (403, texts.AGAIN_TITLE))
+        self.assertIn(texts.COPY, self.browser.get(f"{HOME}/saves/auto").text)
+        self.browser.post(asked.form("/sign-in"), {"name": "Anna", "password": PASSWORD})
+        page = self.browser.post(self.browser.get(path).form("/dismiss"))
+        self.assertIn(texts.NOTICES["dismissed"], page.text)
 
     def test_wrong_input(self) -> None:
         """Unknown slots, versions and tags get a page that says so, and nothing changes."""

@@ -1,14 +1,15 @@
-"""The page of one save lists its versions, each with what can be done with it."""
+"""The page of one save lists its versions, each with what can be done with it; a page asks before a deletion."""
 
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, convert
 from twisted.web.template import Tag
 
-from gamed.login.pages.layout import Content, bidi_isolated
+from gamed.login.pages.layout import Content, bidi_isolated, paragraph
 from gamed.players.pages import texts
 from gamed.players.pages.parts import HOME, PageView, box, button, line, link, notice
 from gamed.readable import size
+from gamed.saves.model import Version
 from gamed.timestamps import parse_rfc3339
 
 CONFLICT, DELETE = "conflict", "delete"
@@ -76,6 +77,16 @@ def _actions(view: PageView, slot: str, version: ShownVersion, head: ShownVersio
     restoring = {**named, "etag": "" if head is None or head.etag is None else head.etag}
     if version.kind == CONFLICT:
         yield view.post("keep", button(texts.KEEP), **restoring)
-        yield view.post("dismiss", button(texts.DISMISS), **named)
+        yield link(texts.DISMISS, f"{HOME}/saves/{slot}/versions/{number}/delete")
     elif version != head:
         yield view.post("restore", button(texts.RESTORE.format(number=number)), **restoring)
+
+
+def dismiss_page(view: PageView, copy: Version) -> bytes:
+    """Return the page that asks whether a conflict copy shall be deleted."""
+    lines: list[Content] = [line(texts.VERSION_SAVED, size=size(copy.size), time=view.time(copy.created_ms))]
+    if copy.device is not None:
+        lines.append(line(texts.VERSION_FROM, device=bidi_isolated(copy.device)))
+    delete = view.post("dismiss", button(texts.DISMISS), slot=copy.slot, version=str(copy.version))
+    keep = link(texts.DISMISS_BACK, f"{HOME}/saves/{copy.slot}")
+    return view.page(texts.DISMISS_TITLE, box(copy.slot, *lines), paragraph(texts.DISMISS_LEAD), delete, keep)

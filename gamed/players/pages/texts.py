@@ -104,6 +104,9 @@ DOWNLOAD = "Download version {number}"
 RESTORE = "Restore version {number}"
 KEEP = "Use this copy"
 DISMISS = "Delete this copy"
+DISMISS_TITLE = "Delete this copy?"
+DISMISS_LEAD = "It is then gone for good: the server cannot bring it back. The save that your game uses stays."
+DISMISS_BACK = "Keep it"
 
 # Invites and reset links
 INVITE_TITLE = "You are invited"
