@@ -365,6 +365,10 @@ class AssetComponents:
             self._pool.stop()
 
 
+ERASING_COMMANDS = frozenset({"players erase", "players merge"})
+"""The commands after which the write-ahead logs may hold what was erased."""
+
+
 class PlayerComponents:
     """Players' own accounts (PROTOCOL 3.8), their removal, and the log entries of operators' commands."""
 
@@ -386,8 +390,10 @@ class PlayerComponents:
 
     async def clean_up(self) -> None:
         """Log the commands of operators, which needs auth.db alone, then finish removals; raise DatabaseError."""
-        await self._commands.forward()
+        commands = await self._commands.forward()
         await self._removals.resume()
+        if not ERASING_COMMANDS.isdisjoint(commands):  # it has ended, or resume() has ended its work
+            self._context.databases.clear_logs()
 
     async def close(self) -> None:
         """Log the commands of operators before the databases close; the next start logs those that fail now."""

@@ -54,6 +54,9 @@ class Backend(Protocol):
     def wrote(self, database: Database, size: int) -> None:
         """Count a batch of about `size` bytes that was committed."""
 
+    def clear_logs(self) -> None:
+        """Let the write-ahead logs lose what was erased, if this process keeps them."""
+
     def tends(self) -> Deferred[bool]:
         """Fire with whether this process is the one that deletes what has expired; fail with a DatabaseError."""
 
@@ -112,6 +115,10 @@ class Databases:
         folder = data / "tmp"
         folder.mkdir(mode=0o700, exist_ok=True)
         return cls(reactor, backend, folder, now_ms, staged_ms=staged_ms)
+
+    def clear_logs(self) -> None:
+        """Let the write-ahead logs lose what was erased, soon after this returns; PostgreSQL recycles its own."""
+        self._backend.clear_logs()
 
     def state_damaged(self) -> None:
         """Mark state.db as damaged, after a transaction found damage that it could leave out."""

@@ -29,14 +29,14 @@ class CommandLogForwarder(Component, frozen=True):
     _writes: "WriteQueue"
     _audit: AuditLog
 
-    async def forward(self) -> int:
-        """Delete every row, the oldest first, and log what was deleted; return how many rows that were.
+    async def forward(self) -> list[str]:
+        """Delete every row, the oldest first, and log what was deleted; return the commands.
 
         Each row is logged by the process that deleted it, and only once that is committed. So several processes never
         log a row twice, and a transaction that is repeated does not either. A process that dies in between loses up to
         ROWS lines of its log. The table of security events has them: the command wrote them there itself.
         """
-        count = 0
+        commands: list[str] = []
         while await self._reads.submit(any_entry):
             entries = await self._writes.submit(take_entries)
             for entry in entries:
@@ -47,8 +47,8 @@ class CommandLogForwarder(Component, frozen=True):
                     by=entry.ran_by,
                     at=rfc3339(entry.done_ms),
                 )
-            count += len(entries)
-        return count
+            commands += [entry.command for entry in entries]
+        return commands
 
 
 class CommandLogEntry(Struct, frozen=True):

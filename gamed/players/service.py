@@ -67,6 +67,8 @@ class SaveRemoval(Protocol):
 
     def erase(self, player_id: str, now_ms: int) -> Awaitable[None]: ...
     def merge(self, player_id: str, heir_id: str, now_ms: int) -> Awaitable[None]: ...
+    def clear_logs(self) -> None:
+        """Let the write-ahead logs of both databases lose what was erased, soon after this returns."""
 
 
 class AccountStore(Protocol):
@@ -118,6 +120,7 @@ class RemovalService(Component, frozen=True):
             await self._saves.merge(player_id, heir_id, self._now_ms())
         while await self._records.delete_rows(removal):
             pass
+        self._saves.clear_logs()
         if heir_id is None:
             self._audit.record(SecurityEvent.ERASED, player=player_id)
         else:

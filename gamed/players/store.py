@@ -54,7 +54,9 @@ class PlayerStore(Component, frozen=True):
         return self._reads.submit(unfinished_removals)
 
     def delete_rows(self, removal: Removal) -> "Deferred[bool]":
-        return self._writes.submit(partial(delete_player_rows, removal=removal), keys=(removal.player_id,))
+        return self._writes.submit(
+            partial(delete_player_rows, removal=removal), keys=(removal.player_id, session_tables.LOGINS)
+        )
 
 
 def unlink_method(connection: Connection, command: UnlinkCommand, enabled: SignInMethods) -> Unlinked | LastIdentity:
@@ -105,10 +107,12 @@ class MergeResult(Struct, frozen=True):
 
 
 def mark_removed(connection: Connection, player_id: str, now_ms: int) -> bool:
-    """Mark a player as being erased, and end every session; repeatable. Return False if the player does not exist.
+    """Mark a player as being erased, end every session and delete its login; repeatable.
 
+    Return False if the player does not exist.
     From then on every token and every sign-in of this player is rejected.
     """
+    session_tables.delete_logins(connection, player_id)  # before the mark, which ends browser sessions
     if not tables.set_state(connection, player_id, "erasing"):
         return False
     tables.clear_owner(connection, player_id)
@@ -131,6 +135,7 @@ def delete_player_rows(connection: Connection, removal: Removal) -> bool:
     left, values = DELETE_ROWS, {"player_id": removal.player_id}
     left -= session_tables.delete_credentials(connection, removal.player_id, left)
     if left > 0:
+        session_tables.delete_logins(connection, removal.player_id)  # of a request that the mark overtook
         left -= connection.execute(_SESSIONS, values | {"rows": left}).rowcount
     if left > 0:  # one generation may have more credentials than were left
         left -= security_events.delete_player(connection, removal.player_id, left)

@@ -65,7 +65,12 @@ class EraseStore(Component, frozen=True):
             pass
         while (blob_id := await state.submit(partial(unreferenced, player_id=player_id), keys=())) is not None:
             await self._databases.blobs.discard(blob_id, player_id)
+        self.clear_logs()
         return more is False
+
+    def clear_logs(self) -> None:
+        """Let the write-ahead logs lose what was erased, soon after this returns."""
+        self._databases.clear_logs()
 
 
 def begin_erase(connection: Connection, player_id: str, epoch: str, now_ms: int) -> None:

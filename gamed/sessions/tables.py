@@ -84,7 +84,8 @@ def _make_room(connection: Connection, player_id: str, now_ms: int) -> Sequence[
     for session_id in least_used:
         revoke(connection, session_id, now_ms)
     for _, session_id in sorted(ended)[: max(0, len(ended) + len(least_used) - ENDED_SESSIONS)]:
-        connection.execute("DELETE FROM session WHERE session_id = :session_id", {"session_id": session_id})
+        for table in ("login", "session"):
+            connection.execute(f"DELETE FROM {table} WHERE session_id = :session_id", {"session_id": session_id})
     return least_used
 
 
@@ -313,6 +314,19 @@ def revoke_any(connection: Connection, session_id: str, now_ms: int) -> None:
         browser_tables.end_browser_session(connection, session_id)
     else:
         revoke(connection, session_id, now_ms)
+
+
+def delete_logins(connection: Connection, player_id: str) -> None:
+    """Delete the logins that made sessions of a player, that these requested, or that await the player's approval."""
+    query = """
+        DELETE FROM login
+        WHERE session_id IN (SELECT session_id FROM session WHERE player_id = :player_id)
+           OR requesting_session_id IN (SELECT session_id FROM session WHERE player_id = :player_id)
+           OR requesting_session_id IN (SELECT session_id FROM browser_session WHERE player_id = :player_id)
+           OR approval_code IN (SELECT approval_code FROM player WHERE player_id = :player_id)
+           OR login_id IN (SELECT login_id FROM authorization_attempt WHERE player_id = :player_id)
+    """
+    connection.execute(query, {"player_id": player_id})
 
 
 def revoke_own(connection: Connection, player_id: str, session_id: str, now_ms: int) -> bool | None:

@@ -84,6 +84,30 @@ class Checkpoints(SynchronousTestCase):
             self.write(20)
             self.assertEqual(2, len(stops))
 
+    def test_cleared(self) -> None:
+        """After an erasure both logs are truncated at once, without a further write."""
+        self.write(1)
+        self.stores.clear_logs()
+        self.clock.advance(0)
+        for path in (self.wal, self.path.with_name("auth.db-wal")):
+            self.assertEqual(path.stat().st_size, 0, path)
+
+    def test_cleared_after_a_snapshot(self) -> None:
+        """While another process's snapshot needs the log, clearing is tried again until it succeeds."""
+        self.write(1)
+        with closing(connect(file_uri(self.path, "ro"))) as backup:
+            backup.execute("BEGIN")
+            backup.execute("SELECT * FROM blob").fetchall()
+            self.write(1)
+            self.stores.clear_logs()
+            self.clock.pump([1] * 100)
+            self.assertGreater(self.wal.stat().st_size, MIB)
+        self.clock.pump([1] * 40)
+        self.assertEqual(self.wal.stat().st_size, 0)
+        self.write(1)
+        self.clock.pump([1] * 100)
+        self.assertGreater(self.wal.stat().st_size, 0)
+
     def test_close_empties_it(self) -> None:
         """A closed database has everything in its file and no log."""
         self.write(2)
@@ -161,6 +185,7 @@ class External(SynchronousTestCase):
         """Leave everything in the log for the other program, which alone copies it into the file, also at the end."""
         small = self.path.stat().st_size
         self.write(80)
+        self.stores.clear_logs()
         self.clock.advance(60)
         self.write()
         self.successResultOf(self.stores.close())

@@ -74,6 +74,9 @@ class PostgresqlBackend:
     def wrote(self, database: Database, size: int) -> None:
         """Leave checkpoints to the server."""
 
+    def clear_logs(self) -> None:
+        """Leave the write-ahead log to PostgreSQL, which recycles it."""
+
     def tends(self) -> Deferred[bool]:
         """Fire with whether this process is the one that deletes what has expired; fail with a DatabaseError."""
         return self._auth.between_batches(processes.tend)

@@ -97,6 +97,10 @@ class SqliteBackend:
         """Count a batch of about `size` bytes that was committed."""
         self._checkpointer.wrote(database, size)
 
+    def clear_logs(self) -> None:
+        """Let the write-ahead logs lose what was erased, as soon as no snapshot needs it."""
+        self._checkpointer.clear()
+
     def tends(self) -> Deferred[bool]:
         """Fire with whether this process holds the lock of the one that cleans up; try to get it."""
         return execute(lambda: self._maintenance.held)

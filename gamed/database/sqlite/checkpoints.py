@@ -3,7 +3,8 @@
 A PASSIVE checkpoint follows every 16 MiB that transactions announced, and five seconds after a write. Small saves put
 about five times as much into the log, whole pages: their log reaches the limit first, and is copied in fewer and larger
 steps, which costs less. Under full load no checkpoint catches up. Over 64 MiB, the file's writes pause for one more
-checkpoint and its reads for a RESTART, after which the log begins anew.
+checkpoint and its reads for a RESTART, after which the log begins anew. After an erasure it is truncated in the same
+way, as a quiet server would keep the bytes in it.
 
 A tool that copies the log, such as Litestream, makes all checkpoints itself, so that none happens before its copy. It
 checkpoints after about 4 MiB, and at the latest near 500 MiB.
@@ -47,6 +48,8 @@ class _WalState(Struct, eq=False):
     timer: IDelayedCall | None = None
     not_before: float = 0.0
     pause_seconds: int = FIRST_PAUSE_SECONDS
+    clearing: bool = False
+    """The log may hold what was erased, and is not truncated yet."""
 
 
 class Checkpointer:
@@ -58,6 +61,8 @@ class Checkpointer:
         self._logs: dict[Database, _WalState] = {}
         self._working = False
         self._stopped = False
+        self._clear_timer: IDelayedCall | None = None
+        self._clear_pause = FIRST_PAUSE_SECONDS
 
     def register(self, file: DatabaseFile, queues: Sequence[DatabaseQueue]) -> None:
         """Begin to checkpoint this file; `queues` are all that read or write it."""
@@ -74,9 +79,18 @@ class Checkpointer:
         if log.written > PASSIVE_BYTES or self._too_long(log):
             self._start(log)
 
+    def clear(self) -> None:
+        """Truncate the logs soon, as they may hold what was erased; try again until that has succeeded."""
+        for log in self._logs.values():
+            log.clearing = True
+        self._clear_later(0)
+
     async def stop(self) -> None:
         """Write the logs into their files and truncate them, after every queue was drained."""
         self._stopped = True
+        if self._clear_timer is not None:
+            self._clear_timer.cancel()
+            self._clear_timer = None
         for log in self._logs.values():
             self._cancel_timer(log)
             if self._thread.started and _in_use(log.file):
@@ -129,7 +143,33 @@ class Checkpointer:
             log.not_before = self._clock.seconds() + log.pause_seconds
             log.pause_seconds = min(2 * log.pause_seconds, LONGEST_PAUSE_SECONDS)
 
-    async def _restart(self, log: _WalState) -> bool:
+    def _clear_later(self, seconds: int) -> None:
+        if self._clear_timer is None and not self._stopped:
+            self._clear_timer = self._clock.callLater(seconds, self._begin_clearing)
+
+    def _begin_clearing(self) -> None:
+        self._clear_timer = None
+        if self._working:
+            self._clear_later(FIRST_PAUSE_SECONDS)
+        else:
+            self._working = True
+            Deferred.fromCoroutine(self._clear()).addBoth(self._done)
+
+    async def _clear(self) -> None:
+        for log in [each for each in self._logs.values() if each.clearing and not self._stopped]:
+            log.clearing = False  # an erasure during the checkpoint asks for another one
+            try:
+                cleared = _in_use(log.file) and await self._restart(log, "TRUNCATE")
+            except Exception as e:
+                _log_failed(log.file, e)
+                cleared = False
+            log.clearing = log.clearing or not cleared
+        waiting = any(log.clearing for log in self._logs.values())
+        if waiting:
+            self._clear_later(self._clear_pause)
+        self._clear_pause = min(2 * self._clear_pause, LONGEST_PAUSE_SECONDS) if waiting else FIRST_PAUSE_SECONDS
+
+    async def _restart(self, log: _WalState, last: str = "RESTART") -> bool:
         """Let the next write begin the log anew; return False while another process holds a snapshot.
 
         First only the writes pause, while the rest of the log is copied. Then the reads pause, too, when almost nothing
@@ -137,7 +177,7 @@ class Checkpointer:
         """
         paused: list[DatabaseQueue] = []
         try:
-            for reading, mode in ((False, "PASSIVE"), (True, "RESTART")):
+            for reading, mode in ((False, "PASSIVE"), (True, last)):
                 queues = [queue for queue in log.queues if isinstance(queue, ReadQueue) is reading]
                 paused += queues
                 await gatherResults([queue.pause() for queue in queues])
@@ -192,6 +232,9 @@ class ExternalCheckpoints:
         elif wal_bytes > log.warn_above:
             log.warn_above = 2 * wal_bytes
             _log.warn("checkpoints_missing", database=log.file.name, bytes=wal_bytes)
+
+    def clear(self) -> None:
+        """Leave the logs as they are: the other program has not copied them yet."""
 
     async def stop(self) -> None:
         """Leave the logs as they are."""
