@@ -66,24 +66,33 @@ def open_session(
 
 ENDED_SESSIONS = 100
 """A player's sessions that ended last, of which a sign-in keeps the rows: so there are always few rows to read."""
+PRUNED_CREDENTIALS = 200
+"""How many credentials of older ones a sign-in deletes at most; a session of a month has thousands."""
 
 
 def _make_room(connection: Connection, player_id: str, now_ms: int) -> Sequence[str]:
     """End the least recently used sessions of a player until one more may begin; return them.
 
-    Of those that ended before, delete all but the last ones: their credentials then count as unknown.
+    Of those that ended before, delete all but the last ones: their credentials then are unknown.
     """
-    query = "SELECT session_id, last_used_ms, revoked_ms, expires_ms FROM session WHERE player_id = :player_id"
+    query = """
+        SELECT session_id, generation, tick, last_used_ms, revoked_ms, expires_ms FROM session
+        WHERE player_id = :player_id
+    """
     living, ended = [], []
-    for session_id, used_ms, revoked_ms, expires_ms in connection.execute(query, {"player_id": player_id}).fetchall():
+    for *session, used_ms, revoked_ms, expires_ms in connection.execute(query, {"player_id": player_id}).fetchall():
         if revoked_ms is None and expires_ms > now_ms:
-            living.append((used_ms, session_id))
+            living.append((used_ms, session[0]))
         else:
-            ended.append((expires_ms if revoked_ms is None else revoked_ms, session_id))
+            ended.append((expires_ms if revoked_ms is None else revoked_ms, session))
     least_used = [session_id for _, session_id in sorted(living)[: max(0, len(living) + 1 - MAX_SESSIONS)]]
     for session_id in least_used:
         revoke(connection, session_id, now_ms)
-    for _, session_id in sorted(ended)[: max(0, len(ended) + len(least_used) - ENDED_SESSIONS)]:
+    left = PRUNED_CREDENTIALS
+    for _, (session_id, generation, tick) in sorted(ended)[: max(0, len(ended) + len(least_used) - ENDED_SESSIONS)]:
+        left -= _delete_credentials_of(connection, (session_id, generation, tick), left)
+        if left <= 0:
+            break
         for table in ("login", "session"):
             connection.execute(f"DELETE FROM {table} WHERE session_id = :session_id", {"session_id": session_id})
     return least_used

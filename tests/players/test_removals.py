@@ -22,7 +22,7 @@ from gamed.saves.commands import DeleteCommand, WriteCommand, WriteContext, Writ
 from gamed.saves.limits import SaveLimits
 from gamed.saves.model import VersionKind
 from gamed.saves.write_rules import Condition, ConditionKind
-from gamed.sessions.credentials import TICK_MS, CredentialIssuer
+from gamed.sessions.credentials import MAX_SESSIONS, TICK_MS, CredentialIssuer
 from gamed.sessions.rotation import Refreshed
 from gamed.sessions.store import refresh
 from tests.cli.process import ROOT, environment
@@ -155,8 +155,12 @@ class EraseTests(FolderCase):
         def insert_sessions(connection: Connection) -> None:
             issuer = CredentialIssuer(KEYS, POLICY, lambda size: next(numbers).to_bytes(size, "big"))
             numbers = iter(range(10**6, 10**7))
-            for _ in range(player_store.DELETE_ROWS):
-                sign_in(connection, issuer, NOW_MS)
+            for _ in range(MAX_SESSIONS - 1):
+                _, pair = sign_in(connection, issuer, NOW_MS)
+                for _ in range(7):
+                    exchanged = refresh(connection, issuer, pair.refresh, NOW_MS)
+                    assert isinstance(exchanged, Refreshed)
+                    pair = exchanged.pair
 
         self.store.run_transaction(AUTH, insert_sessions)
         self.store.run_transaction(AUTH, lambda connection: player_store.mark_removed(connection, ANNA, NOW_MS))

@@ -4,7 +4,7 @@ from gamed.players.tables import create_player
 from gamed.sessions import tables
 from gamed.sessions.credentials import MAX_SESSIONS, AuthenticatedSession, generate_pair, new_session_id
 from gamed.sessions.errors import SessionRevoked, TokenInvalid
-from gamed.sessions.tables import ENDED_SESSIONS
+from gamed.sessions.tables import ENDED_SESSIONS, PRUNED_CREDENTIALS
 from tests.login.fixtures import ANNA, LoginCase
 from tests.players.page_fixtures import HOME, AccountCase
 from tests.sessions.fixtures import POLICY, TransactionTestCase
@@ -46,9 +46,23 @@ class LimitTests(TransactionTestCase):
             self.auth.wait(1)
             pairs.append(self.auth.sign_in()[1])
         self.assertEqual((len(self.living()), len(self.auth.rows("session"))), (100, MAX_SESSIONS + ENDED_SESSIONS))
+        self.assertEqual(len(self.auth.rows("credential")), 2 * (MAX_SESSIONS + ENDED_SESSIONS))
         self.assertRaises(TokenInvalid, self.authenticate, pairs[98].access)
         self.assertRaises(SessionRevoked, self.authenticate, pairs[100].access)
         self.assertIsInstance(self.authenticate(pairs[200].access), AuthenticatedSession)
+
+    def test_many_credentials(self) -> None:
+        """An old session with very many credentials is deleted by several sign-ins, and leaves none of them."""
+        credential = self.first.refresh
+        for _ in range(PRUNED_CREDENTIALS):
+            self.auth.wait(1)
+            credential = self.rotated(credential).refresh
+        for number in range(MAX_SESSIONS + ENDED_SESSIONS + 3):
+            self.auth.wait(1)
+            self.auth.sign_in()
+            rows = [row for row in self.auth.rows("credential") if self.session_id in row]
+            self.assertEqual(bool(rows), number < MAX_SESSIONS + ENDED_SESSIONS + 1, number)
+        self.assertEqual(len(self.auth.rows("session")), MAX_SESSIONS + ENDED_SESSIONS)
 
 
 class SignInTests(LoginCase):
