@@ -93,8 +93,8 @@ def _make_room(connection: Connection, player_id: str, now_ms: int) -> Sequence[
         left -= _delete_credentials_of(connection, (session_id, generation, tick), left)
         if left <= 0:
             break
-        for table in ("login", "session"):
-            connection.execute(f"DELETE FROM {table} WHERE session_id = :session_id", {"session_id": session_id})
+        connection.execute("DELETE FROM login WHERE session_id = :session_id", {"session_id": session_id})
+        connection.execute("DELETE FROM session WHERE session_id = :session_id", {"session_id": session_id})
     return least_used
 
 
