@@ -61,7 +61,7 @@ class Batches:
         self._keys = keys = Keys.of(Secret(token_bytes(32)), token_bytes)
         players = store.run_transaction(AUTH, partial(sign_in_with, keys=keys, players=PLAYERS, now_ms=now_ms()))
         self._tokens = [Secret(player.access.encode()) for player in players]
-        backend = store.backend(InlineReactor(), "ab")
+        backend = store.backend(InlineReactor(), "ab", lambda: None)
         self._reads, self._writes = backend.reader(), backend.state_writer()
         self._reader, self._writer = self._reads.open(), self._writes.open()
         self._epochs = dict.fromkeys(PLAYERS, EMPTY_CURSOR.epoch)

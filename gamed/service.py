@@ -69,12 +69,13 @@ _log = EventLog(Logger())
 class GamedService(MultiService):
     """The whole service, from its listeners to its databases."""
 
-    def __init__(self, reactor: Any, settings: Settings, manager: SystemdNotifier) -> None:
+    def __init__(self, reactor: Any, settings: Settings, manager: SystemdNotifier, give_up: Callable[[], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         instance_id = token_bytes(4).hex()
         staged_ms = settings.game.staged_seconds * 1000
         self._store = open_store(settings.config, settings.data)
-        databases = Databases.open(reactor, self._store.backend(reactor, instance_id), settings.data, now_ms, staged_ms)
+        backend = self._store.backend(reactor, instance_id, give_up)
+        databases = Databases.open(reactor, backend, settings.data, now_ms, staged_ms)
         counters = _new_counters(settings)
         self._events = StoringAuditLog(_new_audit_log(counters), databases.auth, now_ms)
         self._context = context = ServiceContext(
@@ -310,9 +311,17 @@ class NullAccessLog:
     def log(self, **values: Any) -> None: ...
 
 
-def build_service(reactor: Any, settings: Settings, manager: SystemdNotifier | None = None) -> IService:
-    """Return the whole service; it opens ports and starts threads only when it is started."""
-    service: IService = GamedService(reactor, settings, manager or SystemdNotifier())
+def build_service(
+    reactor: Any,
+    settings: Settings,
+    manager: SystemdNotifier | None = None,
+    give_up: Callable[[], None] | None = None,
+) -> IService:
+    """Return the whole service; it opens ports and starts threads only when it is started.
+
+    `give_up` is called instead of reactor.stop() when only an operator can help.
+    """
+    service: IService = GamedService(reactor, settings, manager or SystemdNotifier(), give_up or reactor.stop)
     return service
 
 

@@ -7,13 +7,14 @@ import gc
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
 from functools import partial
 from io import StringIO
 from typing import Any
 
 from msgspec.structs import replace
 from twisted.application.service import IService
+from twisted.internet.error import ReactorNotRunning
 from twisted.python import usage
 
 from gamed import __version__
@@ -161,7 +162,8 @@ def make_checked(options: Options, report: start_report.Report, command: str = S
         _hold(reactor, lock)
         allow_files(settings.config.limits.connections + RESERVED_FILES)
         reactor.callWhenRunning(gc.freeze)  # modules and routes live until the process ends
-        service: IService = build_service(reactor, replace(settings, log_format=serve.log_format), notifier)
+        settings, give_up = replace(settings, log_format=serve.log_format), partial(_give_up, reactor)
+        service: IService = build_service(reactor, settings, notifier, give_up)
         stop_reactor_on_signals(reactor)
         return service
 
@@ -191,6 +193,13 @@ def make_parent(options: Options, report: start_report.Report) -> IService:
             reactor, WorkerPlan(commands, serve.environ), settings.listen, notifier, exit_with_code
         )
         return parent
+
+
+def _give_up(reactor: Any) -> None:
+    """Stop with the exit code after which systemd does not start the service again."""
+    exit_with_code(CONFIGURATION)
+    with suppress(ReactorNotRunning):  # it is stopping already
+        reactor.stop()
 
 
 def _prepare(

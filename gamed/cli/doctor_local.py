@@ -19,7 +19,7 @@ from gamed.clock import now_ms
 from gamed.config.errors import ConfigError
 from gamed.config.model import Config, Provider
 from gamed.database.connection import AUTH, STATE
-from gamed.database.errors import DatabaseError, MigrationError, SchemaOlder
+from gamed.database.errors import DatabaseError, DatabaseRestored, MigrationError, SchemaOlder
 from gamed.database.store import Store
 from gamed.ops import doctor_local
 from gamed.ops.doctor_findings import Finding, HttpReply, Level, Reached, ok, problem, skipped, warning
@@ -89,6 +89,12 @@ def _databases(store: Store) -> list[Finding]:
             problem("store", f"cannot be used: {e}", "Check the server, its log, and store in authentication.json.")
         ]
     server = [] if facts is None else doctor_local.check_database_server(facts)
+    try:
+        store.check_restored()
+    except DatabaseRestored as e:
+        server.append(problem("store", str(e), "Until then gamed serve refuses to start."))
+    except (DatabaseError, MigrationError):  # the next lines report it
+        pass
     return [*server, _database(store, AUTH), _database(store, STATE)]
 
 

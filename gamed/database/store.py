@@ -131,16 +131,20 @@ class Store(Protocol):
         Not every store notices that. The databases are prepared, and the caller holds the lock of the data folder.
         """
 
+    def check_restored(self) -> None:
+        """Raise DatabaseRestored as refuse_restored() does; change nothing."""
+
     def accept_restored(self, connection: Connection, database: str, now_ms: int) -> None:
         """Declare a restored database the one to be served, in a transaction that also finishes the restore."""
 
     def alone(self) -> AbstractContextManager[None]:
         """Keep the servers of other machines away; raise DatabaseBusy while one uses the databases."""
 
-    def backend(self, reactor: Any, instance_id: str) -> "Backend":
+    def backend(self, reactor: Any, instance_id: str, give_up: Callable[[], None]) -> "Backend":
         """Return what is behind the queues of a service; raise DatabaseUnavailable if `auth` cannot be opened.
 
-        `instance_id` names this process for the others that use these databases.
+        `instance_id` names this process for the others that use these databases. `give_up` ends the process; it is
+        called in the reactor's thread if the databases went back to an older state.
         """
 
     def is_living(self, instance_id: str) -> bool:

@@ -11,8 +11,10 @@ from typing import Any
 
 import psycopg
 
+from gamed.cli.serve import STORE_SECONDS
 from gamed.database.postgresql.processes import IN_USE, STORE
-from tests.cli.process import GAMED, TWISTD, WAIT_SECONDS, CommandTestCase, end_daemon, free_port, get
+from tests.cli.process import GAMED, ROOT, TWISTD, WAIT_SECONDS, CommandTestCase, end_daemon, free_port, get
+from tests.cli.test_clock import SHIFTED
 from tests.support.postgresql import PASSWORD, Address, Cluster, cluster
 
 KEY = b64encode(bytes(range(32))).decode()
@@ -230,6 +232,38 @@ class ServerTests(RefusedTestCase):
         self.cluster.start()
         self.await_answer(port, process)
         self.assertEqual(self.stop(process), 0)
+
+
+class ClockTests(PostgresqlTestCase):
+    """The clock of gamed's machine is wrong, as one without a clock chip is before NTP has set it."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        (self.folder / "sitecustomize.py").write_text(SHIFTED)
+        self.mark = self.folder / "clock"
+        self.environ |= {"PYTHONPATH": f"{self.folder}:{ROOT}", "CLOCK_SET": str(self.mark)}
+        self.mark.write_text("-86400")
+        self.port = free_port()
+        self.command = ("serve", f"--listen=tcp:{self.port}:interface=127.0.0.1")
+
+    def test_set_meanwhile(self) -> None:
+        """A start waits until the clock is set, and then serves."""
+        process = self.start(*GAMED, *self.places, *self.command)
+        self.await_output("The clocks of gamed and PostgreSQL differ by 86400 seconds")
+        self.assertIn("waiting for the database", self.output())
+        part = self.folder / "part"
+        part.write_text("0")
+        part.replace(self.mark)
+        self.await_answer(self.port, process)
+        self.assertEqual(self.stop(process), 0)
+
+    def test_not_set(self) -> None:
+        """A start whose clock stays wrong ends with 1 after half a minute: systemd starts it again."""
+        began = time.monotonic()
+        code, out, err = self.gamed(*self.command)
+        self.assertEqual((code, "Traceback" in err), (1, False), out + err)
+        self.assertIn("Set both by the same time server", err)
+        self.assertGreater(time.monotonic() - began, STORE_SECONDS)
 
 
 class MachinesTests(PostgresqlTestCase):

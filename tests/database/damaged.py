@@ -61,7 +61,7 @@ class Server:
         settings = Settings(config, data / "authentication.json", data, listen, False, KEY, KeySource.FILE, GAME)
         for name in ("auth.db", "state.db"):
             check_schema(data / name)
-        self.service = GamedService(NoSocket(), settings, SystemdNotifier())
+        self.service = GamedService(NoSocket(), settings, SystemdNotifier(), lambda: None)
         self.stores = self.service._context.databases
         for thread in self.stores.threads:
             thread.pool.threadpool = InlineThreads()

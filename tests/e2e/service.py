@@ -114,6 +114,14 @@ class Service:
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(STOP_SECONDS)
 
+    def wait(self) -> int:
+        """Wait until the process ends by itself; return the exit code."""
+        return self._process.wait(STOP_SECONDS)
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
     def close(self) -> None:
         """Gone at the end of a test, whatever happened: asked to stop first, for what it has to say then."""
         if self._process is not None and self._process.poll() is None:

@@ -21,7 +21,8 @@ class ReplicaCase(PostgresqlServiceCase):
         self.addCleanup(self.standby.close)
         servers = [self.cluster, self.standby][:: -1 if self.standby_first else 1]
         folders, ports = (",".join(map(str, each)) for each in zip(*((s.folder, s.port) for s in servers), strict=True))
-        return f"postgresql://{self.address.user}@/{self.address.database}?host={folders}&port={ports}"
+        self.servers_url = f"postgresql://{self.address.user}@/{self.address.database}?host={folders}&port={ports}"
+        return self.servers_url
 
     def switch_over(self, mode: str) -> None:
         self.load()

@@ -151,7 +151,7 @@ def file_databases(
         if POSTGRESQL:
             backend: Backend = PolledBackend(clock, address_of(data), instance_id)
         else:
-            backend = store_of(data).backend(clock, instance_id)
+            backend = store_of(data).backend(clock, instance_id, lambda: None)
         stores = run_inline(Databases.open(clock, backend, data, now_ms))
     else:
         assert isinstance(test, TestCase)
@@ -162,7 +162,7 @@ def file_databases(
 
 def open_databases(reactor: Any, data: Path, now_ms: Now = lambda: 0, instance_id: str = "") -> Databases:
     """Return databases whose files were prepared, as a service opens them."""
-    return Databases.open(reactor, store_of(data).backend(reactor, instance_id), data, now_ms)
+    return Databases.open(reactor, store_of(data).backend(reactor, instance_id, lambda: None), data, now_ms)
 
 
 def prepare_files(data: Path, progress: Callable[[str], None] = lambda text: None) -> None:

@@ -26,7 +26,7 @@ class PolledBackend(PostgresqlBackend):
     """
 
     def __init__(self, reactor: Any, address: Address, instance_id: str = "") -> None:
-        super().__init__(reactor, kept_sessions(address), instance_id, Path("."))
+        super().__init__(reactor, kept_sessions(address), instance_id, Path("."), lambda: None)
         self.address = address
 
     def reader(self) -> KeptEngine:

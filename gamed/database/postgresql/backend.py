@@ -1,6 +1,6 @@
 """PostgresqlBackend is behind the queues: one database with two schemas, and a thread that listens for changes."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from gamed.database.postgresql import processes
 from gamed.database.postgresql.connecting import Connector, SessionKind
 from gamed.database.postgresql.connection import PostgresqlConnection
 from gamed.database.postgresql.engine import PostgresqlEngine
-from gamed.database.postgresql.heartbeat import HeartbeatTask
+from gamed.database.postgresql.heartbeat import HeartbeatTask, RestoreGuard
 from gamed.database.postgresql.listener import NotificationListener, NotifiedChanges
 from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue, WriteQueue
 
@@ -28,12 +28,17 @@ class PostgresqlBackend:
 
     threads: tuple[DatabaseThread, ...] = ()
 
-    def __init__(self, reactor: Any, connector: Connector, instance_id: str, data: Path) -> None:
-        """Use this database; `instance_id` names this process for the others that do, and `data` has its own notes."""
+    def __init__(
+        self, reactor: Any, connector: Connector, instance_id: str, data: Path, give_up: Callable[[], None]
+    ) -> None:
+        """Use this database; `instance_id` names this process for the others that do, and `data` has its own notes.
+
+        `give_up` is called in the reactor's thread when the database went back, and cannot be served.
+        """
         self._reactor = reactor
         self._connector = connector
         self._instance_id = instance_id
-        self._data = data
+        self._guard = RestoreGuard(connector, data, lambda: reactor.callFromThread(give_up))
         self.databases = (Database(AUTH), Database(STATE))
 
     def reader(self) -> PostgresqlEngine:
@@ -56,6 +61,7 @@ class PostgresqlBackend:
     def start(self, reads: ReadQueue, auth: WriteQueue, state: WriteQueue, blobs: DatabaseQueue) -> None:
         """Begin to listen for changes."""
         self._auth = auth
+        self._guard.start()
         topics = {Topic.LOGINS: auth, Topic.SESSIONS: auth, Topic.SAVES: state}
         changes = NotifiedChanges(self._reactor, PolledChanges(self._reactor, topics, processes.snapshot_version))
         self._changes = changes
@@ -63,7 +69,7 @@ class PostgresqlBackend:
         connect = partial(self._connector.open, kind)
         self._listener = NotificationListener(self._reactor, connect, self._instance_id, changes)
         self._listener.start()
-        self._heartbeat = HeartbeatTask(self._reactor, auth, self._data)
+        self._heartbeat = HeartbeatTask(self._reactor, auth, self._guard)
         self._heartbeat.start()
 
     @property

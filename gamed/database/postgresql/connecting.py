@@ -3,7 +3,7 @@
 libpq's own functions that wait hold Python's lock while they do; these wait in poll(), with an end.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from select import POLLIN, POLLOUT, poll
 from time import monotonic
 
@@ -15,8 +15,8 @@ from psycopg.pq.abc import PGconn, PGresult
 from twisted.logger import Logger
 
 from gamed.config.model import PostgresqlAddress
-from gamed.database.errors import DatabaseError, DatabaseUnavailable, new_error
-from gamed.database.postgresql.error_mapping import LOST, REFUSED, PostgresqlError, kind_of, translate
+from gamed.database.errors import DatabaseError, DatabaseRestored, DatabaseUnavailable, new_error
+from gamed.database.postgresql.error_mapping import LOST, REFUSED, SKEWED, PostgresqlError, kind_of, translate
 from gamed.event_log import EventLog
 from gamed.timestamps import Now
 
@@ -116,12 +116,27 @@ class Connector:
         self._failed_at = -PAUSE_SECONDS
         self._failure: PostgresqlError | None = None
         """The last failure, while no attempt has succeeded since."""
+        self.restored: DatabaseRestored | None = None
+        """The error after which a service uses no session any more, and opens none."""
+        self._check: Callable[[PGconn], None] = lambda session: None
+        self._refuse: Callable[[DatabaseRestored], None] = lambda error: None
+        self._skipped = False
+        """True once another host took the place of one with an older database."""
+
+    def guard(self, check: Callable[[PGconn], None], refuse: Callable[[DatabaseRestored], None]) -> None:
+        """Call `check` with each new session from now on, which raises DatabaseRestored or PostgresqlError.
+
+        If no host has a newer database, call `refuse`.
+        """
+        self._check, self._refuse = check, refuse
 
     def open(self, kind: SessionKind) -> PGconn:
         """Return a new session; raise a DatabaseError, whose cause has the reason.
 
         A second attempt within a second after one that failed is not made.
         """
+        if self.restored is not None:
+            raise _unavailable(PostgresqlError(REFUSED, str(self.restored)))
         if self._failure is not None and monotonic() < self._failed_at + PAUSE_SECONDS:
             raise _unavailable(self._failure)
         try:
@@ -131,6 +146,9 @@ class Connector:
                 _log.error("database_unavailable", database="postgresql", path=self._address.url, detail=str(e))
             self._failed_at, self._failure = monotonic(), e
             raise _unavailable(e)  # noqa: B904  its cause is set
+        except DatabaseRestored as e:
+            self._refuse(e)
+            raise _unavailable(PostgresqlError(REFUSED, str(e)))  # noqa: B904  its cause is set
         if self._failure is not None:
             self._failure = None
             _log.info("database_available", database="postgresql")
@@ -138,14 +156,22 @@ class Connector:
 
     def _open(self, kind: SessionKind) -> PGconn:
         problem = PostgresqlError(LOST, "The address of the database has no host")
+        restored: DatabaseRestored | None = None
         for conninfo in self._attempts(kind):
             try:
-                return self._open_at(conninfo, kind)
+                session = self._open_at(conninfo, kind)
+            except DatabaseRestored as e:
+                restored = e
             except PostgresqlError as e:
                 problem = e
             except psycopg.Error as e:
                 problem = PostgresqlError(LOST, str(e))
-        raise problem
+            else:
+                if restored is not None and not self._skipped:
+                    self._skipped = True
+                    _log.error("database_host_skipped", path=self._address.url, detail=str(restored))
+                return session
+        raise problem if restored is None else restored
 
     def _open_at(self, conninfo: bytes, kind: SessionKind) -> PGconn:
         session = _connect(conninfo)
@@ -178,6 +204,7 @@ class Connector:
                 raise
             row = _settle(session, kind.settings)
         refuse(row, before_ms, self._now_ms())
+        self._check(session)
 
 
 def _settle(session: PGconn, settings: Mapping[str, str]) -> list[str]:
@@ -207,7 +234,7 @@ def refuse(row: list[str], before_ms: int, after_ms: int) -> None:
     skew_ms = max(before_ms - int(server_ms), int(server_ms) - after_ms)
     if skew_ms > SKEW_MS:
         raise PostgresqlError(
-            REFUSED,
+            SKEWED,
             f"The clocks of gamed and PostgreSQL differ by {skew_ms // 1000} seconds. Set both by the same time server",
         )
 

@@ -153,6 +153,9 @@ class PostgresqlConnection:
         session = self._session
         if session is None:
             return False
+        if self._connector.restored is not None:
+            self.close()
+            return False
         try:
             for _ in range(READS):
                 session.consume_input()

@@ -12,9 +12,10 @@ from gamed.database.errors import (
 )
 
 LOST, NOT_REPLICATED, QUEUE_FULL, REFUSED = "lost", "not replicated", "queue full", "refused"
+SKEWED = "skewed"
 """Our own codes beside the SQLSTATEs: a connection that was lost, a commit that no standby has confirmed, one for whose
-notifications the queue has no room, and a server that gamed does not use."""
-_OWN = frozenset({LOST, NOT_REPLICATED, QUEUE_FULL, REFUSED})
+notifications the queue has no room, a server that gamed does not use, and one whose clock differs."""
+_OWN = frozenset({LOST, NOT_REPLICATED, QUEUE_FULL, REFUSED, SKEWED})
 LIMIT_EXCEEDED = "54000"
 """At a COMMIT: the queue of notifications is full; of another statement it is a defect."""
 ABORTED = "25P02"
@@ -24,6 +25,7 @@ CODES: dict[str, type[DatabaseError]] = {
     NOT_REPLICATED: DatabaseUnreachable,
     QUEUE_FULL: DatabaseUnreachable,
     REFUSED: DatabaseUnavailable,
+    SKEWED: DatabaseUnreachable,  # a machine without a clock chip has the time a moment after its start
     "0A000": DatabaseUnreachable,  # a prepared statement whose tables were made anew
     "25006": DatabaseUnreachable,  # a standby that can only be read
     "26000": DatabaseUnreachable,  # a prepared statement that the session does not know

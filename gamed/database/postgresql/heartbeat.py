@@ -1,30 +1,43 @@
 """The heartbeat is a counter in the database that each process also notes in its data folder.
 
 A counter that is lower than a note shows that the server went back to an older state: a backup of all of it was
-restored, or a snapshot of its disk. Where PostgreSQL's timeline has changed, a standby may have taken over that was a
-little behind; that is not a restore.
+restored, or a snapshot of its disk. Where PostgreSQL's timeline is a later one, a standby may have taken over that was
+a little behind; that is not a restore. An earlier timeline is that of a primary whose place a standby has taken.
 """
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
+from time import monotonic
 from typing import Any, Final
 
 from msgspec import Struct, structs
+from psycopg.pq.abc import PGconn
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from gamed.config.settings import DATABASE_NOTE
 from gamed.database.connection import AUTH, Connection
-from gamed.database.errors import DatabaseRestored, of_disk
+from gamed.database.errors import DatabaseRestored, DiskFull, of_disk
 from gamed.database.periodic import PeriodicTask
-from gamed.database.postgresql.identity import read_place, refuse_copy
+from gamed.database.postgresql.connecting import CONNECT_SECONDS, Connector
+from gamed.database.postgresql.error_mapping import LOST, PostgresqlError
+from gamed.database.postgresql.identity import check_origin, read_place, refuse_copy
+from gamed.database.postgresql.session import PlainSession
 from gamed.database.queues import WriteQueue
 from gamed.event_log import EventLog
 
 MAX_NOTE_BYTES: Final = 4096
 BEAT_SECONDS: Final = 15.0
+REPLACED: Final = (
+    "A standby has taken the place of this PostgreSQL server, which is older than when gamed last served it. Stop this "
+    "PostgreSQL server, and start gamed again. Only to continue with the older state:"
+)
+NOT_READABLE: Final = {"3F000", "42501", "42P01"}
+"""The errors of a schema that does not exist or may not be read: the statements of requests report them."""
 BEHIND_MS: Final = 5 * 60_000
 """A standby that takes over may be so far behind; then gamed continues without what was lost."""
 _log = EventLog(Logger())
@@ -39,7 +52,8 @@ class Heartbeat(Struct, frozen=True):
     beat_ms: int
     """The time on the server's clock."""
     timeline: str
-    """PostgreSQL's timeline, which changes when a standby takes over, and after a recovery from an archive."""
+    """PostgreSQL's timeline in hexadecimal digits, which grows when a standby takes over, and after a recovery from an
+    archive."""
 
     def is_before(self, noted: "Heartbeat") -> bool:
         """Return whether the database went back since this was noted."""
@@ -47,17 +61,83 @@ class Heartbeat(Struct, frozen=True):
             return self.generation < noted.generation
         if self.timeline == noted.timeline:
             return self.beats < noted.beats
+        if self.timeline < noted.timeline:
+            return True
         return self.beat_ms < noted.beat_ms - BEHIND_MS
+
+
+class RestoreGuard:
+    """What a process knows of its database: it refuses an older one at once, in each session."""
+
+    def __init__(self, connector: Connector, folder: Path, went_back: Callable[[], None]) -> None:
+        """Note values in this folder; `went_back` is called once, in any thread, after which no session is used."""
+        self._connector = connector
+        self._folder = folder
+        self._went_back = went_back
+        self._lock = Lock()
+        self._known: tuple[str, Heartbeat] | None = None
+        """The place of the database, and its last value."""
+
+    def start(self) -> None:
+        """Check each session that the connector opens from now on."""
+        self._connector.guard(self._check_session, self.refuse)
+
+    def check(self, connection: Connection) -> str | None:
+        """Raise DatabaseRestored if the database is older than what is noted or known; return its place."""
+        with self._lock:
+            known = self._known
+        refuse_older(connection, self._folder, known)
+        return read_place(connection)
+
+    def note(self, place: str, found: Heartbeat) -> None:
+        """Note a value that was committed, unless a process of this machine has noted a later one. Raise DiskFull."""
+        with self._lock:
+            if self._known is None or self._known[0] != place or not found.is_before(self._known[1]):
+                self._known = place, found
+            noted = read_note(self._folder, place)
+            if noted is None or not found.is_before(noted):
+                write_note(self._folder, place, found)
+
+    def refuse(self, error: DatabaseRestored) -> None:
+        """Use no session any more."""
+        with self._lock:
+            first, self._connector.restored = self._connector.restored is None, error
+        if first:
+            _log.error("database_went_back", detail=str(error))
+            self._went_back()
+
+    def _check_session(self, session: PGconn) -> None:
+        """Raise DatabaseRestored for a new session with an older database; note a new timeline before it is used.
+
+        A process that is killed before its next beat has noted it then. Raise PostgresqlError.
+        """
+        deadline = monotonic() + CONNECT_SECONDS
+
+        def working() -> None:
+            if monotonic() > deadline:
+                raise PostgresqlError(LOST, "PostgreSQL does not answer")
+
+        connection = PlainSession(session, working)
+        try:
+            place, found = self.check(connection), read_heartbeat(connection)
+            check_origin(connection, AUTH)
+        except PostgresqlError as e:
+            if e.code not in NOT_READABLE:
+                raise
+            return
+        known = self._known
+        if place is not None and found is not None and (known is None or known[1].timeline != found.timeline):
+            with suppress(DiskFull):  # the next beat tries again
+                self.note(place, found)
 
 
 class HeartbeatTask:
     """The periodic work that counts, notes the value, and stops a process whose database went back."""
 
-    def __init__(self, reactor: Any, auth: WriteQueue, folder: Path) -> None:
-        """Count through the queue that writes `auth`, and note the value in this folder."""
-        self._reactor = reactor
+    def __init__(self, reactor: Any, auth: WriteQueue, guard: RestoreGuard) -> None:
+        """Count through the queue that writes `auth`."""
         self._auth = auth
-        self._folder = folder
+        self._guard = guard
         self._last: Heartbeat | None = None
         self._task = PeriodicTask(reactor, BEAT_SECONDS, lambda: Deferred.fromCoroutine(self._beat()), "heartbeat")
 
@@ -74,19 +154,18 @@ class HeartbeatTask:
             place, found = await self._auth.submit(self._check_and_beat)
         except DatabaseRestored as e:
             self._task.stop()
-            _log.error("database_went_back", detail=str(e))
-            self._reactor.stop()
+            self._guard.refuse(e)
             return
         last, self._last = self._last, found
         if last is not None and found.beats <= last.beats and found.generation == last.generation:
             _log.warn("database_failed_over", lost_seconds=max(0, last.beat_ms - found.beat_ms) // 1000)
         if place is not None:
-            await self._auth.between_batches(lambda _: write_note(self._folder, place, found))
+            await self._auth.between_batches(lambda _: self._guard.note(place, found))
 
     def _check_and_beat(self, connection: Connection) -> tuple[str | None, Heartbeat]:
-        refuse_older(connection, self._folder, self._last)
+        place = self._guard.check(connection)
         refuse_copy(connection, AUTH)
-        return read_place(connection), beat(connection)
+        return place, beat(connection)
 
 
 def begin_generation(connection: Connection, now_ms: int) -> None:
@@ -110,16 +189,20 @@ def beat(connection: Connection) -> Heartbeat:
     return Heartbeat(*connection.execute(query).fetchone())
 
 
-def refuse_older(connection: Connection, folder: Path, known: Heartbeat | None = None) -> None:
+def refuse_older(connection: Connection, folder: Path, known: tuple[str, Heartbeat] | None = None) -> None:
     """Raise DatabaseRestored if a process noted a later value of the counter in this folder, or if this one knows one.
 
-    A note of another database does not count, such as the one that `gamed move-store` has moved the data from.
+    A value of another database does not count, such as the one that `gamed move-store` has moved the data from, and
+    one before pg_upgrade, which begins a new timeline.
     """
     place, found = read_place(connection), read_heartbeat(connection)
     noted = None if place is None else read_note(folder, place)
-    for later in (noted, known):
-        if later is not None and (found is None or found.is_before(later)):
-            raise DatabaseRestored("The database is older than when gamed last served it.")
+    for later in (noted, known[1] if known is not None and known[0] == place else None):
+        if later is None or not (found is None or found.is_before(later)):
+            continue
+        if found is not None and found.timeline < later.timeline:
+            raise DatabaseRestored(REPLACED)
+        raise DatabaseRestored("The database is older than when gamed last served it.")
 
 
 def read_heartbeat(connection: Connection) -> Heartbeat | None:

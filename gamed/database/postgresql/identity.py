@@ -31,17 +31,22 @@ def refuse_copy(connection: Connection, database: str) -> None:
 
     Call this in a transaction that may write.
     """
-    if (noted := _read_identity(connection, database)) is None:
+    if not check_origin(connection, database):
         write_identity(connection, database)
-        return
+
+
+def check_origin(connection: Connection, database: str) -> bool:
+    """Raise DatabaseRestored if a schema is a copy; return whether it is known by its present server."""
+    if (noted := _read_identity(connection, database)) is None:
+        return False
     found = _find_origin(connection, database)
     if (noted.database_oid, noted.table_oid) != (found.database_oid, found.table_oid):
         raise DatabaseRestored(f"The schema {database} is a copy, which was restored without gamed.")
     if found.system_identifier in (noted.system_identifier, 0) or noted.system_identifier == 0:
-        return
+        return True
     if found.server_major == noted.server_major:
         raise DatabaseRestored(f"The schema {database} is a copy, which was restored on another server.")
-    write_identity(connection, database)  # pg_upgrade keeps all but the server's identifier
+    return False  # pg_upgrade keeps all but the server's identifier
 
 
 def write_identity(connection: Connection, database: str) -> None:

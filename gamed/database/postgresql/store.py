@@ -200,11 +200,19 @@ class PostgresqlStore:
         if database == AUTH:
             heartbeat.begin_generation(connection, now_ms)
 
-    def backend(self, reactor: Any, instance_id: str) -> "PostgresqlBackend":
+    def check_restored(self) -> None:
+        """Raise DatabaseRestored as refuse_restored() does; change nothing."""
+        for database in (AUTH, STATE):
+            if self.exists(database):
+                self.run_read(database, partial(identity.check_origin, database=database))
+        if self.exists(AUTH):
+            self.run_read(AUTH, partial(heartbeat.refuse_older, folder=self._data))
+
+    def backend(self, reactor: Any, instance_id: str, give_up: Callable[[], None]) -> "PostgresqlBackend":
         """Return the database as the service uses it."""
         from gamed.database.postgresql.backend import PostgresqlBackend
 
-        return PostgresqlBackend(reactor, self._connector, instance_id, self._data)
+        return PostgresqlBackend(reactor, self._connector, instance_id, self._data, give_up)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -305,8 +313,14 @@ class PostgresqlStore:
             yield self._opened[key]
 
     def _join(self, connection: PostgresqlConnection) -> None:
-        if not self._alone:
-            processes.use(connection)
+        if self._alone:
+            return
+        processes.use(connection)
+        try:
+            heartbeat.refuse_older(connection, self._data)  # before a command writes to a former primary
+        except PostgresqlError as e:
+            if e.code not in heartbeat.NOT_READABLE:
+                raise
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

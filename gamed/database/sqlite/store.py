@@ -102,6 +102,9 @@ class SqliteStore(Component, frozen=True):
     def refuse_restored(self) -> None:
         """Do nothing: a copy of a file does not differ from the file."""
 
+    def check_restored(self) -> None:
+        """Do nothing."""
+
     def accept_restored(self, connection: Connection, database: str, now_ms: int) -> None:
         """Do nothing."""
 
@@ -109,7 +112,7 @@ class SqliteStore(Component, frozen=True):
         """Do nothing: the lock of the data folder keeps all servers away."""
         return nullcontext()
 
-    def backend(self, reactor: Any, instance_id: str) -> "SqliteBackend":
+    def backend(self, reactor: Any, instance_id: str, give_up: Callable[[], None]) -> "SqliteBackend":
         """Return the files as the service uses them."""
         from gamed.database.sqlite.backend import SqliteBackend  # late: commands need no Twisted
 

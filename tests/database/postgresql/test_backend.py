@@ -48,7 +48,9 @@ class BackendTest(TestCase):
         """Return the databases as a process of this name uses them."""
         folder = Path(self.mktemp())
         folder.mkdir()
-        backend = PostgresqlBackend(reactor, Connector(address_of(self.place), wall_ms), instance_id, folder)
+        backend = PostgresqlBackend(
+            reactor, Connector(address_of(self.place), wall_ms), instance_id, folder, lambda: None
+        )
         databases = Databases(reactor, backend, folder, wall_ms)
         self.addCleanup(databases.close)
         return databases

@@ -23,6 +23,7 @@ from gamed.database.postgresql.heartbeat import (
     BEHIND_MS,
     Heartbeat,
     HeartbeatTask,
+    RestoreGuard,
     beat,
     begin_generation,
     read_note,
@@ -265,7 +266,8 @@ class HeartbeatTests(StoredCase):
         self.assertEqual([path.name for path in self.folder.iterdir()], [DATABASE_NOTE])
 
     def test_timelines(self) -> None:
-        """On another timeline a database may be five minutes older; on the same one not a single beat."""
+        """On a later timeline a database may be five minutes older, on the same one not a single beat; on an earlier
+        one it is older, however far its counter is."""
         other = replace(NOTED, timeline="00000002", beats=1)
         cases = (
             (replace(NOTED, beats=9, beat_ms=NOTED.beat_ms + 99), True),
@@ -277,6 +279,10 @@ class HeartbeatTests(StoredCase):
         )
         for found, expected in cases:
             self.assertEqual(found.is_before(NOTED), expected, found)
+        for timeline in ("00000002", "0000000A", "00000010"):
+            noted = replace(NOTED, timeline=timeline)
+            self.assertTrue(replace(NOTED, beats=99, beat_ms=NOTED.beat_ms + 99).is_before(noted))
+            self.assertFalse(replace(NOTED, generation=2).is_before(noted))
 
 
 class HeartbeatTaskTests(StoredCase):
@@ -286,7 +292,8 @@ class HeartbeatTaskTests(StoredCase):
         thread = DatabaseThread(self.reactor, self.engine())
         thread.pool.threadpool = InlineThreads()
         self.addCleanup(thread.close)
-        self.task = HeartbeatTask(self.reactor, WriteQueue(thread, lambda *_: None), self.folder)
+        guard = RestoreGuard(Connector(address_of(self.place), wall_ms), self.folder, self.reactor.stop)
+        self.task = HeartbeatTask(self.reactor, WriteQueue(thread, lambda *_: None), guard)
         self.addCleanup(self.task.stop)
 
     def noted(self) -> int | None:

@@ -1,0 +1,120 @@
+"""A primary that returns after its standby has taken over: no server that has noted the new one serves the old one."""
+
+import json
+import time
+
+from gamed.config.settings import DATABASE_NOTE
+from tests.e2e.client import gamed
+from tests.e2e.postgresql_load import until_answered, wait_until
+from tests.e2e.service import START_SECONDS, Service
+from tests.e2e.test_postgresql_replicas import ANSWER_SECONDS, ReplicaCase
+from tests.e2e.wire import Answer, ask
+
+NEW = "00000002"
+"""The timeline of a standby that was promoted once."""
+REFUSED = "A standby has taken the place of this PostgreSQL server, which is older than when gamed last served it."
+
+
+class OldPrimaries(ReplicaCase):
+    """`self.cluster` is db1, the first host of the address; `self.standby` is db2."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.token = self.credentials("anna")["access_token"]
+        self.assertEqual(self.put(self.service, "first").status, 201)
+
+    def put(self, service: Service, slot: str) -> Answer:
+        headers = {"If-None-Match": "*"}
+        return ask(service.port, "PUT", f"/game/saves/{slot}", body=b"1", bearer=self.token, headers=headers)
+
+    def slots(self, service: Service) -> set[str]:
+        listed = ask(service.port, "GET", "/game/saves", bearer=self.token)
+        return {save["slot"] for save in listed.json["saves"]}
+
+    def fail_over(self) -> None:
+        """Let db2 take the place of db1, and write a save there."""
+        self.cluster.stop("immediate")
+        self.standby.promote()
+        until_answered(self.service.port, "GET", "/healthz", 200, ANSWER_SECONDS)
+        wait_until(lambda: self.put(self.service, "second").status == 201)
+
+    def db1_returns(self) -> None:
+        """Start db1 as it was: a primary on its own timeline, which waits for no standby."""
+        self.cluster.configure({"synchronous_standby_names": ""})
+        self.cluster.start()
+
+    def noted(self, service: Service) -> str:
+        return str(json.loads((service.data / DATABASE_NOTE).read_text("utf-8"))["timeline"])
+
+    def written_there(self) -> int:
+        """Return how many saves db1 has."""
+        [(count,)] = self.cluster.execute("SELECT count(*) FROM state.save", self.address.database)
+        return int(count)
+
+    def refused_start(self) -> None:
+        """Check that machine A does not start, and names the reason."""
+        before = len(self.service.text())
+        self.service.begin()
+        self.assertEqual(self.service.wait(), 78, self.service.text())
+        self.assertIn(REFUSED, self.service.text()[before:])
+
+    def test_restart(self) -> None:
+        """Machine A restarts while db1 and db2 are primaries: it refuses to start with db1, and doctor reports it;
+        machine B goes on with db2, also in new connections, and so does A once db1 is away."""
+        other = self.new_service(self.servers_url, self.service)
+        self.addCleanup(other.close)
+        other.start()
+        self.fail_over()
+        wait_until(lambda: {self.noted(each) for each in (self.service, other)} == {NEW})
+        self.assertEqual(self.service.terminate(), 0)
+        self.db1_returns()
+        self.refused_start()
+        with self.assertRaises(AssertionError) as found:
+            gamed(self.service, "doctor")
+        self.assertIn(REFUSED, str(found.exception))
+        with self.assertRaises(AssertionError) as found:
+            gamed(self.service, "players", "add", "berta", "--password-stdin", stdin="correct horse\n")
+        self.assertIn(REFUSED, str(found.exception))
+        self.standby.end_backends(self.address.database)
+        wait_until(lambda: self.put(other, "third").status == 201)
+        wait_until(lambda: "database_host_skipped" in other.text())
+        self.assertEqual(self.written_there(), 1)
+        self.cluster.stop("immediate")
+        self.service.start()
+        self.assertEqual(self.slots(self.service), {"first", "second", "third"})
+
+    def test_noted_at_once(self) -> None:
+        """The new timeline is noted before anything is written there: a server that is killed then knows it."""
+        self.fail_over()
+        self.assertEqual(self.noted(self.service), NEW)
+        self.service.kill()
+        self.db1_returns()
+        self.refused_start()
+
+    def test_reconnect(self) -> None:
+        """A running server whose connections to db2 are lost reaches db1: it acknowledges nothing there, and ends with
+        78 at once."""
+        self.fail_over()
+        self.db1_returns()
+        self.standby.stop("immediate")
+        began = time.monotonic()
+        acknowledged = 0
+        while not self.service.has_ended:
+            try:
+                acknowledged += self.put(self.service, f"later{acknowledged}").status == 201
+            except OSError:
+                time.sleep(0.05)
+            self.assertLess(time.monotonic() - began, START_SECONDS, self.service.text())
+        self.assertEqual((acknowledged, self.written_there()), (0, 1))
+        self.assertEqual(self.service.wait(), 78, self.service.text())
+        self.assertIn("database_went_back", self.service.text())
+        self.refused_start()
+
+    def test_unknown(self) -> None:
+        """A machine that never noted db2 cannot know: it serves db1, as the page says."""
+        self.fail_over()
+        self.db1_returns()
+        other = self.new_service(self.servers_url, self.service)
+        self.addCleanup(other.close)
+        other.start()
+        self.assertEqual(self.slots(other), {"first"})
