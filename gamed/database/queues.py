@@ -20,7 +20,7 @@ from twisted.python.failure import Failure
 
 from gamed.database.connection import Transaction
 from gamed.database.engine import Database, Engine, EngineConnection, WriteKeys
-from gamed.database.errors import DatabaseBusy, DatabaseFailing, DatabaseLocked, DatabaseReadOnly, new_error
+from gamed.database.errors import DatabaseBusy, DatabaseFailing, DatabaseLocked, DatabaseReadOnly, DiskFull, new_error
 from gamed.database.group_commit import Outcome, corruptions, detached_failure, group_commit, run_reads
 from gamed.event_log import EventLog
 
@@ -110,8 +110,8 @@ class DatabaseQueue(ABC):
         """The numbers of batches with 1, up to 2, up to 4, ... transactions; the last: with more than fit."""
         self.transactions = 0
         """The number of transactions in all of them."""
-        self._failing = False
-        """True if the disk reported an I/O error in the last batch."""
+        self._disk_error: type[BaseException] | None = None
+        """DiskFull or DatabaseFailing if the last batch met such an error."""
         self._examinations = EXAMINATIONS
         self._pausing: list[Deferred[None]] = []
         self._draining: list[Deferred[None]] = []
@@ -222,10 +222,7 @@ class DatabaseQueue(ABC):
     def _batch_done(self, outcomes: Sequence[Outcome], batch: Sequence[_Queued[Any]]) -> None:
         self._running = False
         errors = [outcome.value for outcome in outcomes if isinstance(outcome, Failure)]
-        failing = next((error for error in errors if isinstance(error, DatabaseFailing)), None)
-        if failing is not None and not self._failing:  # in one line, and again only after a batch without such an error
-            _log.error("disk_io_error", queue=self.name, code=failing.code)
-        self._failing = failing is not None
+        self._report_disk(errors)
         if errors:
             self._inspect(outcomes)
         self._start_batch()  # the thread works while the results are delivered
@@ -234,6 +231,16 @@ class DatabaseQueue(ABC):
                 queued.callback(outcome)
         self._answered(batch)
         self._wake_drainers()
+
+    def _report_disk(self, errors: Sequence[BaseException]) -> None:
+        """Log a disk that is full or fails in one line, and again only after a batch without such an error."""
+        error = next((each for each in errors if type(each) in {DatabaseFailing, DiskFull}), None)
+        kind = None if error is None else type(error)
+        if isinstance(error, DatabaseFailing) and kind is not self._disk_error:
+            _log.error("disk_io_error", queue=self.name, code=error.code)
+        elif error is not None and kind is not self._disk_error:
+            _log.error("disk_full", queue=self.name, detail=error.__cause__ or error)
+        self._disk_error = kind
 
     def _fail_each(self, reason: Failure, items: int) -> list[Outcome]:
         """Return a Failure for each transaction of a batch that did not run, such as after a failed open()."""

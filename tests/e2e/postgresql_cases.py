@@ -30,7 +30,7 @@ class PostgresqlServiceCase(SynchronousTestCase):
     settings: ClassVar[Mapping[str, str]] = {}
 
     def setUp(self) -> None:
-        self.cluster = Cluster(tcp=self.tcp, settings=self.settings)
+        self.cluster = self.make_cluster()
         self.addCleanup(self.cluster.close)
         self.address = self.cluster.database(tcp=self.tcp)
         self.admin_port = free_port()
@@ -38,6 +38,10 @@ class PostgresqlServiceCase(SynchronousTestCase):
         self.addCleanup(self._end)
         self.service.start()
         self.clients: list[Client] = []
+
+    def make_cluster(self) -> Cluster:
+        """Return the server for the test."""
+        return Cluster(tcp=self.tcp, settings=self.settings)
 
     def url(self) -> str:
         """Return the address of the store, as the configuration has it."""

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import time
 from functools import partial
+from pathlib import Path
+from tempfile import mkdtemp
 
 import psycopg
 from twisted.python import log
@@ -14,7 +16,7 @@ from tests.e2e.postgresql_cases import SAVERS, PostgresqlServiceCase
 from tests.e2e.postgresql_load import Saver, until_answered
 from tests.e2e.wire import ask
 from tests.support.examples import examples
-from tests.support.postgresql import Address
+from tests.support.postgresql import Address, Cluster
 from tests.support.relay import Relay
 
 REFUSED_SECONDS = 17
@@ -24,6 +26,7 @@ RESETS, STOPS = examples(few=2, many=10), examples(few=1, many=10)
 ALLOWED_SECONDS = 6
 """A stopped process keeps its locks for two seconds, and each write takes some of them in turn."""
 DISK = "64m"
+SERVER_DISK = "256m"
 BALLAST = 32 * 2**20
 ENOUGH = 400
 
@@ -171,8 +174,44 @@ class FullDisk(PostgresqlServiceCase):
         self.assertGreater(len(kept), 3)
         for number, stored in enumerate(kept):
             self.assertEqual(self.ask("GET", f"/game/saves/slot{number}", bearer=token).body, stored)
+        self.assertRegex(self.service.text(), r'disk_full queue=\w+ detail="could not extend file .* left on device')
         self.ballast.unlink()
         self.assertEqual(self.ask("PUT", "/game/saves/more", body=body, bearer=token).status, 201)
+        self.load()
+        self.progress()
+        self.verify()
+
+
+class FullServerDisk(PostgresqlServiceCase):
+    """All that the server has is on a small disk, with its log."""
+
+    def make_cluster(self) -> Cluster:
+        self.disk = Path(mkdtemp(prefix="gamed-pg-disk-"))  # the server's user cannot reach the folder of a test
+        self.addCleanup(self.disk.rmdir)
+        self.addCleanup(subprocess.run, ["umount", "--lazy", str(self.disk)], check=True)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={SERVER_DISK},mode=755", "tmpfs", str(self.disk)], check=True
+        )
+        return Cluster(base=str(self.disk))
+
+    def test_full_and_free_again(self) -> None:
+        """The log names the full disk of the server once, and writes succeed as soon as there is room."""
+        token = self.credentials("one")["access_token"]
+        put = partial(self.ask, "PUT", body=os.urandom(200_000), bearer=token)
+        self.assertEqual(put("/game/saves/first").status, 201)
+        ballast = self.disk / "ballast"
+        with contextlib.suppress(OSError), open(ballast, "wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+        for number in range(ENOUGH):
+            if (answer := put(f"/game/saves/slot{number}")).status != 201:
+                break
+        self.assertEqual((answer.status, answer.json["code"]), (507, "storage_full"))
+        self.assertEqual([put("/game/saves/last").status for _ in range(3)], [507] * 3)
+        self.assertRegex(self.service.text(), r'disk_full queue=state detail="could not extend file .* left on device')
+        self.assertEqual(self.ask("GET", "/game/saves/first", bearer=token).status, 200)
+        ballast.unlink()
+        self.assertEqual(put("/game/saves/more").status, 201)
         self.load()
         self.progress()
         self.verify()
