@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from http.client import HTTPException
 from pathlib import Path
 from time import monotonic, sleep
 from typing import ClassVar
@@ -65,6 +66,12 @@ class BackupCase(PostgresqlTestCase):
         if stdin or "serve" in arguments:
             return super().gamed(*arguments, stdin=stdin)
         return command(Path(self.mktemp()), {**environment(self.environ)}, *self.places, *arguments)
+
+    def until(self, happened: Callable[[], bool]) -> None:
+        deadline = monotonic() + WAIT_SECONDS
+        while not happened():
+            self.assertLess(monotonic(), deadline, self.output())
+            sleep(0.05)
 
     def put(self, port: int, slot: str, data: bytes, token: str = "") -> None:
         code, body, _ = self.ask(port, "PUT", f"/game/saves/{slot}", token or self.token, data, If_None_Match="*")
@@ -240,12 +247,6 @@ class KilledTests(BackupCase):
         self.assertEqual((names, self.live_sessions()), ([("auth",), ("state",)], 1))
         self.serve()
 
-    def until(self, happened: Callable[[], bool]) -> None:
-        deadline = monotonic() + WAIT_SECONDS
-        while not happened():
-            self.assertLess(monotonic(), deadline, self.output())
-            sleep(0.05)
-
 
 class PasswordTests(BackupCase):
     def test_arguments(self) -> None:
@@ -303,6 +304,24 @@ class OutsideTests(BackupCase):
         self.refused(78, "older than when gamed last served it", "serve", "--listen=tcp:0:interface=127.0.0.1")
         self.json_of("restored")
         self.serve()
+
+    def test_went_back_meanwhile(self) -> None:
+        """A running server whose database comes back in an older state answers nothing from it, and ends with 78, as
+        do several workers: systemd does not start it again."""
+        for options in ((), ("--workers", "2")):
+            process, port = self.serve(*options)
+            self.until((self.data / DATABASE_NOTE).exists)
+            self.rows("UPDATE auth.heartbeat SET beats = 0")
+            cluster().end_backends(self.address.database)
+            answers = set()
+            while process.poll() is None:
+                with contextlib.suppress(OSError, HTTPException):
+                    answers.add(self.ask(port, "GET", "/game/saves", self.token)[0])
+                sleep(0.01)
+            self.assertEqual((process.returncode, answers - {503}), (78, set()), self.output())
+            self.assertIn("database_went_back", self.output())
+            self.json_of("restored")
+            (self.data / DATABASE_NOTE).unlink()
 
     def test_restart(self) -> None:
         """Any number of starts, stops and kills is no restore."""

@@ -2,11 +2,14 @@
 
 import json
 import shlex
+import shutil
 import sys
 from base64 import b64encode
 from http.client import HTTPConnection
 from pathlib import Path
 
+import psycopg
+from cryptography.x509 import DNSName
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.cli.context import DRIVER
@@ -14,6 +17,7 @@ from gamed.cli.paths import read_file
 from gamed.config.authentication import load
 from tests.e2e.service import ROOT, START_SECONDS, Service
 from tests.readme.test_transcript import bash
+from tests.support.certificates import certificate
 from tests.support.postgresql import PASSWORD, ROLE, SUPERUSER, Cluster, programs
 from tests.test_guides import blocks as blocks_of
 from tests.test_page_commands import blocks
@@ -26,6 +30,10 @@ SAVE = b"level 3"
 SUDO = """
 sudo() {{
     shift 2
+    if [ "$1" = sh ]; then
+        "$@"
+        return
+    fi
     local program=$1
     shift
     printf '%s\\n' '{password}' '{password}' | setsid -w "{programs}/$program" --host={host} --port={port} \\
@@ -61,7 +69,7 @@ class MovingTests(SynchronousTestCase):
         self.service = self.machine("one")
         found = blocks(PAGE, (ROOT / PAGE).read_text("utf-8"))
         marked = [block.text for block in found if block.how == "run by" and block.word == __name__]
-        self.create, move, self.restored = marked
+        self.create, self.admit, move, self.restored, self.amcheck = marked
         self.backup, self.move = move.splitlines()
 
     def machine(self, name: str) -> Service:
@@ -110,6 +118,69 @@ class MovingTests(SynchronousTestCase):
         connection.close()
         return found
 
+    def connects(self) -> bool:
+        """Return whether PostgreSQL admits gamed by TLS, as from another machine."""
+        place = self.cluster.address("gamed", tcp=True)
+        try:
+            psycopg.connect(place.conninfo, password=PASSWORD, sslmode="require").close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def test_other_machine(self) -> None:
+        """A PostgreSQL as it is installed accepts no other machine; after the commands of the page and a restart it
+        accepts the one that is named."""
+        self.run_printed(self.create)
+        lists = self.cluster.data / "pg_hba.conf"
+        lists.write_text("local all all trust\n")
+        both = certificate(self.cluster.data, DNSName("db.example.org"))
+        shutil.chown(both, lists.owner())
+        both.chmod(0o600)
+        files = dict.fromkeys(("ssl_cert_file", "ssl_key_file"), str(both))
+        self.cluster.configure({"listen_addresses": "", "ssl": "on", **files})
+        self.cluster.restart()
+        self.assertFalse(self.connects())
+        listen, admit = self.admit.splitlines()
+        self.run_printed(listen)
+        self.cluster.restart()
+        self.assertFalse(self.connects())
+        self.assertIn("192.0.2.7/32", admit)
+        admit = admit.replace("/etc/postgresql/15/main/pg_hba.conf", str(lists))
+        self.run_printed(admit)
+        self.cluster.restart()
+        self.assertFalse(self.connects(), "another machine than the one that is named")
+        self.run_printed(admit.replace("192.0.2.7", "127.0.0.1"))
+        self.cluster.restart()
+        self.assertTrue(self.connects())
+
+    def test_amcheck(self) -> None:
+        """With the commands of the page `gamed check data` reads the indexes, which it does not without them."""
+        self.run_printed(self.create)
+        self.configure(self.service)
+        self.service.start()
+        self.assertIn("amcheck", self.run_printed("gamed check data 2>&1"))
+        self.run_printed(self.amcheck)
+        self.assertNotIn("amcheck", self.run_printed("gamed check data 2>&1"))
+
+    def test_blocked_after_backup(self) -> None:
+        """A player who was blocked after the backup plays again after `gamed restored`, until blocked again."""
+        self.run_printed(self.create)
+        self.configure(self.service)
+        self.service.start()
+        self.run_printed("echo 'correct horse battery' | gamed players add anna --password-stdin")
+        place = self.cluster.address("gamed", user=SUPERUSER)
+        dump = f"'{programs()}/pg_dump' --format=custom --file='{self.folder}/dump' '{place.conninfo}'"
+        self.run_printed(dump)
+        self.run_printed("gamed players block anna")
+        self.service.terminate()
+        self.run_printed(f"'{programs()}/pg_restore' --clean --dbname='{place.conninfo}' '{self.folder}/dump'")
+        self.service.begin()
+        self.assertEqual(self.service.wait(), 78)
+        self.run_printed(self.restored)
+        self.service.start()
+        self.assertEqual(self.ask(self.service, "GET", self.token())[0], 404)
+        self.run_printed("gamed players block anna")
+
     def test_page(self) -> None:
         """A server moves from SQLite to PostgreSQL, where a second machine joins it, and back, with all it has."""
         self.run_printed(self.create)
@@ -117,8 +188,8 @@ class MovingTests(SynchronousTestCase):
         self.run_printed("echo 'correct horse battery' | gamed players add anna --password-stdin")
         token = self.token()
         self.assertEqual(self.ask(self.service, "PUT", token, SAVE)[0], 201)
-        self.run_printed(self.backup)
         self.service.terminate()
+        self.run_printed(self.backup)
         printed = self.run_printed(self.move)
         self.assertIn(f'"store": "{self.moved(STORE)}"', printed)
         self.configure(self.service)
