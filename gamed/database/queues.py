@@ -232,7 +232,7 @@ class DatabaseQueue(ABC):
         self._answered(batch)
         self._wake_drainers()
 
-    def _report_disk(self, errors: Sequence[BaseException]) -> None:
+    def _report_disk(self, errors: Sequence[BaseException | None]) -> None:
         """Log a disk that is full or fails in one line, and again only after a batch without such an error."""
         error = next((each for each in errors if type(each) in {DatabaseFailing, DiskFull}), None)
         kind = None if error is None else type(error)
