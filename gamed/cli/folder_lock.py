@@ -8,8 +8,8 @@ next one compares with its own.
 import fcntl
 import os
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -54,6 +54,8 @@ class Lock(Component, frozen=True):
     _purpose: str
     alone: bool
     """Whether this process alone may use the folder."""
+    _made: Path | None = None
+    """The file, if this process made it."""
 
     @classmethod
     def acquire(cls, data: Path, purpose: str) -> "Lock":
@@ -61,10 +63,12 @@ class Lock(Component, frozen=True):
 
         Raise CommandFailed if another process holds it, SetupError if locking fails.
         """
-        descriptor = _open(data)
-        if _try(descriptor, fcntl.LOCK_EX, data):
-            return cls._noted(descriptor, purpose, alone=True)
-        raise _close_refused(descriptor, data, purpose)
+        while True:
+            descriptor, made = _open(data)
+            if not _try(descriptor, fcntl.LOCK_EX, data):
+                raise _close_refused(descriptor, data, purpose)
+            if _is_named(descriptor):
+                return cls._noted(descriptor, purpose, made, alone=True)
 
     @classmethod
     def acquire_shared(cls, data: Path, working: Callable[[], None]) -> "Lock":
@@ -72,12 +76,15 @@ class Lock(Component, frozen=True):
 
         While another such server prepares the folder, wait and call `working` repeatedly. Raise as acquire() does.
         """
-        descriptor = _open(data)
+        descriptor, made = _open(data)
         patient_until = time.monotonic() + GRACE_SECONDS
         while True:
-            for kind in (fcntl.LOCK_EX, fcntl.LOCK_SH):
-                if _try(descriptor, kind, data):
-                    return cls._noted(descriptor, SHARE, alone=kind == fcntl.LOCK_EX)
+            kind = next((each for each in (fcntl.LOCK_EX, fcntl.LOCK_SH) if _try(descriptor, each, data)), None)
+            if kind is not None:
+                if _is_named(descriptor):
+                    return cls._noted(descriptor, SHARE, made, alone=kind == fcntl.LOCK_EX)
+                descriptor, made = _open(data)
+                continue
             prepares = any(holder.purpose == SHARE for holder in _holders(descriptor))
             if not prepares and time.monotonic() > patient_until:
                 raise _close_refused(descriptor, data, SHARE)
@@ -85,8 +92,8 @@ class Lock(Component, frozen=True):
             time.sleep(RETRY_SECONDS)
 
     @classmethod
-    def _noted(cls, descriptor: int, purpose: str, *, alone: bool) -> "Lock":
-        lock = cls(descriptor, purpose, alone)
+    def _noted(cls, descriptor: int, purpose: str, made: Path | None, *, alone: bool) -> "Lock":
+        lock = cls(descriptor, purpose, alone, made)
         lock.note()
         return lock
 
@@ -126,6 +133,17 @@ class Lock(Component, frozen=True):
     def release(self) -> None:
         os.close(self._descriptor)
 
+    @contextmanager
+    def removed_on_failure(self) -> Iterator[None]:
+        """Remove the file if this process made it and the block fails; the lock stays with this process."""
+        try:
+            yield
+        except BaseException:
+            if self._made is not None:
+                with suppress(OSError):
+                    self._made.unlink()
+            raise
+
 
 def refuse_network_folder(data: Path, mounts: str) -> None:
     """Raise SetupError if a folder that servers are to share is on a network file system.
@@ -160,13 +178,27 @@ def _unescaped(text: str) -> str:
     return text
 
 
-def _open(data: Path) -> int:
+def _open(data: Path) -> tuple[int, Path | None]:
+    """Return a descriptor of the lock file, and its path if this process made it."""
+    file, flags = data / LOCK_FILE, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     try:
-        return os.open(data / LOCK_FILE, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            return os.open(file, flags | os.O_EXCL, 0o600), file
+        except FileExistsError:
+            return os.open(file, flags, 0o600), None
     except OSError as e:
-        raise SetupError(
-            f"{data / LOCK_FILE} cannot be opened ({e.strerror}). Make this user the owner of the folder."
-        ) from None
+        raise SetupError(f"{file} cannot be opened ({e.strerror}). Make this user the owner of the folder.") from None
+
+
+def _is_named(descriptor: int) -> bool:
+    """Return whether the locked file still has its name, else close it.
+
+    The process that held the lock before may have removed the file, and the next one locks another of that name.
+    """
+    if os.fstat(descriptor).st_nlink:
+        return True
+    os.close(descriptor)
+    return False
 
 
 def _try(descriptor: int, kind: int, data: Path) -> bool:

@@ -54,16 +54,8 @@ def find(environ: Mapping[str, str], config: str | None, data: str | None, *, de
 
     `development` means started as `python -m gamed`, which in a checkout uses its `.build` folder.
     """
-    checkout = PACKAGE.parent if development and (PACKAGE.parent / "setup.py").is_file() else None
-    named = config or environ.get("GAMED_CONFIG")
-    if named:
-        file = Path(named)
-    elif environ.get("CONFIGURATION_DIRECTORY"):
-        file = _of_several(environ["CONFIGURATION_DIRECTORY"])
-    elif checkout is not None:
-        file = checkout / BUILD / "config" / FILE_NAME
-    else:
-        file = _scripts() / FILE_NAME
+    checkout = _checkout(development=development)
+    file = Path(config) if config else next(_config_files(environ, checkout))
     folder = data or environ.get("GAMED_DATA") or environ.get("STATE_DIRECTORY", "").partition(":")[0]
     if folder:
         return Paths(file.absolute(), Path(folder).absolute())
@@ -71,9 +63,44 @@ def find(environ: Mapping[str, str], config: str | None, data: str | None, *, de
     return Paths(file.absolute(), (checkout / BUILD if checkout and in_checkout else file.absolute().parent) / "data")
 
 
+def find_by_environment(environ: Mapping[str, str]) -> Paths:
+    """Return the paths that this program uses without any option."""
+    return find(environ, None, None, development=_is_module())
+
+
+def all_places(environ: Mapping[str, str]) -> Iterator[Paths]:
+    """Yield every place that find_by_environment() knows, also those that another one precedes."""
+    checkout = _checkout(development=_is_module())
+    variables = (environ.get("GAMED_DATA", ""), *environ.get("STATE_DIRECTORY", "").split(":"))
+    folders = [Path(folder).absolute() for folder in variables if folder]
+    folders += [checkout / BUILD / "data"] if checkout else []
+    for file in _config_files(environ, checkout):
+        yield from (Paths(file.absolute(), folder) for folder in (*folders, file.absolute().parent / "data"))
+
+
+def _checkout(*, development: bool) -> Path | None:
+    return PACKAGE.parent if development and (PACKAGE.parent / "setup.py").is_file() else None
+
+
+def _is_module() -> bool:
+    """Return whether this program was started as `python -m gamed`."""
+    return Path(sys.argv[0]).name == "__main__.py"
+
+
+def _config_files(environ: Mapping[str, str], checkout: Path | None) -> Iterator[Path]:
+    """Yield the configuration files that are used without an option, the first of which counts."""
+    if environ.get("GAMED_CONFIG"):
+        yield Path(environ["GAMED_CONFIG"])
+    if environ.get("CONFIGURATION_DIRECTORY"):
+        yield _of_several(environ["CONFIGURATION_DIRECTORY"])
+    if checkout is not None:
+        yield checkout / BUILD / "config" / FILE_NAME
+    yield _scripts() / FILE_NAME
+
+
 def command_line(places: Paths, *words: str) -> str:
     """Return a command for the operator to type: with the options that make it use these places, if it needs any."""
-    development = Path(sys.argv[0]).name == "__main__.py"
+    development = _is_module()
     options: list[str] = []
     if find(os.environ, None, None, development=development) != places:
         options = ["--config", str(places.config)]
@@ -199,6 +226,20 @@ def write_whole(path: Path, content: bytes, mode: int) -> None:
             os.fsync(descriptor)
         part.replace(path)
     sync_folder(path.parent)
+
+
+@contextmanager
+def opened_data(folder: Path) -> Iterator[None]:
+    """Open the data folder like open_data(); if the block fails, remove the folders that this made and left empty."""
+    absent = [each for each in (folder, *folder.parents) if not each.exists()]
+    open_data(folder)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            for each in absent:
+                each.rmdir()
+        raise
 
 
 def open_data(folder: Path) -> None:

@@ -112,8 +112,7 @@ def prepare(
     refuse_foreign_folder(places.data)
     if opened.first_run:
         cli_listen.probe(probed)
-    paths.open_data(places.data)
-    with closing(open_store(config, places.data)) as store:
+    with paths.opened_data(places.data), closing(open_store(config, places.data)) as store:
         folder = _open_folder(StoreOpener(store, notifier, migrate), opened, probed, purpose)
         settings = _settings(store, opened, texts, folder.choice, private=private)
     addresses = [listener.client_endpoint for listener in listeners]
@@ -213,10 +212,11 @@ def _open_folder(
         if not lock.alone:
             cli_listen.probe(probed)
             return OpenedFolder(lock, _join(opener, opened, lock), joined=True)
-        if (restored := restore_journal.recover(data)) is not None:
-            echo(f"an interrupted restore is finished: the databases are those of {restored.origin}")
-        cli_listen.probe(probed)
-        choice, accounts = _prepare_folder(opener, opened)
+        with lock.removed_on_failure():
+            if (restored := restore_journal.recover(data)) is not None:
+                echo(f"an interrupted restore is finished: the databases are those of {restored.origin}")
+            cli_listen.probe(probed)
+            choice, accounts = _prepare_folder(opener, opened)
         kept = lock.share(_place(opener.store)) if share else lock
         if kept is not None:
             return OpenedFolder(kept, choice, accounts)
@@ -230,10 +230,10 @@ def _prepare_folder(opener: StoreOpener, opened: OpenedConfiguration) -> tuple[k
     for database in (AUTH, STATE):
         with keys.database_errors(store, database):
             store.check_schema(database)
+    choice = keys.choose(store, places.data, config.master_key, token_bytes, config.master_key_origin)
     with paths.removed_on_failure(_files_of_first_start(store, places)):  # under the lock no other start makes them
         if opened.first_run:
             paths.write_first_config(places.config)
-        choice = keys.choose(store, places.data, config.master_key, token_bytes, config.master_key_origin)
         opener.prepare()
         return choice, keys.settle(store, places.data, choice, token_bytes, now_ms)
 

@@ -76,6 +76,21 @@ class LockTests(SynchronousTestCase):
             refusal = self.assertRaises(CommandFailed, Lock.acquire, data, "gamed restore")
         self.assertEqual(str(refusal), f"A gamed serves {data}. Stop it first.")
 
+    def test_removed_after_a_failure(self) -> None:
+        """A start that fails removes the file that it made, and no file that was there before."""
+        data = folder_of(self)
+        for left in ([], ["gamed.lock"]):
+            lock = Lock.acquire(data, SERVE)
+
+            def fail(lock: Lock) -> None:
+                with lock.removed_on_failure():
+                    raise CommandFailed("The disk is full.")
+
+            self.assertRaises(CommandFailed, fail, lock)
+            self.assertEqual([path.name for path in data.iterdir()], left)
+            lock.release()
+            (data / "gamed.lock").touch()
+
 
 class SharedLockTests(SynchronousTestCase):
     """Locks of one process are as apart as those of two: each has an open file of its own."""
@@ -119,6 +134,22 @@ class SharedLockTests(SynchronousTestCase):
         second = Lock.acquire_shared(self.data, work)
         self.addCleanup(second.release)
         self.assertEqual((self.waits, second.alone), (3, False))
+
+    def test_after_a_failure(self) -> None:
+        """A server that waited for one whose start failed locks the file of that name: two never prepare the folder."""
+        first = Lock.acquire_shared(self.data, self.wait)
+
+        def fail() -> None:
+            self.wait()
+            if self.waits == 1:
+                with self.assertRaises(CommandFailed), first.removed_on_failure():
+                    raise CommandFailed("The disk is full.")
+                first.release()
+
+        second = Lock.acquire_shared(self.data, fail)
+        self.addCleanup(second.release)
+        self.assertTrue(second.alone)
+        self.assertRaises(CommandFailed, Lock.acquire, self.data, SERVE)
 
     def test_place(self) -> None:
         """Servers that share a folder read the place of the first one's databases; a server alone forgets it."""

@@ -107,9 +107,11 @@ class ConfigurationTests(RefusalTestCase):
                 (self.data / path).write_bytes(content)
 
     def test_configuration_cannot_be_made(self) -> None:
-        """On a first run where the file cannot be written, --config is the advice."""
+        """On a first run where the file cannot be written, --config is the advice, and nothing is left behind."""
         self.config = Path("/proc/gamed/authentication.json")
+        before = self.files()
         self.assertIn("Name another place for the configuration with --config FILE", self.refused())
+        self.assertEqual(self.files(), before, "neither the data folder nor its lock")
 
     def test_options(self) -> None:
         """A wrong option is one sentence: from twistd with 78, lest systemd try again; from gamed with 2."""
@@ -130,8 +132,7 @@ class ListeningTests(RefusalTestCase):
         with closing(socket.create_server(("127.0.0.1", 0))) as server:
             err = self.refused(f"--listen=tcp:{server.getsockname()[1]}:interface=127.0.0.1", expected=1)
         self.assertIn("the port is taken by another program", err)
-        made = {self.data, self.data / "gamed.lock"} if POSTGRESQL else set()  # this is no first run
-        self.assertEqual(self.files() - made, before)
+        self.assertEqual(self.files(), before)
 
     def test_taken_port_of_a_second_listener(self) -> None:
         """Refuse to start if the port of the second listener is taken."""
