@@ -31,6 +31,7 @@ from gamed.cli.context import OpenedConfiguration
 from gamed.cli.errors import CommandFailed, SetupError, echo
 from gamed.cli.folder_lock import SERVE, SHARE, Lock, refuse_network_folder
 from gamed.cli.listen import Listener, cannot_listen, duplicate
+from gamed.cli.other_server import refuse_other_server
 from gamed.cli.paths import Paths
 from gamed.cli.process import read_listeners, refuse_foreign_folder, write_listeners
 from gamed.clock import now_ms
@@ -231,6 +232,8 @@ def _prepare_folder(opener: StoreOpener, opened: OpenedConfiguration) -> tuple[k
         with keys.database_errors(store, database):
             store.check_schema(database)
     choice = keys.choose(store, places.data, config.master_key, token_bytes, config.master_key_origin)
+    if choice.fresh:
+        refuse_other_server(places, store, os.environ)
     with paths.removed_on_failure(_files_of_first_start(store, places)):  # under the lock no other start makes them
         if opened.first_run:
             paths.write_first_config(places.config)

@@ -1,0 +1,94 @@
+"""A start never begins an empty server beside one that exists: it looks where that could be, refuses, and names it.
+
+An owner whose first start and unit name different folders would otherwise get a server without players and with a new
+key, and nothing would show it.
+"""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from gamed.cli import paths
+from gamed.cli.errors import SetupError
+from gamed.cli.paths import AUTH_DB, STATE_DB, Paths
+from gamed.config.authentication import FILE_NAME
+from gamed.config.settings import DATABASE_NOTE
+from gamed.database.backup_format import MANIFEST
+from gamed.database.connection import AUTH
+from gamed.database.store import Store
+
+LAYOUT = Paths(Path("/etc/gamed") / FILE_NAME, Path("/var/lib/gamed"))
+"""Where the owner's guide and the units have the files of a server that stays."""
+
+
+def refuse_other_server(places: Paths, store: Store, environ: Mapping[str, str]) -> None:
+    """Raise SetupError if a start that would make an empty `auth` leaves the players of another server behind.
+
+    The caller holds the lock of the data folder, and knows that `auth` has no schema yet.
+    """
+    data, where = places.data, store.describe(AUTH)
+    if store.files and (data / DATABASE_NOTE).exists():
+        raise SetupError(
+            f"{where} does not exist, and {data / DATABASE_NOTE} shows that the databases of this server are on a "
+            f"PostgreSQL server. Put store back into {places.config}, or name another folder with --data DIR."
+        )
+    if not store.files and _has_players(data / AUTH_DB):
+        raise SetupError(
+            f"{where} is empty, and {data} has auth.db: a start would begin an empty server without its players. Take "
+            f"store out of {places.config} and run gamed move-store, or name another folder with --data DIR."
+        )
+    for folder in _candidates(places, environ):
+        if _is_server(folder, beside_state=(data / STATE_DB).exists()):
+            raise _refused(places, where, folder)
+
+
+def _refused(places: Paths, where: str, folder: Path) -> SetupError:
+    files = (parent / FILE_NAME for parent in (folder.parent, folder, folder.parent / "config"))
+    there = Paths(next((file for file in files if file.exists()), places.config), folder)
+    variables = shlex.join([f"GAMED_CONFIG={there.config}", f"GAMED_DATA={there.data}"])
+    return SetupError(
+        f"{where} does not exist, but {folder} has a server: a start would begin an empty one beside it, without its "
+        f"players. Use that one: {paths.command_line(there, 'serve')}, or {variables}; with these options gamed unit "
+        "prints its unit. To begin another server, name a configuration and a folder apart from it with --config FILE "
+        "and --data DIR."
+    )
+
+
+def _candidates(places: Paths, environ: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the folders that could have a server, each of which is not the data folder itself."""
+    data = places.data.resolve()
+    for folder in _listed(places, environ):
+        with suppress(OSError):  # a loop of links, or a folder that this user may not enter
+            if folder.resolve() != data:
+                yield folder
+
+
+def _listed(places: Paths, environ: Mapping[str, str]) -> Iterator[Path]:
+    yield from (places.data.parent, places.data.resolve().parent)
+    with suppress(OSError):
+        yield from sorted(each for each in places.data.iterdir() if each.is_dir())
+    # An option that names another configuration is a decision: several servers of one machine are begun so. Variables
+    # are not, because a unit, a shell and sudo have different ones.
+    if places.config == paths.find_by_environment(environ).config:
+        for other in (*paths.all_places(environ), LAYOUT):
+            beside = other.config.parent
+            yield from (other.data, other.data / "data", beside, beside / "data", beside.parent)
+
+
+def _is_server(folder: Path, *, beside_state: bool) -> bool:
+    """Return whether a server was served from this folder; a backup has a manifest.
+
+    An auth.db alone is no server for a folder that has state.db: the owner set it aside, because its key is lost.
+    """
+    try:
+        if (folder / MANIFEST).exists() or (beside_state and not (folder / STATE_DB).exists()):
+            return False
+        return _has_players(folder / AUTH_DB) or (folder / DATABASE_NOTE).exists()
+    except OSError:  # this user may not look into it
+        return False
+
+
+def _has_players(path: Path) -> bool:
+    """Return whether a file of SQLite has a schema: a start that was cut off leaves an empty one."""
+    return path.is_file() and path.stat().st_size > 0
