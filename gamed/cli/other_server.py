@@ -33,11 +33,6 @@ def refuse_other_server(places: Paths, store: Store, environ: Mapping[str, str])
             f"{where} does not exist, and {data / DATABASE_NOTE} shows that the databases of this server are on a "
             f"PostgreSQL server. Put store back into {places.config}, or name another folder with --data DIR."
         )
-    if not store.files and _has_players(data / AUTH_DB):
-        raise SetupError(
-            f"{where} is empty, and {data} has auth.db: a start would begin an empty server without its players. Take "
-            f"store out of {places.config} and run gamed move-store, or name another folder with --data DIR."
-        )
     for folder in _candidates(places, environ):
         if _is_server(folder, beside_state=(data / STATE_DB).exists()):
             raise _refused(places, where, folder)

@@ -198,6 +198,11 @@ class RefusalTests(RefusedTestCase):
         self.assertEqual(code, 1)
         self.assertIn("gamed move-store", err)
         self.assertEqual(self.rows("SELECT 1 FROM pg_namespace WHERE nspname = 'auth'"), [])
+        self.data.rename(self.folder / "one")
+        self.data.mkdir(0o700)
+        (self.folder / "one").rename(self.data / "one")
+        self.assertIn(f"but {self.data / 'one'} has a server", self.refused())
+        self.assertEqual(self.rows("SELECT 1 FROM pg_namespace WHERE nspname = 'auth'"), [])
 
 
 class ServerTests(RefusedTestCase):
