@@ -250,16 +250,29 @@ def _copy(source: Paths, folder: Path, databases: Mapping[Path, BinaryIO]) -> tu
     journal = MoveJournal(str(source.config), str(source.data), names)
     staged.mkdir(mode=0o700)
     write_journal(folder, journal)
-    if os.geteuid() == 0:  # such as the root of a disk; the user who serves has to read it
-        owner = source.data.stat()
-        os.chown(folder, owner.st_uid, owner.st_gid)
     copied = []
     files = FolderCopy(source.data, staged / DATA, databases)
     for copy, found in ((files, entries), *_settings(source, staged)):
         copied += (made := copy.copy(found))
         copy.compare(made)
+    if os.geteuid() == 0:
+        _give_to_owner(folder, source.data.stat())
     sync_folder(staged)
     return copied, journal
+
+
+def _give_to_owner(folder: Path, before: os.stat_result) -> None:
+    """Let the folder stay its user's, with all that was the old user's or root's: the service runs as that user.
+
+    A folder of root, such as the root of a disk, becomes the old user's.
+    """
+    owner = folder.stat()
+    if owner.st_uid == 0:
+        owner = before
+        os.chown(folder, owner.st_uid, owner.st_gid)
+    for path in folder.joinpath(STAGED).rglob("*"):
+        if path.lstat().st_uid in (0, before.st_uid):
+            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def _settings(source: Paths, staged: Path) -> Iterator[tuple[FolderCopy, list[Entry]]]:

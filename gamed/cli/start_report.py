@@ -94,7 +94,7 @@ def advise(opened: OpenedConfiguration, style: LogFormat) -> None:
 
 
 def _better_folder() -> Path:
-    return Path("/var/lib/gamed") if os.geteuid() == 0 else Path(os.environ.get("HOME") or "/srv") / "gamed"
+    return Path("/srv" if os.geteuid() == 0 else os.environ.get("HOME") or "/srv") / "gamed"
 
 
 def _next(places: Paths, config: Config) -> Sequence[str]:

@@ -108,6 +108,31 @@ class MovedTests(MoveCase):
             state = path.lstat()
             self.assertEqual((state.st_uid, state.st_gid), (10001, 10002), path)
 
+    def test_folder_of_another_user(self) -> None:
+        """A folder that was made for the service's user stays that user's, with everything that root moves there."""
+        if os.geteuid() != 0:
+            return
+        for uid in (0, 10001):
+            folder = self.folder / f"of-{uid}"
+            folder.mkdir(mode=0o700)
+            os.chown(folder, 10003, 10004)
+            os.chown(self.data, uid, uid)
+            os.chown(self.data / "auth.db", uid, uid)
+            self.moved_once(folder)
+            for path in (folder, *folder.rglob("*")):
+                state = path.lstat()
+                self.assertEqual((state.st_uid, state.st_gid), (10003, 10004), path)
+
+    def moved_once(self, folder: Path) -> None:
+        """Move a copy of the data, so that a test can move them again."""
+        copy = Paths(self.folder / "copy/authentication.json", self.folder / "copy/data")
+        shutil.rmtree(copy.config.parent, ignore_errors=True)
+        copy.config.parent.mkdir()
+        shutil.copytree(self.data, copy.data, symlinks=True)
+        os.chown(copy.data, self.data.stat().st_uid, self.data.stat().st_gid)
+        shutil.copy(self.where.config, copy.config)
+        move(copy, folder)
+
     def test_another_disk(self) -> None:
         """The new folder may be an empty disk, with the folder that a file system makes there."""
         if os.geteuid() != 0:
