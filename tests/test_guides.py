@@ -34,6 +34,7 @@ SYMPTOMS = (
     "database_damaged",
     "was made by another version of gamed",
     "the disk is full",
+    "has a server: a start would begin an empty one",
 )
 BLOCK = re.compile(r"(?ms)^( *)```(\w*)\n(.*?)^\1```$")
 

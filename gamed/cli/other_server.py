@@ -18,9 +18,6 @@ from gamed.database.backup_format import MANIFEST
 from gamed.database.connection import AUTH
 from gamed.database.store import Store
 
-LAYOUT = Paths(Path("/etc/gamed") / FILE_NAME, Path("/var/lib/gamed"))
-"""Where the owner's guide and the units have the files of a server that stays."""
-
 
 def refuse_other_server(places: Paths, store: Store, environ: Mapping[str, str]) -> None:
     """Raise SetupError if a start that would make an empty `auth` leaves the players of another server behind.
@@ -66,7 +63,7 @@ def _listed(places: Paths, environ: Mapping[str, str]) -> Iterator[Path]:
     # An option that names another configuration is a decision: several servers of one machine are begun so. Variables
     # are not, because a unit, a shell and sudo have different ones.
     if places.config == paths.find_by_environment(environ).config:
-        for other in (*paths.all_places(environ), LAYOUT):
+        for other in (*paths.all_places(environ), paths.LAYOUT):
             beside = other.config.parent
             yield from (other.data, other.data / "data", beside, beside / "data", beside.parent)
 

@@ -49,6 +49,10 @@ class Paths(Struct, frozen=True):
         return self.config.with_name(game.FILE_NAME)
 
 
+LAYOUT = Paths(Path("/etc/gamed") / FILE_NAME, Path("/var/lib/gamed"))
+"""Where the owner's guide and the units of etc/ have the files of a server that stays."""
+
+
 def find(environ: Mapping[str, str], config: str | None, data: str | None, *, development: bool = False) -> Paths:
     """Return the paths by the options, else by the environment, else beside the executable; "" counts as not given.
 

@@ -30,8 +30,6 @@ from gamed.crypto import KEY_BYTES
 FOLDER = "etc"
 HOST, PROGRAM, UPSTREAM = "play.example.org", "/opt/gamed/bin/gamed", "127.0.0.1:8080"
 """Texts of the samples that are replaced."""
-USUAL = Paths(Path("/etc/gamed/authentication.json"), Path("/var/lib/gamed"))
-"""The places that the units have without any change."""
 UNITS = {
     "service": "gamed.service",
     "instance": "gamed@.service",
@@ -248,7 +246,7 @@ def _in_places(text: str, server: Server, own: str, instead: str) -> str:
     places = server.places
     user, group = _owner(places.data)
     text = _replaced(text, "User=gamed\nGroup=gamed\n", f"User={user}\nGroup={group}\n")
-    if places == USUAL:
+    if places == paths.LAYOUT:
         return text
     config, data = quoted(f"GAMED_CONFIG={places.config}"), quoted(f"GAMED_DATA={places.data}")
     folders = f"Environment={config}\nEnvironment={data}\nReadWritePaths={quoted(str(places.data))}\n"

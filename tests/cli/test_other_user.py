@@ -14,7 +14,6 @@ import gamed.service  # noqa: F401
 from gamed.cli.process import refuse_foreign_folder
 from tests.cli.other_user import library_folders, python_for_all, reachable
 from tests.cli.process import CommandTestCase, folder_of, free_port, get
-from tests.test_guides import blocks
 
 OTHER = 54321
 """A user whom this machine has no name for, as in a container."""
@@ -106,28 +105,6 @@ class OtherUserTests(CommandTestCase):
             self.assertEqual(self.stop(process), 0, self.output())
             rmtree(self.data)
             self.data.mkdir(0o700)
-
-    def test_first_start_of_the_guide(self) -> None:
-        """The owner's guide has a command that starts the server as the user `gamed`: with this machine's paths and
-        user in place of the guide's it does so, from a shell without any variable."""
-        [printed] = [text for text in blocks("docs/owners/owner-guide.md", "sh") if "gamed serve" in text]
-        command = printed.replace("/etc/gamed/authentication.json", str(self.config))
-        command = command.replace("/var/lib/gamed/data", str(self.data))
-        command = command.replace("/opt/gamed/bin/gamed serve", f"{self.python} -c '{RUN}' serve --listen=$LISTEN")
-        change = "setpriv --reuid=gamed --regid=gamed --init-groups "
-        self.assertEqual([text in command for text in (change, str(self.config), str(self.data), RUN)], [True] * 4)
-        if self.uid == OTHER:
-            nobody = pwd.getpwnam("nobody")
-            os.chown(self.data, nobody.pw_uid, nobody.pw_gid)
-            command = command.replace(change, f"setpriv --reuid=nobody --regid={nobody.pw_gid} --init-groups ")
-        else:
-            command = command.replace(change, "")
-        port = free_port()
-        self.environ["LISTEN"] = f"tcp:{port}:interface=127.0.0.1"
-        process = self.start("/bin/sh", "-c", f"exec {command.strip()}")
-        self.await_answer(port, process)
-        self.assertEqual({path.stat().st_uid for path in self.data.iterdir()}, {self.data.stat().st_uid})
-        self.assertEqual(self.stop(process), 0, self.output())
 
     def test_assets(self) -> None:
         """Give the service's user what root publishes; refuse a file that this user cannot read, by its name."""
