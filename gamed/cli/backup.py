@@ -125,8 +125,8 @@ def _made(store: Store, where: Paths, target: Path) -> Backup:
         raise CommandFailed(f"No backup was made: {e}. Start that version, or restore an earlier backup.") from None
     except (DatabaseError, BackupError) as e:
         reason = f"the copy is damaged: {e}" if isinstance(e, BackupError) and store.files else str(e.__cause__ or e)
-        advice = ". To find the damage, run: gamed check data" if store.files else ""
-        raise CommandFailed(f"No backup was made: {reason}{advice}") from None
+        advice = " To find the damage, run: gamed check data" if store.files else ""
+        raise CommandFailed(f"No backup was made: {reason.removesuffix('.')}.{advice}") from None
 
 
 def _largest(store: Store) -> int:

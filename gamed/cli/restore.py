@@ -32,7 +32,7 @@ from gamed.database.backup_format import DUMP, SETTINGS, BackupError
 from gamed.database.connection import AUTH, STATE
 from gamed.database.errors import DatabaseError, MigrationError
 from gamed.database.sqlite.error_mapping import SQLITE_ERRORS
-from gamed.database.sqlite.files import SUFFIXES, connect, file_uri
+from gamed.database.sqlite.files import SUFFIXES, connect, file_uri, refuse_folder
 from gamed.database.sqlite.migrations import prepare_file
 from gamed.database.sqlite.store import SqliteStore
 from gamed.database.sqlite.write_lock import lock_writes
@@ -281,9 +281,10 @@ def _blocked(present: Path) -> BlockedPlayers:
     if not present.exists():
         return NO_BLOCKED_PLAYERS
     try:
+        refuse_folder(present)
         with closing(connect(file_uri(present, "rw"))) as connection:  # whatever its schema: most have these rows
             return player_store.blocked_players(connection)
-    except SQLITE_ERRORS as e:
+    except (*SQLITE_ERRORS, DatabaseError) as e:
         warn(f"the blocked players of {present} cannot be read ({e}). Block them again; see: gamed players list")
         return NO_BLOCKED_PLAYERS
 

@@ -33,7 +33,7 @@ class FileFacts(Struct, frozen=True):
 
 
 def facts(path: Path) -> FileFacts | None:
-    """Return mode and owner of a file; None if it does not exist; raise OSError if it may not be read."""
+    """Return mode and owner of a file or folder; None if it does not exist; raise OSError if it may not be read."""
     try:
         state = path.stat()
     except FileNotFoundError:
@@ -47,7 +47,7 @@ def check_files(data: Path, store: Store) -> list[Finding]:
     findings = [check_folder(str(data), folder, os.geteuid())]
     for path in (*store.files, data / KEY_FILE):
         found = facts(path)
-        if folder is not None and found is not None:
+        if folder is not None and found is not None and not path.is_dir():  # the check of the database reports it
             findings.append(check_file(path.name, str(path), found, folder.uid, secret=path.name == KEY_FILE))
     locks = [(path, facts(path)) for path in store.lock_files]
     checked = [check_file(path.name, str(path), found, folder.uid) for path, found in locks if folder and found]

@@ -81,6 +81,18 @@ def file_uri(path: Path, mode: str) -> str:
     return f"{path.absolute().as_uri()}?mode={mode}"
 
 
+def refuse_folder(path: Path) -> None:
+    """Raise DatabaseUnavailable if a folder, or another thing that is not a file, has the name of a database.
+
+    SQLite reports it as a file that cannot be opened, or as an I/O error of the disk.
+    """
+    if path.exists() and not path.is_file():
+        kind = "a folder" if path.is_dir() else "a pipe or a device"
+        raise DatabaseUnavailable(
+            f"{path} is {kind}, not a database file. Move it away, then restore {path.name} from a backup."
+        )
+
+
 def reading_uri(path: Path) -> str:
     """Return the URI for reading a file that no service writes now, without creating files beside it.
 
@@ -156,9 +168,13 @@ def state_attached(connection: Connection) -> bool:
 def open_error(file: DatabaseFile) -> DatabaseError | None:
     """Open and close a connection; return the error if the file cannot be read, else None."""
     try:
+        if file.path is not None:
+            refuse_folder(file.path)
         with closing(connect(file.uri)) as connection:
             prepare(connection)
             connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+    except DatabaseUnavailable as e:
+        return e
     except SQLITE_ERRORS as e:
         ours = translate(e)
         return ours if isinstance(ours, DatabaseError) else new_error(DatabaseError)

@@ -18,6 +18,7 @@ from gamed.database.sqlite.files import (
     file_uri,
     prepare,
     reading_uri,
+    refuse_folder,
 )
 from gamed.database.sqlite.write_lock import lock_writes
 from gamed.event_log import EventLog
@@ -56,7 +57,7 @@ def prepare_state(
         from twisted.logger import Logger  # late: commands log nothing, and need no Twisted
 
         events = EventLog(Logger())
-        events.error("database_unavailable", database=STATE, path=data / f"{STATE}.db", detail=e.__cause__)
+        events.error("database_unavailable", database=STATE, path=data / f"{STATE}.db", detail=e.__cause__ or e)
 
 
 def prepare_file(
@@ -72,6 +73,7 @@ def prepare_file(
     it. Raise MigrationError if the file is not for this version, DatabaseError if SQLite cannot use it.
     """
     folder = schema_folder(path.stem)
+    refuse_folder(path)
     with lock_writes(path), translated(), closing(connect(file_uri(path, "rwc"))) as connection:
         connection.set_progress_handler(working, STEPS)
         prepare(connection)

@@ -21,6 +21,7 @@ from gamed.database.sqlite.files import (
     file_uri,
     prepare,
     reading_uri,
+    refuse_folder,
 )
 from gamed.database.sqlite.migrations import (
     OTHER_VERSION,
@@ -64,6 +65,7 @@ def read_unchanged(path: Path, transaction: Transaction[T]) -> T | None:
     """
     if not path.exists():
         return None
+    refuse_folder(path)
     try:
         return _read_at(reading_uri(path), transaction)
     except sqlite3.Error as e:
@@ -103,7 +105,8 @@ def _open_any(path: Path) -> Iterator[SqliteConnection]:
 
 
 def _require_file(path: Path) -> None:
-    if not path.is_file():
+    refuse_folder(path)
+    if not path.exists():
         raise DatabaseUnavailable(f"{path} does not exist; start the service once to make it.")
 
 
@@ -114,6 +117,7 @@ def write_locked(path: Path) -> Iterator[BinaryIO]:
     The file stays open until the end, and no other descriptor of it may be closed before: closing one drops all locks
     that this process has on the file. Raise DatabaseBusy if another process reads or writes for long.
     """
+    refuse_folder(path)
     with lock_writes(path), open(path, "r+b", buffering=0) as file, _open_any(path) as connection:
         log = path.with_name(f"{path.name}-wal")
         for _ in range(LOCK_TRIES):
