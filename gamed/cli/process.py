@@ -16,13 +16,25 @@ import signal
 import sys
 from collections.abc import Iterable, MutableMapping, Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
 from gamed.cli.errors import SetupError
 from gamed.cli.paths import write_whole
+from gamed.database.connection import AUTH, STATE
+from gamed.database.scripts import keep_scripts
 
 LISTENERS_FILE = "gamed.listeners"
+LATE_MODULES = (
+    *("concurrent.futures.thread", "difflib", "email.utils", "encodings.idna", "getpass", "socket", "stringprep"),
+    *("argon2", "argon2.exceptions", "click._termui_impl", "click.shell_completion", "twisted.logger"),
+    *("gamed.cli.listen", "gamed.database.sqlite.processes", "gamed.players.passwords", "gamed.cli.store_dump"),
+)
+LATE_WITH_POSTGRESQL = (
+    *("psycopg", "gamed.cli.store_copy", "gamed.database.postgresql.dump", "gamed.database.postgresql.store"),
+)
+"""What commands import within a function, without and with a PostgreSQL store."""
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 
 
@@ -97,12 +109,29 @@ def switch_to_owner(data: Path) -> None:
     """Let root become the user who owns the data folder: no file there may belong to root."""
     if (owner := _other_owner(data)) is None:
         return
+    _load_all()
     try:
         os.initgroups(pwd.getpwuid(owner.st_uid).pw_name, owner.st_gid)
     except KeyError:  # a container's user that this machine has no name for
         os.setgroups([owner.st_gid])
     os.setgid(owner.st_gid)
     os.setuid(owner.st_uid)
+
+
+def _load_all() -> None:
+    """Import what commands import late, and keep the scripts of the schemas.
+
+    The user whom root becomes may be unable to read this Python, such as one below /root: an import would fail then,
+    half-way through a command.
+    """
+    postgresql = "psycopg.pq" in sys.modules  # the configuration names such a store, and the driver is there
+    for name in (*LATE_MODULES, *(LATE_WITH_POSTGRESQL if postgresql else ())):
+        import_module(name)
+    import_module("sysconfig").get_config_vars()  # imports a module whose name depends on the platform
+    for engine in ("sqlite", "postgresql") if postgresql else ("sqlite",):
+        migrations = import_module(f"gamed.database.{engine}.migrations")
+        for database in (AUTH, STATE):
+            keep_scripts(migrations.schema_folder(database))
 
 
 def refuse_foreign_folder(data: Path) -> None:

@@ -36,13 +36,13 @@ from gamed.database.postgresql.migrations import (
     moved_schemas,
     require_schema,
     schema_folder,
-    scripts_in,
     version_of,
 )
 from gamed.database.postgresql.migrations import check_schema as check_contents
 from gamed.database.postgresql.processes import alone
 from gamed.database.postgresql.session import PlainSession
 from gamed.database.postgresql.whole_tables import PostgresqlWholeDatabase
+from gamed.database.scripts import scripts_in
 from gamed.database.sqlite.files import SqliteConnection, connect, file_uri, prepare
 from gamed.database.sqlite.migrations import MOVED as MOVED_FILE
 from gamed.database.sqlite.migrations import check_schema, moved_name, prepare_file

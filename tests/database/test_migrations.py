@@ -9,6 +9,7 @@ from subprocess import PIPE, Popen
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.database.errors import DatabaseCorrupt
+from gamed.database.scripts import scripts_in
 from gamed.database.sqlite import migrations
 from gamed.database.sqlite.files import APPLICATION_ID, connect, file_uri
 from gamed.database.sqlite.migrations import (
@@ -17,7 +18,6 @@ from gamed.database.sqlite.migrations import (
     migrate,
     prepare_file,
     schema_folder,
-    scripts_in,
 )
 from tests.support.covers import covers
 from tests.support.databases import data_folder, prepare_files

@@ -15,8 +15,9 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.database.connection import AUTH, STATE
+from gamed.database.scripts import scripts_in
 from gamed.database.sqlite.files import connect
-from gamed.database.sqlite.migrations import schema_folder, scripts_in
+from gamed.database.sqlite.migrations import schema_folder
 from gamed.login.keys import LoginLookup
 from gamed.login.store import ENDED, LIVE
 from gamed.players.store import BLOCKED_COLUMNS

@@ -19,6 +19,7 @@ from gamed.config.model import PostgresqlAddress
 from gamed.database.backup_format import BackupError, DumpContents
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.postgresql.identity import read_store_id
+from gamed.database.scripts import scripts_in
 
 FOLDERS: Final = Path("/usr/lib/postgresql")
 """Debian has the programs of each version in a folder of its own."""
@@ -37,10 +38,10 @@ class ProgramMissing(BackupError):
 def find_program(name: str, server_major: int, search: Sequence[Path] | None = None) -> Path:
     """Return the path of a program of the server's version, else of the next newer one; raise ProgramMissing.
 
-    Search these folders, by default Debian's and those of PATH.
+    Search these folders, by default Debian's and those of PATH. The user that root became may not enter all of root's.
     """
     folders = [*FOLDERS.glob("*/bin"), *map(Path, os.get_exec_path())] if search is None else search
-    found = {program: _major(program) for folder in folders if (program := folder / name).is_file()}
+    found = {program: _major(program) for folder in folders if os.access(program := folder / name, os.X_OK)}
     fitting = [program for program in found if found[program] >= server_major]
     if fitting:
         return min(fitting, key=lambda program: found[program])
@@ -97,7 +98,7 @@ def _count(connection: Connection, written_by: int) -> DumpContents:
 def verify(path: Path, contents: DumpContents) -> None:
     """Read all of a dump; raise BackupError if pg_restore cannot, or if a newer gamed made the schemas."""
     for database, version in contents.schemas.items():
-        if version > (known := len([*(SCHEMAS / database).glob("[0-9][0-9][0-9]_*.sql")])):
+        if version > (known := len(scripts_in(SCHEMAS / database))):
             raise BackupError(
                 f"schema {database} is {version}, this gamed knows {known}: it is of a newer gamed; use that one"
             )

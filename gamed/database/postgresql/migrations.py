@@ -19,6 +19,7 @@ from gamed.database.errors import DatabaseUnavailable, MigrationError
 from gamed.database.postgresql.error_mapping import PostgresqlError, kind_of
 from gamed.database.postgresql.processes import IN_USE, STORE
 from gamed.database.postgresql.session import PlainSession
+from gamed.database.scripts import read_script, scripts_in
 
 SCHEMAS = Path(__file__).parent / "schema"
 OLDEST = "-- oldest: "
@@ -90,11 +91,6 @@ NONE = SchemaVersion(0, 0)
 def schema_folder(database: str) -> Path:
     """Return the folder with the scripts of `auth` or `state`."""
     return SCHEMAS / database
-
-
-def scripts_in(folder: Path) -> list[Path]:
-    """Return the scripts in the order of their numbers."""
-    return sorted(folder.glob("[0-9][0-9][0-9]_*.sql"))
 
 
 def version_of(connection: Connection, database: str) -> SchemaVersion:
@@ -214,7 +210,7 @@ def _step(
             f"{where} has schema {version.number}, and this gamed makes {len(scripts)}: {_migrate(where)}"
         )
     script = scripts[version.number]
-    if _oldest(script.read_text("utf-8"), version.number + 1) > version.number and not _await_unused(session, working):
+    if _oldest(read_script(script), version.number + 1) > version.number and not _await_unused(session, working):
         raise MigrationError(
             f"{where} is used by servers or commands that do not work with schema {version.number + 1}. Stop all of "
             "them, on every machine, and start this one again. Nothing was changed."
@@ -256,7 +252,7 @@ def _await_unused(session: PlainSession, working: Callable[[], None]) -> bool:
 
 def _run_script(session: PlainSession, database: str, number: int, script: Path) -> None:
     """Run a script and note its number; raise MigrationError if it fails."""
-    text = script.read_text("utf-8")
+    text = read_script(script)
     try:
         session.rows(f"SET LOCAL search_path = {database}")
         for statement in statements(text):
@@ -327,7 +323,7 @@ def check_schema(connection: Connection, database: str, where: str) -> None:
     query = f"SELECT number, script, contents FROM {database}.schema_version ORDER BY number"
     made = connection.rows(query)
     for script, (_, hashed, _) in zip(scripts_in(schema_folder(database)), made, strict=False):
-        if hashed != _hash(script.read_text("utf-8")):
+        if hashed != _hash(read_script(script)):
             raise _other(where, f"script {script.name}")
     wanted: Mapping[str, str] = loads(made[-1][2])
     found = contents_of(connection, database)

@@ -8,6 +8,7 @@ from shlex import quote
 
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.errors import DatabaseCorrupt, DatabaseError, DatabaseUnavailable, MigrationError, SchemaOlder
+from gamed.database.scripts import read_script, scripts_in
 from gamed.database.sqlite.error_mapping import SQLITE_ERRORS, translate, translated
 from gamed.database.sqlite.files import (
     APPLICATION_ID,
@@ -40,11 +41,6 @@ def no_progress(*_text: str) -> None:
 def schema_folder(name: str) -> Path:
     """Return the folder with the scripts of `auth` or `state`."""
     return SCHEMAS / name
-
-
-def scripts_in(folder: Path) -> list[Path]:
-    """Return the scripts in the order of their numbers."""
-    return sorted(folder.glob("[0-9][0-9][0-9]_*.sql"))
 
 
 def prepare_state(
@@ -128,7 +124,7 @@ def schema_difference(connection: SqliteConnection, database: str) -> str | None
     scripts = scripts_in(schema_folder(database))
     if not 0 < version <= len(scripts):
         return None
-    text = "".join(_plain(line) for script in scripts[:version] for line in script.read_text("utf-8").splitlines())
+    text = "".join(_plain(line) for script in scripts[:version] for line in read_script(script).splitlines())
     # SQLite keeps each CREATE as it was written, so that this needs no second schema in memory. After an ALTER TABLE
     # or a DROP that is not so: a file that has missed it would look right.
     created = "ALTER" not in text and "DROP" not in text and text.count("CREATE") == len(found)
@@ -136,7 +132,7 @@ def schema_difference(connection: SqliteConnection, database: str) -> str | None
         return None
     with closing(connect(":memory:")) as model:
         for script in scripts[:version]:
-            model.executescript(script.read_text("utf-8"))
+            model.executescript(read_script(script))
         wanted = _schema_of(model)
     differing = (name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
     return min(differing, default=None)
@@ -183,7 +179,7 @@ def migrate(connection: SqliteConnection, folder: Path) -> None:
     connection.execute("PRAGMA foreign_keys = OFF")  # a script may rebuild a table that others refer to
     for number, script in enumerate(scripts[version:], version + 1):
         try:
-            _run(connection, script.read_text("utf-8"), number)
+            _run(connection, read_script(script), number)
         except sqlite3.Error as e:
             if isinstance(translate(e), DatabaseError):  # an error of the file or its disk, not of the script
                 raise

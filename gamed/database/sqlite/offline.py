@@ -12,6 +12,7 @@ from typing import BinaryIO, TypeVar, cast
 from gamed.database.backup_format import BackupError, IntegrityResult, SchemaDiffers
 from gamed.database.connection import Transaction
 from gamed.database.errors import DatabaseBusy, DatabaseUnavailable
+from gamed.database.scripts import scripts_in
 from gamed.database.sqlite.error_mapping import translate, translated
 from gamed.database.sqlite.files import (
     APPLICATION_ID,
@@ -30,7 +31,6 @@ from gamed.database.sqlite.migrations import (
     refuse_other_number,
     schema_difference,
     schema_folder,
-    scripts_in,
     version_of,
 )
 from gamed.database.sqlite.write_lock import lock_writes
