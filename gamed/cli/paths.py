@@ -130,6 +130,12 @@ def _scripts() -> Path:
     return Path(get_path("scripts"))
 
 
+def shipped(name: str) -> Path:
+    """Return the path of a file of `etc/`: of the installed package, or of the checkout."""
+    installed = PACKAGE / name
+    return installed if installed.exists() else PACKAGE.parent / name
+
+
 def virtual_environment(path: Path) -> Path | None:
     """Return the virtual environment that this path is in; None if it is in none."""
     return next((folder for folder in path.resolve().parents if (folder / "pyvenv.cfg").is_file()), None)

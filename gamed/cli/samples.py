@@ -21,7 +21,7 @@ from gamed.cli.context import CommandContext
 from gamed.cli.errors import CommandFailed, echo
 from gamed.cli.listen import Listener, describe
 from gamed.cli.move_note import refuse_moved
-from gamed.cli.paths import PACKAGE, Paths
+from gamed.cli.paths import Paths
 from gamed.cli.process import read_listeners
 from gamed.config.authentication import load
 from gamed.config.settings import DEFAULT_LISTEN
@@ -153,9 +153,7 @@ def _named_secrets(text: str) -> dict[str, str]:
 
 
 def _sample(name: str) -> str:
-    """Return a sample: of the installed package, or of the checkout."""
-    installed = PACKAGE / FOLDER / name
-    return (installed if installed.exists() else PACKAGE.parent / FOLDER / name).read_text("utf-8")
+    return paths.shipped(f"{FOLDER}/{name}").read_text("utf-8")
 
 
 def _replaced(text: str, old: str, new: str) -> str:

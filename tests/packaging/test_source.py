@@ -10,8 +10,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.packaging.environments import ROOT, ask, call
 
-BESIDES = {"pyopenssl", "service-identity", "treq"}
-"""Requirements of Twisted's TLS that no module of gamed imports."""
+BESIDES = {"multipart", "pyopenssl", "service-identity", "treq"}
+"""Requirements of Twisted's TLS and of treq that no module of gamed imports."""
 
 LAZY = """
 import sys, gamed.tap

@@ -57,7 +57,8 @@ class PageTests(SynchronousTestCase):
 
     def test_libraries(self) -> None:
         """The page installs the libraries that gamed asks for if they are missing."""
-        self.assertIn(f"/opt/gamed/bin/pip install {shlex.join(DRIVER)}\n", (ROOT / PAGE).read_text("utf-8"))
+        command = f"/opt/gamed/bin/pip install --require-hashes -r /path/to/the/checkout/{DRIVER}\n"
+        self.assertIn(command, (ROOT / PAGE).read_text("utf-8"))
 
 
 class MovingTests(SynchronousTestCase):
