@@ -1,7 +1,6 @@
 """The commands and configurations of docs/owners/postgresql.md work with a real PostgreSQL, as that page says."""
 
 import json
-import shlex
 import shutil
 import sys
 from base64 import b64encode
