@@ -51,6 +51,7 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.cli.listen:_PORT_ALONE": [("", "1", "a"), ("", "1:", "a"), ("", "a", ":")],
     "gamed.cli.samples:_PLAIN_PATH": [("", "a", " "), ("/", "./", "$")],
     "gamed.cli.context:_ID": [("ply_", "a", "!")],
+    "gamed.ops.listeners:_MODE": [("unix:", ":mode", ""), ("unix:", "\\", ":mode="), ("", ":", "")],
     "gamed.ops.owner_page:_POSITION": [("", "1", "-"), ("1-ply_", "a", "!")],
     "gamed.config.json_reader:_COMMENT": [("/*", "*", ""), ("/*", "a\n", "*"), ("//", "/", "\n"), ("", "/", "*")],
     "gamed.config.json_reader:_ESCAPE": [("\\u", "0", "")],
