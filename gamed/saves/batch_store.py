@@ -144,13 +144,16 @@ def _apply(connection: Connection, limits: SaveLimits, player_id: str, each: _De
 def _conflict(
     connection: Connection, limits: SaveLimits, player_id: str, decided: Sequence[_Decided]
 ) -> Sequence[tuple[Change, WriteResult | DeleteResult]]:
-    """Keep refused bytes as conflict copies; let all bytes of the commit wait for the next commit again."""
+    """Keep refused bytes as conflict copies; let all staged bytes of the commit wait for the next commit again."""
     writes = [each for each in decided if isinstance(each, _Write)]
+    others = [each.blob_id for each in writes if not blob_tables.is_staged(connection, each.blob_id)]
     for each in writes:  # before a copy displaces an old version that may have the bytes
         blob_tables.stage_blob(connection, each.blob_id, each.command.now_ms)
     for each in writes:
         _keep_refused(connection, limits, player_id, each)
         blob_tables.stage_blob(connection, each.blob_id, each.command.now_ms)
+    for blob_id in others:  # else a player could let the bytes of any number of replaced versions wait
+        blob_tables.stage_blob(connection, blob_id, 0)
     refused = [each for each in decided if not succeeds(each.decision)]
     return [(each.change, _outcome(connection, player_id, each)) for each in refused]
 
@@ -183,7 +186,8 @@ def stage_bytes(connection: Connection, limits: SaveLimits, command: StageComman
     if tables.find_player(connection, player_id).erased_since(command.context.epoch):
         return erased_error()
     known = blob_tables.find_blobs(connection, player_id, [content.sha256]).get(content.sha256)
-    if known is None:
+    if known is None or not blob_tables.is_staged(connection, known):
+        # bytes of a version, too: once that is deleted they count as staged, and were never refused
         staged = blob_tables.staged_bytes(connection, player_id, command.expired_ms)
         error = room_to_stage(limits, staged, content.size)
         if error is not None:

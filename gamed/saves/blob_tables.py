@@ -154,3 +154,9 @@ def staged_bytes(connection: Connection, player_id: str, after_ms: int) -> tuple
     """
     ((count, size),) = connection.execute(query, {"player_id": player_id, "after_ms": after_ms}).fetchall()
     return int(count), int(size)
+def is_staged(connection: Connection, blob_id: int) -> bool:
+    """Check whether the blob waits for a commit, with or without a version that has its bytes, too."""
+    query = "SELECT created_ms FROM blob WHERE blob_id = :blob_id"
+    return bool(connection.execute(query, {"blob_id": blob_id}).fetchone()[0])
+
+

@@ -1,0 +1,61 @@
+"""What a malicious player could still let grow, or let others wait for, within the limits (PROTOCOL 4.3, 4.4, 7)."""
+
+from typing import Any
+
+from msgspec.structs import replace
+from twisted.internet.defer import ensureDeferred
+
+from gamed.database.connection import Connection
+from gamed.saves.blob_tables import SEARCHED_VERSIONS
+from gamed.saves.erase_store import EraseStore
+from gamed.saves.limits import LIST_RATE, LISTED_FREELY, VERSION_BYTES, SaveLimits
+from gamed.saves.retention import DAY_MS
+from gamed.saves.write_store import PRUNED_SLOTS
+from tests.saves.commit_helpers import write
+from tests.saves.helpers import ABSENT, tag
+from tests.saves.test_bounds import ANY, BoundCase
+from tests.sessions.fixtures import ANNA, BERT, Counting
+
+LARGE = 20_000
+"""Bytes of a body that is not in its row of `blob`."""
+
+
+class AttackCase(BoundCase):
+    def count(self, query: str) -> int:
+        """Return the only value of a query."""
+        return int(self.in_state(lambda connection: connection.execute(query).fetchone())[0])
+
+
+class StagedBytesTest(AttackCase):
+    limits = SaveLimits(bytes=4 * LARGE, history_bytes=2 * LARGE + 100 * VERSION_BYTES)
+
+    def stored(self) -> int:
+        self.clean_up()
+        return self.count("SELECT coalesce(sum(size), 0) FROM blob")
+
+    def most(self) -> int:
+        """Return the bytes that may be stored: saves, history, and twice what may be staged."""
+        return 3 * self.limits.bytes + self.limits.history_bytes
+
+    def test_bytes_of_saves(self) -> None:
+        """Bytes of saves that are staged, too, and then replaced, do not stay beyond what may be staged."""
+        for number in range(30):
+            data = bytes([number + 1]) * LARGE
+            self.put("auto", data, ANY if number else ABSENT)
+            self.put_blob(data)
+        self.assertLessEqual(self.stored(), self.most())
+
+    def test_bytes_of_refused_commits(self) -> None:
+        """Bytes of saves that a refused commit names do not stay beyond that, either."""
+        for number in range(30):
+            data = bytes([number + 1]) * LARGE
+            self.put("auto", data, ANY if number else ABSENT)
+            self.assertEqual(self.commit(write("other", data, tag(7, b"?"))).status, 412)
+        self.assertLessEqual(self.stored(), self.most())
+
+    def test_staged_again(self) -> None:
+        """Bytes that are staged can be staged again while no others can."""
+        bodies = [bytes([number]) * LARGE for number in range(1, 6)]
+        self.stage(*bodies[:4])
+        self.assert_problem(self.put_blob(bodies[4]), 413, "quota_exceeded")
+        self.stage(*bodies[:4])
