@@ -59,6 +59,8 @@ class CommitService(Component, frozen=True):
     _staged_seconds: int
     """How long staged bytes are kept."""
     _staging_rate: PlayerRateLimiter
+    _search_rate: PlayerRateLimiter
+    """Of questions whether bytes are there; apart from the uploads, before which clients ask."""
 
     async def authorize_commit(self, token: Secret) -> WriteContext:
         """Authenticate the player of a commit, which counts as one change."""
@@ -73,6 +75,7 @@ class CommitService(Component, frozen=True):
     async def size_of(self, token: Secret, sha256: bytes) -> int:
         """Return the size of the player's staged or saved bytes with this hash; raise BlobNotStaged."""
         caller, _ = await self._saves.read_summary(token, reading=True)
+        self._search_rate.acquire(caller.player_id, self._environment.now_ms())
         size = await self._store.size_of(caller.player_id, sha256)
         if size is None:
             raise BlobNotStaged("These bytes are not staged, or not any more: PUT them here.")

@@ -13,6 +13,13 @@ from gamed.saves.model import SaveContent
 
 ROW_BYTES = 16 * KIB
 """The largest blob that is in its row of `blob`; SQLite writes the whole row at each change of its references."""
+SEARCHED_VERSIONS = 2000
+"""How many versions of a player are searched for small bytes, beside the current ones: 1 ms of the write queue.
+
+A history of 512 MiB can have 200,000 versions. A client that names bytes of one that is not searched has to stage them.
+"""
+ALL = 10**9
+"""A LIMIT that is never reached: without one, SQLite begins this join with all versions of the player."""
 SHARING_VERSIONS = 8
 """How many of a slot's newest versions may share their small bytes with a new one: a history can have thousands."""
 _STAGED = "SELECT blob_id FROM blob WHERE player_id = :player_id AND sha256 = :sha256 AND refs = 0"
@@ -28,6 +35,18 @@ _FIND_SMALL = f"""
     ) AS newest WHERE sha256 = :sha256
     LIMIT 1
 """
+_SEARCHED = f"""
+    SELECT sha256, min(blob_id) FROM (
+        SELECT sha256, blob_id FROM (
+            SELECT v.sha256, v.blob_id FROM save s
+            LEFT JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.current_version
+            WHERE s.player_id = ? LIMIT {ALL}
+        ) AS current
+        UNION ALL SELECT sha256, blob_id FROM (
+            SELECT sha256, blob_id FROM save_version WHERE player_id = ? ORDER BY slot, version LIMIT {SEARCHED_VERSIONS}
+        ) AS others
+    ) AS searched
+"""
 _INSERT_BLOB = f"""
     INSERT INTO blob (blob_id, player_id, sha256, size, refs, created_ms, data)
     VALUES ({blob_rows.NEXT_ID}, ?, ?, ?, ?, ?, ?) RETURNING blob_id
@@ -38,7 +57,7 @@ _INSERT_PART = "INSERT INTO blob_part (blob_id, n, data) VALUES (?, 0, ?)"
 def find_blobs(connection: Connection, player_id: str, digests: Collection[bytes]) -> dict[bytes, int]:
     """Return the player's blobs of these bytes by their hash, as far as they exist: staged, or part of a save.
 
-    For small bytes that are not staged, this reads all versions of the player, once: 1 ms for 2,500.
+    For small bytes that are not staged, this reads the current versions of the player and SEARCHED_VERSIONS others.
     """
     found: dict[bytes, int] = {}
     for sha256 in digests:
@@ -47,10 +66,8 @@ def find_blobs(connection: Connection, player_id: str, digests: Collection[bytes
             found[sha256] = row[0]
     if others := [sha256 for sha256 in digests if sha256 not in found]:
         marks = ", ".join("?" * len(others))
-        query = f"""
-            SELECT sha256, min(blob_id) FROM save_version WHERE player_id = ? AND sha256 IN ({marks}) GROUP BY sha256
-        """
-        found.update(connection.execute(query, (player_id, *others)))
+        query = f"{_SEARCHED} WHERE sha256 IN ({marks}) GROUP BY sha256"
+        found.update(connection.execute(query, (player_id, player_id, *others)))
     return found
 
 

@@ -59,3 +59,31 @@ class StagedBytesTest(AttackCase):
         self.stage(*bodies[:4])
         self.assert_problem(self.put_blob(bodies[4]), 413, "quota_exceeded")
         self.stage(*bodies[:4])
+
+
+class SearchTest(AttackCase):
+    writes_per_minute = 60
+
+    def test_rate(self) -> None:
+        """Questions whether bytes are there have a rate: as many at once as a commit has entries."""
+        for number in range(64):
+            self.assertEqual(self.head_blob(b"%d" % number).status, 404)
+        self.assertEqual(self.head_blob(b"another").status, 429)
+        self.assertEqual(self.put_blob(b"another").status, 201)
+        self.server.now_ms += 1000
+        self.assertEqual(self.head_blob(b"another").status, 200)
+
+    def test_long_history(self) -> None:
+        """In a long history the small bytes of current saves are found, and those of some old versions."""
+        self.put("auto", b"old", ABSENT)
+        self.put("auto", b"now", ANY)
+        self.in_state(_add_versions)
+        self.assertEqual([self.head_blob(data).status for data in (b"now", b"old")], [200, 404])
+        self.assertEqual(self.commit(write("copy", b"now")).status, 200)
+
+
+def _add_versions(connection: Connection) -> None:
+    """Insert versions of another slot, which is searched first."""
+    query = "INSERT INTO save_version (player_id, slot, version, kind, size, created_ms) VALUES (?, ?, ?, ?, ?, ?)"
+    for number in range(SEARCHED_VERSIONS):
+        connection.execute(query, (ANNA, "a", number + 1, "delete", 0, 1))
