@@ -96,6 +96,8 @@ class CommitService(Component, frozen=True):
         environment = self._environment
         command = CommitCommand(context, changes, environment.now_ms(), new_epoch(environment.random), {})
         outcome = await self._execute(command)
+        if not outcome.changed:  # else the transaction has counted it
+            self._saves.count_entries(context.player_id, len(changes))
         if outcome.changed:
             environment.waiters.notify(context.player_id)
         if isinstance(outcome, CommitConflict):

@@ -224,6 +224,13 @@ class PlayerRateLimiter(Struct):
         if len(self._buckets) > MAX_BUCKETS:
             self._buckets = {player: ms for player, ms in self._buckets.items() if ms > now_ms}
 
+    def add(self, player_id: str, now_ms: int, count: int) -> None:
+        """Count so many requests more, of which the next ones wait."""
+        arrival = self._buckets.get(player_id, 0)
+        self._buckets[player_id] = (now_ms if self._rate.is_idle(arrival, now_ms) else arrival) + (
+            self._rate.interval_ms * count
+        )
+
 
 MAX_UPLOADS = 4
 """Concurrent uploads of one player."""

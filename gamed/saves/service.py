@@ -160,6 +160,10 @@ class SaveService(Component, frozen=True):
         self._rate.acquire(caller.player_id, now_ms, summary.write_arrival_ms)
         return WriteContext(caller.player_id, summary.cursor.epoch, summary.usage, caller.device, now_ms)
 
+    def count_entries(self, player_id: str, count: int) -> None:
+        """Count the other entries of a commit that authorize_write() counted as one change."""
+        self._rate.add(player_id, self._environment.now_ms(), count - 1)
+
     async def write(
         self, context: WriteContext, slot: str, condition: Condition, received: ReceivedBody
     ) -> WriteResult:

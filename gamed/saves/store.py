@@ -201,7 +201,9 @@ def read_list(connection: Connection, player_id: str, request: ListRequest, coun
     if summary.erasing:
         return Listing(cursor, (), reset=since is not None)
     after = since if since is not None and summary.covers(since) else None
-    if after is None:
+    if request.limit <= LISTED_FREELY:
+        many = False
+    elif after is None:
         many = summary.usage.slots > LISTED_FREELY
     else:
         many = tables.count_changes(connection, player_id, after.seq, LISTED_FREELY + 1) > LISTED_FREELY

@@ -87,3 +87,29 @@ def _add_versions(connection: Connection) -> None:
     query = "INSERT INTO save_version (player_id, slot, version, kind, size, created_ms) VALUES (?, ?, ?, ?, ?, ?)"
     for number in range(SEARCHED_VERSIONS):
         connection.execute(query, (ANNA, "a", number + 1, "delete", 0, 1))
+
+
+class RateTest(AttackCase):
+    writes_per_minute = 60
+
+    def test_refused_commits(self) -> None:
+        """A refused commit counts as its entries, too: each of them was decided."""
+        self.put("auto", b"one", ABSENT)
+        self.stage(b"two")
+        self.server.now_ms += 60_000
+        entries = [write(f"s{number}", b"two", tag(7, b"?")) for number in range(64)]
+        self.assertEqual(self.commit(*entries).status, 412)
+        self.server.now_ms += 30_000
+        self.assert_problem(self.put("auto", b"three", ANY), 429, "rate_limited")
+        self.server.now_ms += 6_000
+        self.assertEqual(self.put("auto", b"three", ANY).status, 200)
+
+    def test_short_pages(self) -> None:
+        """Pages of as many entries as are free count towards no rate, however long the whole list is."""
+        self.writes_per_minute = 0
+        self.browser = self.browser_for(self.limits)
+        self.fill(LISTED_FREELY + 8)
+        for _ in range(LIST_RATE.burst + 1):
+            for query in ("", "since=0.0&"):
+                answer = self.ask("GET", f"/game/saves?{query}limit={LISTED_FREELY}")
+                self.assertEqual((answer.status, answer.json["more"]), (200, True))
