@@ -151,10 +151,29 @@ def remove_reference(connection: Connection, blob_id: int) -> None:
         connection.execute(_REMOVE_REFERENCE, (blob_id,))
 
 
+def remove_references_of(connection: Connection, player_id: str, slots: Collection[str]) -> None:
+    """Count the references of all versions of some slots less, as remove_reference() does that of one."""
+    marks = ", ".join("?" * len(slots))
+    used = f"""
+        SELECT blob_id, count(*) AS times FROM save_version
+        WHERE player_id = ? AND slot IN ({marks}) AND blob_id IS NOT NULL GROUP BY blob_id
+    """
+    delete = f"DELETE FROM blob WHERE (blob_id, refs) IN ({used}) AND created_ms = 0 AND data IS NOT NULL"
+    reduce = f"UPDATE blob SET refs = refs - times FROM ({used}) AS used WHERE used.blob_id = blob.blob_id"
+    for query in (delete, reduce):
+        connection.execute(query, (player_id, *slots))
+
+
 def stage_blob(connection: Connection, blob_id: int, now_ms: int) -> None:
     """Begin the blob's wait for a commit now, even if a version used it before."""
     query = "UPDATE blob SET created_ms = :now_ms WHERE blob_id = :blob_id"
     connection.execute(query, {"blob_id": blob_id, "now_ms": now_ms})
+
+
+def is_staged(connection: Connection, blob_id: int) -> bool:
+    """Check whether the blob waits for a commit, with or without a version that has its bytes, too."""
+    query = "SELECT created_ms FROM blob WHERE blob_id = :blob_id"
+    return bool(connection.execute(query, {"blob_id": blob_id}).fetchone()[0])
 
 
 def staged_size(connection: Connection, blob_id: int) -> int:
@@ -171,9 +190,3 @@ def staged_bytes(connection: Connection, player_id: str, after_ms: int) -> tuple
     """
     ((count, size),) = connection.execute(query, {"player_id": player_id, "after_ms": after_ms}).fetchall()
     return int(count), int(size)
-def is_staged(connection: Connection, blob_id: int) -> bool:
-    """Check whether the blob waits for a commit, with or without a version that has its bytes, too."""
-    query = "SELECT created_ms FROM blob WHERE blob_id = :blob_id"
-    return bool(connection.execute(query, {"blob_id": blob_id}).fetchone()[0])
-
-

@@ -3,7 +3,7 @@
 Each transaction does a little, so that a player's write does not wait for it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -15,14 +15,18 @@ from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DatabaseUnavail
 from gamed.saves import erase_store, tables
 from gamed.saves.erase_store import EraseStore
 from gamed.saves.limits import SaveLimits
-from gamed.saves.model import VersionKind
+from gamed.saves.model import Version, VersionKind
 from gamed.saves.retention import plan_pruning
-from gamed.saves.write_store import bump_slot, delete_version, prune_to_quota
+from gamed.saves.write_store import bump_slot, delete_oldest, delete_version
 from gamed.timestamps import Now
 
 SLOTS = 32
 VERSIONS = 64
 """One transaction prunes at most so many slots, and deletes at most about so many versions."""
+OLDEST = 512
+"""So many versions to delete from a full history are found at once, outside of the write queue: it takes 50 ms."""
+OLDEST_AT_ONCE = 16
+"""One transaction deletes so many of them."""
 SCHEDULED = 100
 
 
@@ -55,8 +59,23 @@ class CleanupTask(Struct, eq=False):
             result = await self._databases.state.submit(partial(prune_histories, limits=self._limits, now_ms=now_ms))
             for player_id in result.changed_players:
                 self._changed(player_id)
+            for player_id in result.full_players:
+                await self._prune_full(player_id)
             if not result.slots:
                 return
+
+    async def _prune_full(self, player_id: str) -> None:
+        """Delete the versions that retired first until the player's history fits."""
+        find = partial(tables.oldest_versions, player_id=player_id, limit=OLDEST)
+        while oldest := await self._databases.blobs.read(find):
+            for first in range(0, len(oldest), OLDEST_AT_ONCE):
+                versions = oldest[first : first + OLDEST_AT_ONCE]
+                prune = partial(prune_full, limits=self._limits, player_id=player_id, versions=versions)
+                step = await self._databases.state.submit(prune)
+                if step.changed:
+                    self._changed(player_id)
+                if not step.more:
+                    return
 
     async def _erase(self) -> None:
         """Finish the erases that a command or a request left unfinished."""
@@ -72,11 +91,34 @@ class CleanupResult(Struct, frozen=True):
     slots: int
     changed_players: frozenset[str]
     """Players whose list of saves changed, because a conflict copy was deleted."""
+    full_players: frozenset[str]
+    """Players whose history is too large."""
+
+
+class PruneStep(Struct, frozen=True):
+    """What one transaction did with a full history."""
+
+    more: bool
+    """The history is still too large, and the versions were still there."""
+    changed: bool
+    """The list of saves changed."""
+
+
+def prune_full(connection: Connection, limits: SaveLimits, player_id: str, versions: Sequence[Version]) -> PruneStep:
+    """Delete these versions, as far as they are still there, until the history fits."""
+    before = tables.find_player(connection, player_id).cursor
+    left = [
+        version
+        for version in versions
+        if tables.find_version(connection, player_id, version.slot, version.version) == version
+    ]
+    more = delete_oldest(connection, limits, player_id, left)
+    return PruneStep(more and bool(left), tables.find_player(connection, player_id).cursor != before)
 
 
 def prune_histories(connection: Connection, limits: SaveLimits, now_ms: int) -> CleanupResult:
     """Prune the histories that are due, the longest due first."""
-    pruned, left, changed = 0, VERSIONS, set()
+    pruned, left, changed, full = 0, VERSIONS, set(), set()
     for player_id, slot, number in tables.slots_to_prune(connection, now_ms, SLOTS):
         before = tables.find_player(connection, player_id).cursor
         current = tables.slot_state(connection, player_id, slot).current
@@ -89,20 +131,23 @@ def prune_histories(connection: Connection, limits: SaveLimits, now_ms: int) -> 
         deleted = plan.to_delete[-left:]
         for version in deleted:
             delete_version(connection, player_id, version)
-        if any(version.kind is VersionKind.CONFLICT for version in deleted):
+        expires = current is None and len(deleted) == len(history)
+        if not expires and any(version.kind is VersionKind.CONFLICT for version in deleted):
             bump_slot(connection, player_id, slot)  # its entry in the list has fewer conflict copies
-        too_large = prune_to_quota(connection, limits, player_id)
-        more = too_large or len(deleted) < len(plan.to_delete)
-        if current is None and len(deleted) == len(history):
-            tables.expire_slot(connection, player_id, slot)
+        more = len(deleted) < len(plan.to_delete)
+        if expires:
+            tables.expire_slots(connection, player_id, [slot])
         else:
             tables.set_prune_time(connection, player_id, slot, now_ms if more else plan.next_check_ms)
-        if tables.find_player(connection, player_id).cursor != before:
+        summary = tables.find_player(connection, player_id)
+        if summary.cursor != before:
             changed.add(player_id)
+        if summary.usage.history_bytes > limits.history_bytes:
+            full.add(player_id)
         pruned, left = pruned + 1, left - len(deleted)
-        if left <= 0 or too_large:  # prune_to_quota() has read all versions of the player
+        if left <= 0:
             break
-    return CleanupResult(pruned, frozenset(changed))
+    return CleanupResult(pruned, frozenset(changed), frozenset(full))
 
 
 def schedule_histories(connection: Connection, limits: SaveLimits, now_ms: int) -> bool:

@@ -155,6 +155,8 @@ def merge_saves(connection: Connection, player_id: str, heir_id: str, epochs: tu
             _move_copy(connection, player_id, heir_id, slot, now_ms)
         else:
             _move_slot(connection, player_id, heir_id, slot)
+    given = tables.find_player(connection, player_id).expired_version
+    tables.note_expired(connection, heir_id, 0, given, count=0)
     begin_erase(connection, player_id, epochs[0], now_ms)
     return True
 

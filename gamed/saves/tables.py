@@ -13,7 +13,7 @@ from gamed.crypto import Random
 from gamed.database.connection import STATE, Connection, rows_in
 from gamed.database.errors import damaged_row
 from gamed.saves import blob_tables
-from gamed.saves.limits import Usage
+from gamed.saves.limits import VERSION_BYTES, Usage
 from gamed.saves.model import (
     DEFAULT_MEDIA_TYPE,
     Cursor,
@@ -137,7 +137,7 @@ def shares_its_second(connection: Connection, player_id: str, current: Version) 
 
 
 _OLDEST = """
-    SELECT v.retired_ms, v.slot, v.version, v.kind FROM (
+    SELECT coalesce(v.retired_ms, v.created_ms), v.slot, v.version, v.kind FROM (
         SELECT slot, (
             SELECT version FROM save_version o
             WHERE o.player_id = s.player_id AND o.slot = s.slot AND kind IN ('write', 'restore')
@@ -149,8 +149,9 @@ _OLDEST = """
     ) k JOIN save_version v ON v.player_id = :player_id AND v.slot = k.slot AND v.version = k.version
 """
 _NEXT = """
-    SELECT retired_ms, slot, version, kind FROM save_version
-    WHERE player_id = :player_id AND slot = :slot AND version > :version AND retired_ms IS NOT NULL
+    SELECT coalesce(retired_ms, created_ms), slot, version, kind FROM save_version
+    WHERE player_id = :player_id AND slot = :slot AND version > :version
+      AND version IS DISTINCT FROM (SELECT current_version FROM save WHERE player_id = :player_id AND slot = :slot)
       AND kind != 'delete' AND (kind = 'conflict') = (:kind = 'conflict')
     ORDER BY version LIMIT 1
 """
@@ -469,20 +470,38 @@ def deleted_before(
     return found
 
 
-def expire_slot(connection: Connection, player_id: str, slot: str) -> None:
-    """Delete the row of an empty slot that has no versions any more, and note its numbers for all later slots."""
-    query = """
-        DELETE FROM save WHERE player_id = :player_id AND slot = :slot AND current_version IS NULL
+def delete_histories(connection: Connection, player_id: str, slots: Collection[str]) -> int:
+    """Delete all versions of some slots, and return what they counted; the caller counts the references to blobs."""
+    marks = ", ".join("?" * len(slots))
+    where = f"WHERE player_id = ? AND slot IN ({marks})"
+    query = f"SELECT coalesce(sum(size + coalesce(length(meta), 0) + {VERSION_BYTES}), 0) FROM save_version {where}"
+    ((counted,),) = connection.execute(query, (player_id, *slots)).fetchall()
+    connection.execute(f"DELETE FROM save_version {where}", (player_id, *slots))
+    return int(counted)
+
+
+def expire_slots(connection: Connection, player_id: str, slots: Collection[str]) -> None:
+    """Delete the rows of empty slots without versions, and note their highest numbers for all later slots."""
+    marks = ", ".join("?" * len(slots))
+    query = f"""
+        DELETE FROM save WHERE player_id = ? AND slot IN ({marks}) AND current_version IS NULL
         RETURNING seq, last_version
     """
-    note = """
-        UPDATE player_saves SET deleted_slots = deleted_slots - 1,
+    expired = connection.execute(query, (player_id, *slots)).fetchall()
+    if expired:
+        numbers = max(seq for seq, _ in expired), max(version for _, version in expired)
+        note_expired(connection, player_id, *numbers, count=len(expired))
+
+
+def note_expired(connection: Connection, player_id: str, seq: int, version: int, *, count: int) -> None:
+    """Note the highest numbers of slots that expired, `count` of this player."""
+    query = """
+        UPDATE player_saves SET deleted_slots = deleted_slots - :count,
             expired_seq = CASE WHEN expired_seq < :seq THEN :seq ELSE expired_seq END,
             expired_version = CASE WHEN expired_version < :version THEN :version ELSE expired_version END
         WHERE player_id = :player_id
     """
-    for seq, version in connection.execute(query, {"player_id": player_id, "slot": slot}).fetchall():
-        connection.execute(note, {"player_id": player_id, "seq": seq, "version": version})
+    connection.execute(query, {"player_id": player_id, "seq": seq, "version": version, "count": count})
 
 
 _ENTRY_COLUMNS = f"""

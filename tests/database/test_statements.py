@@ -52,6 +52,12 @@ LOCAL: Mapping[str, Mapping[str, Collection[Any]]] = {
     "gamed.saves.erase_store:erase_step": {"some": ["(SELECT slot FROM save WHERE player_id = :player_id)"]},
     "gamed.saves.erase_store:_move_slot": {"where": ["WHERE player_id = :player_id AND slot = :slot"]},
     "gamed.saves.blob_tables:find_blobs": {"marks": ["?, ?"]},
+    "gamed.saves.blob_tables:remove_references_of": {
+        "marks": ["?, ?"],
+        "used": ["SELECT blob_id, count(*) AS times FROM save_version WHERE slot IN (?) GROUP BY blob_id"],
+    },
+    "gamed.saves.tables:delete_histories": {"marks": ["?"], "where": ["WHERE player_id = ? AND slot IN (?)"]},
+    "gamed.saves.tables:expire_slots": {"marks": ["?, ?"]},
     "gamed.sessions.tables:close_login": {},
     "gamed.sessions.tables:revoke_all": {
         "living": ["player_id = :player_id AND session_id IS DISTINCT FROM :keep"],

@@ -113,3 +113,111 @@ class RateTest(AttackCase):
             for query in ("", "since=0.0&"):
                 answer = self.ask("GET", f"/game/saves?{query}limit={LISTED_FREELY}")
                 self.assertEqual((answer.status, answer.json["more"]), (200, True))
+
+
+class ExpiryTest(AttackCase):
+    limits = SaveLimits(deleted_slots=1)
+
+    def test_current_cursor(self) -> None:
+        """A slot that expires together with its conflict copy resets no client that knows of the delete."""
+        self.put("auto", b"one", ABSENT)
+        self.assertEqual(self.put("auto", b"offline", {"If-Match": tag(7, b"?")}).status, 412)
+        self.put("other", b"two", ABSENT)
+        self.delete("auto", ANY)
+        cursor = self.ask("GET", "/game/saves").json["cursor"]
+        self.later(31 * DAY_MS)
+        self.clean_up()
+        self.assertEqual(self.slots(), 1)
+        answer = self.ask("GET", f"/game/saves?since={cursor}").json
+        self.assertEqual((answer["saves"], "reset" in answer), ([], False))
+
+    def test_numbers_after_a_merge(self) -> None:
+        """Whoever gets another player's saves begins above the numbers of those that had expired there."""
+        for name in ("a", "b", "c"):
+            self.put(name, name.encode(), ABSENT)
+            self.delete(name, ANY)
+            self.later(DAY_MS)
+        self.assertEqual(self.slots(), 1)
+        erase_store = EraseStore(self.stores, Counting())
+        self.successResultOf(ensureDeferred(erase_store.merge(ANNA, BERT, self.server.now_ms)))
+        self.bearer = self.sign_in(BERT)
+        self.browser = self.browser_for(SaveLimits())
+        self.assertEqual(self.put("a", b"Bert's", ABSENT).json["version"], 5)
+        self.assert_counts_agree()
+
+    def test_shared_bytes(self) -> None:
+        """Expiring slots take no bytes that others use, and leave none that are not used."""
+        shared, own = b"s" * LARGE, b"o" * LARGE
+        for number, data in enumerate((shared, b"small", own, shared, b"small")):
+            self.put("a", data, ANY if number else ABSENT)
+        self.stage(b"small")
+        self.put("keep", shared, ABSENT)
+        self.delete("a", ANY)
+        self.later(DAY_MS)
+        self.stage(b"small")
+        self.assertEqual(self.put("b", b"two", ABSENT).status, 201)
+        self.clean_up()
+        self.assertEqual(self.ask("GET", "/game/saves/a/versions").status, 404)
+        self.assertEqual(self.get("keep").body, shared)
+        sizes = self.in_state(lambda c: c.execute("SELECT size FROM blob ORDER BY size").fetchall())
+        self.assertEqual(sizes, [(3,), (5,), (LARGE,)])
+        self.assert_counts_agree()
+
+
+class FullHistoryTest(AttackCase):
+    limits = SaveLimits(keep_versions=1000)
+
+    def shrink(self, history_bytes: int) -> SaveLimits:
+        """Lower the limit, as its owner may."""
+        limits = replace(self.limits, history_bytes=history_bytes)
+        self.browser = self.browser_for(limits)
+        return limits
+
+    def test_without_a_time(self) -> None:
+        """A damaged version without the time of its end does not prevent a save in a full history."""
+        for name in ("a", "b"):
+            for number in range(4):
+                self.put(name, b"%d" % number, ANY if number else ABSENT)
+        self.in_state(_forget_time)
+        self.shrink(2 * VERSION_BYTES)
+        self.assertEqual(self.put("a", b"next", ANY).status, 200)
+        self.assertEqual([len(self.versions(name)) for name in ("a", "b")], [2, 2])
+
+    def test_many_slots(self) -> None:
+        """In a history of many slots only cleanup searches for the oldest versions: a write does not wait for that."""
+        for number in range(3):
+            for slot in range(PRUNED_SLOTS + 1):
+                self.put(f"s{slot:02d}", b"%d" % number, ANY if number else ABSENT)
+                self.server.now_ms += 1
+        refused = self.put("s00", b"offline", {"If-Match": tag(999, b"?")})
+        self.shrink((PRUNED_SLOTS + 9) * (1 + VERSION_BYTES))
+        before = self.ask("GET", "/game/saves").json["cursor"]
+        self.assertEqual(self.put("s07", b"last", ANY).status, 200)
+        self.assertEqual(self.rows_of_versions(), 3 * (PRUNED_SLOTS + 1) + 2)
+        self.clean_up(replace(self.limits, history_bytes=(PRUNED_SLOTS + 9) * (1 + VERSION_BYTES)))
+        self.assertEqual(self.rows_of_versions(), 2 * (PRUNED_SLOTS + 1) + 7)
+        kept = [slot for slot in range(PRUNED_SLOTS + 1) if len(self.versions(f"s{slot:02d}")) > 2]
+        self.assertEqual(kept, [0, 7, *range(PRUNED_SLOTS - 4, PRUNED_SLOTS + 1)])
+        self.assertEqual(self.ask("GET", refused.json["yours"]["href"]).body, b"offline")
+        self.assertEqual([save["slot"] for save in self.changes(before)], ["s07"])
+
+    def test_copies_of_many_slots(self) -> None:
+        """Cleanup deletes conflict copies from a full history, and the lists of clients show that."""
+        for slot in range(PRUNED_SLOTS + 1):
+            self.put(f"s{slot:02d}", b"one", ABSENT)
+            self.put(f"s{slot:02d}", b"offline", {"If-Match": tag(999, b"?")})
+        before = self.ask("GET", "/game/saves").json["cursor"]
+        limits = self.shrink(0)
+        self.put("s00", b"two", ANY)
+        self.clean_up(limits)
+        self.assertEqual(self.rows_of_versions(), PRUNED_SLOTS + 2)
+        self.assertEqual([save["conflicts"] for save in self.changes(before)], [[]] * (PRUNED_SLOTS + 1))
+        self.assertEqual(self.changed[:1], [ANNA])
+
+    def changes(self, cursor: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ask("GET", f"/game/saves?since={cursor}").json["saves"]
+        return found
+
+
+def _forget_time(connection: Connection) -> None:
+    connection.execute("UPDATE save_version SET retired_ms = NULL WHERE version = 1 AND slot = 'a'")
