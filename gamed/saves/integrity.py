@@ -25,7 +25,10 @@ COUNTED = """
            (SELECT coalesce(sum(v.size), 0) FROM save s JOIN save_version v USING (player_id, slot)
             WHERE s.player_id = h.player_id AND v.version = s.current_version) AS live_now,
            (SELECT count(*) FROM save s WHERE s.player_id = h.player_id AND s.current_version IS NULL) AS deleted_now,
-           (SELECT coalesce(sum(v.size + coalesce(length(v.meta), 0) + 512), 0)
+           (SELECT coalesce(sum(
+                v.size + 512 + coalesce(length(v.ctype), 0)
+                + CASE WHEN length(v.meta) BETWEEN 257 AND 1999 THEN 2000 ELSE coalesce(length(v.meta), 0) END
+            ), 0)
             FROM save_version v LEFT JOIN save s USING (player_id, slot)
             WHERE v.player_id = h.player_id AND v.version IS DISTINCT FROM s.current_version) AS kept_now
     FROM player_saves h WHERE erasing = 0

@@ -22,6 +22,10 @@ VERSION_BYTES = 512
 
 Without it, a history of empty rows would grow without a limit: a delete has no bytes at all.
 """
+LONG_META = 256
+LONG_META_BYTES = 2000
+"""What a Save-Meta longer than LONG_META counts at least: it may make the row too long for SQLite to keep it in a page
+with others, and what does not fit takes a page of 4 KiB of its own."""
 STAGED_COMMITS = 16
 """How many full commits' bytes may be staged at once. Each PUT of staged bytes adds up those of its player."""
 LISTED_AT_ONCE = 256
@@ -34,6 +38,11 @@ LIST_RATE = RateLimit(500, 40)
 """Of long lists: enough for 40 pages at once, then two a second."""
 EXPIRY_HOURS = 24
 """A deleted save is kept at least so long, whatever else the player deletes."""
+
+
+def counted_bytes(size: int, content_type: int, meta: int) -> int:
+    """Return what a version counts in the history, from the lengths of its bytes, stored media type and Save-Meta."""
+    return VERSION_BYTES + size + content_type + (max(meta, LONG_META_BYTES) if meta > LONG_META else meta)
 
 
 class SaveLimits(Struct, frozen=True):
@@ -66,7 +75,7 @@ class SaveLimits(Struct, frozen=True):
 class Usage(Struct, frozen=True):
     """A player's usage; each version counts with its full size, even if two versions share a blob.
 
-    In the history it counts with its Save-Meta and VERSION_BYTES, too.
+    In the history it counts more (counted_bytes()).
     """
 
     slots: int = 0

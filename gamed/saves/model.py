@@ -10,7 +10,7 @@ from msgspec import Struct
 from gamed.crypto import Random
 from gamed.http.conditional import EntityTag
 from gamed.saves.errors import InvalidSaveRequest
-from gamed.saves.limits import VERSION_BYTES, Usage
+from gamed.saves.limits import VERSION_BYTES, Usage, counted_bytes
 from gamed.tokens import base64url
 
 
@@ -37,7 +37,8 @@ class SaveContent(Struct, frozen=True):
     @property
     def history_bytes(self) -> int:
         """Return what a version with this content counts in the history."""
-        return self.size + len(self.meta or "") + VERSION_BYTES
+        content_type = 0 if self.content_type == DEFAULT_MEDIA_TYPE else len(self.content_type)
+        return counted_bytes(self.size, content_type, len(self.meta or ""))
 
 
 class Version(Struct, frozen=True):

@@ -13,7 +13,7 @@ from gamed.crypto import Random
 from gamed.database.connection import STATE, Connection, rows_in
 from gamed.database.errors import damaged_row
 from gamed.saves import blob_tables
-from gamed.saves.limits import VERSION_BYTES, Usage
+from gamed.saves.limits import Usage, counted_bytes
 from gamed.saves.model import (
     DEFAULT_MEDIA_TYPE,
     Cursor,
@@ -474,10 +474,10 @@ def delete_histories(connection: Connection, player_id: str, slots: Collection[s
     """Delete all versions of some slots, and return what they counted; the caller counts the references to blobs."""
     marks = ", ".join("?" * len(slots))
     where = f"WHERE player_id = ? AND slot IN ({marks})"
-    query = f"SELECT coalesce(sum(size + coalesce(length(meta), 0) + {VERSION_BYTES}), 0) FROM save_version {where}"
-    ((counted,),) = connection.execute(query, (player_id, *slots)).fetchall()
+    query = f"SELECT size, length(ctype), length(meta) FROM save_version {where}"
+    rows = connection.execute(query, (player_id, *slots)).fetchall()
     connection.execute(f"DELETE FROM save_version {where}", (player_id, *slots))
-    return int(counted)
+    return sum(counted_bytes(size, ctype or 0, meta or 0) for size, ctype, meta in rows)
 
 
 def expire_slots(connection: Connection, player_id: str, slots: Collection[str]) -> None:

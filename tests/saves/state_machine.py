@@ -179,7 +179,10 @@ QUERIES = {
                     WHERE s.player_id = h.player_id AND s.current_version IS NOT NULL) AS slots_2,
                    (SELECT coalesce(sum(v.size), 0) FROM save_version v JOIN save s USING (player_id, slot)
                     WHERE v.player_id = h.player_id AND v.version = s.current_version) AS live_2,
-                   (SELECT coalesce(sum(v.size + 512 + coalesce(length(v.meta), 0)), 0)
+                   (SELECT coalesce(sum(v.size + 512 + coalesce(length(v.ctype), 0) + CASE
+                        WHEN v.meta IS NULL THEN 0
+                        WHEN length(v.meta) > 256 AND length(v.meta) < 2000 THEN 2000
+                        ELSE length(v.meta) END), 0)
                     FROM save_version v JOIN save s USING (player_id, slot)
                     WHERE v.player_id = h.player_id AND v.version IS DISTINCT FROM s.current_version) AS kept_2,
                    (SELECT count(*) FROM save s

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from twisted.internet.defer import ensureDeferred
 
 from gamed.database.connection import Connection
+from gamed.database.databases import Databases
 from gamed.saves.blob_tables import SEARCHED_VERSIONS
 from gamed.saves.erase_store import EraseStore
 from gamed.saves.limits import LIST_RATE, LISTED_FREELY, VERSION_BYTES, SaveLimits
@@ -15,6 +16,8 @@ from tests.saves.commit_helpers import write
 from tests.saves.helpers import ABSENT, tag
 from tests.saves.test_bounds import ANY, BoundCase
 from tests.sessions.fixtures import ANNA, BERT, Counting
+from tests.support.databases import file_databases
+from tests.support.stores import sqlite_files
 
 LARGE = 20_000
 """Bytes of a body that is not in its row of `blob`."""
@@ -217,6 +220,50 @@ class FullHistoryTest(AttackCase):
     def changes(self, cursor: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.ask("GET", f"/game/saves?since={cursor}").json["saves"]
         return found
+
+
+@sqlite_files("PostgreSQL keeps a long Save-Meta compressed beside its table; bench/worst_day.py measures both")
+class DiskTest(AttackCase):
+    limits = SaveLimits(keep_versions=1000, conflict_copies=100)
+
+    def make_stores(self) -> Databases:
+        return file_databases(self, now_ms=lambda: self.server.now_ms)
+
+    def size(self) -> int:
+        """Return the bytes of state.db."""
+        [(pages,)] = self.in_state(lambda c: c.execute("PRAGMA page_count").fetchall())
+        return int(pages) * 4096
+
+    def assert_counted(self, **fields: str) -> None:
+        """Assert that 300 versions of all kinds, in names as long as possible, take at most twice what they count."""
+        before, counted = self.size(), self.usage()["history_bytes"]
+        for number in range(300):
+            slot = f"{number % 6}{'s' * 63}"
+            headers = {name.replace("_", "-"): text for name, text in fields.items()}
+            condition = (
+                {"If-Match": f'"{"t" * 64}"'} if number % 12 > 5 and number > 30 else ANY if number > 5 else ABSENT
+            )
+            self.put(slot, b"%d" % number, {**headers, **condition})
+        stored, counts = self.size() - before, self.usage()["history_bytes"] - counted
+        self.assertLessEqual(stored, 2 * counts, (stored / counts, fields))
+
+    def test_at_most_twice(self) -> None:
+        """Whatever a version has, its rows and pages take at most twice what it counts."""
+        for meta in (0, 255, 300, 700, 1100, 1999, 2040):
+            with self.subTest(meta=meta):
+                fields = {"Save_Meta": '{"m":"' + "m" * meta + '"}'} if meta else {}
+                self.assert_counted(**fields)
+                self.assert_counted(Content_Type=f"a/{'x' * 253}", **fields)
+
+    def test_as_checked(self) -> None:
+        """What `check data` counts is what the transactions counted."""
+        for meta in (249, 250, 1991, 1992, 2040):
+            for content_type in ("a/b", "application/octet-stream"):
+                headers = {"Save-Meta": '{"m":"' + "m" * meta + '"}', "Content-Type": content_type}
+                self.put("auto", f"{meta}{content_type}".encode(), headers | (ANY if self.slots() else ABSENT))
+        self.assert_counts_agree()
+        self.delete("auto", ANY)
+        self.assert_counts_agree()
 
 
 def _forget_time(connection: Connection) -> None:
