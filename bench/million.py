@@ -15,6 +15,7 @@ from sqlite3 import Connection, connect
 
 from bench import machine
 from bench.instance import GamedInstance, percentile
+from gamed.saves.limits import counted_bytes
 
 SLOTS, VERSIONS, SIZE = 100, 3, 1024
 PLAYERS, REQUESTS = 20, 200
@@ -62,9 +63,12 @@ def fill_player(connection: Connection, player_id: str, blob_id: int) -> int:
     many("INSERT INTO blob VALUES (?, ?, ?, ?, ?, ?, ?)", blobs)
     many("INSERT INTO save_version VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", versions)
     many("INSERT INTO save VALUES (?, ?, ?, ?, ?, ?, ?)", saves)
-    kept = (VERSIONS - 1) * SLOTS * SIZE
-    totals = (player_id, "epoch", SLOTS, SLOTS, SLOTS * SIZE, kept, None, 0, 0)
-    connection.execute("INSERT INTO player_saves VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", totals)
+    kept = (VERSIONS - 1) * SLOTS * counted_bytes(SIZE, len("a/b"), 0)
+    totals = (player_id, "epoch", SLOTS, SLOTS, SLOTS * SIZE, kept)
+    connection.execute(
+        "INSERT INTO player_saves (player_id, epoch, seq, slots, live_bytes, kept_bytes) VALUES (?, ?, ?, ?, ?, ?)",
+        totals,
+    )
     return blob_id
 
 

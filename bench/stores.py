@@ -100,12 +100,12 @@ def _load(path: str, contender: str) -> Load:
     return replace(load, connections=2 * load.connections) if contender == "two" else load
 
 
-def start_cluster() -> Cluster:
-    """Start PostgreSQL on wrk's processor."""
+def start_cluster(base: str | None = None) -> Cluster:
+    """Start PostgreSQL on wrk's processor, with its data on the disk of TMPDIR or in the folder `base`."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {CLIENT_CPU})
     try:
-        return Cluster(settings=SERVER, base=tempfile.gettempdir())
+        return Cluster(settings=SERVER, base=base or tempfile.gettempdir())
     finally:
         os.sched_setaffinity(0, allowed)
 

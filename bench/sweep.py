@@ -51,7 +51,7 @@ def fill(connection: Connection, slots: int, versions: int) -> None:
     connection.execute(
         "INSERT INTO player_saves (player_id, epoch, seq, slots, live_bytes, kept_bytes)"
         " SELECT player_id, 'e', count(*), count(DISTINCT slot), 1024 * count(DISTINCT slot),"
-        " 1024 * (count(*) - count(DISTINCT slot)) FROM save_version GROUP BY player_id"
+        " (1024 + 512 + 3) * (count(*) - count(DISTINCT slot)) FROM save_version GROUP BY player_id"
     )
     connection.execute("COMMIT")
 

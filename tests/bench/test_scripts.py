@@ -14,6 +14,7 @@ from bench.inside import Inside, requests
 from bench.process import CPUS
 from bench.where import ENOUGH, KERNEL, REST, THREADS, Spent, part_of, parts
 from bench.workers import Turns
+from bench.worst_day import ATTACKS, MIXES
 from bench.wrk import Measured
 
 ROOT = Path(__file__).parents[2]
@@ -110,6 +111,25 @@ class StoresTests(SynchronousTestCase):
         for way in ways:
             self.assertEqual((len(way["moves"]), len(way["kills"])), (2, 1))
             self.assertGreater(min(move["peak_mib"] for move in way["moves"]), 10, way)
+
+
+class WorstDayTests(SynchronousTestCase):
+    def test_both_are_measured(self) -> None:
+        """`python -m bench.worst_day --smoke` simulates, attacks and measures on both stores."""
+        found = Path(self.mktemp()).absolute()
+        words = [sys.executable, "-m", "bench.worst_day", "--smoke", "--json", str(found)]
+        ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS)
+        self.assertEqual(ran.returncode, 0, ran.stderr[-3000:])
+        stores = json.loads(found.read_text())["stores"]
+        self.assertEqual([figures["store"] for figures in stores], ["sqlite", "postgresql"])
+        for figures in stores:
+            day = figures["simulated"]
+            self.assertEqual({mix["name"] for mix in day["mixes"] if mix["rows"] > 0}, set(MIXES), figures)
+            self.assertGreater(min(day["stored"], day["counted"], day["deleted"]), 0, figures)
+            self.assertGreater(min(figures["idle"] + figures["attacked"]), 0, figures)
+            for name in ATTACKS:
+                self.assertTrue({"200", "201", "404", "412"} & figures["answers"][name].keys(), (name, figures))
+            self.assertGreater(figures["held"][0], 0, figures)
 
 
 class FuzzTests(SynchronousTestCase):

@@ -135,7 +135,7 @@ class ExpiryTest(AttackCase):
         self.assertEqual((answer["saves"], "reset" in answer), ([], False))
 
     def test_numbers_after_a_merge(self) -> None:
-        """Whoever gets another player's saves begins above the numbers of those that had expired there."""
+        """A player who gets another one's saves begins above the numbers of those that had expired there."""
         for name in ("a", "b", "c"):
             self.put(name, name.encode(), ABSENT)
             self.delete(name, ANY)
@@ -256,7 +256,7 @@ class DiskTest(AttackCase):
                 self.assert_counted(Content_Type=f"a/{'x' * 253}", **fields)
 
     def test_as_checked(self) -> None:
-        """What `check data` counts is what the transactions counted."""
+        """Transactions count what `check data` counts."""
         for meta in (249, 250, 1991, 1992, 2040):
             for content_type in ("a/b", "application/octet-stream"):
                 headers = {"Save-Meta": '{"m":"' + "m" * meta + '"}', "Content-Type": content_type}
