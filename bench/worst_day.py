@@ -142,6 +142,12 @@ class Day:
             before = after
         while self.clock.ms < time.time_ns() // 1_000_000 - HOUR_MS:
             await self.later(HOUR_MS)
+        names = [f"last-{number}" for number in range(LIMITS.commit_writes)]
+        data = token_bytes(8)
+        await self.stage(data)
+        content = StagedContent(sha256(data).digest(), DEFAULT_MEDIA_TYPE)
+        await self.commit(Change(name, ABSENT, content) for name in names)
+        await self.commit(Change(name, PRESENT) for name in names)  # the next new ones expire others
         return found
 
     async def commits(self, until_ms: float) -> None:
@@ -473,6 +479,8 @@ def attack(port: int, token: str, only: Sequence[str], seconds: float) -> dict[s
 
 
 def _repeat(attacker: Attacker, kind: Attack, number: int) -> None:
+    if kind in (put_large, put_small):
+        attacker.stop.wait(1)  # until a commit, which expires slots, has used the rate of changes
     while not attacker.stop.is_set():
         kind(attacker, number)
         number += 1
