@@ -74,6 +74,8 @@ LONG_TYPE = "application/" + "x" * 243
 LONG_DEVICE = "d" * 64
 META = 760, 2048
 """The length of a Save-Meta whose row takes most beside what it counts, and the longest one."""
+META_SLOTS = 88
+"""So many that 64 others fit beside all."""
 LARGE_SLOTS = 8
 """Each keeps eleven bodies of half the size allowed: more than the history may have."""
 GROUPS = 15
@@ -166,8 +168,8 @@ class Day:
             group += 1
 
     async def metas(self, until_ms: float) -> None:
-        """Write 128 slots, each with a Save-Meta that makes its row too long for a page of the index."""
-        await self._round("meta", 128, until_ms, lambda: token_bytes(8), meta=_meta(META[0]))
+        """Write META_SLOTS, each with a Save-Meta that makes its row too long for a page of the index."""
+        await self._round("meta", META_SLOTS, until_ms, lambda: token_bytes(8), meta=_meta(META[0]))
 
     async def pages(self, until_ms: float) -> None:
         """Write 64 slots of bytes of which one row fits into a page."""
@@ -412,7 +414,7 @@ def put_large(attacker: Attacker, number: int) -> None:
 
 
 def put_small(attacker: Attacker, number: int) -> None:
-    attacker.send("PUT", f"/game/saves/meta{number % 128}", token_bytes(8), If_Match="*", Save_Meta=_meta(760))
+    attacker.send("PUT", f"/game/saves/meta{number % META_SLOTS}", token_bytes(8), If_Match="*", Save_Meta=_meta(760))
 
 
 def commit_new(attacker: Attacker, number: int) -> None:

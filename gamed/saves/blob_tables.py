@@ -43,7 +43,8 @@ _SEARCHED = f"""
             WHERE s.player_id = ? LIMIT {ALL}
         ) AS current
         UNION ALL SELECT sha256, blob_id FROM (
-            SELECT sha256, blob_id FROM save_version WHERE player_id = ? ORDER BY slot, version LIMIT {SEARCHED_VERSIONS}
+            SELECT sha256, blob_id FROM save_version WHERE player_id = ?
+            ORDER BY slot, version LIMIT {SEARCHED_VERSIONS}
         ) AS others
     ) AS searched
 """

@@ -28,6 +28,9 @@ SMALL = {
     "retention",
     "constant_row",
     "newest",
+    "current",
+    "others",
+    "searched",
 }
 """Tables and subqueries that have a few rows at most, or of which only the first rows are read."""
 
