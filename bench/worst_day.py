@@ -302,7 +302,7 @@ def simulate(data: Path, address: Address | None, hours: float) -> Simulated:
     found: list[Any] = []
 
     async def run() -> None:
-        databases = Databases.open(reactor, store.backend(reactor, "simulated"), data, clock.now)
+        databases = Databases.open(reactor, store.backend(reactor, "simulated", reactor.stop), data, clock.now)
         try:
             found.append(await Day(databases, clock, size).run(hours))
         finally:
