@@ -195,8 +195,10 @@ def refuse_older(connection: Connection, folder: Path, known: tuple[str, Heartbe
     A value of another database does not count, such as the one that `gamed move-store` has moved the data from, and
     one before pg_upgrade, which begins a new timeline.
     """
+    # Before the database is asked: a process that counts and notes meanwhile would make what was read look older.
+    noted_place, noted = read_any_note(folder)
     place, found = read_place(connection), read_heartbeat(connection)
-    noted = None if place is None else read_note(folder, place)
+    noted = None if place is None or place != noted_place else noted
     for later in (noted, known[1] if known is not None and known[0] == place else None):
         if later is None or not (found is None or found.is_before(later)):
             continue
@@ -217,12 +219,17 @@ def read_heartbeat(connection: Connection) -> Heartbeat | None:
 
 def read_note(folder: Path, place: str) -> Heartbeat | None:
     """Return what a process noted of the database at this place; None if there is no such note, or if it is damaged."""
+    noted_place, noted = read_any_note(folder)
+    return noted if noted_place == place else None
+
+
+def read_any_note(folder: Path) -> tuple[str, Heartbeat | None]:
+    """Return the place of the database that a process noted, and what it noted; None without a note that is whole."""
     with suppress(OSError, ValueError, KeyError, TypeError), open(folder / DATABASE_NOTE, "rb") as file:
         members = json.loads(file.read(MAX_NOTE_BYTES))
-        if members["place"] == place:
-            generation, beats, beat_ms = (int(members[name]) for name in ("generation", "beats", "beat_ms"))
-            return Heartbeat(generation, beats, beat_ms, str(members["timeline"]))
-    return None
+        generation, beats, beat_ms = (int(members[name]) for name in ("generation", "beats", "beat_ms"))
+        return str(members["place"]), Heartbeat(generation, beats, beat_ms, str(members["timeline"]))
+    return "", None
 
 
 def write_note(folder: Path, place: str, heartbeat: Heartbeat) -> None:

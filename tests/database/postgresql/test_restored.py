@@ -2,10 +2,12 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
@@ -212,6 +214,23 @@ MOVED = """
 """
 
 
+class Interrupted:
+    """A connection after whose read of the counter another process works."""
+
+    def __init__(self, connection: Connection, work: Callable[[], None]) -> None:
+        self._connection = connection
+        self._work = work
+
+    def execute(self, sql: str, values: Any = (), /) -> Any:
+        found = self._connection.execute(sql, values)
+        if "FROM auth.heartbeat" in sql:
+            self._work()
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
 class HeartbeatTests(StoredCase):
     def refused(self, noted: Heartbeat | None) -> bool:
         """Return whether a start refuses the database because of this note."""
@@ -230,6 +249,19 @@ class HeartbeatTests(StoredCase):
         self.assertEqual((first.generation, first.beats, second.beats, first.timeline), (1, 1, 2, "00000001"))
         self.assertLess(abs(first.beat_ms - wall_ms()), 30_000)
         self.assertEqual([self.refused(noted) for noted in (None, first, second)], [False] * 3)
+
+    def count(self, connection: Connection, place: str) -> None:
+        write_note(self.folder, place, beat(connection))
+
+    def test_counted_meanwhile(self) -> None:
+        """A process that counts and notes while another one reads does not make the database look older."""
+        place = self.run_in(read_place)
+
+        def refuse(connection: Connection) -> None:
+            refuse_older(Interrupted(connection, partial(self.count, connection, place)), self.folder)
+
+        for _ in range(2):  # before the first count, and later
+            self.run_in(refuse)
 
     @covers("threats/70")
     def test_older_database(self) -> None:
