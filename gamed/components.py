@@ -28,7 +28,6 @@ from gamed.database.errors import DatabaseError
 from gamed.event_log import EventLog
 from gamed.http.app import RouteGroup
 from gamed.http.background import ShieldedTasks
-from gamed.http.server import spare_files
 from gamed.login.authorize import AuthorizeService
 from gamed.login.browser import BrowserLoginService, LoginLifecycle, ResultService
 from gamed.login.browser_routes import BrowserRoutes, CallbackRoutes, LookRoutes, PageResponder, ResultRoutes
@@ -42,6 +41,7 @@ from gamed.login.routes import LoginRoutes, QrRoutes
 from gamed.login.start import StartService
 from gamed.login.store import LoginStore, advanced_logins
 from gamed.long_poll import LongPollRegistry
+from gamed.open_files import spare_files
 from gamed.ops.logging import LoggedSignInFailures
 from gamed.players.account import AccountPage, AccountSignIn
 from gamed.players.account_guard import AccountGuard

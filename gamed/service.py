@@ -30,8 +30,9 @@ from gamed.http.access_log import NAMESPACE, AccessLog
 from gamed.http.app import RouteGroup
 from gamed.http.client_address import HttpSettings
 from gamed.http.health_routes import AdminRoutes, PublicRoutes
-from gamed.http.server import HttpServer, build_server, is_limited, most_connections
+from gamed.http.server import HttpServer, build_server
 from gamed.login.keys import LOCAL
+from gamed.open_files import is_limited, most_connections
 from gamed.ops.late_modules import LateModules
 from gamed.ops.listeners import ListenerService
 from gamed.ops.logging import RAW, TwistedAuditLog

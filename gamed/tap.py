@@ -23,11 +23,12 @@ from gamed.cli import serve as cli_serve
 from gamed.cli.errors import CONFIGURATION, exit_on_error, exit_with
 from gamed.cli.folder_lock import SERVE, SHARE, Lock
 from gamed.cli.listen import numbered
-from gamed.cli.process import allow_files, exit_cleanly_on_sigterm, exit_with_code, harden, stop_reactor_on_signals
+from gamed.cli.process import exit_cleanly_on_sigterm, exit_with_code, harden, stop_reactor_on_signals
 from gamed.cli.workers import MARK, WorkerMark, WorkerPlan, WorkersParent, log_arguments, parse_count, refuse_kinds
 from gamed.clock import use_monotonic_clock
 from gamed.config.settings import RESERVED_FILES, LogFormat, Settings
 from gamed.gc_pause import gc_paused
+from gamed.open_files import allow_files
 from gamed.ops.systemd import SystemdNotifier
 
 _locks: list[Lock] = []

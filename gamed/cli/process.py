@@ -68,14 +68,6 @@ def exit_with_code(code: int) -> None:
     atexit.register(leave)
 
 
-def allow_files(wanted: int) -> None:
-    """Raise the limit of open files to `wanted`, or as far as the process may; most systems begin with 1024."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
 def erase_variables(names: Iterable[str]) -> None:
     """Remove variables from the environment, and their values from the memory that /proc/<pid>/environ shows.
 

@@ -19,7 +19,7 @@ from gamed.config.settings import KEY_FILE, RESERVED_FILES, KeySource, LogFormat
 from gamed.crypto import Keys
 from gamed.database.connection import AUTH
 from gamed.database.errors import DatabaseError
-from gamed.http.server import is_limited, most_connections
+from gamed.open_files import is_limited, most_connections
 from gamed.players.tables import count_players
 from gamed.stores import open_store
 

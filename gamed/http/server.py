@@ -2,14 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from resource import RLIMIT_NOFILE, getrlimit
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress, IReactorTime
 from twisted.internet.protocol import ServerFactory
 from twisted.logger import Logger
 
-from gamed.config.settings import RESERVED_FILES
 from gamed.crypto import Random
 from gamed.event_log import EventLog
 from gamed.http.access_log import RequestLog
@@ -18,10 +16,9 @@ from gamed.http.client_address import HttpSettings, Peer, peer_host
 from gamed.http.connection import HttpConnection
 from gamed.http.route_compiler import compile_routes
 from gamed.http.site import Site
+from gamed.open_files import most_connections
 from gamed.timestamps import Now
 
-IDLE_FILES = 32
-"""Descriptors of a server without connections: 29 with SQLite."""
 _log = EventLog(Logger())
 
 
@@ -78,26 +75,6 @@ class HttpServer(ServerFactory):
             for closed in waiting:
                 if not closed.called:  # the caller may have given up
                     closed.callback(None)
-
-
-def most_connections(wanted: int, files: int | None = None) -> int:
-    """Return how many connections to accept: as many as wanted, but never more than the process may open.
-
-    `files` is the limit of open files, by default that of this process. A quarter of a small one is reserved.
-    """
-    files = getrlimit(RLIMIT_NOFILE)[0] if files is None else files
-    return max(1, min(wanted, files - min(RESERVED_FILES, files // 4)))
-
-
-def is_limited(most: int, wanted: int) -> bool:
-    """Return whether `most` connections are worth a warning: gamed doctor reports fewer missing ones than reserved."""
-    return most + RESERVED_FILES < wanted
-
-
-def spare_files(wanted_connections: int) -> int:
-    """Return half of the descriptors that neither connections nor an idle server use."""
-    soft, _hard = getrlimit(RLIMIT_NOFILE)
-    return max(1, (soft - most_connections(wanted_connections) - IDLE_FILES) // 2)
 
 
 class ConnectionLimiter:

@@ -4,9 +4,11 @@ import json
 import os
 import pty
 import signal
+import site
 import subprocess
 import sys
 import time
+import venv
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from http.client import HTTPConnection
@@ -35,6 +37,15 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
     """Return an environment without the caller's settings, in which Python and twistd import this checkout."""
     kept = {name: os.environ[name] for name in CLEAN if name in os.environ}
     return {**kept, "PYTHONPATH": str(ROOT), **more}
+
+
+def python_apart(folder: Path) -> tuple[str, dict[str, str]]:
+    """Return an interpreter and its variables that has no server beside it.
+
+    The tests' own has one after the README's first command, which a start elsewhere does not leave behind silently.
+    """
+    venv.EnvBuilder(symlinks=True).create(folder)
+    return str(folder / "bin" / "python"), {"PYTHONPATH": os.pathsep.join([str(ROOT), *site.getsitepackages()])}
 
 
 def folder_of(test: SynchronousTestCase) -> Path:

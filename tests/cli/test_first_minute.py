@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 from gamed import __version__
-from tests.cli.process import GAMED, ROOT, TWISTD, WAIT_SECONDS, CommandTestCase, environment, free_port
+from tests.cli.process import GAMED, ROOT, TWISTD, WAIT_SECONDS, CommandTestCase, environment, free_port, python_apart
 from tests.support.stores import POSTGRESQL, sqlite_files
 
 NEXT = re.compile(r"(?m)^next: (.+)$")
@@ -119,9 +119,10 @@ class FirstMinuteTests(CommandTestCase):
 
     def test_no_options_needed(self) -> None:
         """The advised command has no options if the environment names the same places, and begins as it was typed."""
-        self.environ |= {"GAMED_CONFIG": str(self.config), "GAMED_DATA": str(self.data)}
+        python, variables = python_apart(self.folder / "python")
+        self.environ |= {"GAMED_CONFIG": str(self.config), "GAMED_DATA": str(self.data), **variables}
         script = self.folder / "gamed"
-        script.write_text(f"#!{GAMED[0]}\nfrom gamed.cli import main\nmain()\n")
+        script.write_text(f"#!{python}\nfrom gamed.cli import main\nmain()\n")
         script.chmod(0o755)
         port = free_port()
         process = self.start("./gamed", "serve", f"--listen=tcp:{port}:interface=127.0.0.1")

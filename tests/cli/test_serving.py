@@ -2,7 +2,17 @@ import json
 import os
 import signal
 
-from tests.cli.process import GAMED, MODULE, TWISTD, CommandTestCase, await_end, end_daemon, free_port, get
+from tests.cli.process import (
+    GAMED,
+    MODULE,
+    TWISTD,
+    CommandTestCase,
+    await_end,
+    end_daemon,
+    free_port,
+    get,
+    python_apart,
+)
 from tests.support.covers import covers
 from tests.support.stores import POSTGRESQL, sqlite_files
 
@@ -80,9 +90,10 @@ class FirstRunTests(CommandTestCase):
     def test_places_from_the_environment(self) -> None:
         """GAMED_CONFIG and GAMED_DATA name what the options would, as in the container (SPEC 2.1)."""
         config, data = self.folder / "app/config/authentication.json", self.folder / "app"
-        self.environ = {"GAMED_CONFIG": str(config), "GAMED_DATA": str(data)}
+        python, variables = python_apart(self.folder / "python")
+        self.environ = {"GAMED_CONFIG": str(config), "GAMED_DATA": str(data), **variables}
         port = free_port()
-        process = self.start(*GAMED, "serve", f"--listen=tcp:{port}:interface=127.0.0.1")
+        process = self.start(python, *GAMED[1:], "serve", f"--listen=tcp:{port}:interface=127.0.0.1")
         self.await_answer(port, process)
         self.assertTrue(config.exists())
         self.assertTrue((data / "auth.db").exists())

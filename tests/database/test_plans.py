@@ -35,6 +35,13 @@ SMALL = {
 """Tables and subqueries that have a few rows at most, or of which only the first rows are read."""
 
 
+ONCE_A_PLAYER = "DELETE FROM login WHERE session_id IN (SELECT session_id FROM session WHERE player_id"
+"""The beginning of the statement that an erased player causes once.
+
+An index of its columns would cost each login two pages. There are at most `live_logins` rows and those of the last hour.
+"""
+
+
 class Explained(SqliteConnection):
     """A connection that records the query plan of each statement."""
 
@@ -64,6 +71,8 @@ class PlanTest(CommitCase):
         for sql, steps in self.plans.items():
             for step in steps:
                 words = step.split()
+                if " ".join(sql.split()).startswith(ONCE_A_PLAYER):
+                    continue
                 if words[0] == "SCAN" and words[1] not in {*SMALL, "CONSTANT", "page"} and words[1][0] != "(":
                     yield from () if words[-1] in partial else [(step, " ".join(sql.split()))]
 

@@ -45,9 +45,11 @@ def start(proxy: Proxy, source: str = "127.0.0.1", **headers: str) -> Answer:
     return proxy.ask("POST", "/auth/login", source=source, json_body={}, headers=fields)
 
 
-def collect(proxy: Proxy, login: Answer, sent: Callable[[], object] = int, **members: object) -> Answer:
+def collect(
+    proxy: Proxy, login: Answer, sent: Callable[[], object] = int, source: str = "127.0.0.1", **members: object
+) -> Answer:
     bearer = login.json["device_secret"]
-    return proxy.ask("POST", "/auth/login/collect", json_body=members, bearer=bearer, sent=sent)
+    return proxy.ask("POST", "/auth/login/collect", source=source, json_body=members, bearer=bearer, sent=sent)
 
 
 class PlayersTests(SynchronousTestCase):
@@ -75,7 +77,7 @@ class PlayersTests(SynchronousTestCase):
             def play(source: str, proxy: Proxy = proxy, together: Barrier = together) -> tuple[int, int]:
                 login = start(proxy, source)
                 together.wait(PATIENCE_SECONDS)
-                return login.status, collect(proxy, login, wait=2).status
+                return login.status, collect(proxy, login, source=source, wait=2).status
 
             sources = [f"127.0.{number}.{last}" for last in range(2, 2 + PLAYERS)]
             self.assertEqual(set(self.pool.map(play, sources, timeout=PATIENCE_SECONDS)), {(201, 202)}, proxy.name)

@@ -40,6 +40,7 @@ class OwnerGuideTests(CommandTestCase):
 
     def setUp(self) -> None:
         super().setUp()
+        self.addCleanup(os.umask, os.umask(0o022))  # a test before this one may have set that of a service
         self.folder.chmod(0o755)
         self.python, self.libraries = python_for_all(self.folder / "for-all")
         user = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
