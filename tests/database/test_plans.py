@@ -38,7 +38,7 @@ SMALL = {
 ONCE_A_PLAYER = "DELETE FROM login WHERE session_id IN (SELECT session_id FROM session WHERE player_id"
 """The beginning of the statement that an erased player causes once.
 
-An index of its columns would cost each login two pages. There are at most `live_logins` rows and those of the last hour.
+An index of its columns would cost each login two pages; there are at most `live_logins` rows and those of an hour.
 """
 
 
