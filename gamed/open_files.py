@@ -5,8 +5,8 @@ Like the modules of `gamed.cli`, this is loaded before the reactor.
 
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
 
-from gamed.config.settings import RESERVED_FILES
-
+RESERVED_FILES = 256
+"""Descriptors beside those of connections: for the databases, spooled bodies and the log."""
 IDLE_FILES = 32
 """Descriptors of a server without connections: 29 with SQLite."""
 

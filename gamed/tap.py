@@ -26,9 +26,9 @@ from gamed.cli.listen import numbered
 from gamed.cli.process import exit_cleanly_on_sigterm, exit_with_code, harden, stop_reactor_on_signals
 from gamed.cli.workers import MARK, WorkerMark, WorkerPlan, WorkersParent, log_arguments, parse_count, refuse_kinds
 from gamed.clock import use_monotonic_clock
-from gamed.config.settings import RESERVED_FILES, LogFormat, Settings
+from gamed.config.settings import LogFormat, Settings
 from gamed.gc_pause import gc_paused
-from gamed.open_files import allow_files
+from gamed.open_files import RESERVED_FILES, allow_files
 from gamed.ops.systemd import SystemdNotifier
 
 _locks: list[Lock] = []

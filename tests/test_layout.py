@@ -123,6 +123,7 @@ TOP = {
     "crypto": Kind.SHARED,
     "event_log": Kind.SHARED,
     "gc_pause": Kind.SHARED,
+    "open_files": Kind.SHARED,
     "tokens": Kind.SHARED,
     "timestamps": Kind.SHARED,
     "strict_json": Kind.SHARED,

@@ -15,11 +15,11 @@ from gamed.cli.listen import Listener
 from gamed.cli.output import counted
 from gamed.cli.paths import Paths, command_line, virtual_environment
 from gamed.config.model import Config, Mode
-from gamed.config.settings import KEY_FILE, RESERVED_FILES, KeySource, LogFormat, Settings
+from gamed.config.settings import KEY_FILE, KeySource, LogFormat, Settings
 from gamed.crypto import Keys
 from gamed.database.connection import AUTH
 from gamed.database.errors import DatabaseError
-from gamed.open_files import is_limited, most_connections
+from gamed.open_files import RESERVED_FILES, is_limited, most_connections
 from gamed.players.tables import count_players
 from gamed.stores import open_store
 

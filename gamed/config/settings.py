@@ -11,9 +11,6 @@ from gamed.crypto import Secret
 from gamed.structs import redacts
 
 DEFAULT_LISTEN = "tcp:8080:interface=127.0.0.1"
-RESERVED_FILES = 256
-"""Descriptors beside those of connections: for the databases, spooled bodies and the log."""
-
 KEY_FILE = "auth.key"
 """The name of the key file, which is beside `auth.db`."""
 DATABASE_NOTE = "database.note"

@@ -9,9 +9,10 @@ from shutil import disk_usage
 from msgspec import Struct
 
 from gamed.config.model import LOOPBACK, Checkpoints, Config
-from gamed.config.settings import KEY_FILE, RESERVED_FILES
+from gamed.config.settings import KEY_FILE
 from gamed.database.sqlite.files import EXTERNAL_LIMIT_BYTES
 from gamed.database.store import ServerFacts, Store
+from gamed.open_files import RESERVED_FILES
 from gamed.ops.doctor_findings import FailureCause, Finding, HttpFailure, Level, Reached, ok, problem, skipped, warning
 
 OTHERS = 0o077

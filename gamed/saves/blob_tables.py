@@ -36,7 +36,7 @@ _FIND_SMALL = f"""
     LIMIT 1
 """
 _SEARCHED = f"""
-    SELECT sha256, min(blob_id) FROM (
+    (
         SELECT sha256, blob_id FROM (
             SELECT v.sha256, v.blob_id FROM save s
             LEFT JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.current_version
@@ -67,7 +67,7 @@ def find_blobs(connection: Connection, player_id: str, digests: Collection[bytes
             found[sha256] = row[0]
     if others := [sha256 for sha256 in digests if sha256 not in found]:
         marks = ", ".join("?" * len(others))
-        query = f"{_SEARCHED} WHERE sha256 IN ({marks}) GROUP BY sha256"
+        query = f"SELECT sha256, min(blob_id) FROM {_SEARCHED} WHERE sha256 IN ({marks}) GROUP BY sha256"
         found.update(connection.execute(query, (player_id, player_id, *others)))
     return found
 

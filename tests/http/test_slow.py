@@ -6,11 +6,10 @@ from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.config.settings import RESERVED_FILES
 from gamed.http.client_address import HttpSettings
 from gamed.http.connection import DRAIN_SECONDS, FIRST_REQUEST_SECONDS
 from gamed.http.timeouts import LAST_ANSWER_SECONDS, PROGRESS_BYTES, StalledWrite
-from gamed.open_files import IDLE_FILES, is_limited, most_connections, spare_files
+from gamed.open_files import IDLE_FILES, RESERVED_FILES, is_limited, most_connections, spare_files
 from tests.http.apps import AcceptingPolicy, BlockingPolicy, EchoRoutes, RecordingReceiver
 from tests.support.covers import covers
 from tests.support.http import BASE_HOST, Browser, Connection, request_bytes
