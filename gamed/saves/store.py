@@ -213,13 +213,35 @@ def read_list(connection: Connection, player_id: str, request: ListRequest, coun
         found = tables.current_saves(connection, player_id, request.limit + 1)
     else:
         found = tables.changed_slots(connection, player_id, after.seq, request.limit + 1)
-    page = found[: request.limit]
+    page, more = _whole_changes(connection, player_id, found, request.limit)
+    if after is None:
+        page = [(seq, entry) for seq, entry in page if entry.current is not None]
     entries = sorted((entry for _, entry in page), key=attrgetter("slot"))
     reset = since is not None and after is None
-    if len(found) == len(page):
+    if not more:
         return Listing(cursor, entries, reset)
     begun = cursor.seq if after is None or after == EMPTY_CURSOR else after.begun
     return Listing(Cursor(cursor.epoch, page[-1][0], begun), entries, reset, more=True)
+
+
+def _whole_changes(
+    connection: Connection, player_id: str, found: Sequence[tuple[int, SlotEntry]], limit: int
+) -> tuple[Sequence[tuple[int, SlotEntry]], bool]:
+    """Return about `limit` of the entries that were found, and whether there are more.
+
+    A page never ends between two slots with the same number: its cursor would skip the second one. Changes of earlier
+    releases may share their number.
+    """
+    if len(found) <= limit:
+        return found, False
+    last = found[limit - 1][0]
+    if found[limit][0] != last:
+        return found[:limit], True
+    before = [each for each in found if each[0] < last]
+    if before:
+        return before, True
+    more = tables.count_changes(connection, player_id, last, 1) > 0
+    return tables.slots_of_change(connection, player_id, last), more
 
 
 def read_slot(connection: Connection, player_id: str, request: ReadRequest) -> SlotSnapshot:

@@ -526,6 +526,7 @@ _NAMED_SLOTS = f"""
     SELECT {_ENTRY_COLUMNS} FROM (SELECT {_SLOTS} slot > :since ORDER BY slot LIMIT :limit) page {_VERSIONS}
 """
 _ONE_SLOT = f"SELECT {_ENTRY_COLUMNS} FROM (SELECT {_SLOTS} slot = :slot) page {_VERSIONS}"
+_ONE_CHANGE = f"SELECT {_ENTRY_COLUMNS} FROM (SELECT {_SLOTS} seq = :seq) page {_VERSIONS}"
 _CHANGES = """
     SELECT count(*) FROM (SELECT 1 FROM save WHERE player_id = :player_id AND seq > :since LIMIT :limit) page
 """
@@ -539,6 +540,11 @@ def current_saves(connection: Connection, player_id: str, limit: int) -> list[tu
 def changed_slots(connection: Connection, player_id: str, since: int, limit: int) -> list[tuple[int, SlotEntry]]:
     """Return slots that changed after `since`, deleted ones included, each with its change; the earliest first."""
     return _entries(connection, player_id, _CHANGED_SLOTS, {"since": since, "limit": limit})
+
+
+def slots_of_change(connection: Connection, player_id: str, seq: int) -> list[tuple[int, SlotEntry]]:
+    """Return all slots whose last change has this number, deleted ones included."""
+    return _entries(connection, player_id, _ONE_CHANGE, {"seq": seq})
 
 
 def slots_by_name(connection: Connection, player_id: str, after: str, limit: int) -> list[SlotEntry]:

@@ -301,7 +301,7 @@ def set_current(
         prune_at_ms=prune_at_ms,
         is_new=not state.exists,
     )
-    _fit_into_quota(connection, limits, player_id, now, seq, kept=kept)
+    _fit_into_quota(connection, limits, player_id, now, kept=kept)
     return now
 
 
@@ -342,7 +342,7 @@ def store_conflict_copy(
     seq, kept = tables.change_player(connection, player_id, grown, arrival_ms=command.context.arrival_ms)
     prune_at_ms = copy.created_ms + limits.keep_days * DAY_MS
     tables.touch_slot(connection, player_id, copy.slot, last_version=copy.version, seq=seq, prune_at_ms=prune_at_ms)
-    _fit_into_quota(connection, limits, player_id, copy, seq, kept=kept, spared=copy.version)
+    _fit_into_quota(connection, limits, player_id, copy, kept=kept, spared=copy.version)
     return copy
 
 
@@ -368,7 +368,7 @@ def delete_current(
         # at once if there may be more than is kept: a slot that is deleted each time keeps as little as one that is not
         prune_at_ms=now_ms if number > limits.keep_versions else now_ms + limits.keep_days * DAY_MS,
     )
-    _fit_into_quota(connection, limits, player_id, tombstone, seq, kept=kept, spared=current.version)
+    _fit_into_quota(connection, limits, player_id, tombstone, kept=kept, spared=current.version)
 
 
 def delete_version(connection: Connection, player_id: str, version: Version) -> None:
@@ -379,13 +379,14 @@ def delete_version(connection: Connection, player_id: str, version: Version) -> 
         blob_tables.remove_reference(connection, version.blob_id)
 
 
-def bump_slot(
-    connection: Connection, player_id: str, slot: str, seq: int | None = None, *, arrival_ms: int | None = None
-) -> None:
-    """Record a change of the slot's entry in the list that changes no current version."""
+def bump_slot(connection: Connection, player_id: str, slot: str, *, arrival_ms: int | None = None) -> None:
+    """Record a change of the slot's entry in the list that changes no current version.
+
+    It has a number of its own: a page of the list may end after each number.
+    """
     state = tables.slot_state(connection, player_id, slot)
-    number = tables.change_player(connection, player_id, Usage(), arrival_ms=arrival_ms)[0] if seq is None else seq
-    tables.touch_slot(connection, player_id, slot, last_version=state.last_version, seq=number, prune_at_ms=None)
+    seq, _ = tables.change_player(connection, player_id, Usage(), arrival_ms=arrival_ms)
+    tables.touch_slot(connection, player_id, slot, last_version=state.last_version, seq=seq, prune_at_ms=None)
 
 
 def fits_into_history(connection: Connection, limits: SaveLimits, player_id: str, content: SaveContent) -> bool:
@@ -402,7 +403,6 @@ def _fit_into_quota(
     limits: SaveLimits,
     player_id: str,
     now: Version,
-    seq: int,
     *,
     kept: int,
     spared: int | None = None,
@@ -410,7 +410,7 @@ def _fit_into_quota(
     """Prune if the history has more bytes, `kept`, than allowed; never delete the version `spared` of this slot."""
     if kept <= limits.history_bytes:
         return
-    if prune_to_quota(connection, limits, player_id, seq, None if spared is None else (now.slot, spared)):
+    if prune_to_quota(connection, limits, player_id, None if spared is None else (now.slot, spared)):
         tables.set_prune_time(connection, player_id, now.slot, now.created_ms)
 
 
@@ -418,14 +418,13 @@ def prune_to_quota(
     connection: Connection,
     limits: SaveLimits,
     player_id: str,
-    seq: int | None = None,
     spared: tuple[str, int] | None = None,
 ) -> bool:
     """Delete the versions that retired first until the history fits (rule R5 of PROTOCOL 4.3).
 
-    Return True while it is still too large and more can be deleted. Deleting a conflict copy changes its slot, with
-    the number `seq` or else one of its own. `spared` stays: a version that was just put into the history, which seems
-    to be the oldest if the clock was set back.
+    Return True while it is still too large and more can be deleted. Deleting a conflict copy changes its slot.
+    `spared` stays: a version that was just put into the history, which seems to be the oldest if the clock was set
+    back.
     """
     usage = tables.find_player(connection, player_id).usage
     if usage.history_bytes <= limits.history_bytes:
@@ -434,12 +433,10 @@ def prune_to_quota(
         return True
     oldest = tables.oldest_versions(connection, player_id, PRUNE_VERSIONS + 1)
     candidates = [version for version in oldest if (version.slot, version.version) != spared][:PRUNE_VERSIONS]
-    return delete_oldest(connection, limits, player_id, candidates, seq) and bool(candidates)
+    return delete_oldest(connection, limits, player_id, candidates) and bool(candidates)
 
 
-def delete_oldest(
-    connection: Connection, limits: SaveLimits, player_id: str, versions: Sequence[Version], seq: int | None = None
-) -> bool:
+def delete_oldest(connection: Connection, limits: SaveLimits, player_id: str, versions: Sequence[Version]) -> bool:
     """Delete these versions until the history fits; return True while it is still too large."""
     over = tables.find_player(connection, player_id).usage.history_bytes - limits.history_bytes
     if over <= 0:
@@ -448,7 +445,7 @@ def delete_oldest(
     for version in versions:
         delete_version(connection, player_id, version)
         if version.kind is VersionKind.CONFLICT:
-            bump_slot(connection, player_id, version.slot, seq)
+            bump_slot(connection, player_id, version.slot)
         over -= version.history_bytes
         if over <= 0:
             return False

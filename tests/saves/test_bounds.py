@@ -191,13 +191,13 @@ class ExpiredSlotTest(BoundCase):
 class PageTest(BoundCase):
     limits = SaveLimits(slots=1000)
 
-    def pages(self, path: str) -> list[dict[str, Any]]:
+    def pages(self, path: str, limit: int = 100) -> list[dict[str, Any]]:
         """Return the pages from `path` on, each asked for by the cursor of the one before, as clients do."""
         found = [self.ask("GET", path).json]
         while found[-1].get("more"):
             self.assertLess(len(found), 50)
             self.server.now_ms += 500
-            found.append(self.ask("GET", f"/game/saves?since={found[-1]['cursor']}&limit=100").json)
+            found.append(self.ask("GET", f"/game/saves?since={found[-1]['cursor']}&limit={limit}").json)
         return found
 
     def names_of(self, pages: Sequence[dict[str, Any]]) -> list[str]:
@@ -250,6 +250,18 @@ class PageTest(BoundCase):
         self.clean_up()
         second = self.ask("GET", f"/game/saves?since={first['cursor']}").json
         self.assertEqual((second["reset"], len(second["saves"])), (True, 19))
+
+    def test_changes_with_one_number(self) -> None:
+        """Slots whose changes have one number, as earlier releases left them, are on one page, whatever its limit."""
+        self.fill(6)
+        whole = self.names_of(self.pages("/game/saves"))
+        for first, last in ((2, 3), (1, 4), (1, 6), (5, 6)):
+            query = f"UPDATE save SET seq = {last} WHERE seq BETWEEN {first} AND {last}"
+            self.in_state(lambda connection, query=query: connection.execute(query).rowcount)
+            for limit in range(1, 8):
+                for path in ("/game/saves?", "/game/saves?since=0.0&"):
+                    pages = self.pages(f"{path}limit={limit}", limit)
+                    self.assertEqual(sorted(self.names_of(pages)), whole, (first, last, limit))
 
     def test_page_does_not_wait(self) -> None:
         """A page is answered at once, also with `Prefer: wait`."""
@@ -304,6 +316,21 @@ class PageTest(BoundCase):
         self.assertEqual(self.ask("GET", "/game/saves").status, 200)
         self.bearer = self.sign_in(BERT)
         self.assertEqual(self.ask("GET", "/game/saves").status, 200)
+
+
+class FullHistoryTest(BoundCase):
+    limits = SaveLimits(history_bytes=5000)
+
+    def test_each_change_has_a_number(self) -> None:
+        """A write that deletes conflict copies of several slots gives each slot, as its own, another number."""
+        for number in range(4):
+            self.put(f"s{number}", b"one", ABSENT)
+            self.put(f"s{number}", b"offline", {"If-Match": tag(9, b"?")})
+        self.put("big", b"x" * 4000, ABSENT)
+        self.put("big", b"y", ANY)
+        self.assertEqual([save.get("conflicts") for save in self.listed()], [[]] * 5)
+        numbers = self.in_state(lambda c: c.execute("SELECT seq FROM save").fetchall())
+        self.assertEqual(len(set(numbers)), 5)
 
 
 class CommitRateTest(BoundCase):
