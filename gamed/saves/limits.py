@@ -234,11 +234,15 @@ class PlayerRateLimiter(Struct):
             self._buckets = {player: ms for player, ms in self._buckets.items() if ms > now_ms}
 
     def add(self, player_id: str, now_ms: int, count: int) -> None:
-        """Count so many requests more, of which the next ones wait."""
-        arrival = self._buckets.get(player_id, 0)
-        self._buckets[player_id] = (now_ms if self._rate.is_idle(arrival, now_ms) else arrival) + (
-            self._rate.interval_ms * count
-        )
+        """Count so many requests more, of which the next ones wait.
+
+        The bucket stays within what RateLimit.acquire() may set: further ahead it looks like one that a wrong clock
+        wrote, which limits no client.
+        """
+        rate, arrival = self._rate, self._buckets.get(player_id, 0)
+        begin = now_ms if rate.is_idle(arrival, now_ms) else arrival
+        fullest = now_ms + rate.full_ms + (rate.most - 1) * rate.interval_ms
+        self._buckets[player_id] = min(begin + rate.interval_ms * count, fullest)
 
 
 MAX_UPLOADS = 4

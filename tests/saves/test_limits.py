@@ -2,8 +2,9 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.rate_limit import RateLimited
 from gamed.saves.errors import QuotaExceeded, SaveTooLarge, TooManySlots
-from gamed.saves.limits import SaveLimits, Usage, check_size, room_to_write
+from gamed.saves.limits import PlayerRateLimiter, SaveLimits, Usage, check_size, room_to_write
 
 LIMITS = SaveLimits(save_bytes=10, slots=2, bytes=15, history_bytes=20)
 
@@ -45,3 +46,18 @@ class LimitTest(SynchronousTestCase):
         self.assertEqual((limits.save_bytes, limits.bytes, limits.history_bytes), (16 * mib, 256 * mib, 512 * mib))
         self.assertEqual((limits.slots, limits.meta_bytes, limits.conflict_copies), (256, 2048, 5))
         self.assertEqual((limits.min_free_bytes, limits.allow_blank_saves), (256 * mib, False))
+
+
+class RefusedCommitTest(SynchronousTestCase):
+    def test_entries_of_two(self) -> None:
+        """Two commits that were admitted together and refused both fill the bucket; the next request waits."""
+        limits = SaveLimits()
+        rate = PlayerRateLimiter.of(limits)
+        for _ in range(2):
+            rate.acquire("p", 1_000_000)
+        for _ in range(2):
+            rate.add("p", 1_000_000, limits.commit_writes - 1)
+        with self.assertRaises(RateLimited) as caught:
+            rate.acquire("p", 1_000_000)
+        self.assertEqual(caught.exception.retry_after, limits.commit_writes)
+        rate.acquire("p", 1_000_000 + limits.commit_writes * 1000)
