@@ -202,6 +202,8 @@ def _version_row(version: Version, current: int | None, now: int) -> tuple[str, 
 
 
 def _slot_row(entry: SlotEntry, now: int) -> tuple[str, ...]:
+    if entry.damaged:
+        return entry.slot, "", "", "damaged", ""
     if entry.current is None:
         return entry.slot, str(entry.tombstone_version), ago(entry.deleted_ms or 0, now), "deleted", ""
     copies = " ".join(map(str, entry.conflicts))

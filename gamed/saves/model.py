@@ -192,6 +192,8 @@ class SlotEntry(Struct, frozen=True):
     conflicts: Sequence[int] = ()
     deleted_ms: int | None = None
     tombstone_version: int = 0
+    damaged: bool = False
+    """The row of the current version is lost. The slot is not deleted, and lists for clients leave it out."""
 
 
 class Listing(Struct, frozen=True):
@@ -201,6 +203,8 @@ class Listing(Struct, frozen=True):
     entries: Sequence[SlotEntry] | None
     reset: bool = False
     """The client asked for changes since a cursor that cannot be continued, so `entries` lists everything."""
+    expired: bool = False
+    """The list is reset only because slots expired: a slot that it lacks was deleted long ago."""
     more: bool = False
     """There are more entries; `cursor` is that of the last one here."""
 
@@ -233,6 +237,12 @@ class SavesSummary(Struct, frozen=True):
         if since == EMPTY_CURSOR:
             return self.erased_ms is None and self.expired_seq == 0
         return self.cursor.follows(since) and max(since.seq, since.begun) >= self.expired_seq
+
+    def has_expired_since(self, since: Cursor) -> bool:
+        """Check whether the changes after `since` cannot be listed only because slots expired."""
+        if self.covers(since):
+            return False
+        return self.erased_ms is None if since == EMPTY_CURSOR else self.cursor.follows(since)
 
     def erased_since(self, epoch: str) -> bool:
         """Check, without a clock, whether an erase began after a request read this epoch."""

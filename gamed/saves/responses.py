@@ -82,7 +82,11 @@ def list_response(listing: Listing) -> dict[str, object]:
     }
     if listing.more:
         body["more"] = True
-    return {**body, "reset": True} if listing.reset else body
+    if listing.reset:
+        body["reset"] = True
+    if listing.expired:
+        body["expired"] = True
+    return body
 
 
 def commit_response(cursor: Cursor, slots: Sequence[Version | SlotEntry]) -> dict[str, object]:
@@ -92,9 +96,11 @@ def commit_response(cursor: Cursor, slots: Sequence[Version | SlotEntry]) -> dic
 
 
 def entry_info(slot: SlotEntry) -> dict[str, object]:
-    """Return a slot as in a list; it may be deleted."""
+    """Return a slot as in a list; it may be deleted, or, only in lists for the owner, damaged."""
     if slot.current is not None:
         return {**save_info(slot.current), "conflicts": list(slot.conflicts)}
+    if slot.damaged:
+        return {"slot": slot.slot, "damaged": True}
     return {"slot": slot.slot, "deleted": rfc3339(slot.deleted_ms or 0), "version": slot.tombstone_version}
 
 

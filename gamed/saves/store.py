@@ -214,14 +214,15 @@ def read_list(connection: Connection, player_id: str, request: ListRequest, coun
     else:
         found = tables.changed_slots(connection, player_id, after.seq, request.limit + 1)
     page, more = _whole_changes(connection, player_id, found, request.limit)
-    if after is None:
-        page = [(seq, entry) for seq, entry in page if entry.current is not None]
-    entries = sorted((entry for _, entry in page), key=attrgetter("slot"))
+    # a client would delete its copy of a deleted save, so none that is only damaged may look like one
+    listed = (entry for _, entry in page if entry.current or (after is not None and not entry.damaged))
+    entries = sorted(listed, key=attrgetter("slot"))
     reset = since is not None and after is None
+    expired = since is not None and summary.has_expired_since(since) and not tables.has_damaged(connection, player_id)
     if not more:
-        return Listing(cursor, entries, reset)
+        return Listing(cursor, entries, reset, expired)
     begun = cursor.seq if after is None or after == EMPTY_CURSOR else after.begun
-    return Listing(Cursor(cursor.epoch, page[-1][0], begun), entries, reset, more=True)
+    return Listing(Cursor(cursor.epoch, page[-1][0], begun), entries, reset, expired, more=True)
 
 
 def _whole_changes(

@@ -509,7 +509,7 @@ _ENTRY_COLUMNS = f"""
         CASE WHEN page.current_version IS NULL THEN (
             SELECT max(version) FROM save_version d
             WHERE d.player_id = :player_id AND d.slot = page.slot AND d.kind = 'delete'
-        ) END AS tombstone, {_CURRENT}
+        ) END AS tombstone, page.current_version, {_CURRENT}
 """
 _SLOTS = "slot, seq, deleted_ms, last_version, current_version FROM save WHERE player_id = :player_id AND"
 _VERSIONS = """
@@ -559,6 +559,20 @@ def count_changes(connection: Connection, player_id: str, since: int, limit: int
     return int(count)
 
 
+def has_damaged(connection: Connection, player_id: str) -> bool:
+    """Check whether the row of a current version is lost. This reads all rows of the player in `save`."""
+    query = """
+        SELECT EXISTS (
+            SELECT 1 FROM save s
+            WHERE s.player_id = :player_id AND s.current_version IS NOT NULL AND NOT EXISTS (
+                SELECT 1 FROM save_version v
+                WHERE v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.current_version
+            )
+        )
+    """
+    return bool(connection.execute(query, {"player_id": player_id}).fetchone()[0])
+
+
 def deleted_slot(connection: Connection, player_id: str, slot: str) -> SlotEntry:
     """Return a deleted slot, as a list of changes has it."""
     ((_, entry),) = _entries(connection, player_id, _ONE_SLOT, {"slot": slot})
@@ -571,9 +585,10 @@ def _entries(
     rows = connection.execute(query, {"player_id": player_id, **values}).fetchall()
     copies = _conflict_copies(connection, player_id, [row[1] for row in rows])
     found = []
-    for seq, slot, deleted_ms, last_version, tombstone, *current in rows:
+    for seq, slot, deleted_ms, last_version, tombstone, number, *current in rows:
         version = None if current[0] is None else version_from_row(tuple(current))
-        entry = SlotEntry(slot, version, copies.get(slot, ()), deleted_ms, tombstone or last_version)
+        damaged = number is not None and version is None
+        entry = SlotEntry(slot, version, copies.get(slot, ()), deleted_ms, tombstone or last_version, damaged)
         found.append((seq, entry))
     return sorted(found, key=itemgetter(0))
 

@@ -74,6 +74,13 @@ class LookTests(SavesTestCase):
         self.assertEqual((first["slot"], first["version"], first["conflicts"]), ("auto", 3, [4]))
         self.assertEqual((second["slot"], second["version"]), ("old", 2))
 
+    def test_ls_of_a_lost_version(self) -> None:
+        """A save whose current version is lost is listed as damaged and not as deleted."""
+        lost = "DELETE FROM save_version WHERE slot = 'auto' AND version = 3"
+        self.assertEqual(self.run_transaction(STATE, lambda c: c.execute(lost).rowcount), 1)
+        [row] = [line for line in self.output_of("saves", "list", ANNA).splitlines() if line.startswith("auto")]
+        self.assertEqual(row.split(), ["auto", "-", "-", "damaged", "-"])
+
     def test_versions(self) -> None:
         """Newest first, with kind, size and hash."""
         found = json.loads(self.output_of("saves", "versions", ANNA, "auto", "--json"))

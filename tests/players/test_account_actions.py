@@ -84,6 +84,15 @@ class SaveTests(AccountCase):
         self.assertIn("Version 1 4 B, just now", self.slot.text)
         self.assertEqual(self.slot.text.count("From Deck"), 2)
 
+    def test_lost_version(self) -> None:
+        """A save whose current version is lost does not look deleted."""
+        lost = "DELETE FROM save_version WHERE slot = 'auto' AND version = 2"
+        state = self.server.databases.state
+        self.assertEqual(self.successResultOf(state.submit(lambda c: c.execute(lost).rowcount)), 1)
+        home = self.browser.get(HOME)
+        self.assertIn(texts.SAVE_LOST, home.text)
+        self.assertNotIn("Deleted", home.text)
+
     def test_many_slots(self) -> None:
         """Fifty slots are on a page, deleted ones too, and a link leads to the next by name."""
         for number in range(60):

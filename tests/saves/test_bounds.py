@@ -172,6 +172,30 @@ class ExpiredSlotTest(BoundCase):
         self.assertEqual((again["saves"], "reset" in again), ([], False))
         first = self.ask("GET", "/game/saves?since=0.0").json
         self.assertEqual(([save["slot"] for save in first["saves"]], first["reset"]), (["stays"], True))
+        self.assertEqual([page.get("expired") for page in (listed, again, first)], [True, None, True])
+
+    def test_other_resets(self) -> None:
+        """A list that is whole for another reason, or was not asked for by a cursor, says nothing of expired slots."""
+        cursor = self.expire()
+        epoch, seq = self.ask("GET", "/game/").json["cursor"].split(".")
+        for since in ("other.1", f"{epoch}.{int(seq) + 1}", f"{epoch}-{int(seq) + 1}.1"):
+            listed = self.ask("GET", f"/game/saves?since={since}").json
+            self.assertEqual((listed["reset"], "expired" in listed), (True, False), since)
+        self.assertNotIn("expired", self.ask("GET", "/game/saves").json)
+        self.assertEqual(self.ask("DELETE", "/game/", {"If-Match": "*"}).status, 204)
+        for since in ("0.0", cursor):
+            listed = self.ask("GET", f"/game/saves?since={since}").json
+            self.assertEqual((listed["reset"], "expired" in listed), (True, False), since)
+
+    def test_pages(self) -> None:
+        """Only the first page of the whole list has `reset` and `expired`."""
+        cursor = self.expire()
+        for number in range(5):
+            self.put(f"s{number}", b"one", ABSENT)
+        first = self.ask("GET", f"/game/saves?since={cursor}&limit=4").json
+        self.assertEqual([first.get(name) for name in ("reset", "expired", "more")], [True] * 3)
+        second = self.ask("GET", f"/game/saves?since={first['cursor']}&limit=4").json
+        self.assertEqual((len(second["saves"]), set(second)), (2, {"cursor", "saves"}))
 
     def test_numbers_go_on(self) -> None:
         """A new save begins above all version numbers of slots that expired, so that no etag comes twice."""
@@ -186,6 +210,37 @@ class ExpiredSlotTest(BoundCase):
         self.expire()
         self.assert_problem(self.put("gone", b"offline", {"If-Match": tag(3, b"3")}), 412, "version_conflict")
         self.assertEqual(self.put("gone", b"offline", ABSENT).status, 201)
+
+
+class DamagedSlotTest(BoundCase):
+    def test_not_deleted(self) -> None:
+        """A save whose current version is lost is in no list: a client would delete its own copy of a deleted one."""
+        for slot in ("a", "b", "c"):
+            self.put(slot, b"one", ABSENT)
+        cursor = self.ask("GET", "/game/").json["cursor"]
+        for slot in ("a", "b", "c"):
+            self.put(slot, b"two", ANY)
+        lost = "DELETE FROM save_version WHERE slot = 'a' AND version = 2"
+        self.assertEqual(self.in_state(lambda connection: connection.execute(lost).rowcount), 1)
+        for path in ("/game/saves?limit=9", f"/game/saves?since={cursor}", "/game/saves?since=0.0"):
+            self.assertEqual([save["slot"] for save in self.ask("GET", path).json["saves"]], ["b", "c"], path)
+        page = self.ask("GET", f"/game/saves?since={cursor}&limit=1").json
+        self.assertEqual((page["saves"], page["more"]), ([], True))
+        rest = self.ask("GET", f"/game/saves?since={page['cursor']}&limit=2").json
+        self.assertEqual([save["slot"] for save in rest["saves"]], ["b", "c"])
+
+    def test_not_expired(self) -> None:
+        """Beside a damaged save a list never says that slots which it lacks were deleted."""
+        self.put("damaged", b"one", ABSENT)
+        self.put("gone", b"one", ABSENT)
+        cursor = self.ask("GET", "/game/").json["cursor"]
+        self.delete("gone", ANY)
+        self.later(30 * DAY_MS)
+        self.clean_up()
+        for expired in (True, None):
+            listed = self.ask("GET", f"/game/saves?since={cursor}").json
+            self.assertEqual((listed["reset"], listed.get("expired")), (True, expired))
+            self.in_state(lambda c: c.execute("DELETE FROM save_version WHERE slot = 'damaged'").rowcount)
 
 
 class PageTest(BoundCase):

@@ -137,7 +137,9 @@ def _saves(view: PageView, overview: AccountOverview) -> Iterator[Tag]:
 
 def _save(view: PageView, entry: SlotEntry) -> Tag:
     current = entry.current
-    if current is None:
+    if entry.damaged:
+        lines = [line(texts.SAVE_LOST)]
+    elif current is None:
         lines = [line(texts.SAVE_DELETED, time=view.time(entry.deleted_ms or 0))]
     else:
         lines = [line(texts.SAVE_SAVED, size=size(current.size), time=view.time(current.created_ms))]

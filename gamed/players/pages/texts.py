@@ -44,6 +44,7 @@ SAVES_UNREADABLE = "Your saves cannot be read right now. Please tell the owner o
 SAVES_USAGE = "{saves} of saves, {history} of older versions."
 SAVE_SAVED = "{size}, saved {time}"
 SAVE_DELETED = "Deleted {time}"
+SAVE_LOST = "Damaged. Please tell the owner of this server."
 SAVE_COPIES = "Other copies to choose from: {count}"
 SAVE_OPEN = "Versions of {slot}"
 EXPORT = "Download all saves"
