@@ -25,7 +25,13 @@ from gamed.saves.errors import SaveError, SaveTooLarge
 from gamed.saves.limits import SaveLimits, check_size, room_to_change, room_to_stage
 from gamed.saves.model import SaveContent, SlotEntry, SlotState, Version
 from gamed.saves.write_rules import WRITES, DeleteDecision, WriteDecision, WriteRule, decide_delete
-from gamed.saves.write_store import ensure_blob, erased_error, fits_into_history, version_by_tag
+from gamed.saves.write_store import (
+    HistoryRoom,
+    ensure_blob,
+    erased_error,
+    prune_after_commit,
+    version_by_tag,
+)
 
 
 def commit_changes(
@@ -63,6 +69,9 @@ def commit_changes(
             blob_tables.add_references(connection, each.blob_id, 1)
     write_store.expire_slots(connection, player_id, expiring)
     now = [_apply(connection, limits, player_id, each) for each in decided]
+    if tables.find_player(connection, player_id).cursor != summary.cursor:
+        old = {(each.change.slot, each.state.current.version) for each in decided if each.state.current is not None}
+        prune_after_commit(connection, limits, player_id, old, entries=len(decided))
     cursor = tables.find_player(connection, player_id).cursor
     return Committed(cursor, now, changed=cursor != summary.cursor)
 
@@ -129,13 +138,13 @@ def _apply(connection: Connection, limits: SaveLimits, player_id: str, each: _De
     if isinstance(each, _Delete):
         if each.decision is DeleteDecision.DELETES and each.state.current is not None:
             write_store.delete_current(
-                connection, limits, each.command, each.state.last_version + 1, each.state.current
+                connection, limits, each.command, each.state.last_version + 1, each.state.current, in_commit=True
             )
         return tables.deleted_slot(connection, player_id, each.change.slot)
     if each.decision.rule in WRITES:
         content = each.command.content
         return write_store.set_current(
-            connection, limits, each.command, each.state, content=content, blob_id=each.blob_id
+            connection, limits, each.command, each.state, content=content, blob_id=each.blob_id, in_commit=True
         )
     assert each.state.current is not None  # W1
     return each.state.current
@@ -149,20 +158,26 @@ def _conflict(
     others = [each.blob_id for each in writes if not blob_tables.is_staged(connection, each.blob_id)]
     for each in writes:  # before a copy displaces an old version that may have the bytes
         blob_tables.stage_blob(connection, each.blob_id, each.command.now_ms)
+    room = HistoryRoom(connection, limits, player_id)
     for each in writes:
-        _keep_refused(connection, limits, player_id, each)
+        _keep_refused(connection, limits, player_id, each, room)
         blob_tables.stage_blob(connection, each.blob_id, each.command.now_ms)
+    numbers = [(each.change.slot, each.state.last_version + 1) for each in writes if each.decision.stores_copy]
+    if copies := {number for number in numbers if tables.find_version(connection, player_id, *number) is not None}:
+        prune_after_commit(connection, limits, player_id, copies, entries=len(copies))
     for blob_id in others:  # else a player could let the bytes of any number of replaced versions wait
         blob_tables.stage_blob(connection, blob_id, 0)
     refused = [each for each in decided if not succeeds(each.decision)]
     return [(each.change, _outcome(connection, player_id, each)) for each in refused]
 
 
-def _keep_refused(connection: Connection, limits: SaveLimits, player_id: str, each: _Write) -> None:
-    if each.decision.stores_copy and fits_into_history(connection, limits, player_id, each.command.content):
+def _keep_refused(connection: Connection, limits: SaveLimits, player_id: str, each: _Write, room: HistoryRoom) -> None:
+    if each.decision.stores_copy and room.has_room(each.command.content):
         base = version_by_tag(connection, player_id, each.change.slot, each.change.condition.base)
         blob_tables.add_references(connection, each.blob_id, 1)
-        write_store.store_conflict_copy(connection, limits, each.command, each.state, base=base, blob_id=each.blob_id)
+        write_store.store_conflict_copy(
+            connection, limits, each.command, each.state, base=base, blob_id=each.blob_id, in_commit=True
+        )
 
 
 def _outcome(connection: Connection, player_id: str, each: _Decided) -> WriteResult | DeleteResult:

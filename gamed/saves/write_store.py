@@ -7,6 +7,7 @@ stored totals.
 from collections.abc import Collection, Sequence
 from typing import TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from gamed.database.connection import Connection
@@ -48,7 +49,10 @@ from gamed.saves.write_rules import (
 PRUNE_VERSIONS = 8
 """How many versions one change deletes at most from a history that is full; cleanup deletes the others."""
 PRUNED_SLOTS = 64
-"""With more slots only cleanup prunes a full history: the oldest versions of 1,256 slots are found in 20 to 50 ms."""
+"""With more slots a write leaves a full history to cleanup until it has `save_bytes` too many.
+
+The oldest versions of 1,256 slots are found in 20 to 50 ms, so that not each write may search for them.
+"""
 SPARE = 4096
 """A full history is pruned below its limit by the limit divided by this: 128 KiB of 512 MiB.
 
@@ -95,7 +99,7 @@ def _keep_current(
     if decision.rule in (WriteRule.W3_UNCONDITIONAL, WriteRule.W7_NEVER_USED):
         # These responses do not report kept bytes.
         return WriteResult(decision, state.current, base=base)
-    if decision.stores_copy and not fits_into_history(connection, limits, player_id, command.content):
+    if decision.stores_copy and not HistoryRoom(connection, limits, player_id).has_room(command.content):
         return WriteResult(decision, state.current, base=base, dropped=True)
     if not decision.stores_copy:
         holder = decision.yours or state.current
@@ -257,6 +261,7 @@ def set_current(
     content: SaveContent,
     blob_id: int | None,
     summary: SavesSummary | None = None,
+    in_commit: bool = False,
 ) -> Version:
     """Make the bytes the current version and retire the one before; the caller counts the reference to the blob.
 
@@ -301,7 +306,7 @@ def set_current(
         prune_at_ms=prune_at_ms,
         is_new=not state.exists,
     )
-    _fit_into_quota(connection, limits, player_id, now, kept=kept)
+    _fit_into_quota(connection, limits, player_id, now, kept=kept, in_commit=in_commit)
     return now
 
 
@@ -313,6 +318,7 @@ def store_conflict_copy(
     *,
     base: Version | None,
     blob_id: int,
+    in_commit: bool = False,
 ) -> Version:
     """Keep the refused bytes as a conflict copy, and delete the oldest copies beyond the limit.
 
@@ -342,12 +348,18 @@ def store_conflict_copy(
     seq, kept = tables.change_player(connection, player_id, grown, arrival_ms=command.context.arrival_ms)
     prune_at_ms = copy.created_ms + limits.keep_days * DAY_MS
     tables.touch_slot(connection, player_id, copy.slot, last_version=copy.version, seq=seq, prune_at_ms=prune_at_ms)
-    _fit_into_quota(connection, limits, player_id, copy, kept=kept, spared=copy.version)
+    _fit_into_quota(connection, limits, player_id, copy, kept=kept, spared=copy.version, in_commit=in_commit)
     return copy
 
 
 def delete_current(
-    connection: Connection, limits: SaveLimits, command: DeleteCommand, number: int, current: Version
+    connection: Connection,
+    limits: SaveLimits,
+    command: DeleteCommand,
+    number: int,
+    current: Version,
+    *,
+    in_commit: bool = False,
 ) -> None:
     """Delete the current version: a tombstone becomes the newest version of the slot; its history stays."""
     player_id, now_ms = command.context.player_id, command.now_ms
@@ -368,7 +380,7 @@ def delete_current(
         # at once if there may be more than is kept: a slot that is deleted each time keeps as little as one that is not
         prune_at_ms=now_ms if number > limits.keep_versions else now_ms + limits.keep_days * DAY_MS,
     )
-    _fit_into_quota(connection, limits, player_id, tombstone, kept=kept, spared=current.version)
+    _fit_into_quota(connection, limits, player_id, tombstone, kept=kept, spared=current.version, in_commit=in_commit)
 
 
 def delete_version(connection: Connection, player_id: str, version: Version) -> None:
@@ -389,13 +401,26 @@ def bump_slot(connection: Connection, player_id: str, slot: str, *, arrival_ms: 
     tables.touch_slot(connection, player_id, slot, last_version=state.last_version, seq=seq, prune_at_ms=None)
 
 
-def fits_into_history(connection: Connection, limits: SaveLimits, player_id: str, content: SaveContent) -> bool:
-    """Check whether a version with this content fits into the history once the oldest versions are deleted."""
-    kept = tables.find_player(connection, player_id).usage.history_bytes
-    over = kept + content.history_bytes - limits.history_bytes
-    return over <= 0 or over <= sum(
-        version.history_bytes for version in tables.oldest_versions(connection, player_id, PRUNE_VERSIONS)
-    )
+class HistoryRoom(Struct):
+    """The check of one request whether refused bytes fit; it searches for the oldest versions once.
+
+    A commit may have 64 refused entries, and its player many slots.
+    """
+
+    _connection: Connection
+    _limits: SaveLimits
+    _player_id: str
+    _prunable: int | None = None
+    """What the oldest versions count; None before the search."""
+
+    def has_room(self, content: SaveContent) -> bool:
+        """Check whether a version with this content fits into the history once the oldest versions are deleted."""
+        kept = tables.find_player(self._connection, self._player_id).usage.history_bytes
+        over = kept + content.history_bytes - self._limits.history_bytes
+        if over > 0 and self._prunable is None:
+            oldest = tables.oldest_versions(self._connection, self._player_id, PRUNE_VERSIONS)
+            self._prunable = sum(version.history_bytes for version in oldest)
+        return over <= (self._prunable or 0)
 
 
 def _fit_into_quota(
@@ -406,11 +431,16 @@ def _fit_into_quota(
     *,
     kept: int,
     spared: int | None = None,
+    in_commit: bool,
 ) -> None:
-    """Prune if the history has more bytes, `kept`, than allowed; never delete the version `spared` of this slot."""
+    """Prune if the history has more bytes, `kept`, than allowed; never delete the version `spared` of this slot.
+
+    An entry of a commit leaves a history of many slots to prune_after_commit().
+    """
     if kept <= limits.history_bytes:
         return
-    if prune_to_quota(connection, limits, player_id, None if spared is None else (now.slot, spared)):
+    named = [] if spared is None else [(now.slot, spared)]
+    if prune_to_quota(connection, limits, player_id, named, later=in_commit):
         tables.set_prune_time(connection, player_id, now.slot, now.created_ms)
 
 
@@ -418,22 +448,38 @@ def prune_to_quota(
     connection: Connection,
     limits: SaveLimits,
     player_id: str,
-    spared: tuple[str, int] | None = None,
+    spared: Collection[tuple[str, int]] = (),
+    *,
+    later: bool = False,
+    count: int = PRUNE_VERSIONS,
 ) -> bool:
-    """Delete the versions that retired first until the history fits (rule R5 of PROTOCOL 4.3).
+    """Delete the versions that retired first, at most `count`, until the history fits (rule R5 of PROTOCOL 4.3).
 
     Return True while it is still too large and more can be deleted. Deleting a conflict copy changes its slot.
-    `spared` stays: a version that was just put into the history, which seems to be the oldest if the clock was set
-    back.
+    `spared` stay: versions that were just put into the history, which seem to be the oldest if the clock was set back.
+    With `later` this leaves a history of many slots as it is.
     """
     usage = tables.find_player(connection, player_id).usage
-    if usage.history_bytes <= limits.history_bytes:
+    over = usage.history_bytes - limits.history_bytes
+    if over <= 0:
         return False
-    if usage.slots + usage.deleted_slots > PRUNED_SLOTS:
+    if _has_many_slots(usage) and (later or over <= limits.save_bytes):
         return True
-    oldest = tables.oldest_versions(connection, player_id, PRUNE_VERSIONS + 1)
-    candidates = [version for version in oldest if (version.slot, version.version) != spared][:PRUNE_VERSIONS]
+    oldest = tables.oldest_versions(connection, player_id, count + len(spared))
+    candidates = [version for version in oldest if (version.slot, version.version) not in spared][:count]
     return delete_oldest(connection, limits, player_id, candidates) and bool(candidates)
+
+
+def prune_after_commit(
+    connection: Connection, limits: SaveLimits, player_id: str, spared: Collection[tuple[str, int]], *, entries: int
+) -> None:
+    """Prune a history of many slots once after all entries of a commit: a search for each would take seconds."""
+    if _has_many_slots(tables.find_player(connection, player_id).usage):
+        prune_to_quota(connection, limits, player_id, spared, count=PRUNE_VERSIONS + entries - 1)
+
+
+def _has_many_slots(usage: Usage) -> bool:
+    return usage.slots + usage.deleted_slots > PRUNED_SLOTS
 
 
 def delete_oldest(connection: Connection, limits: SaveLimits, player_id: str, versions: Sequence[Version]) -> bool:

@@ -1,16 +1,23 @@
 """What a malicious player could still let grow, or let others wait for, within the limits (PROTOCOL 4.3, 4.4, 7)."""
 
+from functools import partial
+from hashlib import sha256
 from typing import Any
 
 from msgspec.structs import replace
 from twisted.internet.defer import ensureDeferred
 
-from gamed.database.connection import Connection
+from gamed.database.connection import Connection, Parameters, StatementResult
 from gamed.database.databases import Databases
-from gamed.saves.blob_tables import SEARCHED_VERSIONS
+from gamed.http.conditional import EntityTag
+from gamed.saves import tables as save_tables
+from gamed.saves.batch_store import commit_changes
+from gamed.saves.blob_tables import SEARCHED_VERSIONS, find_blobs
+from gamed.saves.commands import Change, CommitCommand, CommitConflict, Committed, StagedContent, WriteContext
 from gamed.saves.erase_store import EraseStore
 from gamed.saves.limits import LIST_RATE, LISTED_FREELY, VERSION_BYTES, SaveLimits
 from gamed.saves.retention import DAY_MS
+from gamed.saves.write_rules import Condition, ConditionKind
 from gamed.saves.write_store import PRUNED_SLOTS
 from tests.saves.commit_helpers import write
 from tests.saves.helpers import ABSENT, tag
@@ -167,6 +174,33 @@ class ExpiryTest(AttackCase):
         self.assert_counts_agree()
 
 
+class ExecutedStatements:
+    """A connection that notes the statements that it executes."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.texts: list[str] = []
+
+    def execute(self, sql: str, parameters: Parameters = (), /) -> StatementResult:
+        self.texts.append(sql)
+        return self.connection.execute(sql, parameters)
+
+    def rows(self, sql: str, parameters: Parameters = (), /) -> list[Any]:
+        self.texts.append(sql)
+        return self.connection.rows(sql, parameters)
+
+    def found_in(self, database: str, error: BaseException) -> BaseException:
+        return self.connection.found_in(database, error)
+
+
+def count_searches(connection: Connection, limits: SaveLimits, command: CommitCommand) -> int:
+    """Run a commit; return how often it searched for the oldest versions."""
+    noted = ExecutedStatements(connection)
+    outcome = commit_changes(noted, limits, command)
+    assert isinstance(outcome, Committed | CommitConflict) and outcome.changed
+    return sum("GROUP BY slot" in text for text in noted.texts)
+
+
 class FullHistoryTest(AttackCase):
     limits = SaveLimits(keep_versions=1000)
 
@@ -203,6 +237,45 @@ class FullHistoryTest(AttackCase):
         self.assertEqual(kept, [0, 7, *range(PRUNED_SLOTS - 4, PRUNED_SLOTS + 1)])
         self.assertEqual(self.ask("GET", refused.json["yours"]["href"]).body, b"offline")
         self.assertEqual([save["slot"] for save in self.changes(before)], ["s07"])
+
+    def many_versions(self, history_bytes: int) -> SaveLimits:
+        """Write three versions of many slots, then lower the limit, with saves of 3,000 bytes."""
+        self.limits = replace(self.limits, save_bytes=3000)
+        for number in range(3):
+            for slot in range(PRUNED_SLOTS + 1):
+                self.put(f"s{slot:02d}", b"%d" % number, ANY if number else ABSENT)
+                self.server.now_ms += 1
+        return self.shrink(history_bytes)
+
+    def test_far_too_large(self) -> None:
+        """A history of many slots that has a save too many is pruned by the next write, and by the next commit."""
+        most = 2 * (PRUNED_SLOTS + 1) * (1 + VERSION_BYTES)
+        self.many_versions(most)
+        for number in range(30):
+            self.put("s00", bytes([number]) * 3000, ANY)
+            self.server.now_ms += 1
+            self.assertLessEqual(self.usage()["history_bytes"], most + 2 * 3000 + VERSION_BYTES)
+        self.stage(b"y" * 3000, b"z" * 3000)
+        for data in (b"y", b"z", b"y", b"z"):
+            entries = [write(f"s{slot:02d}", data * 3000, "*") for slot in range(8)]
+            self.assertEqual(self.commit(*entries).status, 200)
+        self.assertLessEqual(self.usage()["history_bytes"], most + 3000)
+        self.assert_counts_agree()
+
+    def test_searches_of_a_commit(self) -> None:
+        """A commit searches for the oldest versions at most twice, whether its entries succeed or are refused."""
+        most = 2 * (PRUNED_SLOTS + 1) * (1 + VERSION_BYTES)
+        limits = self.many_versions(most)
+        bodies = [bytes([number]) * 3000 for number in range(1, 5)]
+        self.stage(*bodies)
+        blobs = self.in_state(lambda c: find_blobs(c, ANNA, [sha256(data).digest() for data in bodies]))
+        for condition in (Condition(ConditionKind.THIS, EntityTag(tag(999, b"?"))), Condition(ConditionKind.PRESENT)):
+            contents = [StagedContent(digest, "application/octet-stream") for digest in blobs]
+            changes = tuple(Change(f"s{slot:02d}", condition, contents[slot % len(contents)]) for slot in range(20))
+            epoch = self.in_state(lambda c: save_tables.find_player(c, ANNA).cursor.epoch)
+            command = CommitCommand(WriteContext(ANNA, epoch), changes, self.server.now_ms, "epoch1", blobs)
+            searches = self.in_state(partial(count_searches, limits=limits, command=command))
+            self.assertIn(searches, (1, 2), condition)
 
     def test_copies_of_many_slots(self) -> None:
         """Cleanup deletes conflict copies from a full history, and the lists of clients show that."""
