@@ -1,8 +1,9 @@
 """What a malicious player could still let grow, or let others wait for, within the limits (PROTOCOL 4.3, 4.4, 7)."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 from twisted.internet.defer import ensureDeferred
@@ -26,8 +27,34 @@ from tests.sessions.fixtures import ANNA, BERT, Counting
 from tests.support.databases import file_databases
 from tests.support.stores import sqlite_files
 
+T = TypeVar("T")
 LARGE = 20_000
 """Bytes of a body that is not in its row of `blob`."""
+
+
+class ExecutedStatements:
+    """A connection that notes the statements that it executes."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.texts: list[str] = []
+
+    def execute(self, sql: str, parameters: Parameters = (), /) -> StatementResult:
+        self.texts.append(sql)
+        return self.connection.execute(sql, parameters)
+
+    def rows(self, sql: str, parameters: Parameters = (), /) -> list[Any]:
+        self.texts.append(sql)
+        return self.connection.rows(sql, parameters)
+
+    def found_in(self, database: str, error: BaseException) -> BaseException:
+        return self.connection.found_in(database, error)
+
+
+def _noted(connection: Connection, read: Callable[[Connection], T]) -> tuple[T, int]:
+    """Return what a transaction reads, and how many statements it sends."""
+    noted = ExecutedStatements(connection)
+    return read(noted), len(noted.texts)
 
 
 class AttackCase(BoundCase):
@@ -125,6 +152,16 @@ class RateTest(AttackCase):
                 self.assertEqual((answer.status, answer.json["more"]), (200, True))
 
 
+def _add_deleted(connection: Connection, names: Sequence[str], copies: Sequence[str]) -> None:
+    """Insert deleted slots, the first of which have conflict copies of later."""
+    slot = "INSERT INTO save (player_id, slot, last_version, seq, deleted_ms) VALUES (?, ?, 2, ?, ?)"
+    copy = "INSERT INTO save_version (player_id, slot, version, kind, size, created_ms) VALUES (?, ?, ?, ?, ?, ?)"
+    for number, name in enumerate(names):
+        connection.execute(slot, (ANNA, name, number + 1, number + 1))
+    for name in copies:
+        connection.execute(copy, (ANNA, name, 2, "conflict", 0, 2000))
+
+
 class ExpiryTest(AttackCase):
     limits = SaveLimits(deleted_slots=1)
 
@@ -155,6 +192,15 @@ class ExpiryTest(AttackCase):
         self.assertEqual(self.put("a", b"Bert's", ABSENT).json["version"], 5)
         self.assert_counts_agree()
 
+    def test_many_later_copies(self) -> None:
+        """The search for slots to expire sends a few statements, however many slots have a later conflict copy."""
+        names = [f"s{number:03d}" for number in range(200)]
+        self.in_state(partial(_add_deleted, names=names, copies=names[:150]))
+        find = partial(save_tables.deleted_before, player_id=ANNA, before_ms=1000, spared={"s151"}, limit=3)
+        found, statements = self.in_state(lambda connection: _noted(connection, find))
+        self.assertEqual((found, statements), (["s150", "s152", "s153"], 4))
+        self.assertEqual(len(self.in_state(partial(find, limit=99))), 49)
+
     def test_shared_bytes(self) -> None:
         """Expiring slots take no bytes that others use, and leave none that are not used."""
         shared, own = b"s" * LARGE, b"o" * LARGE
@@ -172,25 +218,6 @@ class ExpiryTest(AttackCase):
         sizes = self.in_state(lambda c: c.execute("SELECT size FROM blob ORDER BY size").fetchall())
         self.assertEqual(sizes, [(3,), (5,), (LARGE,)])
         self.assert_counts_agree()
-
-
-class ExecutedStatements:
-    """A connection that notes the statements that it executes."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.texts: list[str] = []
-
-    def execute(self, sql: str, parameters: Parameters = (), /) -> StatementResult:
-        self.texts.append(sql)
-        return self.connection.execute(sql, parameters)
-
-    def rows(self, sql: str, parameters: Parameters = (), /) -> list[Any]:
-        self.texts.append(sql)
-        return self.connection.rows(sql, parameters)
-
-    def found_in(self, database: str, error: BaseException) -> BaseException:
-        return self.connection.found_in(database, error)
 
 
 def count_searches(connection: Connection, limits: SaveLimits, command: CommitCommand) -> int:
