@@ -19,8 +19,11 @@ INVISIBLE = frozenset(
 """Invisible letters and marks, by which two names could look the same (Default_Ignorable_Code_Point)."""
 BLANK = INVISIBLE | frozenset("\u2800\u3164\uffa0\U0001d159")
 """Characters that are shown as nothing although they are letters, marks or symbols."""
-_UNSHOWN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Controls, formats (among them tags and what changes the direction of text), lone surrogates, separators of lines."""
+_UNSHOWN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
+"""Controls, formats (among them tags and what changes the direction of text), lone surrogates, separators of lines.
+
+Unassigned and private characters, too, as in display names: fonts show nothing for some of them, such as U+2065.
+"""
 _NEAR = 6
 """The characters on each side of a joiner that can decide: a letter with the marks that may stand on it."""
 _MODIFIERS = range(0x1F3FB, 0x1F400)

@@ -53,6 +53,7 @@ class ClientDescriptions(SynchronousTestCase):
         self.assertEqual(clean("AN\u200bNA\u00ad-\U000e0041\U000e007fPC\u2060\ufeff\u034f\u3164"), "ANNA-PC")
         self.assertEqual(clean("A\u200dN\u200cN\u200d\u200dA\u200d"), "ANNA")
         self.assertEqual(clean("e\u200c\u0301"), "\u00e9")
+        self.assertEqual(clean("A\u2065NN\ufff0\ufff8A\U000e0080\U000e0fff-\ue000P\u0378\U0010fffdC"), "ANNA-PC")
         self.assertEqual(clean("\u200b\u2800\u200d"), "")
         for kept in ("\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\u0d9a\u0dca\u200d\u0dbb"):
             self.assertEqual(clean(kept), kept)
@@ -104,7 +105,7 @@ class ClientDescriptions(SynchronousTestCase):
             return
         self.assertLessEqual(len(cleaned), 64)
         self.assertTrue(is_normalized("NFC", cleaned))
-        self.assertFalse({category(c) for c in cleaned} & {"Cc", "Cs", "Zl", "Zp"})
+        self.assertFalse({category(c) for c in cleaned} & {"Cc", "Cn", "Co", "Cs", "Zl", "Zp"})
         self.assertEqual(clean(cleaned), cleaned)
 
 
