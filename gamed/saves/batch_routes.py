@@ -1,4 +1,4 @@
-"""This module answers the requests that stage bytes, commit slots together, and export all saves (PROTOCOL 4)."""
+"""Routes that stage bytes, commit slots together, and export all saves (PROTOCOL 4)."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

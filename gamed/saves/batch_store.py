@@ -1,4 +1,4 @@
-"""This module changes all slots of a commit or none, and stages bytes for commits (PROTOCOL 4.4)."""
+"""Transactions that change all slots of a commit or none, and stage bytes for commits (PROTOCOL 4.4)."""
 
 from collections.abc import Mapping, Sequence
 

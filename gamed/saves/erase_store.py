@@ -1,4 +1,4 @@
-"""This module erases a player's saves, or merges them into another player's (PROTOCOL 3.8, 4).
+"""Transactions that erase a player's saves, or merge them into another player's (PROTOCOL 3.8, 4).
 
 An erase counts at once; then the rows are deleted step by step. Meanwhile nothing can be written: a request that began
 before or during the erase gets `erased`. At the end the epoch changes once more, so that clients that read meanwhile

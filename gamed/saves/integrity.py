@@ -1,4 +1,4 @@
-"""This module checks the rows of state.db, repairs counts, and adds up what all players store."""
+"""Checks of the rows of state.db, repairs of counts, and the totals of all players."""
 
 from msgspec import Struct
 

@@ -1,4 +1,4 @@
-"""This module limits what a player stores, how often they change it, and how much disk uploads reserve (PROTOCOL 7).
+"""Limits of what a player stores, how often they change it, and how much disk uploads reserve (PROTOCOL 7).
 
 Sizes are bytes. Requests are counted in memory, which a restart resets; changes also in the player's row, for all
 processes together. Reservations are in memory.

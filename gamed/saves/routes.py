@@ -1,4 +1,4 @@
-"""This module answers the requests about saves and their history (PROTOCOL 4)."""
+"""Routes of saves and their history (PROTOCOL 4)."""
 
 from collections.abc import Mapping
 

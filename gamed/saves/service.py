@@ -1,4 +1,4 @@
-"""This module reads, writes, deletes and restores saves: it calls the store and waits for changes (PROTOCOL 4).
+"""Reads, writes, deletes and restores of saves, and waits for changes (PROTOCOL 4).
 
 Its functions raise SaveError, SessionError, DatabaseError or RangeUnsatisfiable.
 """

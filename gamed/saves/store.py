@@ -1,4 +1,4 @@
-"""This module reads saves and runs the transactions that change them, on the queues of the databases.
+"""Reads of saves, and the transactions that change them, on the queues of the databases.
 
 A read authenticates its token in the same transaction of the read queue (PROTOCOL 4.2).
 """

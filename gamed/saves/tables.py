@@ -1,4 +1,4 @@
-"""This module has the SQL of the tables of saves: `save_version`, `player_saves` and `save`.
+"""SQL of the tables of saves: `save_version`, `player_saves` and `save`.
 
 `save_version` has a row for each version that is kept, `player_saves` for each player who ever saved, `save` for each
 slot that ever held bytes. The bytes are in the tables of `blob_tables`.

@@ -1,4 +1,4 @@
-"""This module receives the bodies of saves, staged bytes and commits (PROTOCOL 4).
+"""Bodies of saves, staged bytes and commits as they arrive (PROTOCOL 4).
 
 A body policy checks the request head, the token and the limits; then the body is counted, hashed and spooled as it
 arrives. The order of the checks is that of PROTOCOL 4: syntax, token, size and coding, disk.

@@ -1,4 +1,4 @@
-"""This module validates what a client sends with a save: slot name, condition, Content-Type, Save-Meta, digest.
+"""Validation of what a client sends with a save: slot name, condition, Content-Type, Save-Meta, digest.
 
 The sources are PROTOCOL 4.1, RFC 9110 8.3 (media types) and 13.1 (conditions), and RFC 9530 (digests).
 """

@@ -1,4 +1,4 @@
-"""This module has the transactions that change one slot: write, delete, restore and dismiss (PROTOCOL 4.1, 4.3).
+"""Transactions that change one slot: write, delete, restore and dismiss (PROTOCOL 4.1, 4.3).
 
 Each one runs on the write queue of state.db: it reads the slot, lets the rules decide, writes the rows and updates the
 stored totals.
