@@ -17,6 +17,7 @@ from gamed.cli.output import measured
 from gamed.disk import sync_folder
 
 CHUNK = 1024 * 1024
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 """A link or a pipe that replaced a file after it was found is refused, not followed or waited for."""
 
@@ -46,19 +47,42 @@ def scan(folder: Path, without: Collection[str] = ()) -> list[Entry]:
 
     Sockets of a server that was killed are left out. Raise CommandFailed for what cannot be copied.
     """
-    return [entry for name in sorted(os.listdir(folder)) if name not in without for entry in _below(folder, Path(name))]
+    top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        names = sorted(name for name in os.listdir(top) if name not in without)
+        return [entry for name in names for entry in _below(folder, top, Path(name))]
+    finally:
+        os.close(top)
 
 
-def _below(folder: Path, path: Path) -> Iterator[Entry]:
-    state = (folder / path).lstat()
+def _below(folder: Path, above: int, path: Path) -> Iterator[Entry]:
+    state = os.stat(path.name, dir_fd=above, follow_symlinks=False)
     if S_ISSOCK(state.st_mode):
         return
     if not (S_ISREG(state.st_mode) or S_ISDIR(state.st_mode) or S_ISLNK(state.st_mode)):
         raise CommandFailed(f"{folder / path} is not a file, a folder or a link. Nothing was moved. Remove it first.")
     yield Entry(path, state)
     if S_ISDIR(state.st_mode):
-        for name in sorted(os.listdir(folder / path)):
-            yield from _below(folder, path / name)
+        inside = os.open(path.name, _FOLDER, dir_fd=above)
+        try:
+            for name in sorted(os.listdir(inside)):
+                yield from _below(folder, inside, path / name)
+        finally:
+            os.close(inside)
+
+
+@contextmanager
+def _parent(folder: Path, path: Path) -> Iterator[int]:
+    """Yield the folder of a path below `folder`; a link that replaced a folder on the way is refused, not followed."""
+    found = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in path.parts[:-1]:
+            below = os.open(name, _FOLDER, dir_fd=found)
+            os.close(found)
+            found = below
+        yield found
+    finally:
+        os.close(found)
 
 
 class FolderCopy(Struct, frozen=True):
@@ -80,12 +104,14 @@ class FolderCopy(Struct, frozen=True):
                     place.mkdir(mode=0o700)
                 elif S_ISLNK(entry.state.st_mode):
                     place.symlink_to(self._link(entry.path))
-                    _keep_attributes(self.source / entry.path, place, entry.state)
+                    with _parent(self.source, entry.path) as above:
+                        _keep_attributes(_opened(above) / entry.path.name, place, entry.state)
                 else:
                     copied.append(self._copy_file(entry, partial(_show, shown, done)))
                     done += entry.size
         for entry in reversed([entry for entry in entries if S_ISDIR(entry.state.st_mode)]):
-            _keep_folder(self.source / entry.path, self.target / entry.path, entry.state)
+            with _parent(self.source, entry.path / "any") as inside:
+                _keep_folder(_opened(inside), self.target / entry.path, entry.state)
         _keep_folder(self.source, self.target, self.source.stat())
         return copied
 
@@ -104,8 +130,10 @@ class FolderCopy(Struct, frozen=True):
         place = self.target / entry.path
         with open(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb", buffering=0) as out:
             with self._open(entry.path) as file:
+                if not os.path.samestat(os.fstat(file.fileno()), entry.state):
+                    raise CommandFailed(f"{self.source / entry.path} was replaced during the copy. Nothing was moved.")
                 size, digest = _read(file, lambda chunk: _write(out, chunk), shown)
-            _keep_attributes(self.source / entry.path, place, entry.state)
+                _keep_attributes(_opened(file.fileno()), place, entry.state, follow=True)
             os.fsync(out.fileno())
         return CopiedFile(entry.path, size, digest)
 
@@ -115,12 +143,16 @@ class FolderCopy(Struct, frozen=True):
             self.opened[path].seek(0)
             yield self.opened[path]
             return
-        with open(os.open(self.source / path, _READ), "rb", buffering=0) as file:
+        with (
+            _parent(self.source, path) as above,
+            open(os.open(path.name, _READ, dir_fd=above), "rb", buffering=0) as file,
+        ):
             yield file
 
     def _link(self, path: Path) -> str:
         """Return the text for the copy of a link: a relative one that leads out of the folder becomes absolute."""
-        text = os.readlink(self.source / path)
+        with _parent(self.source, path) as above:
+            text = os.readlink(path.name, dir_fd=above)
         beside = self.source / path.parent / text
         inside = os.path.normpath(beside).startswith(f"{self.source}{os.sep}")
         if inside and os.path.isabs(text):
@@ -148,13 +180,20 @@ def _write(out: BinaryIO, chunk: bytes) -> None:
         rest = rest[out.write(rest) :]
 
 
-def _keep_attributes(source: Path, target: Path, state: os.stat_result) -> None:
-    """Give the copy the owner, the mode, the times and the extended attributes of the original."""
+def _opened(descriptor: int) -> Path:
+    return Path(f"/proc/self/fd/{descriptor}")
+
+
+def _keep_attributes(source: Path, target: Path, state: os.stat_result, *, follow: bool = False) -> None:
+    """Give the copy the owner, the mode, the times and the extended attributes of the original.
+
+    `follow` is for a source that is the path of a descriptor.
+    """
     if os.geteuid() == 0:
         os.chown(target, state.st_uid, state.st_gid, follow_symlinks=False)
-    shutil.copystat(source, target, follow_symlinks=False)
+    shutil.copystat(source, target, follow_symlinks=follow)
 
 
 def _keep_folder(source: Path, target: Path, state: os.stat_result) -> None:
-    _keep_attributes(source, target, state)
+    _keep_attributes(source, target, state, follow=True)
     sync_folder(target)

@@ -46,6 +46,7 @@ from gamed.database.sqlite.store import SqliteStore
 from gamed.database.sqlite.write_lock import lock_files
 from gamed.disk import sync_folder
 
+FOLDER_ONLY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 COPIED = ".copied"
 """The suffix of the folders in which configuration files are copied."""
 SPARE_BYTES = 1024 * 1024
@@ -111,14 +112,16 @@ def move(source: Paths, folder: Path) -> MoveResult:
         _check_source(source, folder)
     lock = Lock.acquire(source.data, "gamed move-data")
     try:
-        with _target(folder, source):
+        with _target(folder, source) as top:
             if noted is None:
-                done = _copy_and_commit(source, folder)
+                done = _copy_and_commit(source, folder, top)
             else:
                 done = MoveResult(folder)
-                if (journal := read_journal(folder)) is not None:
-                    _finish(journal, folder)
-                shutil.rmtree(folder / STAGED, ignore_errors=True)
+                if read_journal(folder) is not None:
+                    with _staged(folder, top) as staged:
+                        if (journal := read_journal(folder, staged)) is not None:
+                            _finish(journal, folder, top, staged)
+                shutil.rmtree(_path(top) / STAGED, ignore_errors=True)
     finally:
         lock.release()
     return done
@@ -139,13 +142,16 @@ def _check_source(source: Paths, folder: Path) -> None:
 
 
 @contextmanager
-def _target(folder: Path, source: Paths) -> Iterator[None]:
-    """Make the folder if it is missing, hold its lock, and check that nothing but an earlier try is in it."""
+def _target(folder: Path, source: Paths) -> Iterator[int]:
+    """Make the folder if it is missing, hold its lock, and check that nothing but an earlier try is in it.
+
+    Yield its descriptor: root works through it, since the folder's path may lead elsewhere at any time.
+    """
     made = not folder.exists()
     try:
         if made:
             folder.mkdir(mode=0o700)
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(folder, FOLDER_ONLY)
     except FileNotFoundError:
         raise CommandFailed(f"{folder.parent} does not exist. Make that folder first.") from None
     except OSError as e:
@@ -155,7 +161,7 @@ def _target(folder: Path, source: Paths) -> Iterator[None]:
         _refuse_filled(folder, source)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise CommandFailed(f"This user cannot write to {folder}. Name another folder, or run this as its owner.")
-        yield
+        yield descriptor
     except BaseException:
         if made and moved_to(source) is None:
             with suppress(OSError):
@@ -189,20 +195,65 @@ def _refuse_filled(folder: Path, source: Paths) -> None:
         raise CommandFailed(f"{folder} is not empty: it has {names[0]}. Name a new or an empty folder.")
 
 
-def _copy_and_commit(source: Paths, folder: Path) -> MoveResult:
-    staged = folder / STAGED
-    shutil.rmtree(staged, ignore_errors=True)  # of an earlier try, which was interrupted before its end
+def _path(descriptor: int) -> Path:
+    """Return a path of an open folder that no other user can make lead elsewhere."""
+    return Path(f"/proc/self/fd/{descriptor}")
+
+
+def _shown(error: OSError, folder: Path) -> str:
+    """Return the path of an error for people: a path through a descriptor becomes the usual one."""
+    name = error.filename or folder
+    return os.path.join(os.path.realpath(os.path.dirname(name)), os.path.basename(name))
+
+
+@contextmanager
+def _staged(folder: Path, top: int) -> Iterator[int]:
+    """Yield a descriptor of STAGED, which is closed to every other user; raise CommandFailed if it is not."""
     try:
-        with _unchanging(source.data) as databases:
+        descriptor = os.open(STAGED, FOLDER_ONLY, dir_fd=top)
+    except OSError as e:
+        raise CommandFailed(f"{folder / STAGED} cannot be used ({e.strerror}). Nothing was changed.") from None
+    try:
+        state = os.fstat(descriptor)
+        if state.st_uid != os.geteuid() or state.st_mode & 0o077:
+            raise CommandFailed(f"{folder / STAGED} is another user's. Finish the move as the user who began it.")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _refuse_replaced(folder: Path, top: int, staged: int) -> None:
+    """Raise CommandFailed if the paths lead elsewhere by now."""
+    try:
+        same = os.path.samestat(folder.lstat(), os.fstat(top)) and os.path.samestat(
+            os.stat(STAGED, dir_fd=top, follow_symlinks=False), os.fstat(staged)
+        )
+    except OSError:
+        same = False
+    if not same:
+        raise CommandFailed(f"{folder / STAGED} was replaced during the copy. Nothing was moved.")
+
+
+def _copy_and_commit(source: Paths, folder: Path, top: int) -> MoveResult:
+    shutil.rmtree(_path(top) / STAGED, ignore_errors=True)  # of an earlier try, which was interrupted before its end
+    try:
+        with _unchanging(source.data) as databases, ExitStack() as stack:
             with _copy_errors(folder):
-                copied, journal = _copy(source, folder, databases)
+                os.mkdir(STAGED, mode=0o700, dir_fd=top)
+                staged = stack.enter_context(_staged(folder, top))
+                copied, journal = _copy(source, folder, staged, databases)
+                if os.geteuid() == 0:
+                    _give_to_owner(top, staged, source.data.stat())
+                sync_folder(_path(staged))
+                sync_folder(_path(top))
+                _refuse_replaced(folder, top, staged)
                 write_note(source.data / NOTE, folder)  # from here on the move can only be finished
             for file in databases.values():
                 file.truncate(0)  # a command that waits for the lock then fails, instead of writing to a deleted file
-            _finish(journal, folder)
+            _finish(journal, folder, top, staged)
     except BaseException:
         if moved_to(source) is None:
-            shutil.rmtree(staged, ignore_errors=True)
+            shutil.rmtree(_path(top) / STAGED, ignore_errors=True)
         raise
     return MoveResult(folder, len(copied), sum(each.size for each in copied))
 
@@ -235,64 +286,70 @@ def _copy_errors(folder: Path) -> Iterator[None]:
     except OSError as e:
         if e.errno in FULL:
             raise CommandFailed(f"{folder} is full. Nothing was moved. Make room, or name another folder.") from None
-        raise CommandFailed(f"{e.filename or folder} cannot be copied ({e.strerror}). Nothing was moved.") from None
+        raise CommandFailed(f"{_shown(e, folder)} cannot be copied ({e.strerror}). Nothing was moved.") from None
 
 
-def _copy(source: Paths, folder: Path, databases: Mapping[Path, BinaryIO]) -> tuple[list[CopiedFile], MoveJournal]:
+def _copy(
+    source: Paths, folder: Path, staged: int, databases: Mapping[Path, BinaryIO]
+) -> tuple[list[CopiedFile], MoveJournal]:
     """Copy everything into STAGED, and compare it; what is there is on disk when this returns."""
-    staged = folder / STAGED
     left = {part.name for part in parts_of(source.data / NOTE)}
     entries = scan(source.data, without={LOCK_FILE, NOTE, *BESIDE, *left})
+    states = {entry.path: entry.state for entry in entries}
+    for path, file in databases.items():
+        if path not in states or not os.path.samestat(states[path], os.fstat(file.fileno())):
+            raise CommandFailed(f"{source.data / path} is a link. Nothing was moved. Put the file itself there first.")
     needed = sum(entry.size for entry in entries) + SPARE_BYTES
     if (free := shutil.disk_usage(folder).free) < needed:
         raise CommandFailed(f"{folder} has {free} bytes free, and the move needs {needed}. Nothing was moved.")
     names = sorted({entry.path.parts[0] for entry in entries})
     journal = MoveJournal(str(source.config), str(source.data), names)
-    staged.mkdir(mode=0o700)
-    write_journal(folder, journal)
+    write_journal(_path(staged), journal)
     copied = []
-    files = FolderCopy(source.data, staged / DATA, databases)
-    for copy, found in ((files, entries), *_settings(source, staged)):
+    files = FolderCopy(source.data, _path(staged) / DATA, databases)
+    for copy, found in ((files, entries), *_settings(source, _path(staged))):
         copied += (made := copy.copy(found))
         copy.compare(made)
-    if os.geteuid() == 0:
-        _give_to_owner(folder, source.data.stat())
-    sync_folder(staged)
     return copied, journal
 
 
-def _give_to_owner(folder: Path, before: os.stat_result) -> None:
+def _give_to_owner(top: int, staged: int, before: os.stat_result) -> None:
     """Let the folder stay its user's, with all that was the old user's or root's: the service runs as that user.
 
-    A folder of root, such as the root of a disk, becomes the old user's.
+    A folder of root, such as the root of a disk, becomes the old user's. STAGED itself stays root's, so that no other
+    user can put anything in the way here.
     """
-    owner = folder.stat()
+    owner = os.fstat(top)
     if owner.st_uid == 0:
         owner = before
-        os.chown(folder, owner.st_uid, owner.st_gid)
-    for path in folder.joinpath(STAGED).rglob("*"):
-        if path.lstat().st_uid in (0, before.st_uid):
-            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+        os.fchown(top, owner.st_uid, owner.st_gid)
+    for _, folders, files, inside in os.fwalk(".", topdown=False, follow_symlinks=False, dir_fd=staged):
+        for name in (*folders, *files):
+            if os.stat(name, dir_fd=inside, follow_symlinks=False).st_uid in (0, before.st_uid):
+                os.chown(name, owner.st_uid, owner.st_gid, dir_fd=inside, follow_symlinks=False)
 
 
 def _settings(source: Paths, staged: Path) -> Iterator[tuple[FolderCopy, list[Entry]]]:
-    """Yield the copy of each configuration file; a link is followed."""
+    """Yield the copy of each configuration file; a link is followed, but not to a file of another user."""
     for name, path in ((FILE_NAME, source.config), (GAME, source.game)):
         if path.exists():
-            file = path.resolve()
-            yield FolderCopy(file.parent, staged / f"{name}{COPIED}"), [Entry(Path(file.name), file.stat())]
+            file, link = path.resolve(), path.lstat()
+            state = file.lstat()
+            if link.st_uid not in (0, state.st_uid):
+                raise CommandFailed(f"{path} is a link to the file of another user. Nothing was moved.")
+            yield FolderCopy(file.parent, staged / f"{name}{COPIED}"), [Entry(Path(file.name), state)]
 
 
-def _finish(journal: MoveJournal, folder: Path) -> None:
+def _finish(journal: MoveJournal, folder: Path, top: int, staged: int) -> None:
     """Give the copies their names and delete the originals; each step is skipped if an earlier run did it."""
-    staged, source, new = folder / STAGED, journal.source, places_in(folder)
+    within, inside, source, new = _path(staged), _path(top), journal.source, places_in(folder)
     try:
         for name in (FILE_NAME, GAME):
-            for file in (staged / f"{name}{COPIED}").glob("*"):
-                file.rename(folder / name)
-        if (staged / DATA).exists():
-            (staged / DATA).rename(new.data)
-        sync_folder(folder)
+            for file in (within / f"{name}{COPIED}").glob("*"):
+                file.rename(inside / name)
+        if (within / DATA).exists():
+            (within / DATA).rename(inside / DATA)
+        sync_folder(inside)
         if AUTH_DB in journal.names and not (new.data / AUTH_DB).exists():
             raise SetupError(f"{new.data} has no auth.db. Nothing was deleted in {source.data}.")
         for note in notes(source):
@@ -301,11 +358,11 @@ def _finish(journal: MoveJournal, folder: Path) -> None:
             _delete(path)
         sync_folder(source.data)
         sync_folder(source.config.parent)
-        (staged / JOURNAL).unlink(missing_ok=True)
-        shutil.rmtree(staged)
+        (within / JOURNAL).unlink(missing_ok=True)
+        shutil.rmtree(inside / STAGED)
     except OSError as e:
         raise CommandFailed(
-            f"Everything is in {folder}, but {e.filename} cannot be changed ({e.strerror}). Then run this again."
+            f"Everything is in {folder}, but {_shown(e, folder)} cannot be changed ({e.strerror}). Then run this again."
         ) from None
 
 

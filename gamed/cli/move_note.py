@@ -14,7 +14,6 @@ from msgspec import Struct
 from gamed.cli.errors import SetupError
 from gamed.cli.paths import Paths, command_line, read_file, write_whole
 from gamed.config.authentication import FILE_NAME
-from gamed.disk import sync_folder
 
 NOTE = "gamed.moved"
 """The note's name in a data folder; beside the old configuration it follows the name of that file."""
@@ -66,22 +65,24 @@ def write_note(note: Path, folder: Path) -> None:
     """Write a note for people and for commands, as a file of the folder's owner; raise OSError."""
     for part in parts_of(note):
         part.unlink()
-    write_whole(note, json.dumps({"moved_to": str(folder)}).encode() + b"\n", 0o644)
-    if os.geteuid() == 0:
-        owner = note.parent.stat()
-        os.chown(note, owner.st_uid, owner.st_gid)
+    owner = note.parent.stat() if os.geteuid() == 0 else None
+    write_whole(note, json.dumps({"moved_to": str(folder)}).encode() + b"\n", 0o644, owner)
 
 
-def write_journal(folder: Path, journal: MoveJournal) -> None:
+def write_journal(staged: Path, journal: MoveJournal) -> None:
+    """Write the journal into the folder STAGED, which may have another path; raise OSError."""
     members = {"config": journal.config, "data": journal.data, "names": list(journal.names)}
-    write_whole(folder / STAGED / JOURNAL, json.dumps(members).encode(), 0o600)
-    sync_folder(folder)
+    write_whole(staged / JOURNAL, json.dumps(members).encode(), 0o600)
 
 
-def read_journal(folder: Path) -> MoveJournal | None:
-    """Return the journal of an unfinished move into this folder; None if there is none, or if it holds nothing yet."""
+def read_journal(folder: Path, staged: int | None = None) -> MoveJournal | None:
+    """Return the journal of an unfinished move into this folder; None if there is none, or if it holds nothing yet.
+
+    `staged` is a descriptor of STAGED, for a caller that has checked whose folder it is.
+    """
+    place = folder / STAGED if staged is None else Path(f"/proc/self/fd/{staged}")
     try:
-        members = json.loads(read_file(str(folder / STAGED / JOURNAL)))
+        members = json.loads(read_file(str(place / JOURNAL)))
         return MoveJournal(members["config"], members["data"], members["names"])
     except (FileNotFoundError, NotADirectoryError):
         return None

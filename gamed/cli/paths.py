@@ -223,14 +223,19 @@ def removed_on_failure(paths: Sequence[Path]) -> Iterator[None]:
         raise
 
 
-def write_whole(path: Path, content: bytes, mode: int) -> None:
-    """Write a file completely or not at all, and to disk before this returns, with this mode whatever the umask is."""
+def write_whole(path: Path, content: bytes, mode: int, owner: os.stat_result | None = None) -> None:
+    """Write a file completely or not at all, and to disk before this returns, with this mode whatever the umask is.
+
+    With `owner` it has the user and the group of that state.
+    """
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.unlink(missing_ok=True)  # of a start that was cut off: a container's process has the same number each time
     with removed_on_failure([part]):
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         with open(descriptor, "wb") as file:
             os.fchmod(descriptor, mode)
+            if owner is not None:
+                os.fchown(descriptor, owner.st_uid, owner.st_gid)
             file.write(content)
             file.flush()
             os.fsync(descriptor)

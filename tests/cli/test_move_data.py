@@ -133,6 +133,59 @@ class MovedTests(MoveCase):
         shutil.copy(self.where.config, copy.config)
         move(copy, folder)
 
+    def test_a_link_during_the_copy(self) -> None:
+        """The folder's user, who puts a link in the place of what root fills, gets nothing of root's."""
+        if os.geteuid() != 0:
+            return
+        victim = self.folder / "of-root"
+        victim.mkdir(mode=0o755)
+        (victim / "passwd").write_text("root")
+        objects = self.data / OBJECT
+        for number in range(1500):
+            objects.with_name(f"o{number}").write_bytes(b"level")
+        self.new.mkdir(mode=0o700)
+        os.chown(self.new, 10003, 10004)
+        script = (
+            f"import os\nwhile not os.path.exists('{STAGED}'): pass\n"
+            f"os.rename('{STAGED}', 'away')\nos.symlink('{victim}', '{STAGED}')"
+        )
+        user = ["setpriv", "--reuid=10003", "--regid=10004", "--clear-groups"]
+        attack = subprocess.Popen([*user, "/usr/bin/python3", "-Sc", script], cwd=self.new)
+        self.addCleanup(attack.wait)
+        self.addCleanup(attack.kill)
+        error = self.assertRaises(CommandFailed, move, self.where, self.new)
+        self.assertIn("was replaced during the copy. Nothing was moved.", str(error))
+        self.assertEqual((attack.wait(WAIT_SECONDS), os.readlink(self.new / STAGED)), (0, str(victim)))
+        self.assertIsNone(moved_to(self.where))
+        self.assertEqual(os.listdir(victim), ["passwd"])
+        self.assertEqual({path.lstat().st_uid for path in (victim, victim / "passwd")}, {0})
+
+    def test_journal_of_another_user(self) -> None:
+        """Root does not finish a move whose journal another user may have written: it names what is deleted."""
+        if os.geteuid() != 0:
+            return
+        (self.new / STAGED).mkdir(parents=True)
+        names = json.dumps({"config": str(self.where.config), "data": str(self.data), "names": ["../outside"]})
+        (self.new / STAGED / JOURNAL).write_text(names)
+        os.chown(self.new / STAGED, 10003, 10004)
+        (self.folder / "outside").touch()
+        (self.data / NOTE).write_text(json.dumps({"moved_to": str(self.new)}))
+        error = self.assertRaises(CommandFailed, move, self.where, self.new)
+        self.assertIn("Finish the move as the user who began it", str(error))
+        self.assertTrue((self.folder / "outside").exists())
+
+    def test_link_to_another_users_file(self) -> None:
+        """A configuration file that its user made a link to a file of root is refused: the copy would be the user's."""
+        if os.geteuid() != 0:
+            return
+        secret = self.folder / "secret"
+        secret.write_text("{}")
+        secret.chmod(0o600)
+        self.where.game.unlink()
+        self.where.game.symlink_to(secret)
+        os.chown(self.where.game, 10003, 10004, follow_symlinks=False)
+        self.assertIn("is a link to the file of another user", self.refused())
+
     def test_another_disk(self) -> None:
         """The new folder may be an empty disk, with the folder that a file system makes there."""
         if os.geteuid() != 0:
