@@ -6,7 +6,7 @@ the source another name. The source of a move has no writer: locks keep servers 
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from gamed.cli.restore import SPARE_BYTES, require_no_log
 from gamed.cli.restore_journal import RestoreJournal
 from gamed.clock import now_ms
 from gamed.config.model import PostgresqlAddress
-from gamed.config.settings import KeySource
+from gamed.config.settings import DATABASE_NOTE, KeySource
 from gamed.database.backup_format import BackupError, stamp
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.errors import DatabaseError, MigrationError
@@ -269,6 +269,8 @@ def move_to_sqlite(data: Path, session: PlainSession, where: str, ran_by: str) -
     for database in DATABASES:
         session.rows(f"ALTER SCHEMA {database} RENAME TO {database}{suffix}")
     session.rows("COMMIT")  # even if a standby does not get the new names, the files have everything
+    with suppress(OSError):
+        (data / DATABASE_NOTE).unlink()  # from now on it would say that the databases are still there
     return StoreMove(digests, [f"{database}{suffix}" for database in DATABASES])
 
 

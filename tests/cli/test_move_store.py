@@ -13,7 +13,7 @@ from types import FrameType
 from typing import ClassVar, cast
 
 from gamed.cli.commands import gamed
-from gamed.config.settings import KeySource
+from gamed.config.settings import DATABASE_NOTE, KeySource
 from gamed.database import blob_rows
 from gamed.database.connection import AUTH, STATE
 from gamed.database.errors import MigrationError
@@ -180,7 +180,9 @@ class RoundTrip(MoveStoreCase):
         self.assertEqual(self.content(suffix=suffix), before)
         self.assertEqual(self.content(), {})
         self.configure(store=self.place.url)
+        (self.data / DATABASE_NOTE).write_text("{}")
         back = self.moved("--to", "sqlite")
+        self.assertFalse((self.data / DATABASE_NOTE).exists())
         self.assertEqual(unlogged(self.content()), unlogged(before))
         self.assertEqual(self.schemas(), back["previous"])
         for name in (AUTH, STATE):
