@@ -25,26 +25,44 @@ def refuse_other_server(places: Paths, store: Store, environ: Mapping[str, str])
     The caller holds the lock of the data folder, and knows that `auth` has no schema yet.
     """
     data, where = places.data, store.describe(AUTH)
-    if store.files and (data / DATABASE_NOTE).exists():
+    if store.files and (data / DATABASE_NOTE).exists() and not (data / STATE_DB).exists():
         raise SetupError(
             f"{where} does not exist, and {data / DATABASE_NOTE} shows that the databases of this server are on a "
             f"PostgreSQL server. Put store back into {places.config}, or name another folder with --data DIR."
         )
     for folder in _candidates(places, environ):
         if _is_server(folder, beside_state=(data / STATE_DB).exists()):
-            raise _refused(places, where, folder)
+            raise _refused(places, where, folder, environ)
 
 
-def _refused(places: Paths, where: str, folder: Path) -> SetupError:
-    files = (parent / FILE_NAME for parent in (folder.parent, folder, folder.parent / "config"))
-    there = Paths(next((file for file in files if file.exists()), places.config), folder)
+def _refused(places: Paths, where: str, folder: Path, environ: Mapping[str, str]) -> SetupError:
+    beside = [parent / FILE_NAME for parent in (folder.parent, folder, folder.parent / "config")]
+    known = [other.config for other in (*paths.all_places(environ), paths.LAYOUT) if _same(other.data, folder)]
+    files = (file for file in (*beside, *known) if _exists(file))
+    there = Paths(next(files, places.config), folder)
     variables = shlex.join([f"GAMED_CONFIG={there.config}", f"GAMED_DATA={there.data}"])
+    old = (
+        f" If it is an old copy, move that folder out of {places.data} instead." if folder.parent == places.data else ""
+    )
     return SetupError(
         f"{where} does not exist, but {folder} has a server: a start would begin an empty one beside it, without its "
         f"players. Use that one: {paths.command_line(there, 'serve')}, or {variables}; with these options gamed unit "
         "prints its unit. To begin another server, name a configuration and a folder apart from it with --config FILE "
-        "and --data DIR."
+        "and --data DIR, in a shell where GAMED_CONFIG does not name that file; only the first start needs the options."
+        f"{old}"
     )
+
+
+def _exists(file: Path) -> bool:
+    with suppress(OSError):  # a folder that this user may not enter
+        return file.exists()
+    return False
+
+
+def _same(one: Path, other: Path) -> bool:
+    with suppress(OSError):
+        return one.resolve() == other.resolve()
+    return False
 
 
 def _candidates(places: Paths, environ: Mapping[str, str]) -> Iterator[Path]:

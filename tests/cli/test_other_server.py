@@ -1,11 +1,13 @@
 """A start never begins an empty server beside one that exists: it refuses, changes nothing, and names what to do."""
 
 import json
+import os
+import pwd
 import shlex
 import shutil
-from pathlib import Path
 
 from gamed.config.settings import DATABASE_NOTE
+from tests.cli.other_user import python_for_all
 from tests.cli.process import GAMED, CommandTestCase, free_port
 from tests.support.stores import sqlite_files
 
@@ -121,6 +123,11 @@ class NearTests(OtherServerCase):
         self.begin(*self.places)
         self.assertEqual(self.players(*self.places), [])
 
+    def test_lost_key_after_postgresql(self) -> None:
+        """That works also in a folder whose databases were on a PostgreSQL server once: its note is still there."""
+        (self.data / DATABASE_NOTE).write_text("{}")
+        self.test_lost_key()
+
 
 class OtherPlacesTests(OtherServerCase):
     def test_variables(self) -> None:
@@ -141,6 +148,47 @@ class OtherPlacesTests(OtherServerCase):
         other = self.folder / "one/two"
         self.begin("--config", f"{other}/authentication.json", "--data", f"{other}/players")
 
+    def test_configuration_elsewhere(self) -> None:
+        """The printed command has the configuration of the folder that was found, also if it is not beside it."""
+        there = self.folder / "var/lib/gamed"
+        there.parent.mkdir(parents=True)
+        self.data.rename(there)
+        etc = self.folder / "etc/gamed/authentication.json"
+        etc.parent.mkdir(parents=True)
+        self.config.rename(etc)
+        other = self.folder / "one/two"
+        self.environ = {
+            "GAMED_CONFIG": f"{other}/authentication.json",
+            "GAMED_DATA": f"{other}/players",
+            "CONFIGURATION_DIRECTORY": str(etc.parent),
+            "STATE_DIRECTORY": str(there),
+        }
+        _, *words = shlex.split(self.refused().partition("Use that one: ")[2].partition(", or ")[0])
+        self.assertEqual(self.players(*words[:-1]), ["Anna"])
+        self.begin(*words[:-1])
+
+    def test_advice(self) -> None:
+        """The options begin another server, as printed; later starts need only the variables."""
+        other = self.folder / "one/two"
+        unit = {"CONFIGURATION_DIRECTORY": str(self.folder), "STATE_DIRECTORY": str(self.data)}
+        variables = {"GAMED_CONFIG": f"{other}/authentication.json", "GAMED_DATA": f"{other}/players"}
+        self.environ = {**unit, **variables}
+        self.assertIn("only the first start needs the options", self.refused())
+        self.environ = unit
+        self.begin("--config", variables["GAMED_CONFIG"], "--data", variables["GAMED_DATA"])
+        self.environ = {**unit, **variables}
+        self.begin()
+
+    def test_old_copy(self) -> None:
+        """An old copy in the data folder is named as one to move out, and then the start works."""
+        data = self.folder / "one/two"
+        data.mkdir(0o700, parents=True)
+        self.data.rename(data / "copy")
+        places = ("--config", str(self.folder / "other.json"), "--data", str(data))
+        self.assertIn(f"If it is an old copy, move that folder out of {data} instead.", self.refused(*places))
+        (data / "copy").rename(self.folder / "far")
+        self.begin(*places)
+
     def test_store_was_removed(self) -> None:
         """A folder whose server has its databases on PostgreSQL begins no files when `store` is missing."""
         folder = self.folder / "one/two"
@@ -152,10 +200,39 @@ class OtherPlacesTests(OtherServerCase):
         self.assertIn(f"Put store back into {config}", err)
 
     def test_unreadable_folder(self) -> None:
-        """A folder beside that cannot be read, and a loop of links, are not a server."""
+        """A folder beside that this user cannot enter, and a loop of links, are not a server."""
+        self.folder.chmod(0o755)
+        python, environ = python_for_all(self.folder / "for-all")
         data = self.folder / "one/two"
-        data.mkdir(0o700, parents=True)
+        closed = data / "closed"
+        closed.mkdir(0o700, parents=True)
+        (closed / "auth.db").write_bytes(b"players")
         (data / "loop").symlink_to(data / "loop")
         (data / "file").touch()
-        self.begin("--config", str(self.folder / "other.json"), "--data", str(data))
-        self.assertTrue((Path(data) / "auth.db").exists())
+        config = self.folder / "two/authentication.json"
+        config.parent.mkdir()
+        user = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
+        change: list[str] = []
+        if os.geteuid() == 0:
+            change = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+            for path in (data, config.parent):
+                os.chown(path, user.pw_uid, user.pw_gid)
+        else:
+            closed.chmod(0)
+            self.addCleanup(closed.chmod, 0o700)
+        self.environ = environ
+        port = free_port()
+        run = [
+            *change,
+            python,
+            "-c",
+            "from gamed.cli import main; main()",
+            "--config",
+            str(config),
+            "--data",
+            str(data),
+        ]
+        process = self.start(*run, "serve", f"--listen=tcp:{port}:interface=127.0.0.1")
+        self.await_answer(port, process)
+        self.assertEqual(self.stop(process), 0, self.output())
+        self.assertTrue((data / "auth.db").exists())

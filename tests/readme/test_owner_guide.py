@@ -24,6 +24,15 @@ PAGE = "docs/owners/owner-guide.md"
 PLACES = ("/etc/gamed", "/etc/systemd/system", "/var/lib/gamed", "/opt/gamed")
 SETPRIV = "setpriv --reuid=gamed --regid=gamed --init-groups"
 PASSWORD = "correct horse battery"
+REAL_PLACES = """
+folder=$1; shift; over=$folder/mounted
+mount -t tmpfs -o mode=755 tmpfs "$over"
+cp -a /etc "$over/etc"; mkdir -p "$over/etc/gamed" "$over/lib/gamed"
+mount --bind "$folder/etc/gamed" "$over/etc/gamed"; mount --bind "$folder/var/lib/gamed" "$over/lib/gamed"
+mount --rbind "$over/etc" /etc; mount --rbind "$over/lib" /var/lib
+exec "$@"
+"""
+"""Runs a command for which the folders of the page are those of this test."""
 
 
 def settings(unit: str) -> dict[str, list[str]]:
@@ -151,6 +160,34 @@ class OwnerGuideTests(CommandTestCase):
             self.assertIn(f"{credentials}/MASTER_KEY", text)
         self.assertIn(f"d {credentials} ", (ROOT / "etc/tmpfiles.d/gamed.conf").read_text("utf-8"))
         self.assertIn(f":{credentials}\n", (ROOT / "etc/systemd/gamed.service").read_text("utf-8"))
+
+    def test_start_without_variables(self) -> None:
+        """A later start in a shell without the variables of the page is refused, and the command it prints works."""
+        if os.geteuid() != 0:
+            return  # only root can let /etc and /var/lib be other folders for one process
+        self.first_start()
+        change = ["setpriv", f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups"]
+        as_page = ["unshare", "--mount", "/bin/sh", "-euc", REAL_PLACES, "sh", str(self.folder), *change]
+        program = [*as_page, f"{self.folder}/opt/gamed/bin/gamed"]
+        listen = f"--listen=tcp:{self.port}:interface=127.0.0.1"
+        (self.folder / "mounted").mkdir()
+        home = self.folder / "home"
+        home.mkdir()
+        os.chown(home, self.uid, self.gid)
+        self.environ = {"GAMED_CONFIG": f"{home}/a/b/authentication.json"}  # not the interpreter's folder
+        code, out, err = self.run_command("serve", listen, of=program)
+        self.assertEqual((code, out), (78, ""), err)
+        self.assertIn("/var/lib/gamed has a server", err)
+        _, *words = shlex.split(err.partition("Use that one: ")[2].partition(", or ")[0])
+        self.assertEqual(words[:-1], ["--config", str(LAYOUT.config), "--data", str(LAYOUT.data)])
+        self.environ = {}
+        process = self.start(*program, *words, listen)
+        self.await_answer(self.port, process)
+        listed = subprocess.run(
+            [*program, *words[:-1], "players", "list", "--json"], capture_output=True, check=True, timeout=WAIT_SECONDS
+        )
+        self.assertEqual([player["name"] for player in json.loads(listed.stdout)], ["Anna"])
+        self.assertEqual(self.stop(process), 0, self.output())
 
     def test_printed_unit(self) -> None:
         """First start, a player, a public address, the units that the page prints: the player is still there."""

@@ -172,7 +172,7 @@ class PostgresqlStore:
         if database == AUTH and not self.exists(database) and (self._data / "auth.db").exists():
             raise MigrationError(
                 f"{where} is empty, and {self._data / 'auth.db'} has the players of this server. Move them with gamed "
-                "move-store, or move that file away to begin with an empty store."
+                "move-store, or move that file out of the folder to begin with an empty store."
             )
 
     def prepare(

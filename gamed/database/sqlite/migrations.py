@@ -99,7 +99,7 @@ def check_schema(path: Path) -> None:
         if path.stem == AUTH and (moved := moved_name(path)) is not None:
             raise MigrationError(
                 f"{path} was moved to PostgreSQL, and is {moved} now. Name that store in the configuration; to begin "
-                "with empty databases here, move that file away first."
+                "with empty databases here, move that file out of the folder first."
             )
         return
     try:
@@ -111,7 +111,7 @@ def check_schema(path: Path) -> None:
     if which is not None:
         raise MigrationError(
             f"{path} {OTHER_VERSION}: its {which} is missing or differs. Start that version, restore a backup, or move "
-            "the stores away to begin with empty ones; nothing was changed."
+            "the stores out of the folder to begin with empty ones; nothing was changed."
         )
 
 
