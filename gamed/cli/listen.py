@@ -18,6 +18,7 @@ from twisted.internet.endpoints import AdoptedStreamServerEndpoint, quoteStringA
 
 from gamed.cli.errors import CommandFailed, SetupError
 from gamed.config.model import Config
+from gamed.ops.listeners import with_mode
 
 NETWORK = ("tcp", "tcp6", "ssl")
 USUAL_PORT, LAST_PORT = 8080, 65535
@@ -80,7 +81,7 @@ def parse_listener(reactor: Any, text: str, option: str = "--listen") -> Listene
     """
     try:
         listener = describe(text)
-        endpoint = serverFromString(reactor, text)
+        endpoint = serverFromString(reactor, with_mode(text))
         if isinstance(endpoint, AdoptedStreamServerEndpoint):
             listener = describe_inherited(text, endpoint.fileno, endpoint.addressFamily)
         return replace(listener, option=option)

@@ -22,7 +22,8 @@ QUEUE = 4096
 reconnects: the 52nd connection gets no reply for a second."""
 UNIX_MODE = 0o660
 """The mode of a unix socket whose endpoint string has none: for the user and the group of the process."""
-_MODE = compile(r"(?<!\\):mode=")
+_PIECE = compile(r":((?:\\.|[^:\\])*)")
+_NAMED = compile(r"(?:\\.|[^=\\])*=")
 
 
 class ListenerService(Service):
@@ -92,7 +93,12 @@ def with_mode(text: str) -> str:
 
     The peers of a unix socket are trusted proxies: each user of the machine could claim any address.
     """
-    return text if not text.startswith("unix:") or _MODE.search(text) else f"{text}:mode={UNIX_MODE:o}"
+    if not text.startswith("unix:"):
+        return text
+    pieces = _PIECE.findall(text)
+    unnamed = sum(_NAMED.match(piece) is None for piece in pieces)  # the second of them is the mode
+    has_mode = unnamed > 1 or any(piece.startswith("mode=") for piece in pieces)
+    return text if has_mode else f"{text}:mode={UNIX_MODE:o}"
 
 
 def _extend_queue(port: Any) -> None:

@@ -70,6 +70,17 @@ class BesideTheServerTests(CommandTestCase):
         self.assertIn("access_token: gat_", self.gamed("players", "token", "anna")[1])
         self.stop(process)
 
+    def test_mode_of_a_unix_socket(self) -> None:
+        """The mode may be written without its name; a wrong one is one line, before anything is made."""
+        for wrong in ("none", "660:mode=600"):
+            code, out, err = self.gamed("serve", f"--listen=unix:{self.folder}/s:{wrong}")
+            self.assertEqual((code, out, err.count("\n")), (78, "", 1), err)
+            self.assertFalse(self.data.exists())
+        process, _ = self.serve(f"--listen=unix:{self.folder}/s:640")
+        self.assertEqual(self.gamed("health"), (0, "ok\n", ""))
+        self.assertEqual((self.folder / "s").stat().st_mode & 0o777, 0o640)
+        self.stop(process)
+
     def test_health(self) -> None:
         """0 while the server of this folder answers, wherever it listens; 1 with a reason when it does not."""
         self.assertIn("No server was ever started", self.gamed("health")[2])

@@ -36,6 +36,7 @@ class DescribedTests(SynchronousTestCase):
             "tcp:8080:interface=localhost",
             "unix:/run/gamed.sock",
             "unix:address=/run/g.sock:mode=660",
+            "unix:/run/gamed.sock:660",
         ]
         for text in local:
             self.assertTrue(parse(text).local, text)
@@ -67,6 +68,9 @@ class DescribedTests(SynchronousTestCase):
             "tcp:8080:interfaces=x",
             "nonsense:8080",
             "unix",
+            "unix:/s:mode=none",
+            "unix:/s:none",
+            "unix:/s:660:mode=600",
             "tcp:1:2:3:4",
             "systemd:domain=INET:index=0",
             "ssl:8443:privateKey=/none.pem",

@@ -51,7 +51,7 @@ class QueueTests(TestCase):
 
     def test_mode(self) -> None:
         """Other users cannot connect to a unix socket, unless its endpoint string has a mode that allows it."""
-        for options, mode in (("", 0o660), (":mode=666", 0o666), (":mode=600", 0o600)):
+        for options, mode in (("", 0o660), (":mode=666", 0o666), (":mode=600", 0o600), (":640", 0o640)):
             path = f"/tmp/gamed-mode-{os.getpid()}-{mode:o}"
             self.listen(f"unix:{path}{options}")
             self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), mode)
