@@ -93,6 +93,17 @@ class FilesTests(CommandTestCase):
         self.assertEqual((answered, self.stop(process)), (60, 0))
         self.assertNotIn("limits.connections", self.output())
 
+    def test_few_connections_are_wanted(self) -> None:
+        """The number is reported as well if 400 connections are wanted and 192 can be had."""
+        self.write_config({"mode": "local", "limits": {"connections": 400}})
+        port = free_port()
+        few = ("sh", "-c", 'ulimit -n 256; exec "$@"', "sh")
+        process = self.start(*few, *GAMED, *self.places, "serve", f"--listen=tcp:{port}:interface=127.0.0.1")
+        self.await_answer(port, process)
+        self.assertIn("The server accepts 192 connections at once.", self.output())
+        self.assertIn("connections_limited connections=192 wanted=400\n", self.output())
+        self.assertEqual(self.stop(process), 0)
+
     def test_no_more_than_the_shell_gives(self) -> None:
         """With 256 open files the server takes 192 connections, answers all of them, and reports the number."""
         port = free_port()

@@ -204,6 +204,13 @@ class ConnectionsTests(SynchronousTestCase):
             self.assertEqual(most_connections(20_000, files), connections)
             self.assertEqual(is_limited(connections, 20_000), files < 20_000)
 
+    def test_which_are_reported(self) -> None:
+        """Every number below the configured one is reported, except one of 2 % less, as with 20,000 files."""
+        self.assertEqual((most_connections(20_000, 20_000), is_limited(19_744, 20_000)), (19_744, False))
+        self.assertEqual((most_connections(400, 256), is_limited(192, 400)), (192, True))
+        self.assertEqual([is_limited(most, 100) for most in (97, 98, 100)], [True, False, False])
+        self.assertEqual([is_limited(most, 10) for most in (9, 10)], [True, False])
+
     def browser(self, **limits: int) -> Browser:
         return Browser([EchoRoutes()], HttpSettings(BASE_HOST, **limits), peer=UNTRUSTED)
 
