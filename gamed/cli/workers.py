@@ -34,6 +34,8 @@ LEAST, MOST = 2, 16
 FIRST_SOCKET = 3
 DEATHS_PER_MINUTE = 5
 WATCH_SECONDS = RETRY_SECONDS = 1.0
+LATE_SECONDS = 3.0
+"""A check that is later than this shows that the parent itself was stopped, with a paused machine for example."""
 START_SECONDS, STOP_SECONDS = 90.0, 30.0
 """The time that a worker has to start or to stop before it is killed; it extends it as a service does for systemd."""
 WATCHDOG_SECONDS = 30.0
@@ -166,6 +168,7 @@ class WorkersParent(MultiService):
     def _start_all(self) -> None:
         for number in range(1, len(self._plan.commands) + 1):
             self._start(number)
+        self._watched = self._reactor.seconds()
         self._watch.start()
         if (seconds := self._notifier.heartbeat_seconds) is not None:
             self._beat = PeriodicTask(self._reactor, seconds, self._send_heartbeat, "watchdog")
@@ -233,6 +236,11 @@ class WorkersParent(MultiService):
             self._start(worker.number)
 
     def _kill_overdue(self) -> Deferred[None]:
+        now = self._reactor.seconds()
+        late, self._watched = now - self._watched - WATCH_SECONDS, now
+        if late > LATE_SECONDS:  # this process was stopped, and what the workers sent is not read yet
+            for worker in self._workers.values():
+                worker.extend(late)
         for worker in self._workers.values():
             if worker.overdue:
                 _log.error("worker_killed", worker=worker.number, pid=worker.pid)
@@ -286,6 +294,11 @@ class WorkerProcess(ProcessProtocol):
     def overdue(self) -> bool:
         """Return whether the worker has not reported in time."""
         return self._deadline is not None and self._seconds() > self._deadline
+
+    def extend(self, seconds: float) -> None:
+        """Give the worker a new deadline after a pause of this length, in which it may have been stopped, too."""
+        if self._deadline is not None:
+            self._deadline = max(self._deadline + seconds, self._seconds() + self.watched_seconds)
 
     def connectionMade(self) -> None:
         self.pid = self.transport.pid  # type: ignore[union-attr]

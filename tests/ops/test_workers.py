@@ -154,6 +154,24 @@ class ServingTests(WorkersTestCase):
         self.assertIn(other, children(process.pid))
         self.assertEqual((get(port, "/healthz")[0], self.stop(process)), (200, 0))
 
+    def test_a_pause(self) -> None:
+        """A pause of parent and workers that is longer than a worker may be silent, as of a machine, kills none."""
+        self.environ |= {"NOTIFY_SOCKET": FakeManager(self, self.folder / "notify").address, "WATCHDOG_USEC": "6000000"}
+        process, port = self.started()
+        until(lambda: self.output().count("modules_imported") == 2)
+        workers = children(process.pid)
+        for pid in (process.pid, *workers):
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(9)
+        os.kill(process.pid, signal.SIGCONT)
+        time.sleep(1.5)  # the parent looks before its workers can report
+        for pid in workers:
+            os.kill(pid, signal.SIGCONT)
+        self.assertEqual({get(port, "/healthz")[0] for _ in range(20)}, {200})
+        time.sleep(2)
+        self.assertNotIn("worker_killed", self.output())
+        self.assertEqual((children(process.pid), self.stop(process)), (workers, 0))
+
     def serve_unready(self) -> tuple["Popen[str]", int]:
         port = free_port()
         listen = f"--listen=tcp:{port}:interface=127.0.0.1"
