@@ -14,7 +14,7 @@ import resource
 import shlex
 import signal
 import sys
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -175,12 +175,26 @@ def name_passed_sockets(environ: MutableMapping[str, str]) -> None:
     Only LISTEN_PID and LISTEN_FDS are required (sd_listen_fds(3)). Twisted takes none of the sockets unless there are
     as many names: their clients would wait for ever, while the server listens at its usual port.
     """
-    passed = environ.get("LISTEN_FDS", "")
-    if environ.get("LISTEN_PID") != str(os.getpid()) or not (passed.isascii() and passed.isdecimal()):
-        return
+    passed = passed_sockets(environ)
     names = environ.get("LISTEN_FDNAMES", "")
-    if int(passed) != (len(names.split(":")) if names else 0):
-        environ["LISTEN_FDNAMES"] = ":".join(["unknown"] * int(passed))  # as sd_listen_fds_with_names(3)
+    if passed and passed != (len(names.split(":")) if names else 0):
+        environ["LISTEN_FDNAMES"] = ":".join(["unknown"] * passed)  # as sd_listen_fds_with_names(3)
+
+
+def first_environment() -> Mapping[str, str]:
+    """Return the environment that this process was started with; an empty one if it cannot be read."""
+    try:
+        pairs = Path("/proc/self/environ").read_bytes().decode("utf-8", "replace").split("\0")
+    except OSError:
+        return {}
+    return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+
+
+def passed_sockets(environ: Mapping[str, str]) -> int:
+    """Return how many sockets were passed to this process."""
+    passed = environ.get("LISTEN_FDS", "")
+    is_ours = environ.get("LISTEN_PID") == str(os.getpid())
+    return int(passed) if is_ours and passed.isascii() and passed.isdecimal() else 0
 
 
 def exit_cleanly_on_sigterm() -> None:

@@ -32,8 +32,9 @@ from gamed.cli.errors import CommandFailed, SetupError, echo
 from gamed.cli.folder_lock import SERVE, SHARE, Lock, refuse_network_folder
 from gamed.cli.listen import Listener, cannot_listen, duplicate
 from gamed.cli.other_server import refuse_other_server
+from gamed.cli.output import counted
 from gamed.cli.paths import Paths
-from gamed.cli.process import read_listeners, refuse_foreign_folder, write_listeners
+from gamed.cli.process import first_environment, passed_sockets, read_listeners, refuse_foreign_folder, write_listeners
 from gamed.clock import now_ms
 from gamed.config.settings import DEFAULT_LISTEN, KEY_FILE, LogFormat, Settings
 from gamed.database.connection import AUTH, STATE
@@ -47,6 +48,8 @@ from gamed.structs import Component
 
 MAKER = ServiceMaker("gamed", "gamed.tap", "A game server to host at home.", "gamed")
 PRIVATE_LISTEN = "GAMED_PRIVATE_LISTEN"
+PASSED = passed_sockets(first_environment())
+"""How many sockets were passed to this process. Twisted removes the variables, and later `harden` hides the first ones."""
 STORE_SECONDS, STORE_RETRY_SECONDS = 30.0, 1.0
 """How long a start waits for a database server that does not answer; then it fails, and systemd starts it again."""
 _logs: list[tuple[Mapping[str, Any], LogFormat, int | None]] = []
@@ -294,6 +297,12 @@ def inherited_sockets(reactor: Any) -> list[str]:
 
 def require_all_used(reactor: Any, listeners: Sequence[Listener]) -> None:
     """Raise SetupError if a passed socket would not be listened on: its clients would wait for ever."""
+    found, passed = len(_descriptors(reactor)), PASSED
+    if passed > found:
+        raise SetupError(
+            f"systemd passes {counted(passed, 'socket')}, and Twisted found {found} of them: set LISTEN_FDNAMES to a "
+            "name for each, separated by colons, or start gamed serve without twistd."
+        )
     used = Counter(listener.descriptor for listener in listeners if listener.descriptor is not None)
     for text, number in zip(inherited_sockets(reactor), _descriptors(reactor), strict=True):
         if used[number] > 1:

@@ -11,7 +11,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 from gamed.cli.http_client import UnixConnection
-from tests.cli.process import GAMED, WAIT_SECONDS, CommandTestCase, environment, free_port
+from tests.cli.process import GAMED, TWISTD, WAIT_SECONDS, CommandTestCase, environment, free_port
 
 ADDRESS = "http://localhost:8080"
 AS_SYSTEMD = """
@@ -61,12 +61,17 @@ class SocketTestCase(CommandTestCase):
         return sock
 
     def passing(
-        self, *sockets: socket.socket, options: tuple[str, ...] = (), program: tuple[str, ...] = GAMED
+        self,
+        *sockets: socket.socket,
+        options: tuple[str, ...] = (),
+        program: tuple[str, ...] = GAMED,
+        order: tuple[str, ...] = (),
     ) -> "subprocess.Popen[str]":
         """`gamed serve` started as systemd does: the sockets from descriptor 3 on, the variables in the environment."""
         numbers = [each.fileno() for each in sockets]
         launcher = [sys.executable, "-c", AS_SYSTEMD, str(len(numbers)), *map(str, numbers)]
-        command = [*launcher, *program, *self.places, "serve", *options]
+        words = [*order, *self.places] if order else [*self.places, "serve"]
+        command = [*launcher, *program, *words, *options]
         with open(self.folder / "out", "a", encoding="utf-8") as out:
             process = subprocess.Popen(
                 command,
@@ -119,6 +124,18 @@ class RestartTests(SocketTestCase):
             process = self.passing(tcp, other, program=("env", *variables, *GAMED))
             self.assertEqual([ask(each.getsockname()[1]) for each in (tcp, other)], [b"ok", b"ok"])
             self.assertEqual(self.stop(process), 0, self.output())
+
+    def test_without_names_under_twistd(self) -> None:
+        """Twisted leaves out sockets without names: refuse to start then, instead of listening where no client is."""
+        tcp = self.listening(socket.AF_INET, ("127.0.0.1", 0))
+        names = ("env", "-u", "LISTEN_FDNAMES")
+        process = self.passing(tcp, program=(*names, *TWISTD, "-n", "gamed"), order=("serve",))
+        self.assertEqual(process.wait(WAIT_SECONDS), 78, self.output())
+        self.assertIn("systemd passes 1 socket, and Twisted found 0 of them: set LISTEN_FDNAMES", self.output())
+        self.assertFalse(self.data.exists())
+        process = self.passing(tcp, program=(*TWISTD, "-n", "gamed"), order=("serve",))
+        self.assertEqual(ask(tcp.getsockname()[1]), b"ok")
+        self.assertEqual(self.stop(process), 0, self.output())
 
     def test_just_before_the_stop(self) -> None:
         """Answer requests sent just before the stop, by the old server or by the next."""
