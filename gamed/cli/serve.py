@@ -49,7 +49,7 @@ from gamed.structs import Component
 MAKER = ServiceMaker("gamed", "gamed.tap", "A game server to host at home.", "gamed")
 PRIVATE_LISTEN = "GAMED_PRIVATE_LISTEN"
 PASSED = passed_sockets(first_environment())
-"""How many sockets were passed to this process. Twisted removes the variables, and later `harden` hides the first ones."""
+"""How many sockets were passed to this process. Twisted removes the variables, and `harden` hides the first ones."""
 STORE_SECONDS, STORE_RETRY_SECONDS = 30.0, 1.0
 """How long a start waits for a database server that does not answer; then it fails, and systemd starts it again."""
 _logs: list[tuple[Mapping[str, Any], LogFormat, int | None]] = []
