@@ -23,6 +23,12 @@ class ProxyDied(Exception):
     """A proxy that ended or never listened; the text is its output."""
 
 
+HAS_IPV6 = Path("/proc/net/if_inet6").exists() and "00000000000000000000000000000001" in Path(
+    "/proc/net/if_inet6"
+).read_text("ascii")
+"""Whether this machine has the address ::1."""
+
+
 class Line(HTTPSConnection):
     """Connect from `source` to a proxy on this machine, which must prove that it is HOST."""
 
@@ -31,7 +37,8 @@ class Line(HTTPSConnection):
         self._tls, self._source = tls, source
 
     def connect(self) -> None:
-        plain = socket.create_connection(("127.0.0.1", self.port), self.timeout, (self._source, 0))
+        host = "::1" if ":" in self._source else "127.0.0.1"
+        plain = socket.create_connection((host, self.port), self.timeout, (self._source, 0))
         self.sock = self._tls.wrap_socket(plain, server_hostname=HOST)
 
     def request(self, *what: object, **how: object) -> None:

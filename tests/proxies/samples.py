@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from tests.e2e.service import ROOT
-from tests.proxies.programs import Proxy, program
+from tests.proxies.programs import HAS_IPV6, Proxy, program
 from tests.support.ports import free_port
 
 UPSTREAM = "127.0.0.1:8080"
@@ -49,7 +49,7 @@ class Nginx(Proxy):
     def _prepare(self, upstream: str) -> Sequence[str]:
         text = sample("etc/nginx/gamed.conf")
         text = changed(text, "listen 443 ssl;", f"listen 127.0.0.1:{self.port} ssl;")
-        text = changed(text, "listen [::]:443 ssl;", "")
+        text = changed(text, "listen [::]:443 ssl;", f"listen [::1]:{self.port} ssl;" if HAS_IPV6 else "")
         text = changed(text, CERTIFICATE, str(self.certificate))
         text = changed(text, KEY, str(self.certificate))
         text = changed(text, "/var/log/nginx/gamed.log", str(self.log))

@@ -14,7 +14,7 @@ from tests.cli.process import folder_of
 from tests.e2e.client import Keeper
 from tests.e2e.service import Service
 from tests.e2e.wire import PATIENCE_SECONDS
-from tests.proxies.programs import HOST
+from tests.proxies.programs import HAS_IPV6, HOST
 from tests.proxies.samples import Nginx
 from tests.proxies.upstream import Upstream
 from tests.support.certificates import certificate
@@ -118,10 +118,18 @@ class TwoServersTests(SynchronousTestCase):
 
     def test_many_of_one_client(self) -> None:
         """A client has 64 requests under way; the next one is refused at once, and another client is not."""
+        self.many_of("127.0.0.7")
+
+    def test_many_of_one_network(self) -> None:
+        """The same over IPv6, where nginx counts by the network of 64 bits."""
+        if HAS_IPV6:
+            self.many_of("::1")
+
+    def many_of(self, client: str) -> None:
         server = Silent()
         proxy = self.nginx(server.address)
         with ThreadPoolExecutor(CLIENT_REQUESTS + 2) as pool:
-            asked = [pool.submit(proxy.ask, "GET", "/", source="127.0.0.7") for _ in range(CLIENT_REQUESTS + 1)]
+            asked = [pool.submit(proxy.ask, "GET", "/", source=client) for _ in range(CLIENT_REQUESTS + 1)]
             done, waiting = wait(asked, PATIENCE_SECONDS, FIRST_COMPLETED)
             elsewhere = pool.submit(proxy.ask, "GET", "/", source="127.0.0.8")
             self.assertEqual([each.result().status for each in done], [503])
