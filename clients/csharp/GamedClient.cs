@@ -3056,6 +3056,9 @@ namespace Gamed
         /// then.</summary>
         public bool More { get; private set; }
 
+        /// <summary>Of a whole list: what is missing on all its pages was deleted long ago.</summary>
+        public bool Expired { get; private set; }
+
         internal static Changes Of(IDictionary<string, object> value, bool whole)
         {
             ILookup<bool, IDictionary<string, object>> listed = Members.Objects(value, "saves").ToLookup(
@@ -3069,6 +3072,7 @@ namespace Gamed
                     Slot = Members.Of<string>(entry, "slot"), Version = Members.Of<long>(entry, "version"),
                 }).ToList().AsReadOnly(),
                 Whole = whole || Members.Maybe<bool>(value, "reset"),
+                Expired = Members.Maybe<bool>(value, "reset") && Members.Maybe<bool>(value, "expired"),
                 More = Members.Maybe<bool>(value, "more"),
             };
         }
@@ -4240,16 +4244,16 @@ namespace Gamed
         // -- history --
 
         /// <summary>What the server keeps of a slot, newest first: also of a deleted one, and what lost a conflict. A
-        /// long history takes a request for each 100 versions; those after the first page end once `downTo` is reached.
-        /// </summary>
+        /// long history takes a request for each 100 versions, or `limit`; those after the first page end once `downTo`
+        /// is reached.</summary>
         public async Task<IList<SaveVersion>> VersionsAsync(string slot,
-            CancellationToken cancel = default(CancellationToken), long downTo = 1)
+            CancellationToken cancel = default(CancellationToken), long downTo = 1, int? limit = null)
         {
-            VersionsPage page = await VersionsPageAsync(slot, null, null, cancel).ConfigureAwait(false);
+            VersionsPage page = await VersionsPageAsync(slot, null, limit, cancel).ConfigureAwait(false);
             List<SaveVersion> found = page.Versions.ToList();
             while (page.More && found.Last().Version > downTo)
             {
-                page = await VersionsPageAsync(slot, found.Last().Version, null, cancel).ConfigureAwait(false);
+                page = await VersionsPageAsync(slot, found.Last().Version, limit, cancel).ConfigureAwait(false);
                 found.AddRange(page.Versions);
             }
             return found.AsReadOnly();

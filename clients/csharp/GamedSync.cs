@@ -156,6 +156,31 @@ namespace Gamed
         }
     }
 
+    /// <summary>A whole list while its pages come; after an interruption the next round goes on with it.</summary>
+    sealed class WholeList
+    {
+        internal string Cursor;
+
+        /// <summary>What is missing on all pages was deleted long ago.</summary>
+        internal bool Expired;
+
+        /// <summary>Null: deleted.</summary>
+        internal readonly Dictionary<string, SaveInfo> Listed = new Dictionary<string, SaveInfo>();
+
+        /// <summary>The slots whose base was compared with what is listed.</summary>
+        internal readonly HashSet<string> Judged = new HashSet<string>();
+
+        internal void Add(string cursor, IDictionary<string, SaveInfo> page)
+        {
+            Cursor = cursor;
+            foreach (KeyValuePair<string, SaveInfo> entry in page)
+            {
+                Listed[entry.Key] = entry.Value;
+                Judged.Remove(entry.Key);
+            }
+        }
+    }
+
     sealed class Record
     {
         const long Format = 1;
@@ -293,6 +318,18 @@ namespace Gamed
         {
             Record record = known || Dirty || Local == null ? this : With(r => r.Dirty = true);
             return listed ? record : record.Heard(null, deleted);
+        }
+
+        /// <summary>In a whole list where this slot is missing because it was deleted long ago.</summary>
+        internal Record Expired()
+        {
+            if (Local == null || Base == null || !(Dirty || Sent != null))
+                return Heard(null, Base != null || Remote != null || Deleted);
+            return With(r =>
+            {
+                r.Sent = null;
+                r.Dispute = Dispute ?? new Dispute { Reason = "deleted", Base = Base };
+            }).Heard(null, true);
         }
 
         /// <summary>Records a write that took place as `info`; the game may have saved again since.</summary>
@@ -841,6 +878,9 @@ namespace Gamed
         /// <summary>How often one pump goes on with a slot that changes meanwhile.</summary>
         const int Steps = 4;
 
+        /// <summary>The server limits the rate of larger requests.</summary>
+        const int PageVersions = 32;
+
         /// <summary>The folder of what a game saved before the first sign-in here: no player's, SafeName gives no such
         /// name.</summary>
         const string Unowned = "not.signed.in";
@@ -891,6 +931,9 @@ namespace Gamed
         volatile bool closed;
 
         /// <summary>A pump of this Sync has succeeded.</summary>
+        /// <summary>The whole list whose pages have begun to come.</summary>
+        WholeList whole;
+
         volatile bool pumped;
 
         Sync(GamedClient client, string playerId, string place)
@@ -987,8 +1030,21 @@ namespace Gamed
                 lock (gate)
                 {
                     var tried = records.Where(r => !problems.ContainsKey(r.Key) && r.Value.Dispute == null);
-                    return closed || Failed || !tried.Any(r => r.Value.Dirty || r.Value.Sent != null);
+                    return closed || (Failed && !LacksSpace) || !tried.Any(r => r.Value.Dirty || r.Value.Sent != null);
                 }
+            }
+        }
+
+        /// <summary>The last pump failed only for a save of another device, which does not fit here: the rest goes up
+        /// as ever.</summary>
+        bool LacksSpace
+        {
+            get
+            {
+                GamedError now = trouble;
+                lock (gate)
+                    return now != null && now.Code == "local_disk"
+                        && problems.Values.Any(problem => problem.Error.Code == "local_disk");
             }
         }
 
@@ -1569,7 +1625,7 @@ namespace Gamed
                             changed(status);
                         attempt = error == null ? 0 : Math.Min(attempt + 1, 8);
                         double seconds = error == null ? UntilDue() : Wire.PauseAfter(error, attempt);
-                        await PauseAsync(seconds, error == null, stop).ConfigureAwait(false);
+                        await PauseAsync(seconds, error == null || LacksSpace, stop).ConfigureAwait(false);
                     }
                 }
                 catch (Exception e)
@@ -1720,8 +1776,8 @@ namespace Gamed
         /// again.</summary>
         async Task<bool> HearPageAsync(GamedClient only, CancellationToken cancel)
         {
-            string asked = cursor;
-            Changes changes = await ChangesAsync(only, cancel).ConfigureAwait(false);
+            string asked = whole == null ? cursor : whole.Cursor;
+            Changes changes = await ChangesAsync(only, asked, cancel).ConfigureAwait(false);
             if (changes.More && changes.Cursor == asked)
                 throw new NotGamed("The server's pages of changes do not end.");
             var listed = new Dictionary<string, SaveInfo>();  // null: deleted
@@ -1730,7 +1786,15 @@ namespace Gamed
             foreach (Deletion deletion in changes.Deletions.Where(deletion => Saves.IsSlot(deletion.Slot)))
                 listed[deletion.Slot] = null;
             if (changes.Whole)
-                await HearAllAsync(only, listed, cancel).ConfigureAwait(false);
+                whole = new WholeList { Expired = changes.Expired };
+            if (whole != null)
+            {
+                whole.Add(changes.Cursor, listed);
+                if (changes.More)
+                    return true;
+                await HearAllAsync(only, whole, cancel).ConfigureAwait(false);
+                listed = whole.Listed;
+            }
             foreach (KeyValuePair<string, SaveInfo> entry in listed)
                 Change(entry.Key, record => record.Heard(entry.Value, entry.Value == null));
             lock (gate)
@@ -1740,18 +1804,19 @@ namespace Gamed
                     store.KeepCursor(changes.Cursor);
                 cursor = changes.Cursor;
             }
+            whole = null;
             return changes.More;
         }
 
-        async Task<Changes> ChangesAsync(GamedClient only, CancellationToken cancel)
+        async Task<Changes> ChangesAsync(GamedClient only, string asked, CancellationToken cancel)
         {
             try
             {
-                return await only.ChangesAsync(cursor, 0, cancel).ConfigureAwait(false);
+                return await only.ChangesAsync(asked, 0, cancel).ConfigureAwait(false);
             }
             catch (Refused error)
             {
-                if (cursor == null || error.Status != 400)
+                if (asked == null || error.Status != 400)
                     throw;
             }
             return await only.ChangesAsync(null, 0, cancel).ConfigureAwait(false);  // it does not know such a cursor
@@ -1759,33 +1824,41 @@ namespace Gamed
 
         /// <summary>The past may be another one: what this device stands on must be in the server's, or it is news
         /// again.</summary>
-        async Task HearAllAsync(GamedClient only, IDictionary<string, SaveInfo> listed, CancellationToken cancel)
+        async Task HearAllAsync(GamedClient only, WholeList all, CancellationToken cancel)
         {
             lock (gate)
             {
                 problems.Clear();
                 copyProblems.Clear();
             }
-            foreach (string slot in Known())
+            foreach (string slot in Known().Where(each => !all.Judged.Contains(each)))
             {
                 Record record;
                 lock (gate)
                     record = RecordOf(slot);
                 SaveInfo entry;
-                bool has = listed.TryGetValue(slot, out entry);
-                if (has && (record.Base == null || (entry != null && record.Base.Etag == entry.Etag)))
-                    continue;
-                SaveInfo stands = record.Base ?? record.Remote;
-                IList<SaveVersion> history = stands == null ? new SaveVersion[0]
-                    : await HistoryAsync(only, slot, stands.Version, cancel).ConfigureAwait(false);
-                SaveVersion newest = history.FirstOrDefault(version => version.Kind != "conflict");
-                bool deleted = newest != null && newest.Kind == "delete";
-                bool kept = record.Base == null
-                    || history.Any(version => version.Save != null && version.Save.Etag == record.Base.Etag);
-                bool agrees = entry != null && record.Local != null && entry.Sha256 == record.Local.Sha256;
-                bool known = (kept && (deleted || has)) || agrees;
-                Change(slot, r => r.Relisted(known, deleted, has));
+                bool has = all.Listed.TryGetValue(slot, out entry);
+                bool moved = record.Base != null && (entry == null || record.Base.Etag != entry.Etag);
+                if (!has && all.Expired)
+                    Change(slot, r => r.Expired());
+                else if (!has || moved)
+                    await JudgeAsync(only, record, has, entry, cancel).ConfigureAwait(false);
+                all.Judged.Add(slot);
             }
+        }
+
+        async Task JudgeAsync(GamedClient only, Record record, bool has, SaveInfo entry, CancellationToken cancel)
+        {
+            SaveInfo stands = record.Base ?? record.Remote;
+            IList<SaveVersion> history = stands == null ? new SaveVersion[0]
+                : await HistoryAsync(only, record.Slot, stands.Version, cancel).ConfigureAwait(false);
+            SaveVersion newest = history.FirstOrDefault(version => version.Kind != "conflict");
+            bool deleted = newest != null && newest.Kind == "delete";
+            bool kept = record.Base == null
+                || history.Any(version => version.Save != null && version.Save.Etag == record.Base.Etag);
+            bool agrees = entry != null && record.Local != null && entry.Sha256 == record.Local.Sha256;
+            bool known = (kept && (deleted || has)) || agrees;
+            Change(record.Slot, r => r.Relisted(known, deleted, has));
         }
 
         /// <summary>Empty for a slot that the server never had; versions older than `downTo` do not matter.</summary>
@@ -1794,7 +1867,7 @@ namespace Gamed
         {
             try
             {
-                return await only.VersionsAsync(slot, cancel, downTo).ConfigureAwait(false);
+                return await only.VersionsAsync(slot, cancel, downTo, PageVersions).ConfigureAwait(false);
             }
             catch (NotFound)
             {
@@ -1899,7 +1972,7 @@ namespace Gamed
             {
                 error = refusal;
             }
-            IList<SaveVersion> history = await only.VersionsAsync(slot, cancel, sent.Base.Version)
+            IList<SaveVersion> history = await only.VersionsAsync(slot, cancel, sent.Base.Version, PageVersions)
                 .ConfigureAwait(false);
             if (history.Any(version => version.Kind == "delete" && version.Parent == sent.Base.Version))
                 return record => record.Removed(error.Current);  // it took place, and another device wrote since

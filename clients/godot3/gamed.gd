@@ -1917,10 +1917,11 @@ func list_saves():
 	return Result.ok(found.value["saves"]) if found.error == null else found
 
 
-# {"cursor", "saves", "whole", "more"}: what changed since the cursor of an earlier answer; everything without one, or
+# {"cursor", "saves", "whole", "more", "expired"}: what changed since the cursor of an earlier answer; everything without one, or
 # when that past is gone. A save that was deleted is {"slot", "version", "deleted": true}.
 # The oldest changes come first, at most 256 slots or `limit`; `more`: the server has further ones, ask with the new
 # cursor at once. A slot may appear again there, as it is then.
+# `expired`: what is missing on all pages of the whole list was deleted long ago.
 # Where nothing has changed the server may take `wait` seconds (at most 25) to answer, in case something does.
 func changes(since = null, wait = 0, limit = null):
 	var path = "/game/saves" + _query("since", Tools.quote(since) if since != null else null, limit)
@@ -1936,13 +1937,15 @@ func changes(since = null, wait = 0, limit = null):
 	var saves = _changed(listed.value)
 	if saves.error:
 		return saves
-	var whole = since == null or (typeof(answer.value.get("reset")) == TYPE_BOOL and answer.value["reset"])
-	var more = _has_more(answer.value)
-	return Result.ok({"cursor": cursor.value, "saves": saves.value, "whole": whole, "more": more})
+	var reset = _is_true(answer.value, "reset")
+	var made = {"cursor": cursor.value, "saves": saves.value, "whole": since == null or reset}
+	made["more"] = _is_true(answer.value, "more")
+	made["expired"] = reset and _is_true(answer.value, "expired")
+	return Result.ok(made)
 
 
-static func _has_more(value):
-	return typeof(value.get("more")) == TYPE_BOOL and value["more"]
+static func _is_true(value, name):
+	return typeof(value.get(name)) == TYPE_BOOL and value[name]
 
 
 # Of a path, with those that are not null.
@@ -2011,12 +2014,12 @@ func delete(slot, base):
 
 # What the server keeps of a slot, newest first, also of a deleted one and what lost a conflict: a list of
 # {"version", "kind", "parent", "expires", "save", "device"}; `save` is a SaveInfo, null for a delete. A long history
-# takes a request for each 100 versions; those after the first page end once `down_to` is reached.
-func versions(slot, down_to = 1):
-	var page = yield(versions_page(slot), "completed")
+# takes a request for each 100 versions, or `limit`; those after the first page end once `down_to` is reached.
+func versions(slot, down_to = 1, limit = null):
+	var page = yield(versions_page(slot, null, limit), "completed")
 	var found = page.value["versions"] if page.error == null else []
 	while page.error == null and page.value["more"] and found[-1]["version"] > down_to:
-		page = yield(versions_page(slot, found[-1]["version"]), "completed")
+		page = yield(versions_page(slot, found[-1]["version"], limit), "completed")
 		found += page.value["versions"] if page.error == null else []
 	return Result.ok(found) if page.error == null else page
 
@@ -2038,7 +2041,7 @@ func versions_page(slot, before = null, limit = null):
 		if one.error:
 			return one
 		found.append(one.value)
-	var more = _has_more(value.value)
+	var more = _is_true(value.value, "more")
 	if more and (found.size() == 0 or (before != null and found[-1]["version"] >= before)):
 		return Result.wrong("not_gamed", "The server's pages of versions do not end.")
 	return Result.ok({"versions": found, "more": more})

@@ -31,6 +31,7 @@ const FORMAT = 1
 const UNOWNED = "not.signed.in"  # the folder of what a game saved before the first sign-in here: no player's
 const WAIT_SECONDS = 25  # how long a request for changes may take that waits for one
 const AGAIN_SECONDS = 300.0  # a write that the server refused is tried again after this, unless it says otherwise
+const PAGE_VERSIONS = 32  # the server limits the rate of larger requests
 const STEPS = 4  # how often one pump goes on with a slot that changes meanwhile
 
 const UNKNOWN = "unknown"
@@ -62,6 +63,7 @@ var _place = ""
 var _store = null
 var _records = {}
 var _cursor = null
+var _whole = null  # {"cursor", "expired", "listed", "judged"} of the whole list whose pages have begun to come
 var _problems = {}  # slot: {"error", "due"}, by the engine's own clock, in ms
 var _copy_problems = {}  # the same of each slot's unsent copy: they hold up neither writes nor downloads
 var _reported = {}
@@ -290,6 +292,16 @@ class Record:
 		if not (known or record["dirty"] or record["local"] == null):
 			made = with(record, {"dirty": true})
 		return made if listed else heard(made, null, deleted)
+
+	# In a whole list where this slot is missing because it was deleted long ago.
+	static func expired(record):
+		var base = record["base"]
+		if record["local"] == null or base == null or not (record["dirty"] or record["sent"]):
+			return heard(record, null, base != null or record["remote"] != null or record["deleted"])
+		var dispute = record["dispute"]
+		if dispute == null:
+			dispute = {"reason": "deleted", "base": base, "current": null, "copy": null}
+		return heard(with(record, {"sent": null, "dispute": dispute}), null, true)
 
 	# What was sent took place, as `info`; the game may have gone on since.
 	static func acknowledged(record, info, exactly = true):
@@ -617,6 +629,16 @@ func _needs_no_wait():
 	return _cursor != null or _ends(trouble)
 
 
+# The last pump failed only for a save of another device, which does not fit here: the rest goes up as ever.
+func _lacks_space():
+	if trouble == null or trouble.code != "local_disk":
+		return false
+	for problem in _problems.values():
+		if problem["error"].code == "local_disk":
+			return true
+	return false
+
+
 # What ends `run`: waiting does not help.
 static func _ends(error):
 	return error.is_a("SignInRequired") or error.kind == "PlayerBlocked"
@@ -912,7 +934,8 @@ func run():
 		attempt = int(min(attempt + 1, 8)) if error else 0
 		var seconds = GamedClient.pause_after(error, attempt) * _client.pauses if error else _until_due()
 		var end = OS.get_ticks_msec() + seconds * 1000
-		while OS.get_ticks_msec() < end and not (error == null and _bell) and mine == _round:
+		var heed = error == null or _lacks_space()
+		while OS.get_ticks_msec() < end and not (heed and _bell) and mine == _round:
 			yield(Engine.get_main_loop(), "idle_frame")
 	return Result.ok()
 
@@ -1057,7 +1080,7 @@ func _hear(client):
 
 # Result of whether there are more changes. The cursor is kept last, so that a page that was cut off is listed again.
 func _hear_page(client):
-	var asked = _cursor
+	var asked = _whole["cursor"] if _whole else _cursor
 	var found = yield(client.changes(asked), "completed")
 	if found.error and found.error.kind == "Refused" and found.error.status == 400 and asked != null:
 		found = yield(client.changes(), "completed")  # the server does not know such a cursor
@@ -1070,9 +1093,18 @@ func _hear_page(client):
 		if GamedClient.path_of(entry["slot"]).error == null:  # names of a later protocol are left alone
 			listed[entry["slot"]] = entry
 	if found.value["whole"]:
-		var heard = yield(_hear_all(client, listed), "completed")
+		_whole = {"expired": found.value["expired"], "listed": {}, "judged": {}}
+	if _whole:
+		_whole["cursor"] = found.value["cursor"]
+		for slot in listed:
+			_whole["listed"][slot] = listed[slot]
+			_whole["judged"].erase(slot)
+		if found.value["more"]:
+			return Result.ok(true)
+		var heard = yield(_hear_all(client, _whole), "completed")
 		if heard.error:
 			return heard
+		listed = _whole["listed"]
 	for slot in listed:
 		var there = null if listed[slot].has("deleted") else listed[slot]
 		var kept = _keep(Record.heard(_record(slot), there, there == null))
@@ -1082,42 +1114,54 @@ func _hear_page(client):
 		if _closed or not _store.keep_cursor(found.value["cursor"]):
 			return Result.failed(_is_closed()) if _closed else Result.wrong("local_disk", "This device cannot keep saves.")
 		_cursor = found.value["cursor"]
+	_whole = null
 	return Result.ok(found.value["more"])
 
 
 # The past may be another one: what this device stands on must be in the server's, or it is news again.
-func _hear_all(client, listed):
+func _hear_all(client, whole):
 	yield(Engine.get_main_loop(), "idle_frame")
 	_problems.clear()
 	_copy_problems.clear()
 	for slot in _known():
-		var record = _records[slot]
-		var entry = listed.get(slot)
-		var base = record["base"]
-		if entry != null and (base == null or base["etag"] == entry.get("etag")):
+		if whole["judged"].has(slot):
 			continue
-		var history = Result.ok([])
-		if base or record["remote"]:
-			var stands = base if base else record["remote"]
-			history = yield(client.versions(slot, stands["version"]), "completed")
-			if history.error and history.error.is_a("NotFound"):
-				history = Result.ok([])  # the server never had it
-			if history.error:
-				return history
-		var has = base == null
-		var newest = ""
-		for version in history.value:
-			if newest == "" and version["kind"] != "conflict":
-				newest = version["kind"]
-			has = has or (version["save"] and version["save"]["etag"] == base["etag"])
-		record = _record(slot)
-		var agrees = entry != null and record["local"] != null and entry.get("sha256") == record["local"]["sha256"]
-		var deleted = newest == "delete"
-		var known = (has and (deleted or entry != null)) or agrees
-		var kept = _keep(Record.relisted(record, known, deleted, entry != null))
-		if kept.error:
-			return kept
+		var entry = whole["listed"].get(slot)
+		var base = _record(slot)["base"]
+		if entry == null and whole["expired"]:
+			var kept = _keep(Record.expired(_record(slot)))
+			if kept.error:
+				return kept
+		elif entry == null or (base != null and base["etag"] != entry.get("etag")):
+			var judged = yield(_judge(client, slot, entry), "completed")
+			if judged.error:
+				return judged
+		whole["judged"][slot] = true
 	return Result.ok()
+
+
+func _judge(client, slot, entry):
+	yield(Engine.get_main_loop(), "idle_frame")
+	var base = _record(slot)["base"]
+	var stands = base if base else _record(slot)["remote"]
+	var history = Result.ok([])
+	if stands:
+		history = yield(client.versions(slot, stands["version"], PAGE_VERSIONS), "completed")
+		if history.error and history.error.is_a("NotFound"):
+			history = Result.ok([])  # the server never had it
+		if history.error:
+			return history
+	var has = base == null
+	var newest = ""
+	for version in history.value:
+		if newest == "" and version["kind"] != "conflict":
+			newest = version["kind"]
+		has = has or (version["save"] and version["save"]["etag"] == base["etag"])
+	var record = _record(slot)
+	var agrees = entry != null and record["local"] != null and entry.get("sha256") == record["local"]["sha256"]
+	var deleted = newest == "delete"
+	var known = (has and (deleted or entry != null)) or agrees
+	return _keep(Record.relisted(record, known, deleted, entry != null))
 
 
 # Sends what `_next` noted, and notes the answer.
@@ -1195,7 +1239,7 @@ func _remove(client, slot, sent):
 		return Result.ok(["removed", null])  # there is nothing, which is what was wanted
 	if gone.error.kind != "Conflict":
 		return gone
-	var history = yield(client.versions(slot, sent["base"]["version"]), "completed")
+	var history = yield(client.versions(slot, sent["base"]["version"], PAGE_VERSIONS), "completed")
 	if history.error:
 		return history
 	for version in history.value:

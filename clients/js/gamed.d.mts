@@ -331,7 +331,7 @@ export class GamedClient {
   put(slot: string, data: Bytes, options: PutOptions): Promise<SaveInfo>
   delete(slot: string, options: { base: Base }): Promise<void>
   commit(writes: readonly Write[]): Promise<(SaveInfo | Deletion)[]>
-  versions(slot: string, options?: { downTo?: number }): Promise<Version[]>
+  versions(slot: string, options?: { downTo?: number; limit?: number }): Promise<Version[]>
   versionsPage(slot: string, options?: { before?: number; limit?: number }): Promise<VersionsPage>
   version(slot: string, number: number): Promise<Save>
   restore(slot: string, number: number, options: { base: Base }): Promise<SaveInfo>

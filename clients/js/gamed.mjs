@@ -1445,8 +1445,9 @@ export class SaveInfo {
 /**
  * What `changes` found. `cursor` is what to ask with the next time. `whole`: everything there is, not only what
  * changed: no cursor was given, or the past it stands for is gone.
- * `more`: the server has further changes; a slot may appear again there, as it is then.
- * @typedef {{ cursor: string, saves: (SaveInfo | Deletion)[], whole: boolean, more: boolean }} Changes
+ * `more`: the server has further changes; a slot may appear again there, as it is then. `expired`, of a whole list:
+ * what is missing on all its pages was deleted long ago.
+ * @typedef {{ cursor: string, saves: (SaveInfo | Deletion)[], whole: boolean, more: boolean, expired: boolean }} Changes
  */
 
 /**
@@ -2158,8 +2159,9 @@ export class GamedClient {
     const answer = await this._game("GET", path, { headers, timeout: wait + this._wire.patience.timeout, signal })
     const value = answer.json()
     const saves = member(value, "saves", "array").filter(isObject).map(changeOf)
-    const whole = since === null || value.reset === true
-    return { cursor: member(value, "cursor", "string"), saves, whole, more: value.more === true }
+    const reset = value.reset === true
+    const [whole, expired] = [since === null || reset, reset && value.expired === true]
+    return { cursor: member(value, "cursor", "string"), saves, whole, more: value.more === true, expired }
   }
 
   /**
@@ -2264,14 +2266,14 @@ export class GamedClient {
 
   /**
    * What the server keeps of a slot, newest first: also of a deleted one, and what lost a conflict. A long history
-   * takes a request for each 100 versions; those after the first page end once `downTo` is reached.
-   * @param {string} slot @param {{ downTo?: number }} [options]
+   * takes a request for each 100 versions, or `limit`; those after the first page end once `downTo` is reached.
+   * @param {string} slot @param {{ downTo?: number, limit?: number }} [options]
    */
-  async versions(slot, { downTo = 1 } = {}) {
-    let { versions, more } = await this.versionsPage(slot)
+  async versions(slot, { downTo = 1, limit } = {}) {
+    let { versions, more } = await this.versionsPage(slot, { limit })
     const found = versions
     for (let last = found.at(-1)?.version ?? 0; more && last > downTo; last = found.at(-1)?.version ?? 0) {
-      ;({ versions, more } = await this.versionsPage(slot, { before: last }))
+      ;({ versions, more } = await this.versionsPage(slot, { before: last, limit }))
       found.push(...versions)
     }
     return found

@@ -66,6 +66,8 @@ const WAIT_SECONDS = 25
 const AGAIN_SECONDS = 300
 /** How often one pump goes on with a slot that changes meanwhile. */
 const STEPS = 4
+/** The server limits the rate of larger requests. */
+const PAGE_VERSIONS = 32
 
 /** What ends a pump: it is about the server or the player, not about one slot. */
 const HALTING = [Unreachable, Busy, RateLimited, SignInRequired, PlayerBlocked, NotGamed, UntrustedAddress]
@@ -235,6 +237,15 @@ class Record {
   relisted({ known, deleted, listed }) {
     const record = known || this.dirty || this.local === null ? this : this.with({ dirty: true })
     return listed ? record : record.heard(null, deleted)
+  }
+
+  /** In a whole list where this slot is missing because it was deleted long ago. @returns {Record} */
+  expired() {
+    if (!this.local || !this.base || !(this.dirty || this.sent)) {
+      return this.heard(null, this.base !== null || this.remote !== null || this.deleted)
+    }
+    const dispute = this.dispute ?? { reason: "deleted", base: this.base, current: null, copy: null }
+    return this.with({ sent: null, dispute }).heard(null, true)
   }
 
   /**
@@ -720,6 +731,12 @@ export class SyncConflict {
   }
 }
 
+/**
+ * A whole list while its pages come; after an interruption the next round goes on with it. `expired`: what is missing on
+ * all pages was deleted long ago. `judged`: the slots whose base was compared with what is listed.
+ * @typedef {{ cursor: string, expired: boolean, listed: Map<string, SaveInfo | Deletion>, judged: Set<string> }} Whole
+ */
+
 /** @typedef {{ error: GamedError, due: number }} Problem due: by the monotonic clock, in seconds */
 
 /** The server rejected the write. @param {Problem} problem */
@@ -806,6 +823,8 @@ export class Sync {
   #triedStarts = 0
   /** A pump of this Sync has succeeded. */
   #pumped = false
+  /** The whole list whose pages have begun to come. @type {Whole | null} */
+  #whole = null
   /**
    * To be called when a pump has ended, or this Sync.
    * @type {Set<() => void>}
@@ -938,7 +957,13 @@ export class Sync {
   /** Return whether a pump has nothing more to send, or cannot send it now. */
   #needsNoLonger() {
     const tried = [...this.#records].filter(([slot, { dispute }]) => !this.#problems.has(slot) && !dispute)
-    return this.#closed || this.#failed() || !tried.some(([, { dirty, sent }]) => dirty || sent)
+    const failed = this.#failed() && !this.#lacksSpace()
+    return this.#closed || failed || !tried.some(([, { dirty, sent }]) => dirty || sent)
+  }
+
+  /** The last pump failed only for a save of another device, which does not fit here: the rest goes up as ever. */
+  #lacksSpace() {
+    return this.trouble?.code === "local_disk" && [...this.#problems.values()].some((p) => p.error.code === "local_disk")
   }
 
   /** Return whether waiting for a pump would not help `ready`. */
@@ -1327,7 +1352,8 @@ export class Sync {
         const error = await this.#tried()
         for (const status of this.#news()) await changed(status)
         attempt = error ? Math.min(attempt + 1, 8) : 0
-        await this.#bell.wait(error ? pauseAfter(error, attempt) : this.#untilDue(), signal, error === null)
+        const heed = error === null || this.#lacksSpace()
+        await this.#bell.wait(error ? pauseAfter(error, attempt) : this.#untilDue(), signal, heed)
       }
     } catch (error) {
       if (!(error instanceof InUse && signal.aborted)) throw error
@@ -1415,7 +1441,7 @@ export class Sync {
    * @param {GamedClient} client
    */
   async #hearPage(client) {
-    const asked = this.#cursor
+    const asked = this.#whole?.cursor ?? this.#cursor
     const changes = await client.changes(asked).catch((error) => {
       if (asked === null || !(error instanceof Refused) || error.status !== 400) throw error
       return client.changes() // the server does not know such a cursor
@@ -1423,8 +1449,19 @@ export class Sync {
     if (changes.more && changes.cursor === asked) {
       throw new NotGamed("not_gamed", "The server's pages of changes do not end.")
     }
-    const listed = new Map(changes.saves.filter(({ slot }) => isSlot(slot)).map((entry) => [entry.slot, entry]))
-    if (changes.whole) await this.#hearAll(client, listed)
+    let listed = new Map(changes.saves.filter(({ slot }) => isSlot(slot)).map((entry) => [entry.slot, entry]))
+    const { cursor, expired } = changes
+    if (changes.whole) this.#whole = { cursor, expired, listed: new Map(), judged: new Set() }
+    if (this.#whole) {
+      this.#whole.cursor = cursor
+      for (const [slot, entry] of listed) {
+        this.#whole.listed.set(slot, entry)
+        this.#whole.judged.delete(slot)
+      }
+      if (changes.more) return true
+      listed = this.#whole.listed
+      await this.#hearAll(client, this.#whole)
+    }
     for (const [slot, entry] of listed) {
       const remote = entry instanceof SaveInfo ? entry : null
       await this.#change(slot, (record) => record.heard(remote, remote === null))
@@ -1435,29 +1472,37 @@ export class Sync {
       await this.#store.keepCursor(changes.cursor)
       this.#cursor = changes.cursor
     })
+    this.#whole = null
     return changes.more
   }
 
   /**
    * The past may be another one: what this device stands on must be in the server's, or it is news again.
-   * @param {GamedClient} client @param {Map<string, SaveInfo | Deletion>} listed
+   * @param {GamedClient} client @param {Whole} whole
    */
-  async #hearAll(client, listed) {
+  async #hearAll(client, { listed, judged, expired }) {
     this.#problems.clear()
     this.#copyProblems.clear()
-    for (const slot of this.#known()) {
-      const record = this.#record(slot)
+    for (const slot of this.#known().filter((each) => !judged.has(each))) {
+      const { base } = this.#record(slot)
       const entry = listed.get(slot)
-      const info = entry instanceof SaveInfo ? entry : null
-      if (entry && (record.base === null || record.base.etag === tag(info))) continue
-      const stands = record.base ?? record.remote
-      const history = stands ? await historyOf(client, slot, stands.version) : []
-      const deleted = history.find(({ kind }) => kind !== "conflict")?.kind === "delete"
-      const has = record.base === null || history.some(({ save }) => tag(save) === tag(record.base))
-      const agrees = info !== null && info.sha256 === record.local?.sha256
-      const known = (has && (deleted || entry !== undefined)) || agrees
-      await this.#change(slot, (r) => r.relisted({ known, deleted, listed: entry !== undefined }))
+      const moved = base !== null && base.etag !== tag(entry instanceof SaveInfo ? entry : null)
+      if (!entry && expired) await this.#change(slot, (record) => record.expired())
+      else if (!entry || moved) await this.#judge(client, slot, entry)
+      judged.add(slot)
     }
+  }
+
+  /** @param {GamedClient} client @param {string} slot @param {SaveInfo | Deletion | undefined} entry */
+  async #judge(client, slot, entry) {
+    const record = this.#record(slot)
+    const stands = record.base ?? record.remote
+    const history = stands ? await historyOf(client, slot, stands.version) : []
+    const deleted = history.find(({ kind }) => kind !== "conflict")?.kind === "delete"
+    const has = record.base === null || history.some(({ save }) => tag(save) === tag(record.base))
+    const agrees = entry instanceof SaveInfo && entry.sha256 === record.local?.sha256
+    const known = (has && (deleted || entry !== undefined)) || agrees
+    await this.#change(slot, (r) => r.relisted({ known, deleted, listed: entry !== undefined }))
   }
 
   /** What is pending of a slot; true if there may be more. @param {GamedClient} client @param {string} slot */
@@ -1525,7 +1570,7 @@ export class Sync {
       await client.delete(slot, { base })
     } catch (error) {
       if (error instanceof Conflict) {
-        const versions = await client.versions(slot, { downTo: base?.version ?? 1 })
+        const versions = await client.versions(slot, { downTo: base?.version ?? 1, limit: PAGE_VERSIONS })
         const did = versions.some(({ kind, parent }) => kind === "delete" && parent === base?.version)
         // did: another device wrote since
         return (record) => (did ? record.removed(error.current) : record.disputed(error))
@@ -1643,7 +1688,7 @@ function isSlot(name) {
  */
 async function historyOf(client, slot, downTo) {
   try {
-    return await client.versions(slot, { downTo })
+    return await client.versions(slot, { downTo, limit: PAGE_VERSIONS })
   } catch (error) {
     if (error instanceof NotFound) return []
     throw error

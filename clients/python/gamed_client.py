@@ -1090,13 +1090,16 @@ class Changes:
     """Everything there is, not only what changed: no cursor was given, or the past it stands for is gone."""
     more: bool = False
     """The server has further changes: ask with `cursor` at once. A slot may appear again, as it is then."""
+    expired: bool = False
+    """Of a whole list: what is missing on all its pages was deleted long ago."""
 
     @classmethod
     def of(cls, value: Mapping[str, Any], whole: bool) -> Changes:
         listed = member(value, "saves", list)
         saves = [_change_of(entry) for entry in listed if isinstance(entry, dict)]
-        whole = whole or value.get("reset") is True
-        return cls(member(value, "cursor", str), saves, whole, value.get("more") is True)
+        reset = value.get("reset") is True
+        expired = reset and value.get("expired") is True
+        return cls(member(value, "cursor", str), saves, whole or reset, value.get("more") is True, expired)
 
 
 def _change_of(entry: Mapping[str, Any]) -> SaveInfo | Deletion:
@@ -1805,15 +1808,16 @@ class GamedClient:
 
     # -- history --
 
-    def versions(self, slot: str, *, down_to: int = 1) -> list[Version]:
+    def versions(self, slot: str, *, down_to: int = 1, limit: int | None = None) -> list[Version]:
         """Return the stored versions of a slot, newest first, also of a deleted one, and conflict copies.
 
-        A long history takes a request for each 100 versions; those after the first page end once `down_to` is reached.
+        A long history takes a request for each 100 versions, or `limit`; those after the first page end once `down_to`
+        is reached.
         """
-        page = self.versions_page(slot)
+        page = self.versions_page(slot, limit=limit)
         found = list(page.versions)
         while page.more and found[-1].version > down_to:
-            page = self.versions_page(slot, before=found[-1].version)
+            page = self.versions_page(slot, before=found[-1].version, limit=limit)
             found += page.versions
         return found
 

@@ -70,6 +70,8 @@ SLICE_SECONDS = 0.25
 EXIT_SECONDS = 5.0
 """How long the end of a `with` waits at most until pending saves are sent."""
 STEPS = 4
+PAGE_VERSIONS = 32
+"""The server limits the rate of larger requests."""
 """How often one pump goes on with a slot that changes meanwhile."""
 
 ENDING = (SignInRequired, PlayerBlocked)
@@ -221,6 +223,13 @@ class Record:
         """
         record = self if known or self.dirty or self.local is None else replace(self, dirty=True)
         return record if listed else record.heard(None, deleted=deleted)
+
+    def expired(self) -> Record:
+        """Apply a whole list in which this slot is missing because it was deleted long ago."""
+        if self.local is None or self.base is None or not (self.dirty or self.sent):
+            return self.heard(None, deleted=self.base is not None or self.remote is not None or self.deleted)
+        dispute = self.dispute or Dispute("deleted", self.base, None, None)
+        return replace(self, sent=None, dispute=dispute).heard(None, deleted=True)
 
     def acknowledged(self, info: SaveInfo | None, *, exactly: bool = True) -> Record:
         """Record a write that took place as `info`; the game may have saved again since."""
@@ -423,6 +432,23 @@ def private_folder(folder: Path) -> None:
         sync_folder(place.parent)
 
 
+@dataclass
+class Whole:
+    """A whole list while its pages come; after an interruption the next round goes on with it."""
+
+    cursor: str
+    expired: bool
+    """What is missing on all pages was deleted long ago."""
+    listed: dict[str, SaveInfo | Deletion] = field(default_factory=dict)
+    judged: set[str] = field(default_factory=set)
+    """The slots whose base was compared with what is listed."""
+
+    def add(self, cursor: str, listed: Mapping[str, SaveInfo | Deletion]) -> None:
+        self.cursor = cursor
+        self.listed.update(listed)
+        self.judged.difference_update(listed)
+
+
 # --- What a game sees -------------------------------------------------------------------------------------------------
 
 UNKNOWN, IN_STEP, WAITING, NEWER = "unknown", "in_step", "waiting", "newer"
@@ -554,6 +580,8 @@ class Sync:
         self._tried_starts = 0
         """The same of the last pump that has ended: `trouble` answers these starts, and no later one."""
         self._closed = False
+        self._whole: Whole | None = None
+        """The whole list whose pages have begun to come."""
         self._pumped = False
         """A pump of this Sync has succeeded."""
         self.trouble: GamedError | None = None
@@ -628,7 +656,14 @@ class Sync:
     def _needs_no_longer(self) -> bool:
         """Return whether a pump has nothing more to send, or cannot send it now."""
         tried = [record for slot, record in self._records.items() if slot not in self._problems and not record.dispute]
-        return self._closed or self._failed or not any(record.dirty or record.sent for record in tried)
+        failed = self._failed and not self._lacks_space
+        return self._closed or failed or not any(record.dirty or record.sent for record in tried)
+
+    @property
+    def _lacks_space(self) -> bool:
+        """Return whether the last pump failed only for a save of another device: the rest goes up as ever."""
+        full = self.trouble is not None and self.trouble.code == "local_disk"
+        return full and any(problem.error.code == "local_disk" for problem in self._problems.values())
 
     def ready(self, within: float = 5) -> bool:
         """Wait for the first pump, at most `within` seconds; return whether the first list has ever come here.
@@ -935,7 +970,8 @@ class Sync:
                 for status in self._news():
                     changed(status)
                 attempt = min(attempt + 1, 8) if error else 0
-                self._pause(stop, pause_after(error, attempt) if error else self._until_due(), heed=error is None)
+                heed = error is None or self._lacks_space
+                self._pause(stop, pause_after(error, attempt) if error else self._until_due(), heed)
         except InUse:
             if not stop.is_set():
                 raise
@@ -1015,7 +1051,7 @@ class Sync:
 
     def _hear_page(self, client: GamedClient) -> bool:
         """Return whether there are more changes; the cursor is stored last, so that a page cut off is listed again."""
-        asked = self._cursor
+        asked = self._whole.cursor if self._whole else self._cursor
         try:
             changes = client.changes(asked)
         except Refused as error:
@@ -1026,7 +1062,13 @@ class Sync:
             raise NotGamed("not_gamed", "The server's pages of changes do not end.")
         listed = {entry.slot: entry for entry in changes.saves if _is_slot(entry.slot)}
         if changes.whole:
-            self._hear_all(client, listed)
+            self._whole = Whole(changes.cursor, changes.expired)
+        if self._whole:
+            self._whole.add(changes.cursor, listed)
+            if changes.more:
+                return True
+            self._hear_all(client, self._whole)
+            listed = self._whole.listed
         for slot, entry in listed.items():
             self._note(slot, entry)
         with self._lock:
@@ -1034,28 +1076,35 @@ class Sync:
             if changes.cursor != self._cursor:
                 self._store.keep_cursor(changes.cursor)
                 self._cursor = changes.cursor
+        self._whole = None
         return changes.more
 
     def _note(self, slot: str, entry: SaveInfo | Deletion) -> None:
         remote = entry if isinstance(entry, SaveInfo) else None
         self._change(slot, lambda record: record.heard(remote, deleted=remote is None))
 
-    def _hear_all(self, client: GamedClient, listed: Mapping[str, SaveInfo | Deletion]) -> None:
+    def _hear_all(self, client: GamedClient, whole: Whole) -> None:
         """The past may be another one: what this device stands on must be in the server's, or it is news again."""
         self._problems.clear()
         self._copy_problems.clear()
         for slot in self._known():
-            record, entry = self._record(slot), listed.get(slot)
-            if entry is not None and (record.base is None or record.base.etag == entry_tag(entry)):
+            record, entry = self._record(slot), whole.listed.get(slot)
+            if slot in whole.judged:
                 continue
-            known_version = record.base or record.remote
-            history = self._history(client, slot, known_version.version) if known_version else ()
-            deleted = [version.kind for version in history if version.kind != "conflict"][:1] == ["delete"]
-            has = record.base is None or any(
-                version.save and version.save.etag == record.base.etag for version in history
-            )
-            known = (has and (deleted or entry is not None)) or self._agrees(record, entry)
-            self._change(slot, partial(Record.relisted, known=known, deleted=deleted, listed=entry is not None))
+            if entry is None and whole.expired:
+                self._change(slot, Record.expired)
+            elif entry is None or (record.base is not None and record.base.etag != entry_tag(entry)):
+                self._judge(client, slot, entry)
+            whole.judged.add(slot)
+
+    def _judge(self, client: GamedClient, slot: str, entry: SaveInfo | Deletion | None) -> None:
+        record = self._record(slot)
+        known_version = record.base or record.remote
+        history = self._history(client, slot, known_version.version) if known_version else ()
+        deleted = [version.kind for version in history if version.kind != "conflict"][:1] == ["delete"]
+        has = record.base is None or any(version.save and version.save.etag == record.base.etag for version in history)
+        known = (has and (deleted or entry is not None)) or self._agrees(record, entry)
+        self._change(slot, partial(Record.relisted, known=known, deleted=deleted, listed=entry is not None))
 
     def _agrees(self, record: Record, entry: SaveInfo | Deletion | None) -> bool:
         return isinstance(entry, SaveInfo) and record.local is not None and entry.sha256 == record.local.sha256
@@ -1063,7 +1112,7 @@ class Sync:
     def _history(self, client: GamedClient, slot: str, down_to: int) -> Sequence[Version]:
         """Return the stored versions of a slot, none for a slot that the server never had; older ones do not matter."""
         try:
-            return client.versions(slot, down_to=down_to)
+            return client.versions(slot, down_to=down_to, limit=PAGE_VERSIONS)
         except NotFound:
             return ()
 
@@ -1121,7 +1170,7 @@ class Sync:
             pass  # there is nothing, which is what was wanted
         except Conflict as refusal:
             error = refusal
-            history = client.versions(slot, down_to=sent.base.version)
+            history = client.versions(slot, down_to=sent.base.version, limit=PAGE_VERSIONS)
             deletes = [version.parent for version in history if version.kind == "delete"]
             if sent.base.version not in deletes:
                 return lambda record: record.disputed(error)
