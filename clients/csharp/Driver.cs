@@ -502,7 +502,11 @@ static class Program
         if (todo == "sync_open")
             seat.Sync = await Sync.OpenAsync(seat.Client);
         else if (todo == "sync_close")
+        {
+            if (sync != null)
+                await sync.CloseAsync(how.Number("within") ?? 0);
             seat.CloseSync();
+        }
         else if (sync == null)
             throw new InvalidOperationException("sync_open first");
         else if (Choices.Contains(todo))

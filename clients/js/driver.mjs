@@ -193,7 +193,7 @@ const COMMANDS = {
   },
 
   sync_open: async (session) => void (session.sync = await Sync.open(session.client)),
-  sync_close: ({ sync }) => sync?.close(),
+  sync_close: ({ sync }, { within }) => sync?.close(within ?? 0),
   sync_start: (session) => session.sync.start(session.changed),
   sync_run: (session) => session.sync.run((session.stopRun = new AbortController()).signal, session.changed),
   sync_stop: ({ stopRun }) => stopRun.abort(),

@@ -294,7 +294,7 @@ class Commands:
 
     def sync_close(self, seat: Seat, how: Mapping[str, Any]) -> Any:
         if seat.sync:
-            seat.sync.close()
+            seat.sync.close(how.get("within") or 0)
         seat.sync = None
         return {}
 

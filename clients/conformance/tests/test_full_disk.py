@@ -55,6 +55,32 @@ class FullDiskCase(SynchronousTestCase):
         )
         self.assertEqual(self.unfinished(), [])
 
+    def check_close(self) -> None:
+        """While a save of another device does not fit, the end of the game waits until its own saves are sent."""
+        self.perform(
+            {"ask": "PUT /game/saves/big", "session": "${first}", "text": SAVE, "headers": {"If-None-Match": "*"}},
+            {"do": "sync_start"},
+            {"until": "sync_trouble", "expect": {"code": "local_disk"}},
+            {"do": "sync_write", "slot": "auto", "text": "level 2"},
+            {"do": "sync_close", "within": 20},
+            {"ask": "GET /game/saves/auto", "session": "${first}", "expect": {"text": "level 2"}},
+        )
+
+    def check_loop_heeds(self) -> None:
+        """While a save of another device does not fit, the loop sends what the game writes, without a pause."""
+        begin = [{**step, "open": {"pauses": 100}} if "enter" in step else step for step in BEGIN]
+        steps: list[Mapping[str, Any]] = [
+            *begin,
+            {"ask": "PUT /game/saves/big", "session": "${first}", "text": SAVE, "headers": {"If-None-Match": "*"}},
+            {"do": "sync_start"},
+            {"until": "sync_trouble", "expect": {"code": "local_disk"}},
+            {"do": "sync_write", "slot": "auto", "text": "level 2"},
+            {"until": "sync_status", "slot": "auto", "expect": {"state": "in_step"}},
+            {"do": "sync_trouble", "expect": {"code": "local_disk"}},
+        ]
+        about = "A device whose disk is full, and whose loop pauses for long."
+        run(self.world, Scenario("full_disk_loop", {"about": about, "real": True, "steps": steps}))
+
     def check_save_of_another_device(self) -> None:
         """A save of another device that does not fit is reported, is not downloaded again at once, and does not keep
         this device from saving."""
@@ -109,3 +135,28 @@ class FullDisk(FullDiskCase):
         """In Godot 4 a save of this device that does not fit leaves nothing behind."""
         self.start_world(test_godot4.Godot4)
         self.check_own_save()
+
+    def test_python_close(self) -> None:
+        """In Python the end of the game waits for its own save."""
+        self.start_world(test_python.Python)
+        self.check_close()
+
+    def test_javascript_close(self) -> None:
+        """In JavaScript it waits."""
+        self.start_world(test_js.JavaScript)
+        self.check_close()
+
+    def test_csharp_close(self) -> None:
+        """In C# it waits."""
+        self.start_world(test_csharp.CSharp)
+        self.check_close()
+
+    def test_godot3_loop(self) -> None:
+        """In Godot 3 it is sent at once."""
+        self.start_world(test_godot3.Godot3)
+        self.check_loop_heeds()
+
+    def test_godot4_loop(self) -> None:
+        """In Godot 4 it is sent at once."""
+        self.start_world(test_godot4.Godot4)
+        self.check_loop_heeds()
