@@ -168,7 +168,7 @@ namespace Gamed
         internal readonly Dictionary<string, SaveInfo> Listed = new Dictionary<string, SaveInfo>();
 
         /// <summary>The slots whose base was compared with what is listed.</summary>
-        internal readonly HashSet<string> Judged = new HashSet<string>();
+        internal readonly HashSet<string> Compared = new HashSet<string>();
 
         internal void Add(string cursor, IDictionary<string, SaveInfo> page)
         {
@@ -176,7 +176,7 @@ namespace Gamed
             foreach (KeyValuePair<string, SaveInfo> entry in page)
             {
                 Listed[entry.Key] = entry.Value;
-                Judged.Remove(entry.Key);
+                Compared.Remove(entry.Key);
             }
         }
     }
@@ -1831,7 +1831,7 @@ namespace Gamed
                 problems.Clear();
                 copyProblems.Clear();
             }
-            foreach (string slot in Known().Where(each => !all.Judged.Contains(each)))
+            foreach (string slot in Known().Where(each => !all.Compared.Contains(each)))
             {
                 Record record;
                 lock (gate)
@@ -1842,12 +1842,12 @@ namespace Gamed
                 if (!has && all.Expired)
                     Change(slot, r => r.Expired());
                 else if (!has || moved)
-                    await JudgeAsync(only, record, has, entry, cancel).ConfigureAwait(false);
-                all.Judged.Add(slot);
+                    await CompareAsync(only, record, has, entry, cancel).ConfigureAwait(false);
+                all.Compared.Add(slot);
             }
         }
 
-        async Task JudgeAsync(GamedClient only, Record record, bool has, SaveInfo entry, CancellationToken cancel)
+        async Task CompareAsync(GamedClient only, Record record, bool has, SaveInfo entry, CancellationToken cancel)
         {
             SaveInfo stands = record.Base ?? record.Remote;
             IList<SaveVersion> history = stands == null ? new SaveVersion[0]

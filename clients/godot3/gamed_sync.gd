@@ -63,7 +63,7 @@ var _place = ""
 var _store = null
 var _records = {}
 var _cursor = null
-var _whole = null  # {"cursor", "expired", "listed", "judged"} of the whole list whose pages have begun to come
+var _whole = null  # {"cursor", "expired", "listed", "compared"} of the whole list whose pages have begun to come
 var _problems = {}  # slot: {"error", "due"}, by the engine's own clock, in ms
 var _copy_problems = {}  # the same of each slot's unsent copy: they hold up neither writes nor downloads
 var _reported = {}
@@ -1093,12 +1093,12 @@ func _hear_page(client):
 		if GamedClient.path_of(entry["slot"]).error == null:  # names of a later protocol are left alone
 			listed[entry["slot"]] = entry
 	if found.value["whole"]:
-		_whole = {"expired": found.value["expired"], "listed": {}, "judged": {}}
+		_whole = {"expired": found.value["expired"], "listed": {}, "compared": {}}
 	if _whole:
 		_whole["cursor"] = found.value["cursor"]
 		for slot in listed:
 			_whole["listed"][slot] = listed[slot]
-			_whole["judged"].erase(slot)
+			_whole["compared"].erase(slot)
 		if found.value["more"]:
 			return Result.ok(true)
 		var heard = yield(_hear_all(client, _whole), "completed")
@@ -1124,7 +1124,7 @@ func _hear_all(client, whole):
 	_problems.clear()
 	_copy_problems.clear()
 	for slot in _known():
-		if whole["judged"].has(slot):
+		if whole["compared"].has(slot):
 			continue
 		var entry = whole["listed"].get(slot)
 		var base = _record(slot)["base"]
@@ -1133,14 +1133,14 @@ func _hear_all(client, whole):
 			if kept.error:
 				return kept
 		elif entry == null or (base != null and base["etag"] != entry.get("etag")):
-			var judged = yield(_judge(client, slot, entry), "completed")
-			if judged.error:
-				return judged
-		whole["judged"][slot] = true
+			var compared = yield(_compare(client, slot, entry), "completed")
+			if compared.error:
+				return compared
+		whole["compared"][slot] = true
 	return Result.ok()
 
 
-func _judge(client, slot, entry):
+func _compare(client, slot, entry):
 	yield(Engine.get_main_loop(), "idle_frame")
 	var base = _record(slot)["base"]
 	var stands = base if base else _record(slot)["remote"]

@@ -733,8 +733,8 @@ export class SyncConflict {
 
 /**
  * A whole list while its pages come; after an interruption the next round goes on with it. `expired`: what is missing on
- * all pages was deleted long ago. `judged`: the slots whose base was compared with what is listed.
- * @typedef {{ cursor: string, expired: boolean, listed: Map<string, SaveInfo | Deletion>, judged: Set<string> }} Whole
+ * all pages was deleted long ago. `compared`: the slots whose base was compared with what is listed.
+ * @typedef {{ cursor: string, expired: boolean, listed: Map<string, SaveInfo | Deletion>, compared: Set<string> }} Whole
  */
 
 /** @typedef {{ error: GamedError, due: number }} Problem due: by the monotonic clock, in seconds */
@@ -1451,12 +1451,12 @@ export class Sync {
     }
     let listed = new Map(changes.saves.filter(({ slot }) => isSlot(slot)).map((entry) => [entry.slot, entry]))
     const { cursor, expired } = changes
-    if (changes.whole) this.#whole = { cursor, expired, listed: new Map(), judged: new Set() }
+    if (changes.whole) this.#whole = { cursor, expired, listed: new Map(), compared: new Set() }
     if (this.#whole) {
       this.#whole.cursor = cursor
       for (const [slot, entry] of listed) {
         this.#whole.listed.set(slot, entry)
-        this.#whole.judged.delete(slot)
+        this.#whole.compared.delete(slot)
       }
       if (changes.more) return true
       listed = this.#whole.listed
@@ -1480,21 +1480,21 @@ export class Sync {
    * The past may be another one: what this device stands on must be in the server's, or it is news again.
    * @param {GamedClient} client @param {Whole} whole
    */
-  async #hearAll(client, { listed, judged, expired }) {
+  async #hearAll(client, { listed, compared, expired }) {
     this.#problems.clear()
     this.#copyProblems.clear()
-    for (const slot of this.#known().filter((each) => !judged.has(each))) {
+    for (const slot of this.#known().filter((each) => !compared.has(each))) {
       const { base } = this.#record(slot)
       const entry = listed.get(slot)
       const moved = base !== null && base.etag !== tag(entry instanceof SaveInfo ? entry : null)
       if (!entry && expired) await this.#change(slot, (record) => record.expired())
-      else if (!entry || moved) await this.#judge(client, slot, entry)
-      judged.add(slot)
+      else if (!entry || moved) await this.#compare(client, slot, entry)
+      compared.add(slot)
     }
   }
 
   /** @param {GamedClient} client @param {string} slot @param {SaveInfo | Deletion | undefined} entry */
-  async #judge(client, slot, entry) {
+  async #compare(client, slot, entry) {
     const record = this.#record(slot)
     const stands = record.base ?? record.remote
     const history = stands ? await historyOf(client, slot, stands.version) : []

@@ -440,13 +440,13 @@ class Whole:
     expired: bool
     """What is missing on all pages was deleted long ago."""
     listed: dict[str, SaveInfo | Deletion] = field(default_factory=dict)
-    judged: set[str] = field(default_factory=set)
+    compared: set[str] = field(default_factory=set)
     """The slots whose base was compared with what is listed."""
 
     def add(self, cursor: str, listed: Mapping[str, SaveInfo | Deletion]) -> None:
         self.cursor = cursor
         self.listed.update(listed)
-        self.judged.difference_update(listed)
+        self.compared.difference_update(listed)
 
 
 # --- What a game sees -------------------------------------------------------------------------------------------------
@@ -1089,15 +1089,15 @@ class Sync:
         self._copy_problems.clear()
         for slot in self._known():
             record, entry = self._record(slot), whole.listed.get(slot)
-            if slot in whole.judged:
+            if slot in whole.compared:
                 continue
             if entry is None and whole.expired:
                 self._change(slot, Record.expired)
             elif entry is None or (record.base is not None and record.base.etag != entry_tag(entry)):
-                self._judge(client, slot, entry)
-            whole.judged.add(slot)
+                self._compare(client, slot, entry)
+            whole.compared.add(slot)
 
-    def _judge(self, client: GamedClient, slot: str, entry: SaveInfo | Deletion | None) -> None:
+    def _compare(self, client: GamedClient, slot: str, entry: SaveInfo | Deletion | None) -> None:
         record = self._record(slot)
         known_version = record.base or record.remote
         history = self._history(client, slot, known_version.version) if known_version else ()
