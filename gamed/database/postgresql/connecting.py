@@ -155,7 +155,7 @@ class Connector:
         return session
 
     def _open(self, kind: SessionKind) -> PGconn:
-        problem = PostgresqlError(LOST, "The address of the database has no host")
+        problem: PostgresqlError | None = None
         restored: DatabaseRestored | None = None
         for conninfo in self._attempts(kind):
             try:
@@ -167,11 +167,19 @@ class Connector:
             except psycopg.Error as e:
                 problem = PostgresqlError(LOST, str(e))
             else:
-                if restored is not None and not self._skipped:
-                    self._skipped = True
-                    _log.error("database_host_skipped", path=self._address.url, detail=str(restored))
+                self._skip(restored)
                 return session
-        raise problem if restored is None else restored
+        # While one host does not answer, it may be the one with the newer database: wait for it, and do not give up.
+        if problem is None:
+            raise restored or PostgresqlError(LOST, "The address of the database has no host")
+        self._skip(restored)
+        raise problem
+
+    def _skip(self, restored: DatabaseRestored | None) -> None:
+        """Log once that a host has an older database."""
+        if restored is not None and not self._skipped:
+            self._skipped = True
+            _log.error("database_host_skipped", path=self._address.url, detail=str(restored))
 
     def _open_at(self, conninfo: bytes, kind: SessionKind) -> PGconn:
         session = _connect(conninfo)
