@@ -78,7 +78,7 @@ def replace_schemas(store: Store, path: Path, written_by: int, suffix: str, ran_
             sessions, blocked = _finish(store, blocked_now, ran_by)
         except (DatabaseError, MigrationError) as e:
             raise CommandFailed(
-                f"The schemas are those of the backup, but the restore is not finished: {e.__cause__ or e}. "
+                f"The schemas are those of the backup, but the restore is not finished: {str(e.__cause__ or e).removesuffix('.')}. "
                 "Run: gamed restored"
             ) from None
     return ReplacedSchemas(tuple(names.values()), sessions, blocked)
