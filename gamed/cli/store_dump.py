@@ -77,9 +77,9 @@ def replace_schemas(store: Store, path: Path, written_by: int, suffix: str, ran_
         try:
             sessions, blocked = _finish(store, blocked_now, ran_by)
         except (DatabaseError, MigrationError) as e:
+            reason = str(e.__cause__ or e).removesuffix(".")
             raise CommandFailed(
-                f"The schemas are those of the backup, but the restore is not finished: {str(e.__cause__ or e).removesuffix('.')}. "
-                "Run: gamed restored"
+                f"The schemas are those of the backup, but the restore is not finished: {reason}. Run: gamed restored"
             ) from None
     return ReplacedSchemas(tuple(names.values()), sessions, blocked)
 

@@ -1,4 +1,4 @@
-"""This module spools a body that is too large for memory to an unlinked file, without blocking the reactor."""
+"""The spool of a body that is too large for memory: an unlinked file, written without blocking the reactor."""
 
 from collections.abc import Callable
 from contextlib import suppress

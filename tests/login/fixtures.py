@@ -1,4 +1,4 @@
-"""This module builds the services of a login over databases in memory, with a manual clock and repeatable bytes."""
+"""The services of a login over databases in memory, with a manual clock and repeatable bytes."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, TypeVar

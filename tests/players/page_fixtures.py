@@ -1,4 +1,4 @@
-"""This module serves the player's own page with all routes that it shares data with, and browsers that visit it."""
+"""The player's own page with all routes that it shares data with, and browsers that visit it."""
 
 from functools import partial
 from pathlib import Path

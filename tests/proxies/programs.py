@@ -1,4 +1,4 @@
-"""This module runs a proxy as a process with its files in one folder, and sends requests to it over TLS."""
+"""A proxy as a process with its files in one folder, and requests to it over TLS."""
 
 import os
 import shutil

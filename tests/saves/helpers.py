@@ -1,4 +1,4 @@
-"""This module serves the routes of saves over databases in memory; one player, Anna, is signed in."""
+"""The routes of saves over databases in memory; one player, Anna, is signed in."""
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""This module has one slot twice: in SQLite, and as the rules with a list for a history; both must agree."""
+"""One slot twice: in SQLite, and as the rules with a list for a history; both must agree."""
 
 from hashlib import sha256
 from itertools import count

@@ -1,4 +1,4 @@
-"""This module opens sessions with PostgreSQL, and refuses servers on which a commit is not certain.
+"""The opening of sessions with PostgreSQL, and the refusal of servers on which a commit is not certain.
 
 libpq's own functions that wait hold Python's lock while they do; these wait in poll(), with an end.
 """

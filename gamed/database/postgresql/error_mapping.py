@@ -1,4 +1,4 @@
-"""This module translates PostgreSQL's errors by their SQLSTATE."""
+"""The translation of PostgreSQL's errors by their SQLSTATE."""
 
 from gamed.database.errors import (
     DatabaseBusy,

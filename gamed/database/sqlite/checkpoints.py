@@ -1,4 +1,4 @@
-"""This module keeps the write-ahead logs small, without a commit that waits for it.
+"""Checkpoints keep the write-ahead logs small, without a commit that waits for them.
 
 A PASSIVE checkpoint follows every 16 MiB that transactions announced, and five seconds after a write. Small saves put
 about five times as much into the log, whole pages: their log reaches the limit first, and is copied in fewer and larger

@@ -1,4 +1,4 @@
-"""This module holds every text of the player's own page; the pages fill the `{slots}`."""
+"""Every text of the player's own page; the pages fill the `{slots}`."""
 
 from collections.abc import Mapping
 
