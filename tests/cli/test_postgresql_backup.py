@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from time import monotonic, sleep
@@ -305,12 +306,17 @@ class OutsideTests(BackupCase):
         self.json_of("restored")
         self.serve()
 
+    def has_started(self, services: int) -> bool:
+        return self.output().count("service_started") == services
+
     def test_went_back_meanwhile(self) -> None:
         """A running server whose database comes back in an older state answers nothing from it, and ends with 78, as
         do several workers: systemd does not start it again."""
-        for options in ((), ("--workers", "2")):
+        for services, options in ((1, ()), (2, ("--workers", "2"))):
             process, port = self.serve(*options)
             self.until((self.data / DATABASE_NOTE).exists)
+            # A worker that is still starting is refused before its service runs, in other words.
+            self.until(partial(self.has_started, services))
             self.rows("UPDATE auth.heartbeat SET beats = 0")
             cluster().end_backends(self.address.database)
             answers = set()
