@@ -1917,8 +1917,8 @@ func list_saves():
 	return Result.ok(found.value["saves"]) if found.error == null else found
 
 
-# {"cursor", "saves", "whole", "more", "expired"}: what changed since the cursor of an earlier answer; everything without one, or
-# when that past is gone. A save that was deleted is {"slot", "version", "deleted": true}.
+# {"cursor", "saves", "whole", "more", "expired"}: what changed since the cursor of an earlier answer; everything
+# without one, or when that past is gone. A save that was deleted is {"slot", "version", "deleted": true}.
 # The oldest changes come first, at most 256 slots or `limit`; `more`: the server has further ones, ask with the new
 # cursor at once. A slot may appear again there, as it is then.
 # `expired`: what is missing on all pages of the whole list was deleted long ago.

@@ -1105,17 +1105,22 @@ func _hear_page(client):
 		if heard.error:
 			return heard
 		listed = _whole["listed"]
+	return _keep_heard(found.value, listed)
+
+
+# Keeps what the server has of each slot, then the cursor.
+func _keep_heard(page, listed):
 	for slot in listed:
 		var there = null if listed[slot].has("deleted") else listed[slot]
 		var kept = _keep(Record.heard(_record(slot), there, there == null))
 		if kept.error:
 			return kept
-	if found.value["cursor"] != _cursor:
-		if _closed or not _store.keep_cursor(found.value["cursor"]):
+	if page["cursor"] != _cursor:
+		if _closed or not _store.keep_cursor(page["cursor"]):
 			return Result.failed(_is_closed()) if _closed else Result.wrong("local_disk", "This device cannot keep saves.")
-		_cursor = found.value["cursor"]
+		_cursor = page["cursor"]
 	_whole = null
-	return Result.ok(found.value["more"])
+	return Result.ok(page["more"])
 
 
 # The past may be another one: what this device stands on must be in the server's, or it is news again.

@@ -1447,7 +1447,8 @@ export class SaveInfo {
  * changed: no cursor was given, or the past it stands for is gone.
  * `more`: the server has further changes; a slot may appear again there, as it is then. `expired`, of a whole list:
  * what is missing on all its pages was deleted long ago.
- * @typedef {{ cursor: string, saves: (SaveInfo | Deletion)[], whole: boolean, more: boolean, expired: boolean }} Changes
+ * @typedef {{ cursor: string, saves: (SaveInfo | Deletion)[], whole: boolean, more: boolean,
+ *   expired: boolean }} Changes
  */
 
 /**

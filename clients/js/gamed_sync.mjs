@@ -732,9 +732,10 @@ export class SyncConflict {
 }
 
 /**
- * A whole list while its pages come; after an interruption the next round goes on with it. `expired`: what is missing on
- * all pages was deleted long ago. `compared`: the slots whose base was compared with what is listed.
- * @typedef {{ cursor: string, expired: boolean, listed: Map<string, SaveInfo | Deletion>, compared: Set<string> }} Whole
+ * A whole list while its pages come; after an interruption the next round goes on with it. `expired`: what is missing
+ * on all pages was deleted long ago. `compared`: the slots whose base was compared with what is listed.
+ * @typedef {{ cursor: string, expired: boolean, listed: Map<string, SaveInfo | Deletion>,
+ *   compared: Set<string> }} Whole
  */
 
 /** @typedef {{ error: GamedError, due: number }} Problem due: by the monotonic clock, in seconds */
@@ -963,7 +964,8 @@ export class Sync {
 
   /** The last pump failed only for a save of another device, which does not fit here: the rest goes up as ever. */
   #lacksSpace() {
-    return this.trouble?.code === "local_disk" && [...this.#problems.values()].some((p) => p.error.code === "local_disk")
+    const full = [...this.#problems.values()].some((p) => p.error.code === "local_disk")
+    return full && this.trouble?.code === "local_disk"
   }
 
   /** Return whether waiting for a pump would not help `ready`. */
