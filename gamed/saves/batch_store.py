@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from gamed.database.connection import Connection
 from gamed.saves import blob_tables, tables, write_store
@@ -60,7 +60,9 @@ def commit_changes(
         return error
     new = [each for each in decided if isinstance(each, _Write) and not each.state.exists]
     named = {each.change.slot for each in decided}
-    expiring = write_store.find_slots_to_expire(connection, limits, summary.usage, command, new=len(new), named=named)
+    gone = [each for each in decided if isinstance(each, _Delete) and each.decision is DeleteDecision.DELETES]
+    usage = structs.replace(summary.usage, deleted_slots=summary.usage.deleted_slots + len(gone))
+    expiring = write_store.find_slots_to_expire(connection, limits, usage, command, new=len(new), named=named)
     if isinstance(expiring, SaveError):
         return expiring
     for each in decided:

@@ -167,6 +167,7 @@ class SaveStore(Component, frozen=True):
         self, connection: Connection, player_id: str, page: Callable[[Connection, str], VersionHistory], now_ms: int
     ) -> VersionHistory:
         history = page(connection, player_id)
+        # After the read, which costs as much as that of a save: only its length shows whether it is a long one.
         if len(history.versions) > LISTED_FREELY:
             self._lists.acquire(player_id, now_ms)
         return history

@@ -138,6 +138,23 @@ class DeletedSlotsTest(BoundCase):
         self.assertEqual([save["version"] for save in answer.json["saves"]], [3, 3])
         self.assert_counts_agree()
 
+    def test_deleted_and_written_by_commits(self) -> None:
+        """The deletes of a commit count before its new slots, as if they were requests of their own."""
+        names = [f"s{number}" for number in range(20)]
+        self.stage(b"x")
+        self.commit(*(write(name, b"x") for name in names[:4]))
+        for first in range(0, 10, 2):
+            self.later(DAY_MS)
+            self.stage(b"x")
+            gone, new = names[first : first + 2], names[first + 4 : first + 6]
+            answer = self.commit(*map(delete, gone), *(write(name, b"x") for name in new))
+            self.assertEqual(answer.status, 200, answer.body)
+            self.assertLessEqual(self.slots(), 3 + 4)
+        refused = self.commit(*map(delete, names[10:14]), *(write(name, b"x") for name in names[16:20]))
+        self.assert_problem(refused, 413, "quota_exceeded", "24 hours")
+        self.assertEqual(self.usage()["slots"], 4)
+        self.assert_counts_agree()
+
     def test_never_more_rows(self) -> None:
         """Living and deleted slots together are never more than both limits."""
         for day in range(6):
