@@ -23,6 +23,7 @@ from twisted.python.failure import Failure
 
 from bench.instance import sign_in_with
 from gamed.clock import now_ms
+from gamed.config.game import SaveLimits
 from gamed.crypto import Keys, Secret
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.group_commit import group_commit, run_reads
@@ -31,7 +32,6 @@ from gamed.database.sqlite.store import SqliteStore
 from gamed.database.store import Store
 from gamed.http.conditional import UNCONDITIONAL
 from gamed.saves.commands import ReadRequest, WriteCommand, WriteContext
-from gamed.saves.limits import SaveLimits
 from gamed.saves.model import EMPTY_CURSOR, SaveContent
 from gamed.saves.store import read_slot
 from gamed.saves.tables import find_player

@@ -30,6 +30,7 @@ from gamed.assets.routes import AssetRoutes
 from gamed.assets.service import AssetService
 from gamed.assets.store import AssetStore
 from gamed.clock import now_ms
+from gamed.config.game import SaveLimits
 from gamed.http.access_log import AccessLog
 from gamed.http.app import RouteGroup
 from gamed.http.background import ShieldedTasks
@@ -40,7 +41,7 @@ from gamed.http.server import build_server
 from gamed.ops.metrics import Counters
 from gamed.saves.change_waits import ChangeWaiters
 from gamed.saves.commands import SlotSnapshot, WriteCommand, WriteResult
-from gamed.saves.limits import DiskReservations, PlayerRateLimiter, SaveLimits
+from gamed.saves.limits import DiskReservations, PlayerRateLimiter
 from gamed.saves.model import SaveContent, SavesSummary, SlotState, Version, VersionKind
 from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService

@@ -30,6 +30,7 @@ from bench.instance import GAMED, GamedInstance
 from bench.million import player
 from bench.process import ROOT
 from gamed.clock import now_ms
+from gamed.config.game import SaveLimits
 from gamed.config.model import PostgresqlAddress
 from gamed.database import blob_rows
 from gamed.database.connection import AUTH, STATE, Connection
@@ -43,7 +44,6 @@ from gamed.database.sqlite.whole_tables import SqliteWholeDatabase, tables_in
 from gamed.database.table_copy import Table, TableDigest, digest_tables
 from gamed.saves import tables
 from gamed.saves.commands import WriteCommand, WriteContext, WriteResult
-from gamed.saves.limits import SaveLimits
 from gamed.saves.model import SaveContent
 from gamed.saves.write_rules import Condition, ConditionKind
 from gamed.saves.write_store import write_save

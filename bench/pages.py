@@ -25,6 +25,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from gamed.config.game import SaveLimits
 from gamed.crypto import Keys, Secret
 from gamed.database import blob_rows
 from gamed.database.blobs import KEPT_MS
@@ -35,7 +36,6 @@ from gamed.database.sqlite.files import PAGE_BYTES, DatabaseFile, file_uri
 from gamed.database.sqlite.migrations import prepare_file
 from gamed.saves import cleanup
 from gamed.saves.commands import WriteCommand, WriteContext, WriteResult
-from gamed.saves.limits import SaveLimits
 from gamed.saves.model import EMPTY_CURSOR, SaveContent
 from gamed.saves.write_rules import Condition, ConditionKind
 from gamed.saves.write_store import write_save

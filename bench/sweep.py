@@ -17,13 +17,13 @@ from pathlib import Path
 
 from bench import machine
 from bench.instance import percentile
+from gamed.config.game import SaveLimits
 from gamed.database import blob_rows
 from gamed.database.connection import Connection
 from gamed.database.sqlite.files import connect, file_uri, prepare
 from gamed.database.sqlite.inspection import release_pages
 from gamed.database.sqlite.migrations import prepare_file
 from gamed.saves import cleanup, erase_store
-from gamed.saves.limits import SaveLimits
 
 HOUR = 3_600_000
 NOW = 500_000 * HOUR

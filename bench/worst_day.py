@@ -35,6 +35,7 @@ from bench.instance import GamedInstance, percentile
 from bench.machine import lines, state
 from bench.process import CLIENT_CPU
 from bench.stores import start_cluster
+from gamed.config.game import SaveLimits
 from gamed.config.model import PostgresqlAddress
 from gamed.crypto import Keys, Secret
 from gamed.database.connection import STATE
@@ -55,7 +56,7 @@ from gamed.saves.commands import (
     WriteContext,
 )
 from gamed.saves.errors import SaveError
-from gamed.saves.limits import PlayerRateLimiter, SaveLimits
+from gamed.saves.limits import PlayerRateLimiter
 from gamed.saves.model import DEFAULT_MEDIA_TYPE, SaveContent
 from gamed.saves.service import execute_with_blob
 from gamed.saves.store import SaveStore

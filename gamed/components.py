@@ -13,6 +13,18 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
 
+from gamed.account.browser import AccountPage, AccountSignIn
+from gamed.account.browser_routes import AccountRoutes, AccountServices
+from gamed.account.browser_store import AccountPageStore
+from gamed.account.guard import AccountGuard
+from gamed.account.home_routes import HomeRoutes
+from gamed.account.links import InviteService, ResetService
+from gamed.account.links_routes import LinkRoutes
+from gamed.account.links_store import LinkStore
+from gamed.account.pages.account import SignInChoice
+from gamed.account.routes import PlayerRoutes
+from gamed.account.service import AccountService, RemovalService
+from gamed.account.store import PlayerStore
 from gamed.assets.cache import ObjectCache, ReleaseCache
 from gamed.assets.routes import AssetRoutes
 from gamed.assets.service import AssetService
@@ -43,21 +55,9 @@ from gamed.login.store import LoginStore, advanced_logins
 from gamed.long_poll import LongPollRegistry
 from gamed.open_files import spare_files
 from gamed.ops.logging import LoggedSignInFailures
-from gamed.players.account import AccountPage, AccountSignIn
-from gamed.players.account_guard import AccountGuard
-from gamed.players.account_routes import AccountRoutes, AccountServices
-from gamed.players.account_store import AccountPageStore
 from gamed.players.command_log import CommandLogForwarder
-from gamed.players.links import InviteService, ResetService
-from gamed.players.links_routes import LinkRoutes
-from gamed.players.links_store import LinkStore
 from gamed.players.names import SignInMethods
-from gamed.players.page_routes import HomeRoutes
-from gamed.players.pages.account import SignInChoice
 from gamed.players.passwords import AsyncPasswordHasher
-from gamed.players.routes import PlayerRoutes
-from gamed.players.service import AccountService, RemovalService
-from gamed.players.store import PlayerStore
 from gamed.providers.base import IdentityProvider
 from gamed.providers.discovery import identity_namespace, namespace_indexes
 from gamed.saves.batch import CommitService

@@ -15,7 +15,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 ROOT = Path(__file__).parent.parent
-FEATURES = {"login", "providers", "sessions", "players", "saves", "assets"}
+FEATURES = {"account", "login", "providers", "sessions", "players", "saves", "assets"}
 
 
 class Kind(Enum):
@@ -81,10 +81,10 @@ OTHERS = {
     "sessions/credentials": Kind.RULES,
     "sessions/rotation": Kind.RULES,
     "players/names": Kind.RULES,
-    "players/account": Kind.SERVICE,
-    "players/links": Kind.SERVICE,
-    "players/account_guard": Kind.ROUTES,
-    "players/pages": Kind.ROUTES,
+    "account/browser": Kind.SERVICE,
+    "account/links": Kind.SERVICE,
+    "account/guard": Kind.ROUTES,
+    "account/pages": Kind.ROUTES,
     "players/passwords": Kind.FILES,
     "players/command_log": Kind.STORE,
     "players/keyring": Kind.STORE,
@@ -291,6 +291,28 @@ def circle(sources: Mapping[str, str]) -> list[str]:
     return []
 
 
+def folder(module: str) -> str:
+    """Return the folder of a module, or its own name if it lies in none; all that starts a process is one: `cli`."""
+    parts = module.split(".")
+    if kind(module) == Kind.COMMANDS:
+        return "cli"
+    return parts[1] if len(parts) > 2 or parts[-1] in {*FEATURES, *FOLDERS} else parts[-1]
+
+
+def folder_circle(sources: Mapping[str, str]) -> list[str]:
+    """Return folders that import each other, directly or through others, the first one again at the end."""
+    graph: dict[str, set[str]] = {}
+    for module, source in sources.items():
+        here = folder(module)
+        targets = {folder(name) for name in {*imports(source, sources)} & sources.keys()}
+        graph.setdefault(here, set()).update(targets - {here})
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as e:
+        return list(e.args[1])
+    return []
+
+
 class LayoutTests(SynchronousTestCase):
     def test_imports(self) -> None:
         """Each module imports only what its kind may."""
@@ -306,6 +328,18 @@ class LayoutTests(SynchronousTestCase):
         self.assertEqual(circle(package()), [])
         planted = {"gamed.http.a": "from gamed.http import b", "gamed.http.b": "def f():\n    import gamed.http.a"}
         self.assertEqual(set(circle(package() | planted)), {"gamed.http.a", "gamed.http.b"})
+
+    def test_no_circles_of_folders(self) -> None:
+        """No two folders import each other, directly or through others; planted circles are found."""
+        self.assertEqual(folder_circle(package()), [])
+        for module, source, others in (
+            ("gamed.config.planted", "from gamed.saves.model import Version", {"config", "saves"}),
+            ("gamed.players.planted", "def f():\n    from gamed.login import policy", {"login", "players"}),
+            ("gamed.providers.planted", "import gamed.account.links", {"providers", "account"}),
+        ):
+            self.assertLessEqual(others, set(folder_circle(package() | {module: source})))
+        through = {"gamed.a": "import gamed.b", "gamed.b": "import gamed.c", "gamed.c": "import gamed.a"}
+        self.assertEqual(set(folder_circle(through)), {"a", "b", "c"})
 
     def test_small_modules(self) -> None:
         """No module under 60 lines is imported by one module alone, but for packages and files of every feature."""

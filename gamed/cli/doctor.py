@@ -34,6 +34,7 @@ from gamed.cli.removal import removal_service, run_inline
 from gamed.cli.restore_journal import refuse_unfinished
 from gamed.clock import now_ms
 from gamed.config.errors import ConfigError, InvalidValue
+from gamed.config.game import SaveLimits
 from gamed.config.model import Config
 from gamed.config.validators import parse_public_url
 from gamed.crypto import Keys
@@ -55,7 +56,6 @@ from gamed.ops.doctor_findings import (
 from gamed.players import tables as player_tables
 from gamed.players.names import new_player_id
 from gamed.players.tables import Player
-from gamed.saves.limits import SaveLimits
 from gamed.stores import open_store
 from gamed.structs import Component
 

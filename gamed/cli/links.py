@@ -7,6 +7,8 @@ from secrets import token_bytes
 
 import click
 
+from gamed.account import link_tables
+from gamed.account.link_model import Invite, NewLink, new_invite_id
 from gamed.cli.context import CommandContext, KeyedDatabases, display_name, get_account, reports_json
 from gamed.cli.errors import CommandFailed, warn
 from gamed.cli.output import utf8, who_argument
@@ -17,9 +19,7 @@ from gamed.config.model import Registration
 from gamed.config.validators import duration
 from gamed.crypto import Keys
 from gamed.database.connection import Connection
-from gamed.players import link_tables
 from gamed.players.errors import PlayerError
-from gamed.players.link_model import Invite, NewLink, new_invite_id
 from gamed.players.names import parse_display_name
 from gamed.players.tables import NamedPlayer
 from gamed.timestamps import rfc3339

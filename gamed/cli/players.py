@@ -4,6 +4,7 @@ from secrets import token_bytes
 
 import click
 
+from gamed.account.store import replace_password
 from gamed.audit import SecurityEvent
 from gamed.cli.context import (
     CommandContext,
@@ -44,7 +45,7 @@ from gamed.providers.base import ExternalIdentity
 from gamed.providers.discovery import identity_namespace
 from gamed.readable import ago
 from gamed.sessions.credentials import SessionPolicy, generate_pair, new_session_id, response_members
-from gamed.sessions.tables import last_uses, list_sessions, open_session, revoke_all
+from gamed.sessions.tables import last_uses, list_sessions, open_session
 from gamed.timestamps import rfc3339
 
 PROVIDER = "local"
@@ -154,8 +155,7 @@ def password(context: CommandContext, who: str, password_stdin: bool) -> None:
 
     def transaction(connection: Connection, keys: Keys) -> NamedPlayer:
         named, now = get_account(connection, keys, who), now_ms()
-        player_tables.set_password(connection, named.player.player_id, encoded, now)
-        revoke_all(connection, named.player.player_id, now)
+        replace_password(connection, named.player.player_id, encoded, now)
         store.record(connection, "players password", named.player.player_id)
         return named
 

@@ -7,6 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
+from gamed.account import store as player_store
+from gamed.account.service import Removal, RemovalService
+from gamed.account.store import MergeResult
 from gamed.cli.context import CommandContext, KeyedDatabases, OfflineDatabases, display_name, get_player, reports_json
 from gamed.cli.errors import CommandFailed
 from gamed.cli.output import confirm, utf8, who_argument, yes_option
@@ -14,10 +17,7 @@ from gamed.clock import now_ms
 from gamed.crypto import Keys
 from gamed.database import blob_rows
 from gamed.database.connection import AUTH, STATE, Connection
-from gamed.players import store as player_store
 from gamed.players.errors import PlayerUnknown
-from gamed.players.service import Removal, RemovalService
-from gamed.players.store import MergeResult
 from gamed.players.tables import NamedPlayer
 from gamed.saves import erase_store
 from gamed.saves.model import new_epoch
@@ -25,7 +25,7 @@ from gamed.structs import Component
 
 
 class CommandSaveRemoval(Component, frozen=True):
-    """An implementation of gamed.players.service.SaveRemoval in small transactions.
+    """An implementation of gamed.account.service.SaveRemoval in small transactions.
 
     If the command is interrupted, the service finishes the work.
     """
@@ -69,7 +69,7 @@ T = TypeVar("T")
 
 
 class CommandPlayerRecords(Component, frozen=True):
-    """An implementation of gamed.players.service.PlayerRecords for commands."""
+    """An implementation of gamed.account.service.PlayerRecords for commands."""
 
     _store: KeyedDatabases
 

@@ -11,6 +11,8 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gamed.account import store as player_store
+from gamed.account.store import NO_BLOCKED_PLAYERS, BlockedPlayers
 from gamed.cli import backup as cli_backup
 from gamed.cli import keys, paths, restore_journal
 from gamed.cli.backup import Backup, hash_file
@@ -36,9 +38,7 @@ from gamed.database.sqlite.files import SUFFIXES, connect, file_uri, refuse_fold
 from gamed.database.sqlite.migrations import prepare_file
 from gamed.database.sqlite.store import SqliteStore
 from gamed.database.sqlite.write_lock import lock_writes
-from gamed.players import store as player_store
 from gamed.players.keyring import KeyRecord
-from gamed.players.store import NO_BLOCKED_PLAYERS, BlockedPlayers
 from gamed.stores import open_store
 
 SPARE_BYTES = 16 * 1024 * 1024

@@ -6,6 +6,8 @@ from secrets import token_bytes
 
 import click
 
+from gamed.account import store as player_store
+from gamed.account.store import NO_BLOCKED_PLAYERS, BlockedPlayers
 from gamed.cli import keys
 from gamed.cli.context import CommandContext, OfflineDatabases, reports_json
 from gamed.cli.folder_lock import Lock
@@ -14,8 +16,6 @@ from gamed.clock import now_ms
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.store import Store
 from gamed.players import command_log
-from gamed.players import store as player_store
-from gamed.players.store import NO_BLOCKED_PLAYERS, BlockedPlayers
 from gamed.saves.tables import renew_epochs
 
 

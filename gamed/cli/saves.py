@@ -14,7 +14,7 @@ from gamed.cli.errors import CommandFailed
 from gamed.cli.output import confirm, counted, progress, table, utf8, who_argument, yes_option
 from gamed.cli.removal import CommandSaveRemoval
 from gamed.clock import now_ms
-from gamed.config.game import TIB
+from gamed.config.game import TIB, SaveLimits
 from gamed.database import blob_rows
 from gamed.database.connection import STATE, Connection
 from gamed.database.errors import BlobCorrupt, BlobNotFound
@@ -27,7 +27,6 @@ from gamed.saves.commands import RestoreCommand, WriteContext
 from gamed.saves.errors import SaveError
 from gamed.saves.export_store import ExportedVersion, ExportWriter
 from gamed.saves.integrity import state_totals
-from gamed.saves.limits import SaveLimits
 from gamed.saves.model import EMPTY_CURSOR, SlotEntry, SlotState, Version, new_epoch
 from gamed.saves.responses import entry_info, save_info, version_info
 from gamed.saves.validation import check_slot

@@ -10,6 +10,8 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gamed.account import store as player_store
+from gamed.account.store import NO_BLOCKED_PLAYERS, BlockedPlayers
 from gamed.cli.errors import CommandFailed, warn
 from gamed.cli.output import measured
 from gamed.cli.restored import finish_auth, finish_state
@@ -18,9 +20,7 @@ from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.errors import DatabaseError, DatabaseUnavailable, MigrationError
 from gamed.database.postgresql import dump
 from gamed.database.store import Store
-from gamed.players import store as player_store
 from gamed.players.keyring import KeyRecord, read_key_record
-from gamed.players.store import NO_BLOCKED_PLAYERS, BlockedPlayers
 
 if TYPE_CHECKING:
     from gamed.database.postgresql.store import PostgresqlStore

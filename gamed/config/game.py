@@ -9,12 +9,40 @@ from msgspec.structs import replace
 
 from gamed.config.json_reader import Converter, ObjectReader, read_object
 from gamed.config.validators import choice, duration, flag, number, size
-from gamed.saves.limits import MIB, SaveLimits
 
 FILE_NAME = "game.json"
 DAY, YEAR = 86_400, 365 * 86_400
+KIB = 1024
+MIB = 1024 * KIB
 GIB = 1024 * MIB
 TIB = 1024 * GIB
+
+
+class SaveLimits(Struct, frozen=True):
+    """The limits of a player, with the defaults of PROTOCOL 7."""
+
+    save_bytes: int = 16 * MIB
+    slots: int = 256
+    bytes: int = 256 * MIB
+    """The current versions of one player together."""
+    history_bytes: int = 512 * MIB
+    """All other stored versions of one player together."""
+    meta_bytes: int = 2048
+    keep_versions: int = 10
+    keep_hours: int = 24
+    keep_days: int = 30
+    conflict_copies: int = 5
+    """The newest of each slot that are kept."""
+    deleted_slots: int = 1000
+    """Deleted saves of which the history is kept; beyond it a new slot expires the one that was deleted first."""
+    commit_writes: int = 64
+    writes_per_minute: int = 60
+    """0 is no limit."""
+    wait_seconds: int = 25
+    upload_seconds: int = 600
+    min_free_bytes: int = 256 * MIB
+    """Free bytes on the server's disk below which the server stores nothing."""
+    allow_blank_saves: bool = False
 
 
 class AssetAccess(StrEnum):

@@ -1,1 +1,1 @@
-"""Who plays: names and passwords of local accounts (SPEC 1.3)."""
+"""Rows of players, names and passwords of local accounts (SPEC 1.3), and the key of auth.db."""

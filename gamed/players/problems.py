@@ -1,4 +1,4 @@
-"""This table maps each error of the players feature to a status and a problem code."""
+"""The status and problem code of each error of players."""
 
 from gamed.http.problems import ErrorTable
 from gamed.players import errors

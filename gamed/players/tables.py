@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from gamed.crypto import DecryptionFailed, Index, Keys, Purpose, Sealer
 from gamed.database.connection import Connection
-from gamed.players import link_tables
 from gamed.players.errors import NameTaken, PlayerUnknown
 from gamed.players.names import LOCAL, SignInMethod, name_index
 from gamed.structs import redacts
@@ -214,13 +213,9 @@ def record_account_use(connection: Connection, player_id: str, now_ms: int) -> N
 
 
 def set_password(connection: Connection, player_id: str, password: str, now_ms: int) -> None:
-    """Replace the password of a player's account, and end the account's reset links.
-
-    `password` is argon2id as a PHC string.
-    """
+    """Replace the password of a player's account; `password` is argon2id as a PHC string."""
     query = "UPDATE local_account SET password = :password, password_ms = :now_ms WHERE player_id = :player_id"
     connection.execute(query, {"player_id": player_id, "password": password, "now_ms": now_ms})
-    link_tables.end_reset_links(connection, player_id, now_ms)
 
 
 def password_changed(connection: Connection, player_id: str, since_ms: int, now_ms: int) -> bool:

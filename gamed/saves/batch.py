@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gamed.config.game import SaveLimits
 from gamed.crypto import Secret
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseBusy
 from gamed.saves.commands import (
@@ -33,7 +34,7 @@ from gamed.saves.errors import (
     InvalidSlot,
     SaveError,
 )
-from gamed.saves.limits import PlayerRateLimiter, SaveLimits
+from gamed.saves.limits import PlayerRateLimiter
 from gamed.saves.model import new_epoch
 from gamed.saves.responses import commit_error
 from gamed.saves.service import ATTEMPTS, SaveEnvironment, SaveService, execute_with_blob

@@ -7,6 +7,7 @@ from msgspec import Struct
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
+from gamed.config.game import SaveLimits
 from gamed.crypto import Secret
 from gamed.http.app import make_app
 from gamed.http.background import ShieldedTasks
@@ -19,7 +20,6 @@ from gamed.http.streaming import PRIVATE, send_part
 from gamed.saves.batch import CommitEntry, CommitService, parse_commit
 from gamed.saves.commands import Change
 from gamed.saves.export import ExportContent, ExportService
-from gamed.saves.limits import SaveLimits
 from gamed.saves.problems import SAVE_ERRORS
 from gamed.saves.responses import commit_response
 from gamed.saves.uploads import (

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, structs
 
+from gamed.config.game import SaveLimits
 from gamed.database.connection import Connection
 from gamed.saves import blob_tables, tables, write_store
 from gamed.saves.commands import (
@@ -22,7 +23,7 @@ from gamed.saves.commands import (
     succeeds,
 )
 from gamed.saves.errors import SaveError, SaveTooLarge
-from gamed.saves.limits import SaveLimits, check_size, room_to_change, room_to_stage
+from gamed.saves.limits import check_size, room_to_change, room_to_stage
 from gamed.saves.model import SaveContent, SlotEntry, SlotState, Version
 from gamed.saves.write_rules import WRITES, DeleteDecision, WriteDecision, WriteRule, decide_delete
 from gamed.saves.write_store import (

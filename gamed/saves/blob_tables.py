@@ -8,10 +8,9 @@ from collections.abc import Collection
 
 from gamed.database import blob_rows
 from gamed.database.connection import Connection
-from gamed.saves.limits import KIB
 from gamed.saves.model import SaveContent
 
-ROW_BYTES = 16 * KIB
+ROW_BYTES = 16 * 1024
 """The largest blob that is in its row of `blob`; SQLite writes the whole row at each change of its references."""
 SEARCHED_VERSIONS = 2000
 """How many versions of a player are searched for small bytes, beside the current ones: 1 ms of the write queue.

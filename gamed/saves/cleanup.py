@@ -8,13 +8,13 @@ from functools import partial
 
 from msgspec import Struct
 
+from gamed.config.game import SaveLimits
 from gamed.crypto import Random
 from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DatabaseUnavailable, DiskFull
 from gamed.saves import erase_store, tables
 from gamed.saves.erase_store import EraseStore
-from gamed.saves.limits import SaveLimits
 from gamed.saves.model import Version, VersionKind
 from gamed.saves.retention import plan_pruning
 from gamed.saves.write_store import bump_slot, delete_oldest, delete_version

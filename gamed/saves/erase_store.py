@@ -30,7 +30,7 @@ ERASE_SLOTS = 256
 
 
 class EraseStore(Component, frozen=True):
-    """The SaveRemoval of gamed.players.service, and the transactions of gamed.saves.erase, in state.db."""
+    """The SaveRemoval of gamed.account.service, and the transactions of gamed.saves.erase, in state.db."""
 
     _databases: "Databases"
     _random: Random

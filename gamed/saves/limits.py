@@ -9,12 +9,11 @@ from functools import lru_cache
 
 from msgspec import Struct, field
 
+from gamed.config.game import KIB, SaveLimits
 from gamed.database.errors import DiskFull
 from gamed.rate_limit import RateLimit, RateLimited
 from gamed.saves.errors import QuotaExceeded, SaveError, SaveTooLarge, TooManySlots
 
-KIB = 1024
-MIB = 1024 * KIB
 INLINE_BYTES = 256 * KIB
 """Bodies up to this size stay in memory and are stored by the transaction that decides; larger ones go to a file."""
 VERSION_BYTES = 512
@@ -43,33 +42,6 @@ EXPIRY_HOURS = 24
 def counted_bytes(size: int, content_type: int, meta: int) -> int:
     """Return what a version counts in the history, from the lengths of its bytes, stored media type and Save-Meta."""
     return VERSION_BYTES + size + content_type + (max(meta, LONG_META_BYTES) if meta > LONG_META else meta)
-
-
-class SaveLimits(Struct, frozen=True):
-    """The limits of a player, with the defaults of PROTOCOL 7."""
-
-    save_bytes: int = 16 * MIB
-    slots: int = 256
-    bytes: int = 256 * MIB
-    """The current versions of one player together."""
-    history_bytes: int = 512 * MIB
-    """All other stored versions of one player together."""
-    meta_bytes: int = 2048
-    keep_versions: int = 10
-    keep_hours: int = 24
-    keep_days: int = 30
-    conflict_copies: int = 5
-    """The newest of each slot that are kept."""
-    deleted_slots: int = 1000
-    """Deleted saves of which the history is kept; beyond it a new slot expires the one that was deleted first."""
-    commit_writes: int = 64
-    writes_per_minute: int = 60
-    """0 is no limit."""
-    wait_seconds: int = 25
-    upload_seconds: int = 600
-    min_free_bytes: int = 256 * MIB
-    """Free bytes on the server's disk below which the server stores nothing."""
-    allow_blank_saves: bool = False
 
 
 class Usage(Struct, frozen=True):

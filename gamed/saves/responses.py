@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from msgspec import DecodeError
 from msgspec.json import decode
 
+from gamed.config.game import SaveLimits
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseCorrupt
 from gamed.http.conditional import Conditions
 from gamed.saves.commands import Change, DeleteResult, ReadRequest, SlotSnapshot, VersionHistory, WriteResult
@@ -22,7 +23,6 @@ from gamed.saves.errors import (
     VersionProtected,
     WeakValidator,
 )
-from gamed.saves.limits import SaveLimits
 from gamed.saves.model import Cursor, Listing, SavesSummary, SlotEntry, Version
 from gamed.saves.write_rules import Condition, DeleteDecision, WriteRule
 from gamed.timestamps import rfc3339

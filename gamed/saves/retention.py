@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from gamed.saves.limits import SaveLimits
+from gamed.config.game import SaveLimits
 from gamed.saves.model import Version, VersionKind
 
 HOUR_MS = 3_600_000

@@ -9,6 +9,7 @@ from typing import BinaryIO, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gamed.config.game import SaveLimits
 from gamed.crypto import Random, Secret
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseBusy, DatabaseCorrupt
 from gamed.http.conditional import Conditions, Precondition, parse_range, range_holds
@@ -32,7 +33,7 @@ from gamed.saves.commands import (
     WriteResult,
 )
 from gamed.saves.errors import CorruptBlob, SaveError
-from gamed.saves.limits import VERSIONS_AT_ONCE, PlayerRateLimiter, SaveLimits
+from gamed.saves.limits import VERSIONS_AT_ONCE, PlayerRateLimiter
 from gamed.saves.model import ANY_VERSION, EMPTY_CURSOR, Cursor, Listing, SavesSummary, SlotEntry, Version, new_epoch
 from gamed.saves.responses import (
     corrupt_blob_error,

@@ -11,6 +11,7 @@ from typing import IO, BinaryIO, TypeVar
 
 from twisted.internet.defer import Deferred
 
+from gamed.config.game import SaveLimits
 from gamed.crypto import Keys, Secret
 from gamed.database.connection import STATE, Connection, Transaction, attributed
 from gamed.database.databases import Databases
@@ -39,7 +40,7 @@ from gamed.saves.commands import (
     WriteResult,
 )
 from gamed.saves.errors import SaveError
-from gamed.saves.limits import INLINE_BYTES, LISTED_FREELY, VERSIONS_AT_ONCE, PlayerRateLimiter, SaveLimits
+from gamed.saves.limits import INLINE_BYTES, LISTED_FREELY, VERSIONS_AT_ONCE, PlayerRateLimiter
 from gamed.saves.model import (
     ANY_VERSION,
     EMPTY_CURSOR,

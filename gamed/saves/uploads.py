@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 from msgspec import Struct, field
 from twisted.internet.defer import Deferred
 
+from gamed.config.game import SaveLimits
 from gamed.http.bodies import MemoryBody, RequestHead, SmallBodyPolicy
 from gamed.http.spool import SpooledBody, SpoolThreads, run_inline
 from gamed.saves.batch import CommitService
 from gamed.saves.commands import ReceivedBody, WriteContext
 from gamed.saves.errors import ContentEncoded, LengthRequired
-from gamed.saves.limits import INLINE_BYTES, STEP_BYTES, DiskReservations, SaveLimits, UploadSpace, check_size
+from gamed.saves.limits import INLINE_BYTES, STEP_BYTES, DiskReservations, UploadSpace, check_size
 from gamed.saves.model import SaveContent
 from gamed.saves.service import SaveService
 from gamed.saves.validation import UploadHeaders, save_headers, staging_headers

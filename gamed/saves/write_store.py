@@ -10,6 +10,7 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gamed.config.game import SaveLimits
 from gamed.database.connection import Connection
 from gamed.saves import blob_tables, tables
 from gamed.saves.commands import (
@@ -24,15 +25,7 @@ from gamed.saves.commands import (
     WriteResult,
 )
 from gamed.saves.errors import Erased, SaveError
-from gamed.saves.limits import (
-    EXPIRY_HOURS,
-    SaveLimits,
-    Usage,
-    count_change,
-    room_to_write,
-    slots_to_expire,
-    too_many_deleted,
-)
+from gamed.saves.limits import EXPIRY_HOURS, Usage, count_change, room_to_write, slots_to_expire, too_many_deleted
 from gamed.saves.model import SaveContent, SavesSummary, SlotState, Version, VersionKind, version_of_tag
 from gamed.saves.responses import no_bytes_error, not_found_error, protected_error, version_gone_error
 from gamed.saves.retention import DAY_MS, HOUR_MS

@@ -4,8 +4,7 @@ from msgspec.structs import fields
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.errors import ConfigError
-from gamed.config.game import MEMBERS, RULES, AssetAccess, GameSettings, parse_game
-from gamed.saves.limits import MIB, SaveLimits
+from gamed.config.game import MEMBERS, MIB, RULES, AssetAccess, GameSettings, SaveLimits, parse_game
 
 
 class GameTests(SynchronousTestCase):

@@ -11,16 +11,16 @@ from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.account.home_routes import problem_response
+from gamed.account.routes import PlayerBody
+from gamed.config.game import SaveLimits
 from gamed.http.app import BaseApp, HtmlApp
 from gamed.http.problems import CODES
 from gamed.http.route_compiler import template_of
 from gamed.login.routes import MAX_WAIT_SECONDS, CollectBody, StartBody
 from gamed.outcomes import LoginFailure
-from gamed.players.page_routes import problem_response
-from gamed.players.routes import PlayerBody
 from gamed.saves.batch import parse_commit
 from gamed.saves.batch_routes import CommitRequest
-from gamed.saves.limits import SaveLimits
 from gamed.sessions.routes import LogoutBody, RefreshBody
 from tests.contract.document import closed, codes, examples, load, media, operations, resolve
 from tests.support.covers import covers

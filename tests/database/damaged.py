@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 
 from gamed.clock import now_ms
 from gamed.config.authentication import load
-from gamed.config.game import GameSettings
+from gamed.config.game import GameSettings, SaveLimits
 from gamed.config.settings import KeySource, Settings
 from gamed.crypto import Keys, Secret
 from gamed.database.sqlite.migrations import check_schema
@@ -23,7 +23,6 @@ from gamed.database.sqlite.offline import run_transaction
 from gamed.database.sqlite.store import SqliteStore
 from gamed.ops.systemd import SystemdNotifier
 from gamed.players import keyring
-from gamed.saves.limits import SaveLimits
 from gamed.service import GamedService
 from tests.support.databases import InlineReactor, InlineThreads, prepare_files
 from tests.support.http import Answer, Browser

@@ -6,11 +6,11 @@ from typing import Any
 
 from twisted.internet.defer import ensureDeferred
 
+from gamed.account import store as player_store
 from gamed.components import PlayerComponents
 from gamed.database.databases import Databases
 from gamed.database.sqlite.files import SqliteConnection
 from gamed.login.store import LoginStore
-from gamed.players import store as player_store
 from gamed.saves.cleanup import CleanupTask
 from tests.saves.commit_helpers import CommitCase, delete, write
 from tests.saves.helpers import ABSENT, BIG, tag

@@ -14,13 +14,13 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.account.store import BLOCKED_COLUMNS
 from gamed.database.connection import AUTH, STATE
 from gamed.database.scripts import scripts_in
 from gamed.database.sqlite.files import connect
 from gamed.database.sqlite.migrations import schema_folder
 from gamed.login.keys import LoginLookup
 from gamed.login.store import ENDED, LIVE
-from gamed.players.store import BLOCKED_COLUMNS
 from tests.support.stores import sqlite_files
 
 ROOT = Path(__file__).parent.parent.parent
@@ -40,13 +40,13 @@ LOCAL: Mapping[str, Mapping[str, Collection[Any]]] = {
     "gamed.players.keyring:rekey": {"table": ["session", "credential", "login", "limit_bucket"]},
     "gamed.players.keyring:_count": {"table": ["local_account", "identity"]},
     "gamed.players.keyring:_move_sealed": {"column": ["sealed_note", "sealed_display_name"]},
-    "gamed.players.store:blocked_players": {"names": ["player.player_id"], "table": ["player"]},
-    "gamed.players.store:block_again": {
+    "gamed.account.store:blocked_players": {"names": ["player.player_id"], "table": ["player"]},
+    "gamed.account.store:block_again": {
         "table": ["player"],
         "names": [", ".join(BLOCKED_COLUMNS["player"])],
         "places": [", ".join(f":{name}" for name in BLOCKED_COLUMNS["player"])],
     },
-    "gamed.players.store:sign_out_all": {"table": ["invite", "reset_link"]},
+    "gamed.account.store:sign_out_all": {"table": ["invite", "reset_link"]},
     "gamed.players.tables:latest_players": {"signed_in": ["coalesce(p.last_sign_in_ms, 0)"]},
     "gamed.players.tables:_named": {"where": ["", "WHERE a.name_index = :wanted"], "order": ["ORDER BY p.player_id"]},
     "gamed.saves.erase_store:erase_step": {"some": ["(SELECT slot FROM save WHERE player_id = :player_id)"]},

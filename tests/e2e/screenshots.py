@@ -14,11 +14,11 @@ from zlib import compress, crc32
 from playwright.sync_api import Browser, Page
 
 from gamed.login.pages.layout import PAGE_HEADERS
+from tests.account import gallery as player_gallery
 from tests.e2e.chromium import chromium
 from tests.e2e.test_pages import HERE, SCHEMES
 from tests.login import gallery as login_gallery
 from tests.login.gallery import Shown
-from tests.players import gallery as player_gallery
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images" / "pages"
 PHONE = {"width": 390, "height": 640}

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from playwright.sync_api import Page
 
-from gamed.players.pages import texts
+from gamed.account.pages import texts
 from tests.e2e.cases import NAME, PASSWORD, ServiceCase
 from tests.e2e.chromium import Window
 from tests.e2e.other_origin import installed

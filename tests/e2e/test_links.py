@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from playwright.sync_api import Page
 
-from gamed.players.pages import texts
+from gamed.account.pages import texts
 from tests.e2e.cases import PASSWORD, ServiceCase
 from tests.e2e.chromium import Window
 from tests.e2e.client import gamed

@@ -10,13 +10,13 @@ from twisted.trial.unittest import TestCase
 from gamed.config.model import Look, Mark, Registration
 from gamed.login.pages import forms
 from gamed.login.pages.layout import PAGE_HEADERS, ServerName, page_headers
+from tests.account import gallery as player_gallery
 from tests.config.test_look import SHAPES
 from tests.e2e.chromium import chromium
 from tests.e2e.other_origin import installed
 from tests.login import gallery
 from tests.login.gallery import Shown
 from tests.login.test_page_texts import words
-from tests.players import gallery as player_gallery
 from tests.support.covers import covers
 
 HERE, EVIL = "https://game.example/", "https://evil.example/"

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
+from gamed.account.home_routes import home_page
 from gamed.config.model import Registration
 from gamed.http.problems import CODES, HTTP_ERRORS
 from gamed.login.browser_routes import REJECTED
@@ -13,7 +14,6 @@ from gamed.login.pages.forms import DeviceInfo, FormFeedback
 from gamed.login.pages.layout import ServerName
 from gamed.login.transaction import ClientInfo, LoginIntent
 from gamed.outcomes import LoginFailure
-from gamed.players.page_routes import home_page
 
 TOKEN, FORM, CODE, NUMBER = "A" * 22, "F" * 43, "BKT-RVW", "482917"
 RETURN = "http://127.0.0.1:51004/gamed/return?login_id=lgn_1&ticket=" + "t" * 43

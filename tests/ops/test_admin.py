@@ -15,9 +15,9 @@ from gamed.database.errors import DatabaseCorrupt
 from gamed.ops.metrics import Counters, Metrics
 from gamed.ops.owner_report import MachineReport, OwnerReporter
 from gamed.service import AdminServer
+from tests.account.killed_command import KEYS
 from tests.cli.process import WAIT_SECONDS, CommandTestCase, get
 from tests.ops.test_metrics import gauges
-from tests.players.killed_command import KEYS
 from tests.support.covers import covers
 from tests.support.databases import memory_databases
 from tests.support.http import START_MS, Answer, Connection, request_bytes

@@ -24,9 +24,9 @@ from gamed.ops.metrics import Counters, Metrics
 from gamed.ops.owner_report import EVENTS, MACHINE_MS, PLAYERS, MachineReport, OwnerReporter, versions
 from gamed.players import tables as player_tables
 from gamed.service import AdminServer
+from tests.account.killed_command import KEYS
 from tests.ops.test_admin import ENDPOINT, MACHINE, STATE_TITLE
 from tests.ops.test_metrics import gauges
-from tests.players.killed_command import KEYS
 from tests.support.covers import covers
 from tests.support.databases import elsewhere, memory_databases
 from tests.support.http import PEER, START_MS, Answer, request_bytes

@@ -11,14 +11,15 @@ from hypothesis import given
 from hypothesis.strategies import sampled_from, sets, text
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.account import link_tables
+from gamed.account.link_model import NewLink
 from gamed.config.settings import KeySource
 from gamed.crypto import DecryptionFailed, Keys, Purpose, Secret
 from gamed.database.connection import AUTH, Connection, Transaction
 from gamed.database.sqlite.store import SqliteStore
-from gamed.players import keyring, link_tables
+from gamed.players import keyring
 from gamed.players import tables as player_tables
 from gamed.players.keyring import KeyMismatch, RekeyRefused
-from gamed.players.link_model import NewLink
 from gamed.players.names import fold, name_index, parse_name
 from gamed.sessions.credentials import CredentialIssuer
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, POLICY, Counting, sign_in

@@ -12,6 +12,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.config.game import SaveLimits
 from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.http.background import ShieldedTasks
@@ -24,7 +25,7 @@ from gamed.saves.erase import EraseService
 from gamed.saves.erase_store import EraseStore
 from gamed.saves.export import ExportService
 from gamed.saves.export_store import ExportArchive
-from gamed.saves.limits import DiskReservations, PlayerRateLimiter, SaveLimits
+from gamed.saves.limits import DiskReservations, PlayerRateLimiter
 from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService
 from gamed.saves.store import SaveStore

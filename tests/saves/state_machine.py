@@ -3,6 +3,7 @@
 from hashlib import sha256
 from itertools import count
 
+from gamed.config.game import SaveLimits
 from gamed.database.connection import STATE, Connection
 from gamed.saves import tables as save_tables
 from gamed.saves import write_store
@@ -16,7 +17,6 @@ from gamed.saves.commands import (
     WriteResult,
 )
 from gamed.saves.errors import SaveError
-from gamed.saves.limits import SaveLimits
 from gamed.saves.model import SaveContent, SlotState, Version, VersionKind
 from gamed.saves.write_rules import (
     WRITES,

@@ -2,8 +2,9 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.config.game import SaveLimits
 from gamed.rate_limit import RateLimited
-from gamed.saves.limits import MAX_BUCKETS, PlayerRateLimiter, SaveLimits
+from gamed.saves.limits import MAX_BUCKETS, PlayerRateLimiter
 from tests.saves.helpers import ABSENT, BIG, SaveCase, tag
 from tests.sessions.fixtures import BERT
 from tests.support.covers import covers

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 
+from gamed.config.game import SaveLimits
 from gamed.saves import tables as save_tables
-from gamed.saves.limits import LISTED_FREELY, STAGED_COMMITS, SaveLimits
+from gamed.saves.limits import LISTED_FREELY, STAGED_COMMITS
 from gamed.saves.retention import DAY_MS, HOUR_MS
 from tests.saves.commit_helpers import CommitCase, delete, write
 from tests.saves.helpers import ABSENT, tag

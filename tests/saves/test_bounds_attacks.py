@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 from twisted.internet.defer import ensureDeferred
 
+from gamed.config.game import SaveLimits
 from gamed.database.connection import Connection, Parameters, StatementResult
 from gamed.database.databases import Databases
 from gamed.http.conditional import EntityTag
@@ -16,7 +17,7 @@ from gamed.saves.batch_store import commit_changes
 from gamed.saves.blob_tables import SEARCHED_VERSIONS, find_blobs
 from gamed.saves.commands import Change, CommitCommand, CommitConflict, Committed, StagedContent, WriteContext
 from gamed.saves.erase_store import EraseStore
-from gamed.saves.limits import LIST_RATE, LISTED_FREELY, VERSION_BYTES, SaveLimits
+from gamed.saves.limits import LIST_RATE, LISTED_FREELY, VERSION_BYTES
 from gamed.saves.retention import DAY_MS
 from gamed.saves.write_rules import Condition, ConditionKind
 from gamed.saves.write_store import PRUNED_SLOTS

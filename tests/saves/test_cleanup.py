@@ -5,12 +5,13 @@ from functools import partial
 from msgspec.structs import replace
 from twisted.internet.defer import ensureDeferred
 
+from gamed.config.game import SaveLimits
 from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.database.sqlite.inspection import FREE_PAGES
 from gamed.saves import erase_store
 from gamed.saves.cleanup import CleanupTask, prune_histories
-from gamed.saves.limits import VERSION_BYTES, SaveLimits
+from gamed.saves.limits import VERSION_BYTES
 from gamed.saves.retention import DAY_MS, HOUR_MS
 from tests.saves.helpers import ABSENT, BIG, SaveCase, tag
 from tests.sessions.fixtures import ANNA

@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from gamed.saves.limits import VERSION_BYTES, SaveLimits
+from gamed.config.game import SaveLimits
+from gamed.saves.limits import VERSION_BYTES
 from gamed.saves.uploads import COMMIT_BYTES
 from tests.saves.commit_helpers import JSON, CommitCase, delete, digest, write
 from tests.saves.helpers import ABSENT, BIG, tag

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.config.game import SaveLimits
 from gamed.database.connection import Connection
 from gamed.http.conditional import EntityTag
 from gamed.saves import batch_store, write_store
@@ -28,7 +29,7 @@ from gamed.saves.commands import (
     succeeds,
 )
 from gamed.saves.errors import SaveError
-from gamed.saves.limits import VERSION_BYTES, SaveLimits
+from gamed.saves.limits import VERSION_BYTES
 from gamed.saves.model import Version
 from gamed.saves.write_rules import Condition, ConditionKind, DeleteDecision, WriteDecision, decide_delete
 from tests.saves.state_machine import PLAYER, ROOMY, StoredSlot, body_of, count_errors

@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.config.game import SaveLimits
 from gamed.http.conditional import EntityTag
 from gamed.saves import tables as save_tables
 from gamed.saves.commands import DeleteResult, WriteResult
 from gamed.saves.errors import QuotaExceeded, SaveError, TooManySlots
-from gamed.saves.limits import VERSION_BYTES, SaveLimits
+from gamed.saves.limits import VERSION_BYTES
 from gamed.saves.write_rules import UNCONDITIONAL, WRITES, Condition, ConditionKind, DeleteDecision
 from gamed.saves.write_store import PRUNE_VERSIONS
 from tests.saves.state_machine import PLAYER, StoredSlot, count_errors

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from gamed.config.game import SaveLimits
 from gamed.saves import erase_store
-from gamed.saves.limits import SaveLimits
 from tests.saves.helpers import ABSENT, BIG, tag
 from tests.saves.test_uploads import TornCase
 from tests.sessions.fixtures import ANNA, BERT

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from gamed.config.game import SaveLimits
 from gamed.database.errors import DatabaseUnavailable
-from gamed.saves.limits import SaveLimits
 from tests.saves.helpers import ABSENT, SaveCase, tag
 from tests.support.http import Answer
 

@@ -2,9 +2,9 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.config.game import SaveLimits
 from gamed.saves import cleanup, integrity
 from gamed.saves import tables as save_tables
-from gamed.saves.limits import SaveLimits
 from gamed.saves.write_rules import UNCONDITIONAL, Condition, ConditionKind
 from tests.saves.state_machine import PLAYER, StoredSlot, count_errors
 

@@ -2,9 +2,10 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.config.game import SaveLimits
 from gamed.rate_limit import RateLimited
 from gamed.saves.errors import QuotaExceeded, SaveTooLarge, TooManySlots
-from gamed.saves.limits import PlayerRateLimiter, SaveLimits, Usage, check_size, room_to_write
+from gamed.saves.limits import PlayerRateLimiter, Usage, check_size, room_to_write
 
 LIMITS = SaveLimits(save_bytes=10, slots=2, bytes=15, history_bytes=20)
 

@@ -7,8 +7,8 @@ from typing import IO
 
 from twisted.internet.defer import Deferred
 
+from gamed.config.game import SaveLimits
 from gamed.players.tables import set_display_name
-from gamed.saves.limits import SaveLimits
 from gamed.timestamps import http_date
 from tests.saves.helpers import ABSENT, BIG, SaveCase, digest_of, tag
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.saves.limits import SaveLimits
+from gamed.config.game import SaveLimits
 from gamed.saves.model import SaveContent, Version, VersionKind
 from gamed.saves.retention import DAY_MS, HOUR_MS, Retention, plan_pruning
 

@@ -6,11 +6,12 @@ from io import BytesIO
 from msgspec.structs import replace
 from twisted.internet.defer import ensureDeferred
 
+from gamed.config.game import SaveLimits
 from gamed.database.errors import DatabaseUnavailable
 from gamed.saves import erase_store
 from gamed.saves.cleanup import CleanupTask
 from gamed.saves.commands import BytesMissing, StageCommand, WriteContext
-from gamed.saves.limits import PlayerRateLimiter, SaveLimits
+from gamed.saves.limits import PlayerRateLimiter
 from gamed.saves.model import SaveContent
 from gamed.saves.retention import DAY_MS
 from gamed.saves.service import execute_with_blob

@@ -16,6 +16,7 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
 from zope.interface import implementer
 
+from gamed.config.game import SaveLimits
 from gamed.http.background import ShieldedTasks
 from gamed.http.client_address import HttpSettings
 from gamed.http.server import build_server
@@ -27,7 +28,7 @@ from gamed.saves.erase import EraseService
 from gamed.saves.erase_store import EraseStore
 from gamed.saves.export import ExportService
 from gamed.saves.export_store import ExportArchive
-from gamed.saves.limits import DiskReservations, PlayerRateLimiter, SaveLimits
+from gamed.saves.limits import DiskReservations, PlayerRateLimiter
 from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService
 from gamed.saves.store import SaveStore

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.config.game import SaveLimits
 from gamed.http.conditional import EntityTag, sha256_field
 from gamed.http.spool import SpooledBody
 from gamed.saves.commands import ReceivedBody, WriteContext
 from gamed.saves.errors import BadMeta, BlankSave, DigestMismatch, InvalidCondition, InvalidSaveRequest, InvalidSlot
-from gamed.saves.limits import DiskReservations, SaveLimits
+from gamed.saves.limits import DiskReservations
 from gamed.saves.model import DEFAULT_MEDIA_TYPE, SaveContent, tag_of, version_of_tag
 from gamed.saves.uploads import UploadBody
 from gamed.saves.validation import (

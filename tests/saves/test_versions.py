@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from gamed.saves.limits import SaveLimits
+from gamed.config.game import SaveLimits
 from tests.saves.helpers import ABSENT, BIG, SaveCase, digest_of, tag
 from tests.support.http import Answer
 

@@ -2,7 +2,7 @@
 
 from json import dumps
 
-from gamed.saves.limits import SaveLimits
+from gamed.config.game import SaveLimits
 from tests.saves.commit_helpers import JSON, delete, digest, write
 from tests.saves.helpers import ABSENT, SaveCase, tag
 from tests.sessions.fixtures import ANNA

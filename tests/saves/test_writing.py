@@ -2,11 +2,12 @@
 
 from hashlib import sha256
 
+from gamed.config.game import SaveLimits
 from gamed.database.connection import Connection
 from gamed.players import tables as player_tables
 from gamed.saves import tables as save_tables
 from gamed.saves.blob_tables import ROW_BYTES
-from gamed.saves.limits import INLINE_BYTES, VERSION_BYTES, SaveLimits
+from gamed.saves.limits import INLINE_BYTES, VERSION_BYTES
 from tests.saves.helpers import ABSENT, BIG, SaveCase, digest_of, tag
 from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS
 from tests.support.covers import covers

@@ -5,8 +5,8 @@ from gamed.sessions import tables
 from gamed.sessions.credentials import MAX_SESSIONS, AuthenticatedSession, generate_pair, new_session_id
 from gamed.sessions.errors import SessionRevoked, TokenInvalid
 from gamed.sessions.tables import ENDED_SESSIONS, PRUNED_CREDENTIALS
+from tests.account.page_fixtures import HOME, AccountCase
 from tests.login.fixtures import ANNA, LoginCase
-from tests.players.page_fixtures import HOME, AccountCase
 from tests.sessions.fixtures import POLICY, TransactionTestCase
 
 BERT = "ply_" + "B" * 22

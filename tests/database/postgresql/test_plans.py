@@ -19,7 +19,7 @@ WHOLE = {
     "gamed.players.keyring:_move_accounts",
     "gamed.players.keyring:_move_sealed",
     "gamed.players.keyring:rekey",
-    "gamed.players.store:sign_out_all",
+    "gamed.account.store:sign_out_all",
     "gamed.saves.integrity:",
     "gamed.saves.integrity:count_blobs",
     "gamed.saves.integrity:state_totals",

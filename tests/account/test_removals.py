@@ -9,25 +9,25 @@ from typing import Any
 from twisted.internet.defer import ensureDeferred
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.account import store as player_store
+from gamed.account.service import Removal
+from gamed.config.game import SaveLimits
 from gamed.crypto import Index
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.databases import Databases
-from gamed.players import store as player_store
 from gamed.players import tables as player_tables
 from gamed.players.errors import PlayerUnknown
-from gamed.players.service import Removal
 from gamed.saves import tables as save_tables
 from gamed.saves import write_store
 from gamed.saves.commands import DeleteCommand, WriteCommand, WriteContext, WriteResult
-from gamed.saves.limits import SaveLimits
 from gamed.saves.model import VersionKind
 from gamed.saves.write_rules import Condition, ConditionKind
 from gamed.sessions.credentials import MAX_SESSIONS, TICK_MS, CredentialIssuer
 from gamed.sessions.rotation import Refreshed
 from gamed.sessions.store import refresh
+from tests.account.killed_command import KEYS
+from tests.account.test_routes import removals_of
 from tests.cli.process import ROOT, environment
-from tests.players.killed_command import KEYS
-from tests.players.test_account_routes import removals_of
 from tests.saves.state_machine import body_of, count_errors
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, POLICY, Counting, sign_in
 from tests.sessions.server import SessionServer
@@ -116,7 +116,7 @@ class FolderCase(SynchronousTestCase):
 
     def dies(self, what: str, after: int) -> bool:
         """Return whether the removal was killed after so many transactions."""
-        command = [sys.executable, "-m", "tests.players.killed_command", str(self.data), what, str(after)]
+        command = [sys.executable, "-m", "tests.account.killed_command", str(self.data), what, str(after)]
         done = subprocess.run(command, cwd=ROOT, env=environment({}), capture_output=True, timeout=120, check=False)
         self.assertIn(done.returncode, (0, -9), done.stderr)
         return done.returncode == -9

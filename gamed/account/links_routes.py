@@ -5,6 +5,11 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
+from gamed.account.guard import AccountGuard
+from gamed.account.links import InviteService, ResetService
+from gamed.account.pages import links as pages
+from gamed.account.pages import texts
+from gamed.account.pages.parts import HOME
 from gamed.http.app import make_html_app
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.request import Request
@@ -16,12 +21,7 @@ from gamed.login.pages import texts as login_texts
 from gamed.login.pages.forms import FormFeedback
 from gamed.login.pages.results import error_response
 from gamed.login.problems import LOGIN_ERRORS
-from gamed.players.account_guard import AccountGuard
 from gamed.players.errors import LinkEnded, LinkUnknown, PlayerMayNotSignIn
-from gamed.players.links import InviteService, ResetService
-from gamed.players.pages import links as pages
-from gamed.players.pages import texts
-from gamed.players.pages.parts import HOME
 from gamed.players.problems import PLAYER_ERRORS
 from gamed.structs import Component
 

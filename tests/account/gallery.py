@@ -5,6 +5,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from gamed.account.browser import AccountOverview
+from gamed.account.browser_store import PlayerNames
+from gamed.account.pages import account, links, saves, texts
+from gamed.account.pages.parts import PageView, failure_page
 from gamed.database.last_backup import LastBackup
 from gamed.database.security_events import EventCount, EventKey
 from gamed.login.browser import Ended
@@ -14,11 +18,7 @@ from gamed.ops.doctor_findings import Finding, Level
 from gamed.ops.owner_page import owner_page
 from gamed.ops.owner_report import ListedPlayer, MachineReport, OwnerReport, StoredReport
 from gamed.outcomes import LoginFailure
-from gamed.players.account import AccountOverview
-from gamed.players.account_store import PlayerNames
 from gamed.players.names import LOCAL, SignInMethod
-from gamed.players.pages import account, links, saves, texts
-from gamed.players.pages.parts import PageView, failure_page
 from gamed.players.tables import NamedPlayer, Player
 from gamed.saves.limits import Usage
 from gamed.saves.model import SaveContent, SlotEntry, Version, VersionKind

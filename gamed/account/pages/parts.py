@@ -6,8 +6,8 @@ from urllib.parse import urlencode
 from msgspec import Struct
 from twisted.web.template import Tag, tags
 
+from gamed.account.pages import texts
 from gamed.login.pages.layout import Content, ServerName, fill, page, paragraph
-from gamed.players.pages import texts
 from gamed.readable import ago
 from gamed.structs import redacts
 from gamed.timestamps import rfc3339

@@ -1,8 +1,9 @@
 """The transaction that begins an erasure deletes the player's logins, with what devices said about themselves."""
 
-from gamed.players import store, tables
+from gamed.account import store
+from gamed.players import tables
+from tests.account.page_fixtures import HOME, AccountCase
 from tests.login.browser_fixtures import Game
-from tests.players.page_fixtures import HOME, AccountCase
 
 
 class ErasedLoginTests(AccountCase):

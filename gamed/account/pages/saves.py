@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct, convert
 from twisted.web.template import Tag
 
+from gamed.account.pages import texts
+from gamed.account.pages.parts import HOME, PageView, box, button, line, link, notice
 from gamed.login.pages.layout import Content, bidi_isolated, paragraph
-from gamed.players.pages import texts
-from gamed.players.pages.parts import HOME, PageView, box, button, line, link, notice
 from gamed.readable import size
 from gamed.saves.model import Version
 from gamed.timestamps import parse_rfc3339

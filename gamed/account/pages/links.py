@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from msgspec import Struct
 from twisted.web.template import tags
 
+from gamed.account.pages import texts
+from gamed.account.pages.parts import HOME, button, link
 from gamed.login.pages.forms import FormFeedback, error_message, name_field, password_field
 from gamed.login.pages.layout import Content, ServerName, bidi_isolated, muted, page, paragraph
 from gamed.login.pages.texts import NAME_HINT, PASSWORD_HINT
-from gamed.players.pages import texts
-from gamed.players.pages.parts import HOME, button, link
 from gamed.structs import redacts
 
 INVITE, RESET = "/auth/invite", "/auth/reset"

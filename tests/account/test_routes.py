@@ -2,15 +2,15 @@
 
 from msgspec.json import encode
 
+from gamed.account.routes import PlayerRoutes
+from gamed.account.service import AccountService, RemovalService
+from gamed.account.store import PlayerStore
 from gamed.crypto import Index, Purpose
 from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseUnavailable
 from gamed.players import tables as player_tables
 from gamed.players.names import SignInMethods, fold
-from gamed.players.routes import PlayerRoutes
-from gamed.players.service import AccountService, RemovalService
-from gamed.players.store import PlayerStore
 from gamed.saves.erase_store import EraseStore
 from gamed.sessions.routes import SessionRoutes
 from gamed.timestamps import rfc3339

@@ -6,16 +6,16 @@ from msgspec import Struct
 from msgspec.json import decode
 from twisted.web.template import Tag, tags
 
+from gamed.account.browser import SLOTS_AT_ONCE, AccountOverview
+from gamed.account.pages import texts
+from gamed.account.pages.parts import HOME, PageView, alert, box, button, line, link, notice, section
 from gamed.login.browser import Ended
 from gamed.login.pages.forms import FormFeedback, error_message, name_field, password_field
 from gamed.login.pages.layout import Content, ServerName, bidi_isolated, fill, muted, paragraph
 from gamed.login.pages.layout import page as plain_page
 from gamed.login.transaction import ClientInfo
 from gamed.outcomes import LoginFailure
-from gamed.players.account import SLOTS_AT_ONCE, AccountOverview
 from gamed.players.names import LOCAL, PASSWORD_MIN, SignInMethod
-from gamed.players.pages import texts
-from gamed.players.pages.parts import HOME, PageView, alert, box, button, line, link, notice, section
 from gamed.readable import size
 from gamed.saves.model import SlotEntry
 from gamed.sessions.credentials import SessionInfo

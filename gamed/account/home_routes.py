@@ -2,6 +2,7 @@
 
 from twisted.web.template import tags
 
+from gamed.account.pages.parts import HOME
 from gamed.http.app import RenderedError, make_html_app
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.errors import RouteNotFound
@@ -9,7 +10,6 @@ from gamed.http.problems import Problem
 from gamed.http.request import Request
 from gamed.login.browser_routes import PageResponder
 from gamed.login.pages import layout, texts
-from gamed.players.pages.parts import HOME
 from gamed.structs import Component
 
 

@@ -11,6 +11,22 @@ from urllib.parse import urlencode
 from msgspec import Struct
 from twisted.internet.defer import Deferred
 
+from gamed.account.browser import AccountPage, AccountSignIn, BrowserVisit, SignedIn
+from gamed.account.guard import AccountGuard, require_own_site
+from gamed.account.pages import texts
+from gamed.account.pages.account import (
+    AFTER,
+    SignInChoice,
+    account_page,
+    deleted_page,
+    ended_page,
+    sign_in_page,
+    unlinked_page,
+    working_page,
+)
+from gamed.account.pages.parts import HOME, PageView, failure_page
+from gamed.account.pages.saves import BEFORE, dismiss_page, slot_page
+from gamed.account.service import AccountService, Unlinked
 from gamed.http.app import make_html_app
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.conditional import UNCONDITIONAL
@@ -26,8 +42,6 @@ from gamed.login.local import FormError, SignInForm, SignInRejected
 from gamed.login.pages.forms import FormFeedback
 from gamed.login.pages.results import error_response
 from gamed.login.problems import LOGIN_ERRORS
-from gamed.players.account import AccountPage, AccountSignIn, BrowserVisit, SignedIn
-from gamed.players.account_guard import AccountGuard, require_own_site
 from gamed.players.errors import (
     AccountReauthenticationRequired,
     DisplayNameInvalid,
@@ -36,21 +50,7 @@ from gamed.players.errors import (
     LinkUnused,
 )
 from gamed.players.names import parse_display_name
-from gamed.players.pages import texts
-from gamed.players.pages.account import (
-    AFTER,
-    SignInChoice,
-    account_page,
-    deleted_page,
-    ended_page,
-    sign_in_page,
-    unlinked_page,
-    working_page,
-)
-from gamed.players.pages.parts import HOME, PageView, failure_page
-from gamed.players.pages.saves import BEFORE, dismiss_page, slot_page
 from gamed.players.problems import PLAYER_ERRORS
-from gamed.players.service import AccountService, Unlinked
 from gamed.saves import errors as save_errors
 from gamed.saves.batch_routes import ExportRoutes
 from gamed.saves.commands import ReadRequest

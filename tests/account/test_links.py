@@ -2,21 +2,21 @@
 
 from typing import Any
 
+from gamed.account import link_tables, links_store
+from gamed.account.link_model import NewLink, link_index, new_invite_id
+from gamed.account.links_store import InvitedAccount, PasswordReset
+from gamed.account.pages import texts
+from gamed.account.store import replace_password, sign_out_all
 from gamed.config.model import Registration
 from gamed.crypto import Purpose
-from gamed.players import link_tables, links_store
 from gamed.players import tables as player_tables
 from gamed.players.errors import LinkEnded
-from gamed.players.link_model import NewLink, link_index, new_invite_id
-from gamed.players.links_store import InvitedAccount, PasswordReset
 from gamed.players.names import new_player_id
-from gamed.players.pages import texts
-from gamed.players.store import sign_out_all
 from gamed.sessions.credentials import NewBrowserSession
 from gamed.sessions.store import LINK_RETAINED_MS, delete_old_sessions
+from tests.account.page_fixtures import HOME, AccountBrowser, AccountCase
 from tests.login.browser_fixtures import Page
 from tests.login.fixtures import ANNA, APPROVAL, CLOSED, PASSWORD
-from tests.players.page_fixtures import HOME, AccountBrowser, AccountCase
 from tests.support.covers import covers
 from tests.support.http import Answer
 from tests.support.stores import dump
@@ -386,7 +386,7 @@ class ResetTests(LinkCase):
         self.reset(second)
         self.assertEqual(self.browser.get(second).status, 410)
         third = self.reset_link()
-        self.server.write(lambda c: player_tables.set_password(c, ANNA, "phc", self.server.now_ms()))
+        self.server.write(lambda c: replace_password(c, ANNA, "phc", self.server.now_ms()))
         self.assertEqual(self.browser.get(third).status, 410)
 
     def test_two_at_once(self) -> None:

@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from gamed.account.service import AccountService
 from gamed.http.app import make_app
 from gamed.http.background import ShieldedTasks
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
@@ -12,7 +13,6 @@ from gamed.login.problems import LOGIN_ERRORS
 from gamed.players.errors import DisplayNameInvalid
 from gamed.players.names import SignInMethod, parse_display_name
 from gamed.players.problems import PLAYER_ERRORS
-from gamed.players.service import AccountService
 from gamed.saves.problems import SAVE_ERRORS
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.sessions.routes import bearer

@@ -1,4 +1,4 @@
-"""This process erases or merges a player and kills itself: `python -m tests.players.killed_command DATA WHAT AFTER`.
+"""This process erases or merges a player and kills itself: `python -m tests.account.killed_command DATA WHAT AFTER`.
 
 WHAT is erase or merge; AFTER is the number of transactions that are committed before the kill -9.
 """
@@ -8,11 +8,11 @@ import signal
 import sys
 from pathlib import Path
 
+from gamed.account import store as player_store
+from gamed.account.service import RemovalService
 from gamed.cli.context import OfflineDatabases
 from gamed.cli.removal import CommandPlayerRecords, CommandSaveRemoval, run_inline
 from gamed.crypto import Keys, Secret
-from gamed.players import store as player_store
-from gamed.players.service import RemovalService
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, Counting
 from tests.support.stores import store_of
 

@@ -7,6 +7,18 @@ from urllib.parse import urlencode
 
 from twisted.internet.defer import Deferred
 
+from gamed.account.browser import AccountPage, AccountSignIn
+from gamed.account.browser_routes import AccountRoutes, AccountServices
+from gamed.account.browser_store import AccountPageStore
+from gamed.account.guard import AccountGuard
+from gamed.account.links import InviteService, ResetService
+from gamed.account.links_routes import LinkRoutes
+from gamed.account.links_store import LinkStore
+from gamed.account.pages.account import SignInChoice
+from gamed.account.routes import PlayerRoutes
+from gamed.account.service import AccountService, RemovalService
+from gamed.account.store import PlayerStore
+from gamed.config.game import SaveLimits
 from gamed.config.model import Mode
 from gamed.http.app import RouteGroup
 from gamed.http.spool import run_inline
@@ -14,18 +26,7 @@ from gamed.login.browser_routes import PageResponder
 from gamed.login.transaction import ClientInfo
 from gamed.long_poll import LongPollRegistry
 from gamed.ops.logging import TwistedAuditLog
-from gamed.players.account import AccountPage, AccountSignIn
-from gamed.players.account_guard import AccountGuard
-from gamed.players.account_routes import AccountRoutes, AccountServices
-from gamed.players.account_store import AccountPageStore
-from gamed.players.links import InviteService, ResetService
-from gamed.players.links_routes import LinkRoutes
-from gamed.players.links_store import LinkStore
 from gamed.players.names import SignInMethods
-from gamed.players.pages.account import SignInChoice
-from gamed.players.routes import PlayerRoutes
-from gamed.players.service import AccountService, RemovalService
-from gamed.players.store import PlayerStore
 from gamed.providers.discovery import namespace_indexes
 from gamed.saves.batch_routes import ExportRoutes
 from gamed.saves.change_waits import ChangeWaiters
@@ -33,7 +34,7 @@ from gamed.saves.erase import EraseService
 from gamed.saves.erase_store import EraseStore
 from gamed.saves.export import ExportService
 from gamed.saves.export_store import ExportArchive
-from gamed.saves.limits import DiskReservations, PlayerRateLimiter, SaveLimits
+from gamed.saves.limits import DiskReservations, PlayerRateLimiter
 from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService
 from gamed.saves.store import SaveStore

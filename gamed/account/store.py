@@ -1,6 +1,6 @@
 """These transactions of auth.db unlink, erase and merge players, and prepare a restored auth.db (PROTOCOL 3.7, 3.8).
 
-The first step of an erasure or a merge marks the player; gamed.players.service describes the others. The table
+The first step of an erasure or a merge marks the player; gamed.account.service describes the others. The table
 `player_merge` names the player who gets the saves. After a restore all sessions are ended, and blocked players stay
 blocked.
 """
@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from gamed.account import link_tables
+from gamed.account.service import Removal, UnlinkCommand, Unlinked
 from gamed.crypto import Keys, Purpose
 from gamed.database import rate_limits, security_events
 from gamed.database.connection import Connection
 from gamed.players import keyring, tables
 from gamed.players.errors import LastIdentity, PlayerUnknown
 from gamed.players.names import SignInMethod, SignInMethods, is_last, names_of_others
-from gamed.players.service import Removal, UnlinkCommand, Unlinked
 from gamed.rate_limit import RateLimit
 from gamed.sessions import tables as session_tables
 from gamed.structs import Component
@@ -29,7 +30,7 @@ if TYPE_CHECKING:  # commands write rows without the queues, which need Twisted
 
 
 class PlayerStore(Component, frozen=True):
-    """The gamed.players.service.AccountStore and PlayerRecords of auth.db; each call is one transaction."""
+    """The gamed.account.service.AccountStore and PlayerRecords of auth.db; each call is one transaction."""
 
     _reads: "ReadQueue"
     _writes: "WriteQueue"
@@ -255,6 +256,13 @@ def block_again(connection: Connection, theirs: BlockedPlayers) -> int:
         added = sum(connection.execute(insert, each).rowcount for each in known)
         kept += added if table == "player" else 0
     return kept
+
+
+def replace_password(connection: Connection, player_id: str, password: str, now_ms: int) -> None:
+    """Set the password of an account, and end its reset links and all its sessions; `password` is argon2id as PHC."""
+    tables.set_password(connection, player_id, password, now_ms)
+    link_tables.end_reset_links(connection, player_id, now_ms)
+    session_tables.revoke_all(connection, player_id, now_ms)
 
 
 def sign_out_all(connection: Connection, now_ms: int) -> int:

@@ -9,6 +9,8 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gamed.account.browser_store import AccountPageStore, FinishCommand, PasswordCommand, PlayerNames
+from gamed.account.service import AccountService
 from gamed.audit import SecurityEvent
 from gamed.config.model import Registration
 from gamed.crypto import Index, Secret
@@ -25,10 +27,8 @@ from gamed.login.store import LoginStore
 from gamed.login.transaction import ClientInfo, LoginEvent, LoginIntent, LoginStage, LoginTransaction, ProofMethod
 from gamed.long_poll import LongPollRegistry
 from gamed.outcomes import LoginFailure
-from gamed.players.account_store import AccountPageStore, FinishCommand, PasswordCommand, PlayerNames
 from gamed.players.errors import LinkEnded, LinkUnused
 from gamed.players.names import SignInMethod, new_player_id
-from gamed.players.service import AccountService
 from gamed.saves.limits import Usage
 from gamed.saves.model import SlotEntry
 from gamed.saves.service import SaveService

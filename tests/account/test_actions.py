@@ -3,12 +3,12 @@
 from io import BytesIO
 from zipfile import ZipFile
 
+from gamed.account.pages import texts
 from gamed.players import tables as player_tables
-from gamed.players.pages import texts
 from gamed.sessions.credentials import RECENT_MS
+from tests.account.page_fixtures import BERT, HOME, AccountCase
 from tests.login.browser_fixtures import Page
 from tests.login.fixtures import ANNA, PASSWORD, done
-from tests.players.page_fixtures import BERT, HOME, AccountCase
 
 NEW_PASSWORD = "a battery staple"
 ONE, TWO, THREE = b"\x01one", b"\x02two", b"\x03three"

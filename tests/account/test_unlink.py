@@ -4,12 +4,12 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.account.pages import texts
 from gamed.crypto import Index
 from gamed.players import tables
 from gamed.players.names import SignInMethod, SignInMethods, names_of_others
-from gamed.players.pages import texts
+from tests.account.page_fixtures import HOME, AccountBrowser, AccountCase, _code
 from tests.login.browser_fixtures import Game, Page
-from tests.players.page_fixtures import HOME, AccountBrowser, AccountCase, _code
 
 ONE, TWO = Index(b"1" * 32), Index(b"2" * 32)
 

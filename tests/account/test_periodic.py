@@ -3,12 +3,12 @@
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.account import store as player_store
 from gamed.audit import SecurityEvent
 from gamed.components import PlayerComponents
 from gamed.database.connection import Connection
 from gamed.database.errors import DatabaseError, DatabaseUnavailable
 from gamed.players import command_log
-from gamed.players import store as player_store
 from tests.login.fixtures import done
 from tests.sessions.fixtures import ANNA, NOW_MS
 from tests.sessions.server import SessionTestCase

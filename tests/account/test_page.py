@@ -1,16 +1,16 @@
 """The player's own page signs a browser in and out, and nothing but its cookie opens it."""
 
+from gamed.account import store as player_store
+from gamed.account.pages import texts
 from gamed.database.connection import Connection
 from gamed.login.pages.layout import PAGE_HEADERS
 from gamed.outcomes import LoginFailure
-from gamed.players import store as player_store
 from gamed.players import tables as player_tables
-from gamed.players.pages import texts
 from gamed.sessions import tables as session_tables
 from gamed.sessions.credentials import BROWSER_IDLE_MS, BROWSER_TOTAL_MS
 from gamed.sessions.store import delete_old_sessions
+from tests.account.page_fixtures import HOME, AccountCase
 from tests.login.fixtures import ANNA, APPROVAL, OFF, PASSWORD
-from tests.players.page_fixtures import HOME, AccountCase
 from tests.support.covers import covers
 from tests.support.http import BASE_HOST
 from tests.support.stores import sqlite_files

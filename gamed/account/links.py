@@ -5,6 +5,9 @@ A link is only read until a form of its page is posted, because mail programs op
 
 from msgspec import Struct
 
+from gamed.account.browser import AccountSignIn, token_of
+from gamed.account.link_model import Invite
+from gamed.account.links_store import InvitedAccount, LinkStore, PasswordReset
 from gamed.audit import SecurityEvent
 from gamed.crypto import Secret
 from gamed.login.authorize import RedirectToProvider
@@ -12,10 +15,7 @@ from gamed.login.browser import RedirectToResult
 from gamed.login.local import FormError, PasswordAuthenticator, SignInForm, SignInRejected
 from gamed.login.policy import LoginContext
 from gamed.login.store import LoginStore
-from gamed.players.account import AccountSignIn, token_of
 from gamed.players.errors import NameMalformed, NameTaken
-from gamed.players.link_model import Invite
-from gamed.players.links_store import InvitedAccount, LinkStore, PasswordReset
 from gamed.players.names import LOCAL, new_player_id, parse_name
 from gamed.sessions.credentials import NewBrowserSession
 from gamed.sessions.service import RevocationListener

@@ -7,9 +7,9 @@ page can say that the link is over.
 from collections.abc import Sequence
 from typing import Any
 
+from gamed.account.link_model import Invite, NewLink, ResetLink, link_index
 from gamed.crypto import DecryptionFailed, Indexer, Keys, Purpose, Sealer
 from gamed.database.connection import Connection
-from gamed.players.link_model import Invite, NewLink, ResetLink, link_index
 
 
 def insert_invite(connection: Connection, keys: Keys, invite_id: str, link: NewLink, name: str | None) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed import players
-from gamed.players.account_routes import FAILURES
-from gamed.players.pages import texts
+from gamed import account
+from gamed.account.browser_routes import FAILURES
+from gamed.account.pages import texts
 from tests.login.test_page_texts import MACHINES
 
 
@@ -25,7 +25,7 @@ class TextTests(SynchronousTestCase):
         """Every text is used by a page or a route."""
         used = {
             node.attr
-            for module in Path(players.__file__).parent.rglob("*.py")
+            for module in Path(account.__file__).parent.rglob("*.py")
             for node in ast.walk(ast.parse(module.read_text("utf-8")))
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "texts"
         }

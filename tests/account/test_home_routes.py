@@ -2,11 +2,11 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.account.home_routes import HomeRoutes
 from gamed.crypto import Indexer
 from gamed.http.background import ShieldedTasks
 from gamed.login.browser_routes import PageResponder
 from gamed.login.csrf import BrowserGuard
-from gamed.players.page_routes import HomeRoutes
 from tests.support.http import START_MS, Answer, Browser
 
 CHROMIUM = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"

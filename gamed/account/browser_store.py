@@ -11,6 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
+from gamed.account.link_model import Invite
+from gamed.account.link_tables import find_invite_by_id
+from gamed.account.links_store import admit_by_invite
+from gamed.account.store import replace_password
 from gamed.config.model import Registration
 from gamed.crypto import DecryptionFailed, Index, Keys, Purpose, Secret
 from gamed.database.connection import Connection
@@ -22,9 +26,6 @@ from gamed.login.keys import Identified, decode_identity
 from gamed.login.transaction import LoginEvent, LoginIntent, LoginStage, LoginTransaction, Transition
 from gamed.outcomes import LoginFailure
 from gamed.players import tables
-from gamed.players.link_model import Invite
-from gamed.players.link_tables import find_invite_by_id
-from gamed.players.links_store import admit_by_invite
 from gamed.players.names import LOCAL
 from gamed.sessions import browser_tables
 from gamed.sessions import tables as session_tables
@@ -177,8 +178,7 @@ def change_password(connection: Connection, keys: Keys, command: PasswordCommand
     player_id = caller.player_id
     if tables.password_changed(connection, player_id, command.checked_ms, now_ms):
         return None
-    tables.set_password(connection, player_id, command.password, now_ms)
-    session_tables.revoke_all(connection, player_id, now_ms)
+    replace_password(connection, player_id, command.password, now_ms)
     player = {"player_id": player_id, "provider": LOCAL}
     browser_tables.open_browser(connection, keys.indexer, command.new_browser, **player, now_ms=now_ms)
     return player_id

@@ -1,6 +1,6 @@
 """An invite makes a player, and a reset link sets a password, each in one transaction of auth.db.
 
-The invite of a person who signs in at a provider is used by gamed.players.account_store, which ends that sign-in.
+The invite of a person who signs in at a provider is used by gamed.account.browser_store, which ends that sign-in.
 """
 
 from functools import partial
@@ -8,16 +8,17 @@ from functools import partial
 from msgspec import Struct
 from twisted.internet.defer import Deferred
 
+from gamed.account import link_tables
+from gamed.account.link_model import Invite
+from gamed.account.store import replace_password
 from gamed.crypto import Keys, Secret
 from gamed.database.connection import Connection
 from gamed.database.queues import ReadQueue, WriteQueue
-from gamed.players import link_tables, tables
+from gamed.players import tables
 from gamed.players.errors import LinkEnded, LinkUnknown, PlayerMayNotSignIn
-from gamed.players.link_model import Invite
 from gamed.players.names import LOCAL
 from gamed.players.tables import NamedPlayer
 from gamed.sessions import browser_tables
-from gamed.sessions import tables as session_tables
 from gamed.sessions.credentials import NewBrowserSession
 from gamed.structs import Component, redacts
 
@@ -115,6 +116,5 @@ def account_of_reset_link(connection: Connection, keys: Keys, token: str, now_ms
 
 def reset_password(connection: Connection, keys: Keys, reset: PasswordReset, now_ms: int) -> str:
     player_id = account_of_reset_link(connection, keys, reset.token, now_ms).player.player_id
-    tables.set_password(connection, player_id, reset.password, now_ms)
-    session_tables.revoke_all(connection, player_id, now_ms)
+    replace_password(connection, player_id, reset.password, now_ms)
     return player_id

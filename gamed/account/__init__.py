@@ -1,0 +1,1 @@
+"""A player's page, sign-in methods and removal; invites and reset links."""
