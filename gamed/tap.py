@@ -18,13 +18,22 @@ from twisted.internet.error import ReactorNotRunning
 from twisted.python import usage
 
 from gamed import __version__
-from gamed.cli import context, paths, start_report
-from gamed.cli import serve as cli_serve
+from gamed.cli import context, paths
 from gamed.cli.errors import CONFIGURATION, exit_on_error, exit_with
-from gamed.cli.folder_lock import SERVE, SHARE, Lock
-from gamed.cli.listen import numbered
 from gamed.cli.process import exit_cleanly_on_sigterm, exit_with_code, harden, stop_reactor_on_signals
-from gamed.cli.workers import MARK, WorkerMark, WorkerPlan, WorkersParent, log_arguments, parse_count, refuse_kinds
+from gamed.cli.service import serve as cli_serve
+from gamed.cli.service import start_report
+from gamed.cli.service.folder_lock import SERVE, SHARE, Lock
+from gamed.cli.service.listen import numbered
+from gamed.cli.service.workers import (
+    MARK,
+    WorkerMark,
+    WorkerPlan,
+    WorkersParent,
+    log_arguments,
+    parse_count,
+    refuse_kinds,
+)
 from gamed.clock import use_monotonic_clock
 from gamed.config.settings import LogFormat, Settings
 from gamed.gc_pause import gc_paused

@@ -46,10 +46,10 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.database.postgresql.dump:_VERSION": [
         ("(PostgreSQL) 1", "0", "x"), ("", "(PostgreSQL) ", ""), ("", "(PostgreSQL", "")
     ],
-    "gamed.cli.listen:_ESCAPE": [("", "\\", ""), ("", "a", "\\")],
-    "gamed.cli.listen:_PIECE": [("", "a", "\\"), ("", "\\a", "\\"), ("", ":", "\\")],
-    "gamed.cli.listen:_PORT_ALONE": [("", "1", "a"), ("", "1:", "a"), ("", "a", ":")],
-    "gamed.cli.samples:_PLAIN_PATH": [("", "a", " "), ("/", "./", "$")],
+    "gamed.cli.service.listen:_ESCAPE": [("", "\\", ""), ("", "a", "\\")],
+    "gamed.cli.service.listen:_PIECE": [("", "a", "\\"), ("", "\\a", "\\"), ("", ":", "\\")],
+    "gamed.cli.service.listen:_PORT_ALONE": [("", "1", "a"), ("", "1:", "a"), ("", "a", ":")],
+    "gamed.cli.setup.samples:_PLAIN_PATH": [("", "a", " "), ("/", "./", "$")],
     "gamed.cli.context:_ID": [("ply_", "a", "!")],
     "gamed.ops.listeners:_NAMED": [("", "a", ""), ("", "_", ":"), ("a", "0", "")],
     "gamed.ops.listeners:_PIECE": [("", "a", ""), ("", "\\", ""), ("a", "\\:", ":"), ("", ":", "")],

@@ -18,29 +18,29 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "serve": ("run", "commands", "[key] Run the game server."),
-    "dev": ("run", "dev", "Run a server and a provider to try things with."),
-    "health": ("run", "http_client", "Ask the running server whether it is healthy."),
-    "doctor": ("run", "doctor", "[key] Find what is wrong with this server."),
-    "check": ("run", "check", "Check the configuration, or the stored data."),
-    "unit": ("run", "samples", "Print settings for systemd and proxies."),
-    "nginx": ("run", "samples", "Print settings for systemd and proxies."),
-    "caddy": ("run", "samples", "Print settings for systemd and proxies."),
-    "players": ("players", "players", "Add players, show them, decide who may play."),
-    "sessions": ("players", "sessions", "Show who is signed in, and what happened."),
-    "events": ("players", "events", "Show who is signed in, and what happened."),
-    "owner": ("players", "moderation", "Choose which player owns this server."),
-    "saves": ("data", "saves", "Show players' saves, repair them, export them."),
-    "backup": ("data", "backup", "Copy the databases and the configuration."),
-    "restore": ("data", "restore", "[key] Put a backup back; stop the server first."),
-    "restored": ("data", "restored", "Finish a restore that other tools made."),
-    "move-data": ("data", "move_data", "Move the server's files; stop the server first."),
-    "move-store": ("data", "move_store", "Move the databases to PostgreSQL, or back."),
-    "assets": ("assets", "assets", "Publish what games load, and manage it."),
-    "key": ("keys", "config", "Make a master key, or show which this server has."),
+    "dev": ("run", "dev.command", "Run a server and a provider to try things with."),
+    "health": ("run", "checks.http_client", "Ask the running server whether it is healthy."),
+    "doctor": ("run", "checks.doctor", "[key] Find what is wrong with this server."),
+    "check": ("run", "checks.check", "Check the configuration, or the stored data."),
+    "unit": ("run", "setup.samples", "Print settings for systemd and proxies."),
+    "nginx": ("run", "setup.samples", "Print settings for systemd and proxies."),
+    "caddy": ("run", "setup.samples", "Print settings for systemd and proxies."),
+    "players": ("players", "people.players", "Add players, show them, decide who may play."),
+    "sessions": ("players", "people.sessions", "Show who is signed in, and what happened."),
+    "events": ("players", "people.events", "Show who is signed in, and what happened."),
+    "owner": ("players", "people.moderation", "Choose which player owns this server."),
+    "saves": ("data", "data.saves", "Show players' saves, repair them, export them."),
+    "backup": ("data", "data.backup", "Copy the databases and the configuration."),
+    "restore": ("data", "data.restore", "[key] Put a backup back; stop the server first."),
+    "restored": ("data", "data.restored", "Finish a restore that other tools made."),
+    "move-data": ("data", "data.move_data", "Move the server's files; stop the server first."),
+    "move-store": ("data", "data.move_store", "Move the databases to PostgreSQL, or back."),
+    "assets": ("assets", "files.assets", "Publish what games load, and manage it."),
+    "key": ("keys", "setup.config", "Make a master key, or show which this server has."),
     "man": ("help", "man", "Print the manual page, or a shell's completion."),
     "completion": ("help", "man", "Print the manual page, or a shell's completion."),
 }
-"""The commands in the order of `gamed --help`: the group, the module in this folder, and what the command does.
+"""The commands in the order of `gamed --help`: the group, the module below this folder, and what the command does.
 
 Neighbours of one group that do the same share a line.
 """
@@ -191,7 +191,7 @@ def serve(  # noqa: PLR0917
     exit_cleanly_on_sigterm()
     with gc_paused():
         name_passed_sockets(os.environ)
-        from gamed.cli import serve as cli_serve  # late: it is most of Twisted
+        from gamed.cli.service import serve as cli_serve  # late: it is most of Twisted
 
     places = context.places(config, data)
     arguments = [f"--config={places.config}", f"--data={places.data}", *(f"--listen={text}" for text in listen)]

@@ -16,11 +16,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from gamed.cli import keys, paths
+from gamed.cli.data.move_note import refuse_moved
+from gamed.cli.data.restore_journal import refuse_unfinished
 from gamed.cli.errors import CommandFailed, DatabaseNotFound, SetupError, echo, warn
-from gamed.cli.move_note import refuse_moved
 from gamed.cli.paths import AUTH_DB, Paths
 from gamed.cli.process import erase_variables, harden, ran_by, switch_to_owner
-from gamed.cli.restore_journal import refuse_unfinished
 from gamed.clock import now_ms
 from gamed.config.authentication import load
 from gamed.config.errors import ConfigError, ConfigErrors, InvalidValue

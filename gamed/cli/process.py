@@ -29,10 +29,15 @@ LISTENERS_FILE = "gamed.listeners"
 LATE_MODULES = (
     *("concurrent.futures.thread", "difflib", "email.utils", "encodings.idna", "getpass", "socket", "stringprep"),
     *("argon2", "argon2.exceptions", "click._termui_impl", "click.shell_completion", "twisted.logger"),
-    *("gamed.cli.listen", "gamed.database.sqlite.processes", "gamed.players.passwords", "gamed.cli.store_dump"),
+    *(
+        "gamed.cli.service.listen",
+        "gamed.database.sqlite.processes",
+        "gamed.players.passwords",
+        "gamed.cli.data.store_dump",
+    ),
 )
 LATE_WITH_POSTGRESQL = (
-    *("psycopg", "gamed.cli.store_copy", "gamed.database.postgresql.dump", "gamed.database.postgresql.store"),
+    *("psycopg", "gamed.cli.data.store_copy", "gamed.database.postgresql.dump", "gamed.database.postgresql.store"),
 )
 """What commands import within a function, without and with a PostgreSQL store."""
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4

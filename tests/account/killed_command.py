@@ -11,7 +11,7 @@ from pathlib import Path
 from gamed.account import store as player_store
 from gamed.account.service import RemovalService
 from gamed.cli.context import OfflineDatabases
-from gamed.cli.removal import CommandPlayerRecords, CommandSaveRemoval, run_inline
+from gamed.cli.people.removal import CommandPlayerRecords, CommandSaveRemoval, run_inline
 from gamed.crypto import Keys, Secret
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, Counting
 from tests.support.stores import store_of

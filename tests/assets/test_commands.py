@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gamed.assets.store import AssetStore, publish_lock
-from gamed.cli import doctor_local
+from gamed.cli.checks import doctor_local
 from gamed.database.connection import AUTH
 from gamed.ops.doctor_findings import Level
 from tests.assets.fixtures import AssetsCase, contents, served

@@ -11,9 +11,10 @@ from typing import ClassVar, NoReturn
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.cli import backup, keys
-from gamed.cli.backup import Backup
+from gamed.cli import keys
 from gamed.cli.commands import gamed
+from gamed.cli.data import backup
+from gamed.cli.data.backup import Backup
 from gamed.cli.paths import FIRST_RUN, Paths
 from gamed.config.settings import KeySource
 from gamed.crypto import Keys, Secret

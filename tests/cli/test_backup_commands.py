@@ -13,7 +13,7 @@ from threading import Event, active_count
 from time import sleep
 from typing import Any
 
-from gamed.cli import restore_journal
+from gamed.cli.data import restore_journal
 from gamed.database.backup_format import STORES
 from tests.cli.backup_helpers import BackupCase, command
 from tests.cli.process import CommandTestCase

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
-from gamed.cli import backup
+from gamed.cli.data import backup
 from gamed.cli.errors import CommandFailed
 from gamed.database import backup_format
 from gamed.database.backup_format import BackupError

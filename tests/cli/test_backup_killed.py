@@ -4,10 +4,10 @@ import shutil
 from contextlib import closing
 from pathlib import Path
 
-from gamed.cli import backup, restore_journal
+from gamed.cli.data import backup, restore_journal
+from gamed.cli.data.restore import replace_databases
 from gamed.cli.errors import SetupError
 from gamed.cli.paths import Paths
-from gamed.cli.restore import replace_databases
 from gamed.database.sqlite.files import connect, file_uri
 from tests.cli.backup_helpers import BackupCase, killed_at_step, put, rows
 from tests.sessions.fixtures import ANNA, BERT

@@ -12,7 +12,7 @@ from tempfile import gettempdir
 from click.testing import CliRunner
 
 from gamed.cli.commands import gamed
-from gamed.cli.dev_setup import MASTER_KEY_ENV
+from gamed.cli.dev.setup import MASTER_KEY_ENV
 from tests.cli.process import GAMED, WAIT_SECONDS, CommandTestCase, free_port, get
 from tests.support.covers import covers
 

@@ -14,10 +14,10 @@ from click.testing import CliRunner
 
 from gamed.assets.store import AssetStore
 from gamed.cli.commands import gamed
-from gamed.cli.dev_setup import DATA, KEY_FILE, DevOptions, clear, prepare, prepare_assets
+from gamed.cli.dev.setup import DATA, KEY_FILE, DevOptions, clear, prepare, prepare_assets
 from gamed.cli.errors import CommandFailed, SetupError
-from gamed.cli.folder_lock import SERVE, Lock
 from gamed.cli.paths import AUTH_DB
+from gamed.cli.service.folder_lock import SERVE, Lock
 from gamed.config.game import GameSettings
 from gamed.crypto import Keys, Secret
 from gamed.database.sqlite.offline import run_transaction

@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from cryptography.x509 import DNSName
 
+import gamed.cli.checks.doctor
 import gamed.cli.commands  # what the other user has to be able to import, too
-import gamed.cli.doctor
 import gamed.service  # noqa: F401
 from gamed.database.connection import AUTH, STATE
 from tests.cli.other_user import python_for_all

@@ -5,7 +5,7 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.cli.errors import CommandFailed, SetupError
-from gamed.cli.listen import (
+from gamed.cli.service.listen import (
     Listener,
     check_listeners,
     describe,

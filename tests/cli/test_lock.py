@@ -11,8 +11,8 @@ from threading import Event
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.cli.errors import CommandFailed, SetupError
-from gamed.cli.folder_lock import SERVE, SHARE, Lock, file_system, refuse_network_folder
 from gamed.cli.process import read_listeners, write_listeners
+from gamed.cli.service.folder_lock import SERVE, SHARE, Lock, file_system, refuse_network_folder
 from tests.cli.process import folder_of
 
 SHORT = ["tcp:1:interface=127.0.0.1"]
@@ -20,7 +20,7 @@ LONG = [f"tcp:{port}:interface=127.0.0.1" for port in range(50_000, 50_400)]
 STARTS = 300
 NOTED = """
 from pathlib import Path
-from gamed.cli.folder_lock import Lock
+from gamed.cli.service.folder_lock import Lock
 lock = Lock.acquire_shared(Path({0!r}), lambda: None)
 print(lock.alone, flush=True)
 input()

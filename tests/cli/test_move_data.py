@@ -11,11 +11,11 @@ from contextlib import closing
 from pathlib import Path
 
 from gamed.assets.store import publish_lock
+from gamed.cli.data.move_data import move
+from gamed.cli.data.move_note import JOURNAL, NOTE, STAGED, moved_to, places_in, refuse_moved
 from gamed.cli.errors import CommandFailed, SetupError
-from gamed.cli.folder_lock import LOCK_FILE, SERVE, Lock
-from gamed.cli.move_data import move
-from gamed.cli.move_note import JOURNAL, NOTE, STAGED, moved_to, places_in, refuse_moved
 from gamed.cli.paths import Paths
+from gamed.cli.service.folder_lock import LOCK_FILE, SERVE, Lock
 from gamed.database.sqlite.files import connect, file_uri
 from tests.cli.backup_helpers import BackupCase, killed_at_step, put
 from tests.cli.process import GAMED, WAIT_SECONDS, CommandTestCase, environment, folder_of, free_port, get

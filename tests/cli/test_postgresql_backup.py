@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import psycopg
 
-from gamed.cli.backup import hash_file
+from gamed.cli.data.backup import hash_file
 from gamed.config.settings import DATABASE_NOTE
 from gamed.database.connection import AUTH, STATE
 from gamed.database.postgresql import dump

@@ -5,10 +5,10 @@ import sys
 from io import StringIO
 from pathlib import Path
 
-from gamed.cli import backup
+from gamed.cli.data import backup
+from gamed.cli.data.restore import RestoreResult, replace_databases
 from gamed.cli.errors import CommandFailed
 from gamed.cli.paths import FIRST_RUN, Paths
-from gamed.cli.restore import RestoreResult, replace_databases
 from gamed.database.connection import Connection
 from gamed.database.sqlite import migrations
 from gamed.database.sqlite.files import APPLICATION_ID

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from gamed.cli.folder_lock import Lock
+from gamed.cli.service.folder_lock import Lock
 from gamed.database.connection import Connection
 from gamed.sessions import tables as session_tables
 from gamed.sessions.errors import SessionRevoked

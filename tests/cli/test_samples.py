@@ -8,7 +8,7 @@ from pathlib import Path
 from cryptography.x509 import DNSName
 
 from gamed.cli.errors import CommandFailed
-from gamed.cli.samples import UNITS, quoted
+from gamed.cli.setup.samples import UNITS, quoted
 from tests.cli.process import GAMED, WAIT_SECONDS, CommandTestCase
 from tests.proxies.programs import program
 from tests.support.certificates import certificate

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import randbytes
 from zipfile import ZipFile
 
-from gamed.cli.folder_lock import SERVE, Lock
+from gamed.cli.service.folder_lock import SERVE, Lock
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.sqlite.files import PAGE_BYTES, connect, file_uri
 from gamed.players.tables import create_player

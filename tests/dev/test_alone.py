@@ -14,7 +14,7 @@ from tests.e2e.cases import ServiceCase
 from tests.support.provider import development_provider
 from tests.test_layout import ROOT, imports, package
 
-OPENED = "import sys, gamed.cli.commands, gamed.tap, gamed.service, gamed.cli.serve; print(*sys.modules)"
+OPENED = "import sys, gamed.cli.commands, gamed.tap, gamed.service, gamed.cli.service.serve; print(*sys.modules)"
 
 
 class AloneTests(SynchronousTestCase):
@@ -27,14 +27,14 @@ class AloneTests(SynchronousTestCase):
             if any(target == "gamed.dev" or target.startswith("gamed.dev.") for target in imports(source, modules))
         }
         outside = {module for module in importers if not module.startswith("gamed.dev.")}
-        self.assertEqual(outside, {"gamed.cli.dev_setup", "gamed.cli.dev"})
+        self.assertEqual(outside, {"gamed.cli.dev.setup", "gamed.cli.dev.command"})
         named = {
             module
             for module, source in modules.items()
             for target in imports(source, modules)
-            if target in ("gamed.cli.dev", "gamed.cli.dev_setup", "gamed.cli.dev_script")
+            if target in ("gamed.cli.dev.command", "gamed.cli.dev.setup", "gamed.cli.dev.script")
         }
-        self.assertEqual(named, {"gamed.cli.dev", "gamed.cli.dev_script"})
+        self.assertEqual(named, {"gamed.cli.dev.command", "gamed.cli.dev.script"})
         self.assertEqual([name for name, (_, module, _) in COMMANDS.items() if module.startswith("dev")], ["dev"])
 
     def test_serve_does_not_load_it(self) -> None:
@@ -45,7 +45,7 @@ class AloneTests(SynchronousTestCase):
         )
         loaded = done.stdout.split()
         self.assertIn("gamed.service", loaded)
-        self.assertEqual([module for module in loaded if module.startswith(("gamed.dev", "gamed.cli.dev_s"))], [])
+        self.assertEqual([module for module in loaded if module.startswith(("gamed.dev", "gamed.cli.dev."))], [])
 
     def test_loopback(self) -> None:
         """Its service opens one port, on 127.0.0.1."""

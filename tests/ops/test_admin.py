@@ -10,7 +10,7 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.cli.errors import SetupError
-from gamed.cli.listen import check_admin, parse_listener, probe
+from gamed.cli.service.listen import check_admin, parse_listener, probe
 from gamed.database.errors import DatabaseCorrupt
 from gamed.ops.metrics import Counters, Metrics
 from gamed.ops.owner_report import MachineReport, OwnerReporter

@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.audit import SecurityEvent
 from gamed.cli.errors import SetupError
-from gamed.cli.serve import choose_observer, parse_log_format
+from gamed.cli.service.serve import choose_observer, parse_log_format
 from gamed.config.settings import LogFormat
 from gamed.http.access_log import AccessLog
 from gamed.ops.logging import RAW, LogStream, Observer, TwistedAuditLog

@@ -10,7 +10,7 @@ from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
 
-from gamed.cli.http_client import UnixConnection
+from gamed.cli.checks.http_client import UnixConnection
 from tests.cli.process import GAMED, TWISTD, WAIT_SECONDS, CommandTestCase, environment, free_port
 
 ADDRESS = "http://localhost:8080"

@@ -20,8 +20,8 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.cli.errors import SetupError
-from gamed.cli.listen import numbered
-from gamed.cli.workers import MARK, WorkerPlan, WorkersParent, log_arguments, parse_count, refuse_kinds
+from gamed.cli.service.listen import numbered
+from gamed.cli.service.workers import MARK, WorkerPlan, WorkersParent, log_arguments, parse_count, refuse_kinds
 from gamed.config.settings import LogFormat
 from gamed.ops.logging import RAW, Observer
 from gamed.ops.systemd import SystemdNotifier
@@ -212,7 +212,7 @@ class ServingTests(WorkersTestCase):
 
     def test_without_a_parent(self) -> None:
         """A worker whose environment has no valid mark of its parent is a clear error before anything is made."""
-        worker = "from gamed.cli.workers import run_worker; run_worker(['-n', 'gamed', 'serve'])"
+        worker = "from gamed.cli.service.workers import run_worker; run_worker(['-n', 'gamed', 'serve'])"
         for mark in ("", "1", "1 x", "x 1"):
             self.environ[MARK] = mark
             code, _, err = self.run_command("-c", worker, of=(sys.executable,))

@@ -12,8 +12,9 @@ from twisted.application.service import IService
 from twisted.internet import reactor
 from twisted.trial.unittest import TestCase
 
-from gamed.cli import context, paths, serve
-from gamed.cli.folder_lock import SERVE
+from gamed.cli import context, paths
+from gamed.cli.service import serve
+from gamed.cli.service.folder_lock import SERVE
 from gamed.crypto import Index
 from gamed.database.connection import AUTH, Connection, Transaction
 from gamed.login import tables as login_tables

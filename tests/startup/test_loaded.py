@@ -22,14 +22,15 @@ main()
 """
 PROVIDERS = {"gamed.providers.oidc", "gamed.providers.oauth2", "gamed.providers.transport", "joserfc", "treq"}
 LEFT_OUT = {
-    *("gamed.ops.metrics", "gamed.assets.publish", "gamed.cli.players", "prometheus_client", "unittest"),
+    *("gamed.ops.metrics", "gamed.assets.publish", "gamed.cli.people.players", "prometheus_client", "unittest"),
     *("argon2", "concurrent.futures.thread", "click.shell_completion"),
     *("psycopg", "gamed.database.postgresql", "gamed.database.postgresql.store"),
 }
 FOR_NETWORKS = {"twisted", "asyncio", "ssl", "http.client", "email", "argon2", "concurrent.futures", "difflib"}
 """Modules that no command needs which only reads and writes the databases and the configuration."""
 DATABASE_COMMANDS = (
-    *("backup", "check", "config", "events", "links", "man", "moderation", "players", "restore", "saves", "sessions"),
+    *("checks.check", "data.backup", "data.restore", "data.saves", "man", "people.events", "people.links"),
+    *("people.moderation", "people.players", "people.sessions", "setup.config"),
 )
 
 

@@ -7,7 +7,7 @@ from twisted.internet import reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
-from gamed.cli.folder_lock import SHARE
+from gamed.cli.service.folder_lock import SHARE
 from gamed.database.connection import Connection
 from gamed.service import GamedService
 from tests.startup.exchanges import ServiceTestCase, begin_exchange

@@ -11,9 +11,9 @@ from secrets import token_bytes
 from gamed import __version__
 from gamed.cli.context import OpenedConfiguration
 from gamed.cli.errors import echo, warn
-from gamed.cli.listen import Listener
 from gamed.cli.output import counted
 from gamed.cli.paths import Paths, command_line, virtual_environment
+from gamed.cli.service.listen import Listener
 from gamed.config.model import Config, Mode
 from gamed.config.settings import KEY_FILE, KeySource, LogFormat, Settings
 from gamed.crypto import Keys

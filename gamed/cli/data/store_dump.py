@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from gamed.account import store as player_store
 from gamed.account.store import NO_BLOCKED_PLAYERS, BlockedPlayers
+from gamed.cli.data.restored import finish_auth, finish_state
 from gamed.cli.errors import CommandFailed, warn
 from gamed.cli.output import measured
-from gamed.cli.restored import finish_auth, finish_state
 from gamed.database.backup_format import DumpContents
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.errors import DatabaseError, DatabaseUnavailable, MigrationError

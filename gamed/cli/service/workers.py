@@ -44,7 +44,7 @@ MARK, IMPORTS = "GAMED_WORKER", "GAMED_WORKER_PATH"
 """The variables with a worker's number and its parent's process, and with the folders that it imports from."""
 OF_PARENT = ("WATCHDOG_PID", "WATCHDOG_USEC")
 SHARED_KINDS = ("tcp", "tcp6", "unix", "systemd")
-OWN_LOGGER = "gamed.cli.serve"
+OWN_LOGGER = "gamed.cli.service.serve"
 """The module whose observer gamed itself chooses."""
 REFUSED_OPTIONS = ("chroot", "profile", "debug")
 """Options of twistd that would have an effect on the parent alone."""
@@ -52,7 +52,7 @@ BOOT = (
     "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "
     "signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT]); os.environ['LISTEN_PID'] = str(os.getpid()); "
     f"sys.path[:] = os.environ.pop('{IMPORTS}').split(os.pathsep); "
-    "from gamed.cli.workers import run_worker; run_worker(sys.argv[1:])"
+    "from gamed.cli.service.workers import run_worker; run_worker(sys.argv[1:])"
 )
 _log = EventLog(Logger())
 
@@ -125,7 +125,7 @@ def run_worker(arguments: Sequence[str]) -> None:
         if mark is None:
             raise SetupError(f"{MARK} is not the mark of a worker. Start workers with gamed serve --workers N.")
         end_with_parent(mark.parent)
-        from gamed.cli.serve import run  # late: it is most of Twisted
+        from gamed.cli.service.serve import run  # late: it is most of Twisted
 
         run(arguments)
 

@@ -155,7 +155,7 @@ def to_server(data: Path) -> HTTPConnection:
     Several servers may share the folder, and one of them may have ended: prefer a listener that accepts a connection.
     Raise CommandFailed if there is no record, or no address in it that can be used here.
     """
-    from gamed.cli.listen import NETWORK, describe  # late: it is most of Twisted
+    from gamed.cli.service.listen import NETWORK, describe  # late: it is most of Twisted
 
     listeners = [describe(text) for text in read_listeners(data)]
     if not listeners:

@@ -14,12 +14,12 @@ from msgspec import Struct
 from gamed.assets.errors import PublishRefused
 from gamed.assets.publish import Publisher, PublishRequest
 from gamed.assets.store import FOLDER, AssetStore
-from gamed.cli.assets_context import asset_errors
 from gamed.cli.errors import SetupError
-from gamed.cli.folder_lock import Lock
+from gamed.cli.files.context import asset_errors
 from gamed.cli.output import measured
 from gamed.cli.paths import read_file, write_whole
-from gamed.cli.players import sign_in
+from gamed.cli.people.players import sign_in
+from gamed.cli.service.folder_lock import Lock
 from gamed.clock import now_ms
 from gamed.config.authentication import FILE_NAME
 from gamed.config.game import GameSettings

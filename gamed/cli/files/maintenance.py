@@ -8,9 +8,9 @@ from gamed.assets import gc as asset_gc
 from gamed.assets import verify as asset_verify
 from gamed.assets.gc import GcResult
 from gamed.assets.verify import Overview, ReleaseListing, VerifyResult
-from gamed.cli.assets_context import Assets, asset_errors, release_id
 from gamed.cli.context import CommandContext, reports_json
 from gamed.cli.errors import CommandFailed
+from gamed.cli.files.context import Assets, asset_errors, release_id
 from gamed.cli.output import counted, duration_seconds, measured, table
 from gamed.clock import now_ms
 from gamed.readable import ago, size

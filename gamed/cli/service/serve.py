@@ -25,16 +25,18 @@ from twisted.plugins.twisted_core import systemdEndpointParser
 from twisted.python.logfile import LogFile
 from twisted.scripts._twistd_unix import ServerOptions
 
-from gamed.cli import keys, paths, restore_journal, start_report
-from gamed.cli import listen as cli_listen
+from gamed.cli import keys, paths
 from gamed.cli.context import OpenedConfiguration
+from gamed.cli.data import restore_journal
 from gamed.cli.errors import CommandFailed, SetupError, echo
-from gamed.cli.folder_lock import SERVE, SHARE, Lock, refuse_network_folder
-from gamed.cli.listen import Listener, cannot_listen, duplicate
-from gamed.cli.other_server import refuse_other_server
 from gamed.cli.output import counted
 from gamed.cli.paths import Paths
 from gamed.cli.process import first_environment, passed_sockets, read_listeners, refuse_foreign_folder, write_listeners
+from gamed.cli.service import listen as cli_listen
+from gamed.cli.service import start_report
+from gamed.cli.service.folder_lock import SERVE, SHARE, Lock, refuse_network_folder
+from gamed.cli.service.listen import Listener, cannot_listen, duplicate
+from gamed.cli.service.other_server import refuse_other_server
 from gamed.clock import now_ms
 from gamed.config.settings import DEFAULT_LISTEN, KEY_FILE, LogFormat, Settings
 from gamed.database.connection import AUTH, STATE

@@ -11,9 +11,9 @@ from gamed.assets.errors import PublishRefused
 from gamed.assets.manifest import is_media_type, parse_meta, validate_note
 from gamed.assets.paths import Refused
 from gamed.assets.publish import Published, Publisher, PublishRequest
-from gamed.cli.assets_context import Assets, asset_errors, channel_name
 from gamed.cli.context import CommandContext, reports_json
 from gamed.cli.errors import CommandFailed
+from gamed.cli.files.context import Assets, asset_errors, channel_name
 from gamed.cli.output import counted, measured, utf8
 from gamed.clock import now_ms
 from gamed.strict_json import JsonMalformed

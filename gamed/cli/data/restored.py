@@ -10,8 +10,8 @@ from gamed.account import store as player_store
 from gamed.account.store import NO_BLOCKED_PLAYERS, BlockedPlayers
 from gamed.cli import keys
 from gamed.cli.context import CommandContext, OfflineDatabases, reports_json
-from gamed.cli.folder_lock import Lock
 from gamed.cli.output import counted
+from gamed.cli.service.folder_lock import Lock
 from gamed.clock import now_ms
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.store import Store

@@ -140,7 +140,7 @@ def base_url_of(store: KeyedDatabases) -> str:
     """
     if store.config.public_url is not None:
         return store.config.public_url
-    from gamed.cli.listen import describe  # late: it is most of Twisted
+    from gamed.cli.service.listen import describe  # late: it is most of Twisted
 
     listeners = [describe(text) for text in read_listeners(store.data)]
     port = next((each.port for each in listeners if each.kind in ("tcp", "tcp6") and each.port), None)

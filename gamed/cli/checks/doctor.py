@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 import click
 from msgspec.structs import replace
 
-from gamed.cli import doctor_local
+from gamed.cli.checks import doctor_local
+from gamed.cli.checks.doctor_local import Step, server
+from gamed.cli.checks.http_client import REQUEST_TIMEOUT_SECONDS, ask
 from gamed.cli.context import (
     CommandContext,
     KeyedDatabases,
@@ -23,15 +25,13 @@ from gamed.cli.context import (
     read_with_key,
     reports_json,
 )
-from gamed.cli.doctor_local import Step, server
+from gamed.cli.data.restore_journal import refuse_unfinished
 from gamed.cli.errors import CONFIGURATION, CommandFailed, SetupError, exit_with
-from gamed.cli.http_client import REQUEST_TIMEOUT_SECONDS, ask
 from gamed.cli.output import progress, utf8
 from gamed.cli.paths import Paths
-from gamed.cli.players import sign_in
+from gamed.cli.people.players import sign_in
+from gamed.cli.people.removal import removal_service, run_inline
 from gamed.cli.process import harden, ran_by, switch_to_owner
-from gamed.cli.removal import removal_service, run_inline
-from gamed.cli.restore_journal import refuse_unfinished
 from gamed.clock import now_ms
 from gamed.config.errors import ConfigError, InvalidValue
 from gamed.config.game import SaveLimits

@@ -8,11 +8,11 @@ from secrets import token_bytes
 import click
 
 from gamed.cli import keys
-from gamed.cli.config import check_config
 from gamed.cli.context import CommandContext, OfflineDatabases, reports_json
 from gamed.cli.errors import CommandFailed
-from gamed.cli.folder_lock import Lock
 from gamed.cli.output import counted, progress
+from gamed.cli.service.folder_lock import Lock
+from gamed.cli.setup.config import check_config
 from gamed.database import blob_rows
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseCorrupt

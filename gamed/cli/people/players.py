@@ -16,11 +16,11 @@ from gamed.cli.context import (
     reports_json,
 )
 from gamed.cli.errors import CommandFailed, warn
-from gamed.cli.links import invite, list_invites, reset_link, revoke_invite
-from gamed.cli.moderation import approve, block, reject, unblock
 from gamed.cli.output import password_option, password_reader, table, utf8, who_argument
-from gamed.cli.removal import erase, merge
-from gamed.cli.sessions import device, session_members
+from gamed.cli.people.links import invite, list_invites, reset_link, revoke_invite
+from gamed.cli.people.moderation import approve, block, reject, unblock
+from gamed.cli.people.removal import erase, merge
+from gamed.cli.people.sessions import device, session_members
 from gamed.clock import now_ms
 from gamed.config.model import Config, Mode
 from gamed.crypto import Keys, Secret

@@ -13,17 +13,18 @@ from msgspec.structs import replace
 
 from gamed.account import store as player_store
 from gamed.account.store import NO_BLOCKED_PLAYERS, BlockedPlayers
-from gamed.cli import backup as cli_backup
-from gamed.cli import keys, paths, restore_journal
-from gamed.cli.backup import Backup, hash_file
+from gamed.cli import keys, paths
 from gamed.cli.context import CommandContext, read_with_key, reports_json
+from gamed.cli.data import backup as cli_backup
+from gamed.cli.data import restore_journal
+from gamed.cli.data.backup import Backup, hash_file
+from gamed.cli.data.restore_journal import RestoreJournal
+from gamed.cli.data.restored import finish_auth, finish_state
 from gamed.cli.errors import CommandFailed, SetupError, warn
-from gamed.cli.folder_lock import Lock
 from gamed.cli.output import counted
 from gamed.cli.paths import AUTH_DB, STATE_DB, Paths, command_line, read_file, write_whole
 from gamed.cli.process import harden, ran_by, switch_to_owner
-from gamed.cli.restore_journal import RestoreJournal
-from gamed.cli.restored import finish_auth, finish_state
+from gamed.cli.service.folder_lock import Lock
 from gamed.clock import now_ms
 from gamed.config.errors import ConfigError
 from gamed.config.model import Config
@@ -146,7 +147,7 @@ def _refuse_misfit(data: Path, config: Config, ring: KeyRecord) -> None:
 
 
 def _replace_schemas(backup: Backup, where: Paths, config: Config, ran_by: str) -> RestoreResult:
-    from gamed.cli.store_dump import replace_schemas  # late: the files of SQLite need no other programs
+    from gamed.cli.data.store_dump import replace_schemas  # late: the files of SQLite need no other programs
 
     assert backup.manifest is not None and backup.manifest.postgresql is not None
     store = open_store(config, where.data)

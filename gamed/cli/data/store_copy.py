@@ -12,12 +12,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from gamed.cli import keys, restore_journal
-from gamed.cli.check import find_in_saves
+from gamed.cli import keys
+from gamed.cli.checks.check import find_in_saves
+from gamed.cli.data import restore_journal
+from gamed.cli.data.restore import SPARE_BYTES, require_no_log
+from gamed.cli.data.restore_journal import RestoreJournal
 from gamed.cli.errors import CommandFailed, DatabaseNotFound, SetupError
 from gamed.cli.output import measured
-from gamed.cli.restore import SPARE_BYTES, require_no_log
-from gamed.cli.restore_journal import RestoreJournal
 from gamed.clock import now_ms
 from gamed.config.model import PostgresqlAddress
 from gamed.config.settings import DATABASE_NOTE, KeySource

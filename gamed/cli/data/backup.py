@@ -257,7 +257,7 @@ def _fill(part: Path, store: Store, where: Paths, now_ms: int) -> Backup:
 
 def _dump(store: Store, target: Path) -> tuple[keyring.KeyRecord | None, DumpContents]:
     """Dump a PostgreSQL store, and read the dump again."""
-    from gamed.cli import store_dump  # late: the files of SQLite need no other programs
+    from gamed.cli.data import store_dump  # late: the files of SQLite need no other programs
 
     return store_dump.write_dump(store, target)
 

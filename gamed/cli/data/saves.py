@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 from gamed.cli.context import CommandContext, OfflineDatabases, reports_json
 from gamed.cli.errors import CommandFailed
 from gamed.cli.output import confirm, counted, progress, table, utf8, who_argument, yes_option
-from gamed.cli.removal import CommandSaveRemoval
+from gamed.cli.people.removal import CommandSaveRemoval
 from gamed.clock import now_ms
 from gamed.config.game import TIB, SaveLimits
 from gamed.database import blob_rows

@@ -18,11 +18,11 @@ from msgspec import Struct
 
 from gamed.cli import paths
 from gamed.cli.context import CommandContext
+from gamed.cli.data.move_note import refuse_moved
 from gamed.cli.errors import CommandFailed, echo
-from gamed.cli.listen import Listener, describe
-from gamed.cli.move_note import refuse_moved
 from gamed.cli.paths import Paths
 from gamed.cli.process import read_listeners
+from gamed.cli.service.listen import Listener, describe
 from gamed.config.authentication import load
 from gamed.config.settings import DEFAULT_LISTEN
 from gamed.crypto import KEY_BYTES

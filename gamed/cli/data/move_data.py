@@ -16,11 +16,8 @@ from gamed.assets.errors import AssetsBusy
 from gamed.assets.store import CHANNELS, FOLDER, TMP, channel_lock, publish_lock
 from gamed.cli import paths
 from gamed.cli.context import CommandContext, read_address, reports_json
-from gamed.cli.errors import CommandFailed, DatabaseNotFound, SetupError
-from gamed.cli.folder_copy import CopiedFile, Entry, FolderCopy, scan
-from gamed.cli.folder_lock import LOCK_FILE, Lock
-from gamed.cli.keys import database_errors
-from gamed.cli.move_note import (
+from gamed.cli.data.folder_copy import CopiedFile, Entry, FolderCopy, scan
+from gamed.cli.data.move_note import (
     DATA,
     JOURNAL,
     NOTE,
@@ -34,10 +31,13 @@ from gamed.cli.move_note import (
     write_journal,
     write_note,
 )
+from gamed.cli.data.restore_journal import refuse_unfinished
+from gamed.cli.errors import CommandFailed, DatabaseNotFound, SetupError
+from gamed.cli.keys import database_errors
 from gamed.cli.output import counted
 from gamed.cli.paths import AUTH_DB, STATE_DB, Paths, command_line, virtual_environment
 from gamed.cli.process import harden
-from gamed.cli.restore_journal import refuse_unfinished
+from gamed.cli.service.folder_lock import LOCK_FILE, Lock
 from gamed.config.authentication import FILE_NAME
 from gamed.config.game import FILE_NAME as GAME
 from gamed.database.connection import AUTH, STATE

@@ -21,14 +21,15 @@ from twisted.application.service import IService, MultiService
 from twisted.internet.error import CannotListenError
 
 from gamed import tap
-from gamed.cli import dev_setup, start_report
 from gamed.cli.context import CommandContext, OpenedConfiguration
-from gamed.cli.dev_script import LOG_FILE, ScriptRunner, environment
-from gamed.cli.dev_setup import LOOPBACK, NEWCOMERS, SAMPLES, DevOptions
+from gamed.cli.dev import setup as dev_setup
+from gamed.cli.dev.script import LOG_FILE, ScriptRunner, environment
+from gamed.cli.dev.setup import LOOPBACK, NEWCOMERS, SAMPLES, DevOptions
 from gamed.cli.errors import CommandFailed, SetupError, echo
-from gamed.cli.listen import Listener
 from gamed.cli.paths import BUILD, PACKAGE
-from gamed.cli.serve import GamedServerOptions
+from gamed.cli.service import start_report
+from gamed.cli.service.listen import Listener
+from gamed.cli.service.serve import GamedServerOptions
 from gamed.clock import now_ms
 from gamed.config.settings import Settings
 from gamed.crypto import Secret

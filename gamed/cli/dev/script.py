@@ -12,7 +12,7 @@ from typing import Any
 
 from twisted.internet.threads import deferToThread
 
-from gamed.cli.dev_setup import LOOPBACK, PLAYERS_FILE, DevOptions
+from gamed.cli.dev.setup import LOOPBACK, PLAYERS_FILE, DevOptions
 
 NOT_STARTED, SIGNALLED = 127, 128
 LOG_FILE, LOG_LINES = "service.log", 30

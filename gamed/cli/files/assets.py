@@ -4,10 +4,10 @@ import click
 
 from gamed.assets import channel_store
 from gamed.assets.channel_store import ChannelUpdate
-from gamed.cli.assets_context import Assets, asset_errors, channel_argument, release_id
-from gamed.cli.assets_maintenance import gc, list_, verify
-from gamed.cli.assets_publish import publish
 from gamed.cli.context import CommandContext, reports_json
+from gamed.cli.files.context import Assets, asset_errors, channel_argument, release_id
+from gamed.cli.files.maintenance import gc, list_, verify
+from gamed.cli.files.publish import publish
 from gamed.cli.output import confirm, yes_option
 from gamed.clock import now_ms
 

@@ -9,12 +9,12 @@ from gamed.assets import channel_store
 from gamed.assets.errors import AssetsDamaged, AssetsUnreadable, ReleaseNotFound
 from gamed.assets.store import FOLDER, AssetStore
 from gamed.cli import keys
+from gamed.cli.checks.http_client import ask, ask_on, to_server
 from gamed.cli.context import OpenedConfiguration, read_address
 from gamed.cli.errors import CommandFailed, SetupError
-from gamed.cli.http_client import ask, ask_on, to_server
-from gamed.cli.listen import describe
 from gamed.cli.paths import Paths
 from gamed.cli.process import read_listeners
+from gamed.cli.service.listen import describe
 from gamed.clock import now_ms
 from gamed.config.errors import ConfigError
 from gamed.config.model import Config, Provider

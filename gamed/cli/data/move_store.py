@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gamed.cli import paths, restore_journal
+from gamed.cli import paths
 from gamed.cli.context import CommandContext, reports_json, require_driver
+from gamed.cli.data import restore_journal
+from gamed.cli.data.move_note import refuse_moved
 from gamed.cli.errors import CommandFailed, DatabaseNotFound
-from gamed.cli.folder_lock import Lock
-from gamed.cli.move_note import refuse_moved
 from gamed.cli.output import counted, utf8
 from gamed.cli.paths import Paths, command_line
 from gamed.cli.process import erase_variables, harden, ran_by, switch_to_owner
+from gamed.cli.service.folder_lock import Lock
 from gamed.config.errors import ConfigError
 from gamed.config.model import PostgresqlAddress
 from gamed.config.store_address import load_store
@@ -26,7 +27,7 @@ from gamed.database.connection import AUTH
 from gamed.database.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
-    from gamed.cli.store_copy import StoreMove
+    from gamed.cli.data.store_copy import StoreMove
 
 SQLITE = "sqlite"
 
@@ -56,7 +57,11 @@ def move_store(context: CommandContext, target: str, password_env: str | None) -
         paths.open_data(places.data)
     elif not places.data.is_dir():
         raise DatabaseNotFound(SqliteStore(places.data), AUTH)
-    from gamed.cli.store_copy import move_to_postgresql, move_to_sqlite, open_session  # late: psycopg may be missing
+    from gamed.cli.data.store_copy import (  # late: psycopg may be missing
+        move_to_postgresql,
+        move_to_sqlite,
+        open_session,
+    )
 
     lock = Lock.acquire(places.data, "gamed move-store")
     with open_session(address) as session:

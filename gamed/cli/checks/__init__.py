@@ -1,0 +1,1 @@
+"""Commands that find what is wrong: health, doctor and check."""

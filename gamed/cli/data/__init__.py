@@ -1,0 +1,1 @@
+"""Commands about stored data: saves, backup, restore, and moves to another place."""

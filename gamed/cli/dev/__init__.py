@@ -1,0 +1,1 @@
+"""`gamed dev`: a server and a provider to try things with."""

@@ -1,0 +1,1 @@
+"""Commands about assets: the files that games load."""

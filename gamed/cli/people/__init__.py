@@ -1,0 +1,1 @@
+"""Commands about players, sessions and invites."""

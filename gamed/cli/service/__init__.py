@@ -1,0 +1,1 @@
+"""The service's process: its start, its lock, its listeners and workers."""
