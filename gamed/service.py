@@ -11,17 +11,12 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
+from gamed.account.build import build_account
+from gamed.assets.build import AssetComponents
 from gamed.audit import AuditLog
 from gamed.clock import now_ms
-from gamed.components import (
-    AssetComponents,
-    LoginComponents,
-    PlayerComponents,
-    SaveComponents,
-    ServiceContext,
-    login_policy,
-)
 from gamed.config.settings import LogFormat, Settings
+from gamed.context import ServiceContext
 from gamed.crypto import Keys
 from gamed.database.databases import Databases
 from gamed.database.periodic import PeriodicTask
@@ -31,18 +26,19 @@ from gamed.http.app import RouteGroup
 from gamed.http.client_address import HttpSettings
 from gamed.http.health_routes import AdminRoutes, PublicRoutes
 from gamed.http.server import HttpServer, build_server
+from gamed.login.build import build_login, build_pages, build_providers
 from gamed.login.keys import LOCAL
+from gamed.login.policy import ProviderAccess
 from gamed.open_files import is_limited, most_connections
 from gamed.ops.late_modules import LateModules
 from gamed.ops.listeners import ListenerService
-from gamed.ops.logging import RAW, TwistedAuditLog
+from gamed.ops.logging import RAW, LoggedSignInFailures, TwistedAuditLog
 from gamed.ops.stored_events import StoringAuditLog
 from gamed.ops.systemd import SystemdNotifier, SystemdSupervisor
-from gamed.rate_limit import RateLimit
-from gamed.sessions.credentials import CredentialIssuer
+from gamed.saves.build import build_saves, build_waits
+from gamed.sessions.build import build_sessions
 from gamed.sessions.routes import SessionRoutes
-from gamed.sessions.service import FirstUses, SessionService
-from gamed.sessions.store import SessionStore
+from gamed.sessions.service import FirstUses
 from gamed.stores import open_store
 
 if TYPE_CHECKING:
@@ -77,7 +73,7 @@ class GamedService(MultiService):
         self._store = open_store(settings.config, settings.data)
         backend = self._store.backend(reactor, instance_id, give_up)
         databases = Databases.open(reactor, backend, settings.data, now_ms, staged_ms)
-        counters = _new_counters(settings)
+        self._counters = counters = _new_counters(settings)
         self._events = StoringAuditLog(_new_audit_log(counters), databases.auth, now_ms)
         self._context = context = ServiceContext(
             reactor=reactor,
@@ -86,17 +82,20 @@ class GamedService(MultiService):
             databases=databases,
             audit=self._events,
             now_ms=now_ms,
-            counters=counters,
             instance_id=instance_id,
         )
         self._supervisor = SystemdSupervisor(reactor, manager, databases)
-        self._saves = SaveComponents(context)
-        self._assets = AssetComponents(context)
-        self._players = PlayerComponents(context, self._saves.change_waiters.revoked)
-        first_uses = FirstUses()
-        self._sessions = self._build_sessions(first_uses)
-        self._login = LoginComponents(context, self._sessions, first_uses, self.base_url)
-        self._access_log = _new_access_log(context)
+        first_uses, waits = FirstUses(), build_waits(context)
+        revoked = waits.changes.revoked
+        self._sessions = build_sessions(context, revoked, first_uses)
+        self._saves = build_saves(context, self._sessions, waits)
+        report = None if counters is None else counters.record_provider_call
+        failures = LoggedSignInFailures(counters)
+        self._access = ProviderAccess(build_providers(context, report), self.base_url, failures.sign_in_failed)
+        self._login = build_login(context, self._sessions, revoked, self._access, first_uses)
+        self._account = build_account(context, revoked)
+        self._assets = AssetComponents(context, self._sessions)
+        self._access_log = _new_access_log(context, counters)
         self._server = build_server(
             self._routes(),
             _http_settings(settings),
@@ -153,14 +152,14 @@ class GamedService(MultiService):
         for task in self._periodic_tasks:
             task.stop()
         connections = self._within_shutdown_time(self._server.shut_down())
-        self._login.close()  # after the server: these are the last responses of their connections
+        self._login.waiters.close()  # after the server: these are the last responses of their connections
         self._saves.close()
         await gatherResults([connections, self._within_shutdown_time(self._context.tasks.drain())])
         self._context.tasks.give_up()
         if self._admin is not None:
             await self._within_shutdown_time(self._admin.close())
         await self._sessions.close()
-        await self._players.close()
+        await self._account.close()
         self._assets.close()
         await self._events.close()
         await self._context.databases.close()
@@ -172,45 +171,35 @@ class GamedService(MultiService):
         seconds = SHARED_SHUTDOWN_SECONDS if self._context.settings.share else SHUTDOWN_SECONDS
         return work.addTimeout(seconds, self._context.reactor).addErrback(lambda _: None)
 
-    def _build_sessions(self, first_uses: FirstUses) -> SessionService:
-        context = self._context
-        issuer = CredentialIssuer(context.keys, login_policy(context.config).session, token_bytes)
-        refreshes = RateLimit.per_minute(context.config.limits.refreshes_per_minute)
-        store = SessionStore(context.databases.reads, context.databases.auth, issuer, refreshes)
-        return SessionService(store, self._saves.change_waiters.revoked, now_ms, context.audit, first_uses)
-
     def _routes(self) -> Sequence[RouteGroup]:
         context, settings = self._context, self._context.settings
-        built, revoked = self._saves.build(self._sessions), self._saves.change_waiters.revoked
+        pages = build_pages(context, self._access)
         labels = {name: provider.label for name, provider in context.config.providers.items()}
         return (
             PublicRoutes(settings.config.mode.value, labels, context.instance_id, settings.store_id, context.databases),
-            *self._login.routes(revoked),
+            *self._login.routes(pages),
             SessionRoutes(self._sessions, context.tasks),
-            self._players.routes(self._sessions),
-            self._login.account_routes(self._players.account, revoked, built.saves, built.exports),
-            self._login.link_routes(revoked),
-            built.exports,
-            *built.others,
-            self._assets.routes(self._sessions),
+            *self._account.routes(self._login, self._sessions, self._saves, pages),
+            *self._saves.routes,
+            self._assets.routes,
         )
 
     def _build_admin(self) -> "AdminServer | None":
         context = self._context
-        if context.settings.admin is None or context.counters is None:
+        if context.settings.admin is None or self._counters is None:
             return None
         from gamed.ops.metrics import Gauges, Metrics  # prometheus_client is imported only with --admin
         from gamed.ops.owner_report import OwnerReporter, versions
 
         gauges = Gauges(
             context.databases.queues,
-            {"login": lambda: self._login.waiting, "saves": lambda: self._saves.waiting},
+            {"login": lambda: len(self._login.waiters), "saves": lambda: len(self._saves.waits.registry)},
             context.databases.wal_bytes,
-            lambda: self._saves.exporting,
+            lambda: self._saves.archives.running,
             lambda: self._server.connections,
             self._server.refused,
         )
-        metrics = Metrics(context.counters, gauges, {self._store.engine.lower(): self._store.version})
+        metrics = Metrics(self._counters, gauges, {self._store.engine.lower(): self._store.version})
         reporter = OwnerReporter(
             context.databases, context.keys, now_ms, self._look_at_machine, context.reactor, versions(self._store)
         )
@@ -231,8 +220,8 @@ class GamedService(MultiService):
         cleanups = (
             ("login", self._login.clean_up),
             ("sessions", self._sessions.clean_up),
-            ("saves", self._saves.clean_up),
-            ("players", self._players.clean_up),
+            ("saves", self._saves.cleanup.clean_up),
+            ("players", self._account.clean_up),
             ("events", self._events.clean_up),
         )
         return [
@@ -343,7 +332,7 @@ def _new_audit_log(counters: "Counters | None") -> AuditLog:
     return CountingAuditLog(TwistedAuditLog(), counters)
 
 
-def _new_access_log(context: ServiceContext) -> AccessLog:
+def _new_access_log(context: ServiceContext, counters: "Counters | None") -> AccessLog:
     """Return the access log; Twisted's own format shows the lines of several requests as one event."""
     logger, style = Logger(NAMESPACE), context.settings.log_format
     events = EventLog(logger)
@@ -354,7 +343,7 @@ def _new_access_log(context: ServiceContext) -> AccessLog:
     def write_lines(lines: str) -> None:
         logger.info("{lines}", **{RAW: lines})
 
-    count = None if context.counters is None else context.counters.record_request
+    count = None if counters is None else counters.record_request
     write = write_event if style is LogFormat.TEXT else write_lines
     return AccessLog(write, context.reactor, context.now_ms, style, count=count)
 

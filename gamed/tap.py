@@ -25,6 +25,7 @@ from gamed.cli.service import serve as cli_serve
 from gamed.cli.service import start_report
 from gamed.cli.service.folder_lock import SERVE, SHARE, Lock
 from gamed.cli.service.listen import numbered
+from gamed.cli.service.prepare import Start, prepare_worker
 from gamed.cli.service.workers import (
     MARK,
     WorkerMark,
@@ -164,7 +165,7 @@ def make_checked(options: Options, report: start_report.Report, command: str = S
     serve, notifier = options.subOptions, SystemdNotifier.from_environment(os.environ)
     with exit_on_error(), cli_serve.format_early_output(serve.log_format):
         if serve.worker:
-            settings, lock = cli_serve.prepare_worker(reactor, serve.opened, notifier, serve["admin"])
+            settings, lock = prepare_worker(reactor, serve.opened, notifier, serve["admin"])
         else:
             admins = [serve["admin"]] if serve["admin"] else []
             purpose = SHARE if serve["share"] else command
@@ -221,10 +222,10 @@ def _prepare(
     *,
     purpose: str,
 ) -> tuple[Settings, Lock]:
-    return cli_serve.prepare(
-        reactor,
-        serve.opened,
-        serve.listen,
+    start = Start(
+        reactor=reactor,
+        opened=serve.opened,
+        listen=serve.listen,
         private=bool(serve["private-listen"]),
         notifier=notifier,
         purpose=purpose,
@@ -232,6 +233,7 @@ def _prepare(
         report=report,
         migrate=bool(serve["migrate"]),
     )
+    return start.prepare()
 
 
 def _hold(reactor: Any, lock: Lock) -> None:

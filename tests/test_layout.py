@@ -49,6 +49,7 @@ BY_NAME = {
     "tables": Kind.TABLES,
     "store": Kind.STORE,
     "routes": Kind.ROUTES,
+    "build": Kind.WIRING,
 }
 """The kind of a file in a feature's folder; a name such as `collect_store` counts by its last word."""
 
@@ -138,7 +139,7 @@ TOP = {
     "clock": Kind.WIRING,
     "stores": Kind.WIRING,
     "service": Kind.WIRING,
-    "components": Kind.WIRING,
+    "context": Kind.WIRING,
     "tap": Kind.COMMANDS,
     "__main__": Kind.COMMANDS,
 }

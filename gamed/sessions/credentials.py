@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gamed.config.model import SessionLifetimes
 from gamed.crypto import Keys, Random, Secret
 from gamed.sessions.errors import RefreshInvalid, TokenInvalid, TokenMissing
 from gamed.structs import Component, redacts
@@ -48,6 +49,10 @@ class SessionPolicy(Struct, frozen=True):
     refresh_seconds: int
     max_lifetime_seconds: int | None = None
     """Maximum age of a session since its sign-in, however often it is refreshed; None: not limited."""
+
+    @classmethod
+    def of(cls, lifetimes: SessionLifetimes) -> "SessionPolicy":
+        return cls(lifetimes.access_seconds, lifetimes.refresh_seconds, lifetimes.max_lifetime_seconds)
 
     def ends_ms(self, created_ms: int) -> int | None:
         """Return when a session that began at `created_ms` reaches its maximum age; None without one."""

@@ -1,50 +1,24 @@
 """The player's own page with all routes that it shares data with, and browsers that visit it."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from twisted.internet.defer import Deferred
+from msgspec.structs import replace
 
-from gamed.account.browser import AccountPage, AccountSignIn
-from gamed.account.browser_routes import AccountRoutes, AccountServices
-from gamed.account.browser_store import AccountPageStore
-from gamed.account.guard import AccountGuard
-from gamed.account.links import InviteService, ResetService
-from gamed.account.links_routes import LinkRoutes
-from gamed.account.links_store import LinkStore
-from gamed.account.pages.account import SignInChoice
-from gamed.account.routes import PlayerRoutes
-from gamed.account.service import AccountService, RemovalService
-from gamed.account.store import PlayerStore
-from gamed.config.game import SaveLimits
-from gamed.config.model import Mode
+from gamed.account.build import build_account
+from gamed.context import ServiceContext
 from gamed.http.app import RouteGroup
 from gamed.http.spool import run_inline
 from gamed.login.browser_routes import PageResponder
 from gamed.login.transaction import ClientInfo
-from gamed.long_poll import LongPollRegistry
-from gamed.ops.logging import TwistedAuditLog
-from gamed.players.names import SignInMethods
-from gamed.providers.discovery import namespace_indexes
-from gamed.saves.batch_routes import ExportRoutes
-from gamed.saves.change_waits import ChangeWaiters
-from gamed.saves.erase import EraseService
-from gamed.saves.erase_store import EraseStore
-from gamed.saves.export import ExportService
-from gamed.saves.export_store import ExportArchive
-from gamed.saves.limits import DiskReservations, PlayerRateLimiter
-from gamed.saves.routes import SaveRoutes
-from gamed.saves.service import SaveEnvironment, SaveService
-from gamed.saves.store import SaveStore
-from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
-from gamed.sessions.credentials import CredentialIssuer, generate_pair, new_session_id
+from gamed.saves.build import build_saves, build_waits
+from gamed.sessions.build import build_sessions
+from gamed.sessions.credentials import generate_pair, new_session_id
 from gamed.sessions.routes import SessionRoutes
-from gamed.sessions.service import SessionService
-from gamed.sessions.store import SessionStore
+from gamed.sessions.service import FirstUses
 from gamed.sessions.tables import open_session
-from tests.login.browser_fake_provider import DISCORD, GOOGLE, ProviderCase
+from tests.login.browser_fake_provider import ProviderCase
 from tests.login.browser_fixtures import Page
 from tests.login.fixtures import ANNA, PASSWORD
 from tests.support.http import Answer, Browser
@@ -116,57 +90,23 @@ class AccountCase(ProviderCase):
         self.player_id = ANNA
         self.browser = self.new_account_browser()
 
-    def more_routes(self, pages: PageResponder) -> list[RouteGroup]:
-        server, databases, tasks = self.server, self.server.databases, pages.tasks
-        keys, random, now_ms = server.keys, server.random, server.now_ms
+    def more_routes(self, service: ServiceContext, pages: PageResponder) -> list[RouteGroup]:
         folder = Path(self.mktemp()).absolute()
-        folder.mkdir()
-        limits = SaveLimits()
-        waiters = ChangeWaiters(LongPollRegistry(server.clock), databases)
-        audit = TwistedAuditLog(server.security.append)
-        self.issuer = CredentialIssuer(keys, server.terms.session, random)
-        sessions = SessionService(
-            SessionStore(databases.reads, databases.auth, self.issuer), waiters.revoked, now_ms, audit
-        )
-        environment = SaveEnvironment(limits, now_ms, random, waiters)
-        store = SaveStore(databases, keys, limits, PlayerRateLimiter.of_lists())
-        saves = SaveService(store, sessions, environment, PlayerRateLimiter.of(limits))
-        disk = DiskReservations(lambda: 2**40, limits.min_free_bytes)
-        uploads = UploadAdmission(limits, folder, disk, _inline)
-        erase_store = EraseStore(databases, random)
-        erase = EraseService(saves, erase_store, environment)
-        exports = ExportRoutes(
-            ExportService(saves, partial(ExportArchive, databases, folder), disk), tasks, server.clock
-        )
-        players = PlayerStore(databases.reads, databases.auth, keys)
-        oauth = server.terms.mode is Mode.OAUTH
-        methods = SignInMethods(not oauth, namespace_indexes(keys.indexer, (DISCORD, GOOGLE) if oauth else ()))
-        removals = RemovalService(players, erase_store, now_ms, audit)
-        account = AccountService(players, removals, waiters.revoked, methods, now_ms, audit)
-        accounts = AccountPageStore(databases.reads, databases.auth, keys)
-        login = server.context, server.store, accounts, server.authorize, server.passwords, server.waiters
-        page = AccountPage(server.context, accounts, sessions, account, saves, server.passwords, waiters.revoked)
-        sign_in, guard = AccountSignIn(*login), AccountGuard(pages.guard)
-        links = LinkStore(databases.reads, databases.auth, keys)
-        invites = InviteService(server.context, links, server.store, server.passwords, sign_in)
-        resets = ResetService(server.context, links, server.store, server.passwords, waiters.revoked)
-        services = AccountServices(sign_in, page, sessions, account, saves, exports)
-        labels = {name: provider.label for name, provider in server.providers.items()}
-        return [
-            AccountRoutes(services, guard, SignInChoice(labels), pages),
-            LinkRoutes(invites, resets, guard, labels, pages),
-            SessionRoutes(sessions, tasks),
-            PlayerRoutes(sessions, account, tasks),
-            SaveRoutes(saves, tasks, SaveBodyPolicy(saves, limits, uploads), erase),
-            exports,
-        ]
+        (folder / "tmp").mkdir(parents=True)
+        service = replace(service, settings=replace(service.settings, data=folder))
+        waits = build_waits(service)
+        sessions = build_sessions(service, waits.changes.revoked, FirstUses())
+        saves = build_saves(service, sessions, waits, in_thread=run_inline, free_bytes=lambda: 2**40)
+        account = build_account(service, waits.changes.revoked)
+        accounts = account.routes(self.server.parts, sessions, saves, pages)
+        return [*accounts, SessionRoutes(sessions, service.tasks), saves.save_routes, saves.exports]
 
     def new_account_browser(self) -> AccountBrowser:
         return AccountBrowser(self.site)
 
     def serve_providers(self, **terms: Any) -> None:
         """Serve in oauth mode with the development provider."""
-        self.serve_oauth(**{"providers": ("discord", "google"), **terms})
+        self.serve_oauth(**terms)
         self.browser = self.new_account_browser()
 
     def sign_in_at(
@@ -205,10 +145,6 @@ class AccountCase(ProviderCase):
 
 def _code(page: Page) -> str:
     return page.html.partition('class="code">')[2][:7]
-
-
-def _inline(work: Any) -> Deferred[None]:
-    return run_inline(work)
 
 
 def _path(url: str) -> str:

@@ -4,8 +4,8 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.account import store as player_store
+from gamed.account.build import build_account
 from gamed.audit import SecurityEvent
-from gamed.components import PlayerComponents
 from gamed.database.connection import Connection
 from gamed.database.errors import DatabaseError, DatabaseUnavailable
 from gamed.players import command_log
@@ -22,7 +22,7 @@ class PeriodicTests(SessionTestCase):
         super().setUp()
         server = self.server
         context = service_context(server.issuer.keys, server.databases, server.audit, lambda: NOW_MS)
-        self.players = PlayerComponents(context, server.revoked.append)
+        self.players = build_account(context, server.revoked.append)
 
     def erase_by_command(self) -> None:
         """Do what a command does before it is killed."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 
-from gamed.cli.service.serve import STORE_SECONDS
+from gamed.cli.service.prepare import STORE_SECONDS
 from gamed.database.postgresql.processes import IN_USE, STORE
 from tests.cli.process import GAMED, ROOT, TWISTD, WAIT_SECONDS, CommandTestCase, end_daemon, free_port, get
 from tests.cli.test_clock import SHIFTED

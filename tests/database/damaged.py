@@ -82,8 +82,8 @@ class Server:
             service._login.recover(),
             service._login.clean_up(),
             service._sessions.clean_up(),
-            service._saves.clean_up(),
-            service._players.clean_up(),
+            service._saves.cleanup.clean_up(),
+            service._account.clean_up(),
         )
         return [Deferred.fromCoroutine(work) for work in works]
 

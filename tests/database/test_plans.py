@@ -7,7 +7,7 @@ from typing import Any
 from twisted.internet.defer import ensureDeferred
 
 from gamed.account import store as player_store
-from gamed.components import PlayerComponents
+from gamed.account.build import build_account
 from gamed.database.databases import Databases
 from gamed.database.sqlite.files import SqliteConnection
 from gamed.login.store import LoginStore
@@ -111,7 +111,7 @@ class PlanTest(CommitCase):
         self.successResultOf(self.stores.auth.submit(lambda connection: player_store.mark_removed(connection, BERT, 0)))
         server, now_ms = self.server, lambda: self.server.now_ms + 365 * 24 * 3600 * 1000
         context = service_context(server.issuer.keys, self.stores, server.audit, now_ms)
-        players = PlayerComponents(context, server.revoked.append)
+        players = build_account(context, server.revoked.append)
         logins = LoginStore(self.stores.reads, self.stores.auth, server.issuer.keys)
         works: list[Callable[[], Any]] = [
             players.clean_up,

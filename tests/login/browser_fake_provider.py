@@ -2,15 +2,16 @@
 
 from typing import Any
 
+from msgspec.structs import replace
 from treq.testing import RequestTraversalAgent
 
 from gamed.config.model import Mode, Provider, ProviderProtocol
 from gamed.crypto import Secret
 from gamed.dev import documents
 from gamed.dev.grants import ResponseMode
-from gamed.providers.discovery import namespace_indexes
 from gamed.providers.oidc import build_providers
 from tests.login.browser_fixtures import BrowserCase, Page, PageBrowser
+from tests.login.fixtures import TERMS, LoginServer
 from tests.support.provider import (
     BASE,
     DISCORD_CLIENT,
@@ -53,12 +54,11 @@ class ProviderCase(BrowserCase):
     def serve_oauth(self, *providers: Provider, kind: type[WatchedProvider] = WatchedProvider, **terms: Any) -> None:
         """Configure these providers, by default both."""
         configured = {each.name: each for each in providers or (DISCORD, GOOGLE)}
-        self.prepare(mode=Mode.OAUTH, **terms)
+        self.server = LoginServer(self, replace(TERMS, mode=Mode.OAUTH, **terms), configured=configured)
         self.fake = development_provider(self.server.clock, kind)
         self.wire = RequestTraversalAgent(self.fake.app.resource())
         made = build_providers(configured, GAME, self.wire, self.server.clock, self.server.now_ms)
         self.server.providers.update(made)
-        self.realms = namespace_indexes(self.server.keys.indexer, configured.values())
         self.open_site()
 
     def pass_time(self, seconds: float) -> None:

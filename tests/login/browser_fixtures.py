@@ -8,14 +8,13 @@ from urllib.parse import urlencode, urlsplit
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.config.model import Look, Mode
+from gamed.config.model import Look
+from gamed.context import ServiceContext
 from gamed.http.app import RouteGroup
 from gamed.http.background import ShieldedTasks
 from gamed.http.client_address import HttpSettings
-from gamed.login.browser_routes import BrowserRoutes, CallbackRoutes, LookRoutes, PageResponder, ResultRoutes
-from gamed.login.csrf import BrowserGuard
-from gamed.login.newcomer import NewcomerService
-from gamed.login.routes import LoginRoutes, QrRoutes
+from gamed.login.browser_routes import PageResponder
+from gamed.login.build import build_pages
 from tests.login.fixtures import PASSWORD, TERMS, LoginServer
 from tests.support.http import BASE_HOST, Answer, Browser, Connection
 
@@ -138,34 +137,19 @@ class BrowserCase(SynchronousTestCase):
     look: Look | None = None
 
     def serve(self, passwords_per_minute: int = 0, **terms: Any) -> Browser:
-        self.prepare(passwords_per_minute, **terms)
+        self.server = LoginServer(self, replace(TERMS, **terms), passwords_per_minute)
         return self.open_site()
 
-    def prepare(self, passwords_per_minute: int = 0, **terms: Any) -> None:
-        self.server = LoginServer(self, replace(TERMS, **terms), passwords_per_minute)
-
     def open_site(self, policy: HttpSettings | None = None) -> Browser:
-        server, detached = self.server, ShieldedTasks()
-        guard = BrowserGuard(server.keys.indexer, server.random, self.base.startswith("https:"))
-        pages = PageResponder(guard, lambda: self.base, self.server_name, server.now_ms, detached, self.look)
-        local = server.local if server.terms.mode is Mode.LOCAL else None
-        labels = {name: provider.label for name, provider in server.providers.items()}
-        newcomers = NewcomerService(server.context, server.browsers, server.store)
-        groups = [
-            LoginRoutes(server.context, server.starts, server.lifecycle, server.collects, lambda: self.base, detached),
-            BrowserRoutes(
-                server.browsers, server.authorize, local, labels, server.terms.registration, newcomers, pages
-            ),
-            QrRoutes(server.authorize, lambda: self.base, detached),
-            CallbackRoutes(server.callbacks, pages),
-            ResultRoutes(server.results, labels, newcomers, pages),
-            LookRoutes(None if self.look is None else self.look.mark),
-            *self.more_routes(pages),
-        ]
+        server, service = self.server, self.server.service
+        config = replace(service.config, public_url=self.base, server_name=self.server_name, look=self.look)
+        service = replace(service, settings=replace(service.settings, config=config), tasks=ShieldedTasks())
+        pages = build_pages(service, replace(server.access, base_url=lambda: self.base))
+        groups = [*server.parts.routes(pages), *self.more_routes(service, pages)]
         self.site = Browser(groups, policy, clock=server.clock, now_ms=server.now_ms)
         return self.site
 
-    def more_routes(self, pages: PageResponder) -> list[RouteGroup]:
+    def more_routes(self, service: ServiceContext, pages: PageResponder) -> list[RouteGroup]:
         """Return further routes of the site; none by default."""
         return []
 

@@ -9,37 +9,33 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.config.model import Mode, Registration, ReturnProofSetting
+from gamed.config.model import Config, LoginSettings, Mode, Provider, Registration, ReturnProofSetting, SessionLifetimes
 from gamed.crypto import Index, Keys, Secret
-from gamed.database.changes import ExternalChangeNotifier, Topic
-from gamed.login.authorize import AuthorizeService, RedirectToProvider
+from gamed.login.authorize import RedirectToProvider
 from gamed.login.browser import (
-    BrowserLoginService,
-    LoginLifecycle,
     RedirectToResult,
-    ResultService,
     ReturnToGame,
     ShowFinishCode,
 )
-from gamed.login.callback import CallbackRequest, CallbackService
+from gamed.login.build import build_login
+from gamed.login.callback import CallbackRequest
 from gamed.login.collect import Collected, CollectRequest, CollectService
 from gamed.login.keys import LoginLookup, PresentedProof, secret_index
-from gamed.login.local import LocalLoginService, PasswordAuthenticator, SignInForm
-from gamed.login.policy import LoginContext, LoginPolicy, ProviderAccess
-from gamed.login.start import StartedLogin, StartRequest, StartService
-from gamed.login.store import LoginStore, advanced_logins
+from gamed.login.local import SignInForm
+from gamed.login.policy import LoginPolicy, ProviderAccess
+from gamed.login.start import StartedLogin, StartRequest
 from gamed.login.transaction import LoginIntent, LoginTransaction
-from gamed.long_poll import LongPollRegistry
 from gamed.ops.logging import TwistedAuditLog
 from gamed.outcomes import LoginFailure
 from gamed.players import tables as player_tables
 from gamed.players.names import parse_password
 from gamed.players.passwords import AsyncPasswordHasher, hash_password
 from gamed.providers.base import IdentityProvider
-from gamed.sessions.credentials import CredentialIssuer, SessionPolicy
-from gamed.sessions.service import SessionService
-from gamed.sessions.store import SessionStore
+from gamed.sessions.build import build_sessions
+from gamed.sessions.credentials import SessionPolicy
+from gamed.sessions.service import FirstUses
 from tests.login.examples import BROWSER, START_MS, CountingRandom
+from tests.support.components import service_context
 from tests.support.databases import InlineReactor, InlineThreads, databases_of_another_process, memory_databases
 
 T = TypeVar("T")
@@ -50,6 +46,21 @@ TERMS = LoginPolicy(mode=Mode.LOCAL, session=SessionPolicy(900, 2_592_000), ttl_
 
 BASE = "https://game.example"
 ADDRESS, REQUEST = "203.0.113.7", "req-1"
+
+
+def config_of(terms: LoginPolicy, providers: Mapping[str, Provider]) -> Config:
+    """Return the configuration that has these terms and providers."""
+    session = terms.session
+    return Config(
+        mode=terms.mode,
+        public_url=BASE,
+        providers=providers,
+        session=SessionLifetimes(
+            session.access_seconds, session.refresh_seconds, terms.ttl_seconds, session.max_lifetime_seconds
+        ),
+        login=LoginSettings(terms.return_proof, terms.registration, terms.app_links),
+        limits=terms.limits,
+    )
 
 
 class FailureLines:
@@ -71,9 +82,14 @@ class LoginServer:
         terms: LoginPolicy = TERMS,
         passwords_per_minute: int = 0,
         providers: Mapping[str, IdentityProvider] | None = None,
+        *,
         beside: "LoginServer | None" = None,
+        configured: Mapping[str, Provider] | None = None,
     ) -> None:
-        """Build a server with its own databases, or another process of the server `beside`."""
+        """Build a server with its own databases, or another process of the server `beside`.
+
+        `providers` are those of the logins; `configured` have the settings of which some are made.
+        """
         self.clock = Clock()
         self.shift_ms = 0
         self.database_clock = reactor = InlineReactor()
@@ -83,36 +99,41 @@ class LoginServer:
             self.databases = memory_databases(test, self.now_ms, reactor)
         else:
             self.databases = databases_of_another_process(test, beside.databases, self.now_ms, reactor)
-        self.waiters = LongPollRegistry(self.clock)
-        ExternalChangeNotifier(
-            self.databases.changes, self.databases.reads, self.waiters, {Topic.LOGINS: advanced_logins}
-        )
         limits = replace(terms.limits, passwords_per_minute=passwords_per_minute)
         self.terms = replace(terms, limits=limits)
         self.security: list[str] = []
         self.revoked: list[str] = []
         """The players of whom a session ended because they were too many."""
-        audit = TwistedAuditLog(self.security.append)
-        self.context = LoginContext(self.keys, self.random, self.now_ms, self.terms, audit, "first")
         self.living: set[str] = set()
-        self.store = LoginStore(self.databases.reads, self.databases.auth, self.keys)
         self.providers = dict(providers or {})
         self.log = FailureLines()
         self.access = ProviderAccess(self.providers, lambda: BASE, self.log.sign_in_failed)
-        issuer = CredentialIssuer(self.keys, terms.session, self.random)
-        self.sessions = SessionService(
-            SessionStore(self.databases.reads, self.databases.auth, issuer), lambda player_id: None, self.now_ms
+        self.service = service_context(
+            self.keys,
+            self.databases,
+            TwistedAuditLog(self.security.append),
+            self.now_ms,
+            config=config_of(self.terms, configured or {}),
+            reactor=self.clock,
+            random=self.random,
+            instance_id="first",
         )
-        self.starts = StartService(self.context, self.store, self.access, self.sessions, self.waiters)
-        self.lifecycle = LoginLifecycle(self.store, self.waiters, self.now_ms, self.ended)
-        self.browsers = BrowserLoginService(self.context, self.store, self.waiters)
-        self.results = ResultService(self.context, self.store, self.browsers)
+        uses = FirstUses()
+        self.sessions = build_sessions(self.service, lambda player_id: None, uses)
         hasher = AsyncPasswordHasher(reactor, InlineThreads())
-        self.passwords = PasswordAuthenticator(self.context, self.store, hasher)
-        self.local = LocalLoginService(self.context, self.browsers, self.passwords)
-        self.authorize = AuthorizeService(self.context, self.browsers, self.store, self.access, self.passwords)
-        self.callbacks = CallbackService(self.context, self.browsers, self.store, self.access, self.waiters)
-        self.collects = self.new_collects()
+        self.parts = parts = build_login(
+            self.service,
+            self.sessions,
+            self.revoked.append,
+            self.access,
+            uses,
+            hasher=hasher,
+            find_ended=self.ended,
+        )
+        self.context, self.store, self.waiters = parts.context, parts.store, parts.waiters
+        self.starts, self.lifecycle, self.collects = parts.starts, parts.lifecycle, parts.collects
+        self.browsers, self.results, self.callbacks = parts.browsers, parts.results, parts.callbacks
+        self.passwords, self.local, self.authorize = parts.passwords, parts.local, parts.authorize
         if beside is None:
             account = {"player_id": ANNA, "name": "Anna", "password": PASSWORD_HASH, "now_ms": START_MS}
             self.write(lambda connection: player_tables.add_local_player(connection, self.keys, **account))

@@ -108,7 +108,7 @@ class CompleteSignIns(ProviderCase):
             game.collect(finish_code=code(self.signed_in(self.new_browser(), game.url)))
         self.assertEqual(self.server.rows("SELECT count(*) FROM identity"), [(2,)])
         left = self.server.store.orphaned_identities
-        self.assertEqual([done(left(realms)) for realms in (self.realms, frozenset())], [0, 2])
+        self.assertEqual([done(left(realms)) for realms in (self.server.parts.namespaces, frozenset())], [0, 2])
 
 
 class Starting(ProviderCase):

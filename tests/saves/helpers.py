@@ -2,7 +2,6 @@
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,27 +11,15 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.config.game import SaveLimits
+from gamed.config.game import GameSettings, SaveLimits
 from gamed.database.connection import Connection
 from gamed.database.databases import Databases
-from gamed.http.background import ShieldedTasks
 from gamed.http.spool import run_inline
-from gamed.long_poll import LongPollRegistry
-from gamed.saves.batch import CommitService
-from gamed.saves.batch_routes import CommitRoutes, ExportRoutes
-from gamed.saves.change_waits import ChangeWaiters
-from gamed.saves.erase import EraseService
-from gamed.saves.erase_store import EraseStore
-from gamed.saves.export import ExportService
-from gamed.saves.export_store import ExportArchive
-from gamed.saves.limits import DiskReservations, PlayerRateLimiter
-from gamed.saves.routes import SaveRoutes
-from gamed.saves.service import SaveEnvironment, SaveService
-from gamed.saves.store import SaveStore
-from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
+from gamed.saves.build import build_saves, build_waits
 from tests.saves.state_machine import count_errors, damage_blobs
 from tests.sessions.fixtures import ANNA, Counting
 from tests.sessions.server import SessionServer, text
+from tests.support.components import service_context
 from tests.support.databases import InlineReactor, memory_databases
 from tests.support.http import Answer, Browser
 
@@ -64,8 +51,8 @@ class SaveCase(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.clock = Clock()
-        self.folder = Path(self.mktemp()).absolute()
-        self.folder.mkdir()
+        self.folder = Path(self.mktemp()).absolute() / "tmp"
+        self.folder.mkdir(parents=True)
         self.stores = self.make_stores()
         self.free = 2**40
         self.server = SessionServer(self.stores)
@@ -78,25 +65,21 @@ class SaveCase(SynchronousTestCase):
 
     def browser_for(self, limits: SaveLimits) -> Browser:
         """Return a browser for the routes of saves over the same databases."""
-        random = Counting()
-        now_ms, paced = lambda: self.server.now_ms, replace(limits, writes_per_minute=self.writes_per_minute)
-        store = SaveStore(self.stores, self.server.issuer.keys, paced, PlayerRateLimiter.of_lists())
-        self.waiters = LongPollRegistry(self.clock)
-        self.change_waiters = ChangeWaiters(self.waiters, self.stores)
-        rate = PlayerRateLimiter.of(paced)
-        staging = PlayerRateLimiter.of_staging(paced), PlayerRateLimiter.of_staging(paced)
-        environment = SaveEnvironment(limits, now_ms, random, self.change_waiters)
-        saves = SaveService(store, self.server.sessions, environment, rate)
-        commits = CommitService(saves, store, environment, STAGED_SECONDS, *staging)
-        self.tasks = ShieldedTasks()
-        self.reservations = DiskReservations(lambda: self.free, limits.min_free_bytes)
-        admission = UploadAdmission(limits, self.folder, self.reservations, self.disk)
-        erase_store = EraseStore(self.stores, random)
-        erase_service = EraseService(saves, erase_store, environment)
-        self.routes = SaveRoutes(saves, self.tasks, SaveBodyPolicy(saves, limits, admission), erase_service)
-        commit_routes = CommitRoutes(commits, limits, self.tasks, admission)
-        self.exports = ExportService(saves, partial(ExportArchive, self.stores, self.folder), self.reservations)
-        route_groups = [self.routes, commit_routes, ExportRoutes(self.exports, self.tasks, self.clock)]
+        paced = replace(limits, writes_per_minute=self.writes_per_minute)
+        game = GameSettings(saves=paced, staged_seconds=STAGED_SECONDS)
+        server, values = self.server, {"reactor": self.clock, "random": Counting(), "data": self.folder.parent}
+        context = service_context(
+            server.issuer.keys, self.stores, server.audit, lambda: server.now_ms, game=game, **values
+        )
+        waits = build_waits(context)
+        self.waiters, self.change_waiters, self.tasks = waits.registry, waits.changes, context.tasks
+        self.saves = build_saves(context, server.sessions, waits, in_thread=self.disk, free_bytes=lambda: self.free)
+        self.routes, self.exports, self.reservations = (
+            self.saves.save_routes,
+            self.saves.archives,
+            self.saves.reservations,
+        )
+        route_groups = list(self.saves.routes)
         return Browser(route_groups, clock=self.clock, crashes=self.crashes, now_ms=lambda: self.server.now_ms)
 
     def disk(self, work: Callable[[], T]) -> Deferred[T]:

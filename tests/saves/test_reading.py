@@ -282,6 +282,8 @@ class ListTest(SaveCase):
 
     def test_overview(self) -> None:
         """Player, time, usage and limits."""
+        self.writes_per_minute = 60
+        self.browser = self.browser_for(self.limits)
         self.put("a", ONE)
         self.put("b", ONE)
         self.put("b", ONE + ONE, {"If-Match": "*"})

@@ -1,7 +1,6 @@
 """Large bodies over real sockets, real files and real threads: memory stays small, slow readers cost nothing."""
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -11,30 +10,19 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.endpoints import TCP4ClientEndpoint, connectProtocol
 from twisted.internet.interfaces import IPushProducer
 from twisted.internet.protocol import Protocol, connectionDone
-from twisted.internet.task import Clock, deferLater
+from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
 from zope.interface import implementer
 
-from gamed.config.game import SaveLimits
-from gamed.http.background import ShieldedTasks
+from gamed.config.game import GameSettings, SaveLimits
 from gamed.http.client_address import HttpSettings
 from gamed.http.server import build_server
-from gamed.long_poll import LongPollRegistry
-from gamed.rate_limit import RateLimit
-from gamed.saves.batch_routes import ExportRoutes
-from gamed.saves.change_waits import ChangeWaiters
-from gamed.saves.erase import EraseService
-from gamed.saves.erase_store import EraseStore
-from gamed.saves.export import ExportService
-from gamed.saves.export_store import ExportArchive
-from gamed.saves.limits import DiskReservations, PlayerRateLimiter
-from gamed.saves.routes import SaveRoutes
-from gamed.saves.service import SaveEnvironment, SaveService
-from gamed.saves.store import SaveStore
-from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
+from gamed.http.spool import run_inline
+from gamed.saves.build import build_saves, build_waits
 from tests.sessions.fixtures import Counting
 from tests.sessions.server import SessionServer, text
+from tests.support.components import service_context
 from tests.support.databases import data_folder, file_databases
 from tests.support.http import BASE_HOST, Lines, request_bytes
 
@@ -126,19 +114,17 @@ class StreamTest(TestCase):
         server = SessionServer(file_databases(self, reactor, data=data))
         _, pair = await server.open()
         self.bearer = {"Authorization": f"Bearer {text(pair.access)}"}
-        limits, self.log = SaveLimits(), Lines()
-        reservations = DiskReservations(lambda: 2**40, limits.min_free_bytes)
-        store = SaveStore(server.databases, server.issuer.keys, limits, PlayerRateLimiter.of_lists())
-        waits = ChangeWaiters(LongPollRegistry(Clock()), server.databases)
-        rate = PlayerRateLimiter(RateLimit(0, 1))
-        environment = SaveEnvironment(limits, lambda: server.now_ms, Counting(), waits)
-        saves = SaveService(store, server.sessions, environment, rate)
-        body_policy = SaveBodyPolicy(saves, limits, UploadAdmission(limits, data / "tmp", reservations))
-        tasks, erase_store = ShieldedTasks(), EraseStore(server.databases, Counting())
-        erase_service = EraseService(saves, erase_store, environment)
-        exports = ExportService(saves, partial(ExportArchive, server.databases, data / "tmp"), reservations)
+        self.log = Lines()
+        game = GameSettings(saves=SaveLimits(writes_per_minute=0))
+        values = {"reactor": reactor, "random": Counting(), "data": data}
+        context = service_context(
+            server.issuer.keys, server.databases, server.audit, lambda: server.now_ms, game=game, **values
+        )
+        saves = build_saves(
+            context, server.sessions, build_waits(context), in_thread=run_inline, free_bytes=lambda: 2**40
+        )
         site = build_server(
-            [SaveRoutes(saves, tasks, body_policy, erase_service), ExportRoutes(exports, tasks, reactor)],
+            saves.routes,
             HttpSettings(BASE_HOST),
             reactor,
             access_log=self.log,

@@ -13,8 +13,8 @@ from twisted.internet import reactor
 from twisted.trial.unittest import TestCase
 
 from gamed.cli import context, paths
-from gamed.cli.service import serve
 from gamed.cli.service.folder_lock import SERVE
+from gamed.cli.service.prepare import Start
 from gamed.crypto import Index
 from gamed.database.connection import AUTH, Connection, Transaction
 from gamed.login import tables as login_tables
@@ -49,9 +49,8 @@ class ServiceTestCase(TestCase):
         opened = context.read_all(paths.find({}, str(self.config), str(self.data)))
         listen = [f"tcp:{free_port()}:interface=127.0.0.1"]
         with redirect_stdout(StringIO()):
-            settings, lock = serve.prepare(
-                reactor, opened, listen, private=False, notifier=SystemdNotifier(), purpose=purpose
-            )
+            plan = {"private": False, "notifier": SystemdNotifier(), "purpose": purpose}
+            settings, lock = Start(reactor=reactor, opened=opened, listen=listen, **plan).prepare()
         self.addCleanup(lock.release)
         service: IService = build_service(reactor, settings)
         assert isinstance(service, GamedService)

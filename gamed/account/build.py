@@ -1,0 +1,93 @@
+"""Builds a player's page, sign-in methods and removal, invites and reset links, and their routes."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from msgspec import Struct
+
+from gamed.account.browser import AccountPage, AccountSignIn
+from gamed.account.browser_routes import AccountRoutes, AccountServices
+from gamed.account.browser_store import AccountPageStore
+from gamed.account.guard import AccountGuard
+from gamed.account.home_routes import HomeRoutes
+from gamed.account.links import InviteService, ResetService
+from gamed.account.links_routes import LinkRoutes
+from gamed.account.links_store import LinkStore
+from gamed.account.pages.account import SignInChoice
+from gamed.account.routes import PlayerRoutes
+from gamed.account.service import AccountService, RemovalService
+from gamed.account.store import PlayerStore
+from gamed.config.model import Mode
+from gamed.context import ServiceContext
+from gamed.database.errors import DatabaseError
+from gamed.http.app import RouteGroup
+from gamed.login.browser_routes import PageResponder
+from gamed.login.build import LoginComponents
+from gamed.players.command_log import CommandLogForwarder
+from gamed.players.names import SignInMethods
+from gamed.providers.discovery import identity_namespace
+from gamed.saves.build import SaveComponents
+from gamed.saves.erase_store import EraseStore
+from gamed.sessions.service import RevocationListener, SessionService
+
+ERASING_COMMANDS = frozenset({"players erase", "players merge"})
+"""The commands after which the write-ahead logs may hold what was erased."""
+
+
+class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
+    """Players' own accounts (PROTOCOL 3.8), their removal, and the log entries of operators' commands."""
+
+    account: AccountService
+    removals: RemovalService
+    commands: CommandLogForwarder
+    context: ServiceContext
+    revoked: RevocationListener
+
+    def routes(
+        self, login: LoginComponents, sessions: SessionService, saves: SaveComponents, pages: PageResponder
+    ) -> Sequence[RouteGroup]:
+        """Return the routes of the account for games, its page in a browser, links, and the server's address."""
+        context, databases, guard = login.context, self.context.databases, AccountGuard(pages.guard)
+        store = AccountPageStore(databases.reads, databases.auth, context.keys)
+        sign_in = AccountSignIn(context, login.store, store, login.authorize, login.passwords, login.waiters)
+        page = AccountPage(context, store, sessions, self.account, saves.saves, login.passwords, self.revoked)
+        services = AccountServices(sign_in, page, sessions, self.account, saves.saves, saves.exports)
+        links = LinkStore(databases.reads, databases.auth, context.keys)
+        invites = InviteService(context, links, login.store, login.passwords, sign_in)
+        resets = ResetService(context, links, login.store, login.passwords, self.revoked)
+        return (
+            HomeRoutes(pages),
+            PlayerRoutes(sessions, self.account, pages.tasks),
+            AccountRoutes(services, guard, SignInChoice(login.labels), pages),
+            LinkRoutes(invites, resets, guard, login.labels, pages),
+        )
+
+    async def clean_up(self) -> None:
+        """Log the commands of operators, which needs auth.db alone, then finish removals; raise DatabaseError."""
+        commands = await self.commands.forward()
+        await self.removals.resume()
+        if not ERASING_COMMANDS.isdisjoint(commands):  # it has ended, or resume() has ended its work
+            self.context.databases.clear_logs()
+
+    async def close(self) -> None:
+        """Log the commands of operators before the databases close; the next start logs those that fail now."""
+        with suppress(DatabaseError):
+            await self.commands.forward()
+
+
+def build_account(context: ServiceContext, revoked: RevocationListener) -> AccountComponents:
+    """Return the accounts over the databases of the context; `revoked` is notified of players who are removed."""
+    config, databases, now_ms, audit = context.config, context.databases, context.now_ms, context.audit
+    players = PlayerStore(databases.reads, databases.auth, context.keys)
+    names = {
+        name: identity_namespace(each).namespace_index(context.keys.indexer) for name, each in config.providers.items()
+    }
+    methods = SignInMethods(config.mode is Mode.LOCAL, frozenset(names.values()), names)
+    removals = RemovalService(players, EraseStore(databases, context.random), now_ms, audit)
+    return AccountComponents(
+        account=AccountService(players, removals, revoked, methods, now_ms, audit),
+        removals=removals,
+        commands=CommandLogForwarder(databases.reads, databases.auth, audit),
+        context=context,
+        revoked=revoked,
+    )

@@ -1,0 +1,178 @@
+"""Builds logins, from the game's request to the collected credentials, and their routes."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from msgspec import Struct
+from twisted.logger import Logger
+
+from gamed.config.model import Config, Mode
+from gamed.context import ServiceContext
+from gamed.crypto import Index
+from gamed.database.changes import ExternalChangeNotifier, Topic
+from gamed.event_log import EventLog
+from gamed.http.app import RouteGroup
+from gamed.login.authorize import AuthorizeService
+from gamed.login.browser import BrowserLoginService, LoginLifecycle, ResultService
+from gamed.login.browser_routes import BrowserRoutes, CallbackRoutes, LookRoutes, PageResponder, ResultRoutes
+from gamed.login.callback import CallbackService
+from gamed.login.collect import CollectService
+from gamed.login.csrf import BrowserGuard
+from gamed.login.local import LocalLoginService, PasswordAuthenticator
+from gamed.login.newcomer import NewcomerService
+from gamed.login.policy import LoginContext, LoginPolicy, ProviderAccess
+from gamed.login.routes import LoginRoutes, QrRoutes
+from gamed.login.start import StartService
+from gamed.login.store import FindEnded, LoginStore, advanced_logins
+from gamed.long_poll import LongPollRegistry
+from gamed.players.passwords import AsyncPasswordHasher
+from gamed.providers.base import IdentityProvider
+from gamed.providers.discovery import namespace_indexes
+from gamed.sessions.credentials import SessionPolicy
+from gamed.sessions.service import FirstUses, RevocationListener, SessionService
+
+_log = EventLog(Logger())
+
+
+def login_policy(config: Config) -> LoginPolicy:
+    """Return the part of the configuration that logins depend on."""
+    return LoginPolicy(
+        config.mode,
+        SessionPolicy.of(config.session),
+        tuple(config.providers),
+        config.session.device_transaction_seconds,
+        config.login.return_proof,
+        config.login.registration,
+        config.limits,
+        config.login.app_links,
+    )
+
+
+class LoginComponents(Struct, kw_only=True, eq=False):
+    """Logins, from the game's request to the collected credentials (PROTOCOL 3.1 to 3.6)."""
+
+    context: LoginContext
+    store: LoginStore
+    access: ProviderAccess
+    waiters: LongPollRegistry
+    starts: StartService
+    lifecycle: LoginLifecycle
+    collects: CollectService
+    browsers: BrowserLoginService
+    passwords: PasswordAuthenticator
+    authorize: AuthorizeService
+    callbacks: CallbackService
+    results: ResultService
+    local: LocalLoginService
+    """Used in local mode only."""
+    namespaces: Collection[Index]
+    _recovering: bool = False
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of the configured providers by their names."""
+        return {name: provider.label for name, provider in self.access.providers.items()}
+
+    def routes(self, pages: PageResponder) -> Sequence[RouteGroup]:
+        """Return the routes for games, for the pages of a login, and for callbacks."""
+        policy, look = self.context.policy, pages.look
+        newcomers = NewcomerService(self.context, self.browsers, self.store)
+        local = self.local if policy.mode is Mode.LOCAL else None
+        return (
+            LoginRoutes(self.context, self.starts, self.lifecycle, self.collects, pages.base_url, pages.tasks),
+            BrowserRoutes(self.browsers, self.authorize, local, self.labels, policy.registration, newcomers, pages),
+            QrRoutes(self.authorize, pages.base_url, pages.tasks),
+            CallbackRoutes(self.callbacks, pages),
+            ResultRoutes(self.results, self.labels, newcomers, pages),
+            LookRoutes(None if look is None else look.mark),
+        )
+
+    async def log_providers(self) -> None:
+        """Log the redirect URIs to register, and how many accounts no configured provider can sign in any more."""
+        for name in self.access.providers:
+            _log.info("redirect_uri", provider=name, uri=self.access.redirect_uri(name))
+        orphaned = await self.store.orphaned_identities(self.namespaces) if self.access.providers else 0
+        if orphaned:
+            _log.warn(
+                "orphaned_identities",
+                count=orphaned,
+                detail="These accounts cannot sign in: their provider is not configured or has another issuer now",
+            )
+
+    async def recover(self) -> None:
+        """End the exchanges of processes that have ended; the service calls this before the first request, too."""
+        first, self._recovering = not self._recovering, True
+        await self.lifecycle.recover(first=first)
+
+    async def clean_up(self) -> None:
+        """End and delete expired logins, and delete rate limits that limit no client."""
+        await self.lifecycle.expire()
+        await self.store.delete_idle_buckets(self.context.now_ms())
+
+
+def build_login(
+    service: ServiceContext,
+    sessions: SessionService,
+    revoked: RevocationListener,
+    access: ProviderAccess,
+    first_uses: FirstUses,
+    *,
+    hasher: AsyncPasswordHasher | None = None,
+    find_ended: FindEnded | None = None,
+) -> LoginComponents:
+    """Return logins over the databases of the service.
+
+    `hasher` uses the reactor's threads by default; `find_ended` finds ended processes, by default in the databases.
+    """
+    config, keys, databases, now_ms = service.config, service.keys, service.databases, service.now_ms
+    context = LoginContext(keys, service.random, now_ms, login_policy(config), service.audit, service.instance_id)
+    waiters = LongPollRegistry(service.reactor)
+    ExternalChangeNotifier(databases.changes, databases.reads, waiters, {Topic.LOGINS: advanced_logins})
+    store = LoginStore(databases.reads, databases.auth, keys, first_uses)
+    browsers = BrowserLoginService(context, store, waiters)
+    passwords = PasswordAuthenticator(context, store, hasher or AsyncPasswordHasher(service.reactor))
+    return LoginComponents(
+        context=context,
+        store=store,
+        access=access,
+        waiters=waiters,
+        starts=StartService(context, store, access, sessions, waiters),
+        lifecycle=LoginLifecycle(store, waiters, now_ms, find_ended or databases.ended_processes),
+        collects=CollectService(context, store, waiters, revoked),
+        browsers=browsers,
+        passwords=passwords,
+        authorize=AuthorizeService(context, browsers, store, access, passwords),
+        callbacks=CallbackService(context, browsers, store, access, waiters),
+        results=ResultService(context, store, browsers),
+        local=LocalLoginService(context, browsers, passwords),
+        namespaces=namespace_indexes(keys.indexer, config.providers.values()),
+    )
+
+
+def build_pages(service: ServiceContext, access: ProviderAccess) -> PageResponder:
+    """Return what all browser routes share."""
+    config = service.config
+    guard = BrowserGuard(service.keys.indexer, service.random, (config.public_url or "").startswith("https:"))
+    return PageResponder(guard, access.base_url, config.server_name, service.now_ms, service.tasks, config.look)
+
+
+def build_providers(
+    context: ServiceContext, report: Callable[[str, str, float], None] | None
+) -> dict[str, IdentityProvider]:
+    """Return the clients of the configured providers; without any, the modules that they need are not imported.
+
+    `report` is called after each request to a provider.
+    """
+    configured = context.config.providers
+    if context.config.mode is not Mode.OAUTH or not configured:
+        return {}
+    from gamed.providers import oidc
+    from gamed.providers.transport import build_agent
+
+    return oidc.build_providers(
+        configured,
+        context.config.public_url or "",
+        build_agent(context.reactor),
+        context.reactor,
+        context.now_ms,
+        report=report,
+    )

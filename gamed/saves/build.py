@@ -1,0 +1,106 @@
+"""Builds saves, commits and exports, and their routes."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from shutil import disk_usage
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from twisted.internet.defer import Deferred
+from twisted.internet.threads import deferToThreadPool
+
+from gamed.context import ServiceContext
+from gamed.http.app import RouteGroup
+from gamed.http.spool import SpoolThreads
+from gamed.long_poll import LongPollRegistry
+from gamed.saves.batch import CommitService
+from gamed.saves.batch_routes import CommitRoutes, ExportRoutes
+from gamed.saves.change_waits import ChangeWaiters
+from gamed.saves.cleanup import CleanupTask
+from gamed.saves.erase import EraseService
+from gamed.saves.erase_store import EraseStore
+from gamed.saves.export import ExportService
+from gamed.saves.export_store import ExportArchive
+from gamed.saves.limits import DiskReservations, PlayerRateLimiter
+from gamed.saves.routes import SaveRoutes
+from gamed.saves.service import SaveEnvironment, SaveService
+from gamed.saves.store import SaveStore
+from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
+from gamed.sessions.service import SessionService
+
+T = TypeVar("T")
+
+
+class SaveWaits(Struct, frozen=True, eq=False):
+    """The requests that wait for changes; the end of a session notifies them, so they are built before sessions."""
+
+    registry: LongPollRegistry
+    changes: ChangeWaiters
+
+
+def build_waits(context: ServiceContext) -> SaveWaits:
+    registry = LongPollRegistry(context.reactor)
+    return SaveWaits(registry, ChangeWaiters(registry, context.databases))
+
+
+class SaveComponents(Struct, frozen=True, kw_only=True, eq=False):
+    """Saves, commits and exports; `routes` are those of games, `exports` also has a button on a player's page."""
+
+    saves: SaveService
+    archives: ExportService
+    exports: ExportRoutes
+    save_routes: SaveRoutes
+    commit_routes: CommitRoutes
+    reservations: DiskReservations
+    cleanup: CleanupTask
+    waits: SaveWaits
+
+    @property
+    def routes(self) -> Sequence[RouteGroup]:
+        return self.exports, self.save_routes, self.commit_routes
+
+    def close(self) -> None:
+        """Answer all waiting requests, and end the exports."""
+        self.waits.registry.close()
+        self.archives.close()
+
+
+def build_saves(
+    context: ServiceContext,
+    sessions: SessionService,
+    waits: SaveWaits,
+    *,
+    in_thread: SpoolThreads | None = None,
+    free_bytes: Callable[[], int] | None = None,
+) -> SaveComponents:
+    """Return saves over the databases of the context.
+
+    `in_thread` runs the disk work of large bodies, by default in the reactor's threads; `free_bytes` measures the disk,
+    by default that of the data folder.
+    """
+    databases, game, tasks, now_ms = context.databases, context.settings.game, context.tasks, context.now_ms
+    limits, data = game.saves, context.settings.data
+    folder = data / "tmp"
+    disk = DiskReservations(free_bytes or (lambda: disk_usage(data).free), limits.min_free_bytes)
+    environment = SaveEnvironment(limits, now_ms, context.random, waits.changes)
+    store = SaveStore(databases, context.keys, limits, PlayerRateLimiter.of_lists())
+    saves = SaveService(store, sessions, environment, PlayerRateLimiter.of(limits))
+    uploads = UploadAdmission(limits, folder, disk, in_thread or partial(_in_thread, context.reactor))
+    staging = PlayerRateLimiter.of_staging(limits), PlayerRateLimiter.of_staging(limits)
+    commits = CommitService(saves, store, environment, game.staged_seconds, *staging)
+    erase = EraseService(saves, EraseStore(databases, context.random), environment)
+    archives = ExportService(saves, partial(ExportArchive, databases, folder), disk)
+    return SaveComponents(
+        saves=saves,
+        archives=archives,
+        exports=ExportRoutes(archives, tasks, context.reactor),
+        save_routes=SaveRoutes(saves, tasks, SaveBodyPolicy(saves, limits, uploads), erase),
+        commit_routes=CommitRoutes(commits, limits, tasks, uploads),
+        reservations=disk,
+        cleanup=CleanupTask(databases, limits, now_ms, context.random, waits.changes.notify),
+        waits=waits,
+    )
+
+
+def _in_thread(reactor: Any, work: Callable[[], T]) -> Deferred[T]:
+    return deferToThreadPool(reactor, reactor.getThreadPool(), work)

@@ -1,0 +1,16 @@
+"""Builds the sessions of a service."""
+
+from gamed.context import ServiceContext
+from gamed.rate_limit import RateLimit
+from gamed.sessions.credentials import CredentialIssuer, SessionPolicy
+from gamed.sessions.service import FirstUses, RevocationListener, SessionService
+from gamed.sessions.store import SessionStore
+
+
+def build_sessions(context: ServiceContext, revoked: RevocationListener, first_uses: FirstUses) -> SessionService:
+    """Return the service of sessions; `revoked` is notified of each player of whom one has ended."""
+    config, databases = context.config, context.databases
+    issuer = CredentialIssuer(context.keys, SessionPolicy.of(config.session), context.random)
+    refreshes = RateLimit.per_minute(config.limits.refreshes_per_minute)
+    store = SessionStore(databases.reads, databases.auth, issuer, refreshes)
+    return SessionService(store, revoked, context.now_ms, context.audit, first_uses)
