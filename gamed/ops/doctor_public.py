@@ -3,7 +3,7 @@
 Saves need entity tags, conditions, ranges, sizes and waits (PROTOCOL 4, 6).
 """
 
-from gamed.ops.doctor_findings import (
+from gamed.ops.findings import (
     CertificateTimes,
     FailureCause,
     Finding,

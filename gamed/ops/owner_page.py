@@ -16,7 +16,7 @@ from gamed.http.json_body import read_query
 from gamed.http.request import Request
 from gamed.login.pages.layout import PAGE_HEADERS, Content, bidi_isolated, muted, page, paragraph
 from gamed.login.pages.results import error_response
-from gamed.ops.doctor_findings import Finding, Level
+from gamed.ops.findings import Finding, Level
 from gamed.ops.owner_report import EVENTS, PLAYERS, ListedPlayer, MachineReport, OwnerReport, Position
 from gamed.readable import ago, size
 from gamed.structs import Component

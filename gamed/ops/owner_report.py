@@ -4,7 +4,6 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from shutil import disk_usage
 from typing import Any
 
@@ -24,8 +23,8 @@ from gamed.database.last_backup import LastBackup, read_last_backup
 from gamed.database.security_events import EventCount, list_events
 from gamed.database.store import Store
 from gamed.event_log import EventLog
-from gamed.ops.doctor_findings import Finding
-from gamed.ops.doctor_local import check_checkpoints, check_config_file, check_files, check_free, check_limit, facts
+from gamed.ops.findings import Finding
+from gamed.ops.machine import Machine, quick_steps
 from gamed.players.tables import NamedPlayer, latest_players
 from gamed.saves.tables import bytes_of
 from gamed.sessions.tables import count_sessions
@@ -174,9 +173,14 @@ def _position(named: NamedPlayer) -> Position:
 
 def read_machine(settings: Settings, store: Store, now_ms: int) -> MachineReport:
     """Check files, disk and limits of this machine; this may block, so it runs in a thread."""
-    findings = [*_config_file(settings.config_path), *check_files(settings.data, store)]
-    findings += check_checkpoints(settings.config, store)
-    findings += [check_free(settings.data, settings.game.saves.min_free_bytes), check_limit(settings.config)]
+    machine = Machine(
+        data=settings.data,
+        store=store,
+        config_path=settings.config_path,
+        config=settings.config,
+        min_free_bytes=settings.game.saves.min_free_bytes,
+    )
+    findings = [finding for step in quick_steps(machine) for finding in step()]
     try:
         free: int | None = disk_usage(settings.data).free
     except OSError:
@@ -186,14 +190,6 @@ def read_machine(settings: Settings, store: Store, now_ms: int) -> MachineReport
     except DatabaseError:
         sizes = {}
     return MachineReport(now_ms, findings, sizes, free)
-
-
-def _config_file(path: Path) -> list[Finding]:
-    try:
-        found = facts(path)
-    except OSError:
-        return []
-    return [] if found is None else [check_config_file(str(path), found)]
 
 
 def versions(store: Store) -> Mapping[str, str]:

@@ -14,7 +14,7 @@ from gamed.database.security_events import EventCount, EventKey
 from gamed.login.browser import Ended
 from gamed.login.local import FormError
 from gamed.login.pages.forms import FormFeedback
-from gamed.ops.doctor_findings import Finding, Level
+from gamed.ops.findings import Finding, Level
 from gamed.ops.owner_page import owner_page
 from gamed.ops.owner_report import ListedPlayer, MachineReport, OwnerReport, StoredReport
 from gamed.outcomes import LoginFailure

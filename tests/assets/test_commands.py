@@ -9,7 +9,7 @@ from typing import Any
 from gamed.assets.store import AssetStore, publish_lock
 from gamed.cli.checks import doctor_local
 from gamed.database.connection import AUTH
-from gamed.ops.doctor_findings import Level
+from gamed.ops.findings import Level
 from tests.assets.fixtures import AssetsCase, contents, served
 from tests.cli.backup_helpers import command
 from tests.support.covers import covers

@@ -5,7 +5,7 @@ import json
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.ops import doctor_public
-from gamed.ops.doctor_findings import CertificateTimes, FailureCause, HttpFailure, HttpReply, Level
+from gamed.ops.findings import CertificateTimes, FailureCause, HttpFailure, HttpReply, Level
 
 OK, SKIPPED, WARNING, PROBLEM = Level.OK, Level.SKIPPED, Level.WARNING, Level.PROBLEM
 URL = "https://play.example.org"

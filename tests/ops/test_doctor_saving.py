@@ -3,7 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.ops import doctor_public
-from gamed.ops.doctor_findings import FailureCause, HttpFailure, HttpReply, Level
+from gamed.ops.findings import FailureCause, HttpFailure, HttpReply, Level
 
 OK, PROBLEM = Level.OK, Level.PROBLEM
 TAG = '"1-9f86d081884c7d65"'

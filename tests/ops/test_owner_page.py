@@ -19,7 +19,7 @@ from gamed.database.last_backup import LastBackup, write_last_backup
 from gamed.database.security_events import EventCount, EventKey, write_events
 from gamed.database.sqlite.store import SqliteStore
 from gamed.login.pages.layout import POLICY
-from gamed.ops.doctor_findings import ok, problem
+from gamed.ops.findings import ok, problem
 from gamed.ops.metrics import Counters, Metrics
 from gamed.ops.owner_report import EVENTS, MACHINE_MS, PLAYERS, MachineReport, OwnerReporter, versions
 from gamed.players import tables as player_tables

@@ -16,7 +16,8 @@ from gamed.cli.setup.config import check_config
 from gamed.database import blob_rows
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseCorrupt
-from gamed.database.store import DamageCheck, Run, Store
+from gamed.database.store import Run, Store
+from gamed.ops.machine import damage_steps
 from gamed.saves import integrity
 from gamed.saves.model import new_epoch
 
@@ -90,20 +91,10 @@ def _structure(files: OfflineDatabases, database: str) -> list[str]:
     files.require(database)
     with keys.database_errors(store, database):
         try:
-            with store.open_reader(database) as run:
-                checks = run(partial(store.damage_checks, database=database))
-                with progress(checks, name) as shown:
-                    return [line for check in shown for line in _find_damage(run, check, name)]
+            with store.open_reader(database) as run, progress(damage_steps(store, database, run), name) as steps:
+                return [finding.text for step in steps for finding in step()]
         except DatabaseCorrupt as e:
             return [f"{name}: {e}"]
-
-
-def _find_damage(run: Run, check: DamageCheck, name: str) -> list[str]:
-    try:
-        found: list[str] = run(check.find_errors)
-    except DatabaseCorrupt as e:
-        return [f"{name}: {check.name}: {e} {check.advice}"]
-    return found
 
 
 def find_in_saves(run: Run) -> list[str]:

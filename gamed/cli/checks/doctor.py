@@ -15,7 +15,7 @@ import click
 from msgspec.structs import replace
 
 from gamed.cli.checks import doctor_local
-from gamed.cli.checks.doctor_local import Step, server
+from gamed.cli.checks.doctor_local import server
 from gamed.cli.checks.http_client import REQUEST_TIMEOUT_SECONDS, ask
 from gamed.cli.context import (
     CommandContext,
@@ -41,7 +41,7 @@ from gamed.crypto import Keys
 from gamed.database.connection import Connection
 from gamed.database.store import Store
 from gamed.ops import doctor_public
-from gamed.ops.doctor_findings import (
+from gamed.ops.findings import (
     Finding,
     HttpFailure,
     HttpReply,
@@ -53,6 +53,7 @@ from gamed.ops.doctor_findings import (
     skipped,
     summary,
 )
+from gamed.ops.machine import Step
 from gamed.players import tables as player_tables
 from gamed.players.names import new_player_id
 from gamed.players.tables import Player

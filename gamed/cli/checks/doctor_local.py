@@ -1,6 +1,6 @@
-"""`gamed doctor` checks this machine; the only change is that a key file is closed to other users."""
+"""The steps of `gamed doctor` about this machine; their only change is that a key file is closed to other users."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from secrets import token_bytes
@@ -18,17 +18,16 @@ from gamed.cli.service.listen import describe
 from gamed.clock import now_ms
 from gamed.config.errors import ConfigError
 from gamed.config.model import Config, Provider
-from gamed.database.connection import AUTH, STATE
-from gamed.database.errors import DatabaseError, DatabaseRestored, MigrationError, SchemaOlder
+from gamed.database.connection import AUTH
+from gamed.database.errors import DatabaseError
 from gamed.database.store import Store
-from gamed.ops import doctor_local
-from gamed.ops.doctor_findings import Finding, HttpReply, Level, Reached, ok, problem, skipped, warning
-from gamed.ops.doctor_local import facts
+from gamed.ops import machine_checks
+from gamed.ops.findings import Finding, HttpReply, Reached, ok, problem, skipped
+from gamed.ops.machine import Machine, Step, database_steps, quick_steps
+from gamed.ops.machine_checks import facts
 from gamed.providers.base import ProviderFailure
 from gamed.providers.discovery import ALGORITHMS, PRESET_ALGORITHMS, metadata_url, validate_metadata
 from gamed.stores import open_store
-
-Step = Callable[[], list[Finding]]
 
 
 def steps(places: Paths, opened: OpenedConfiguration | None, *, complete: bool) -> Sequence[Step]:
@@ -38,29 +37,36 @@ def steps(places: Paths, opened: OpenedConfiguration | None, *, complete: bool) 
     """
     try:
         store = open_store(Config(store=read_address(places)) if opened is None else opened.config, places.data)
-        databases: list[Step] = [partial(_databases, store)]
+        databases = database_steps(store)
     except (ConfigError, SetupError, OSError):  # where they are is one of the errors in the configuration
         store, databases = open_store(Config(), places.data), []
-    without: list[Step] = [
-        lambda: doctor_local.check_files(places.data, store),
+    if opened is None:
+        machine = Machine(data=places.data, store=store)
+    else:
+        config = opened.config
+        machine = Machine(
+            data=places.data,
+            store=store,
+            config_path=places.config,
+            config=config,
+            complete=complete,
+            min_free_bytes=opened.game.saves.min_free_bytes,
+        )
+    found: list[Step] = [
+        *quick_steps(machine),
         *databases,
         partial(_assets, AssetStore(places.data / FOLDER)),
-        lambda: [doctor_local.check_server(server(places.data))],
+        lambda: [machine_checks.check_server(server(places.data))],
     ]
     if opened is None:
-        return without
-    config = opened.config
+        return found
     offsets: list[int] = []
     return [
-        lambda: _configuration(places, complete=complete),
-        *without,
-        lambda: doctor_local.check_checkpoints(config, store),
-        lambda: [doctor_local.check_free(places.data, opened.game.saves.min_free_bytes)],
+        *found,
         partial(_key, store, places.data, config),
-        lambda: [doctor_local.check_limit(config)],
-        lambda: [doctor_local.check_proxies(config, local=_is_local(places.data))],
+        lambda: [machine_checks.check_proxies(config, local=_is_local(places.data))],
         *(partial(_provider, config, provider, offsets) for provider in config.providers.values()),
-        lambda: [doctor_local.check_clock(min(offsets, key=abs) if offsets else None)],
+        lambda: [machine_checks.check_clock(min(offsets, key=abs) if offsets else None)],
     ]
 
 
@@ -70,50 +76,6 @@ def server(data: Path) -> Reached | None:
         return ask_on(to_server(data), "/healthz")
     except (CommandFailed, OSError):
         return None
-
-
-def _configuration(places: Paths, *, complete: bool) -> list[Finding]:
-    try:
-        found = facts(places.config)
-    except OSError:  # it was read before root became the service's user, who may have no access
-        found = None
-    findings = [] if found is None else [doctor_local.check_config_file(str(places.config), found)]
-    return [finding for finding in findings if complete or finding.level is not Level.OK]
-
-
-def _databases(store: Store) -> list[Finding]:
-    try:
-        facts = store.server_facts()
-    except DatabaseError as e:
-        return [
-            problem("store", f"cannot be used: {e}", "Check the server, its log, and store in authentication.json.")
-        ]
-    server = [] if facts is None else doctor_local.check_database_server(facts)
-    try:
-        store.check_restored()
-    except DatabaseRestored as e:
-        server.append(problem("store", str(e), "Until then gamed serve refuses to start."))
-    except (DatabaseError, MigrationError):  # the next lines report it
-        pass
-    return [*server, _database(store, AUTH), _database(store, STATE)]
-
-
-def _database(store: Store, database: str) -> Finding:
-    name = store.name(database)
-    try:
-        store.check_schema(database)  # as a start does: an older copy, or one that was changed, may pass all else
-        if not store.exists(database):
-            return skipped(name, f"there is no {store.describe(database)}", "Start the service once: gamed serve")
-        with store.open_reader(database) as run:
-            version = run(partial(store.schema_version, database=database))
-            return doctor_local.check_store(name, version, run(partial(store.quick_check, database=database)))
-    except SchemaOlder as e:
-        return warning(name, str(e), "Make a backup first, or keep enough free space for the copy.")
-    except MigrationError as e:
-        return problem(name, f"serve refuses it: {e}", "")
-    except DatabaseError as e:
-        advice = f"{store.check_owner(database)} Run gamed check data, and if it is damaged restore a backup."
-        return problem(name, f"cannot be used: {e}", advice)
 
 
 def _assets(store: AssetStore) -> list[Finding]:
@@ -126,8 +88,8 @@ def _assets(store: AssetStore) -> list[Finding]:
         for channel in names:
             errors += _channel_errors(store, channel)
     except AssetsUnreadable as e:
-        return [doctor_local.check_assets(0, [str(e)])]
-    return [doctor_local.check_assets(len(names), errors)] if names else []
+        return [machine_checks.check_assets(0, [str(e)])]
+    return [machine_checks.check_assets(len(names), errors)] if names else []
 
 
 def _channel_errors(store: AssetStore, channel: str) -> list[str]:
@@ -165,12 +127,12 @@ def _is_local(data: Path) -> bool | None:
 
 
 def _provider(config: Config, provider: Provider, offsets: list[int]) -> list[Finding]:
-    findings = [doctor_local.redirect_uri(config, provider.name)]
+    findings = [machine_checks.redirect_uri(config, provider.name)]
     where = provider.authorization_endpoint
     if provider.issuer is not None:
         answer = ask(metadata_url(provider.issuer))
         _add_offset(answer, offsets)
-        findings.append(doctor_local.check_provider(provider.name, "discovery", answer))
+        findings.append(machine_checks.check_provider(provider.name, "discovery", answer))
         if not isinstance(answer, HttpReply) or answer.status >= 500:
             return findings
         try:
@@ -180,7 +142,7 @@ def _provider(config: Config, provider: Provider, offsets: list[int]) -> list[Fi
             return [*findings, problem(f"provider {provider.name}", str(e), "Compare issuer in authentication.json.")]
     answer = ask(where or "")
     _add_offset(answer, offsets)
-    return [*findings, doctor_local.check_provider(provider.name, "the sign-in page", answer)]
+    return [*findings, machine_checks.check_provider(provider.name, "the sign-in page", answer)]
 
 
 def _add_offset(answer: Reached, offsets: list[int]) -> None:

@@ -20,7 +20,7 @@ from gamed.cli.errors import CommandFailed
 from gamed.cli.output import utf8
 from gamed.cli.paths import command_line
 from gamed.cli.process import read_listeners
-from gamed.ops.doctor_findings import CertificateTimes, FailureCause, HttpFailure, HttpReply, Reached
+from gamed.ops.findings import CertificateTimes, FailureCause, HttpFailure, HttpReply, Reached
 
 REQUEST_TIMEOUT_SECONDS = 10.0
 MAX_BODY_BYTES = 4 * 1024 * 1024

@@ -9,8 +9,8 @@ from gamed.config.model import Checkpoints, Config
 from gamed.database.sqlite.files import EXTERNAL_LIMIT_BYTES
 from gamed.database.sqlite.store import SqliteStore
 from gamed.database.store import ServerFacts
-from gamed.ops import doctor_local
-from gamed.ops.doctor_findings import (
+from gamed.ops import machine_checks
+from gamed.ops.findings import (
     FailureCause,
     HttpFailure,
     HttpReply,
@@ -23,7 +23,7 @@ from gamed.ops.doctor_findings import (
     summary,
     warning,
 )
-from gamed.ops.doctor_local import FileFacts
+from gamed.ops.machine_checks import FileFacts
 from tests.support.databases import data_folder
 from tests.support.stores import sqlite_files
 
@@ -46,7 +46,7 @@ class LocalTests(SynchronousTestCase):
             (FileFacts(0o600, 0), False, PROBLEM),
         ):
             self.assertEqual(
-                doctor_local.check_file("auth.db", "/d/auth.db", facts, 7, secret=secret).level, level, facts
+                machine_checks.check_file("auth.db", "/d/auth.db", facts, 7, secret=secret).level, level, facts
             )
         for found, level in (
             (FileFacts(0o700, 7), OK),
@@ -54,9 +54,9 @@ class LocalTests(SynchronousTestCase):
             (FileFacts(0o700, 0), PROBLEM),
             (None, PROBLEM),
         ):
-            self.assertEqual(doctor_local.check_folder("/d", found, 7).level, level, found)
+            self.assertEqual(machine_checks.check_folder("/d", found, 7).level, level, found)
         for mode, level in ((0o640, OK), (0o644, OK), (0o666, PROBLEM)):
-            self.assertEqual(doctor_local.check_config_file("/c", FileFacts(mode, 0)).level, level)
+            self.assertEqual(machine_checks.check_config_file("/c", FileFacts(mode, 0)).level, level)
 
     @sqlite_files("its lock files; the locks of PostgreSQL are not files")
     def test_lock_files(self) -> None:
@@ -66,7 +66,7 @@ class LocalTests(SynchronousTestCase):
         for name, mode in (("auth.db.lock", 0o600), ("state.db.lock", 0o604), ("maintenance.lock", 0o600)):
             (data / name).touch()
             (data / name).chmod(mode)
-        found = [(finding.check, finding.level) for finding in doctor_local.check_files(data, SqliteStore(data))]
+        found = [(finding.check, finding.level) for finding in machine_checks.check_files(data, SqliteStore(data))]
         self.assertEqual(found, [("data", OK), ("state.db.lock", WARNING)])
 
     @sqlite_files("its write-ahead log; PostgreSQL's server has its own")
@@ -78,15 +78,15 @@ class LocalTests(SynchronousTestCase):
             if size is not None:
                 with open(data / "state.db-wal", "ab") as log:
                     log.truncate(size)
-            [found] = doctor_local.check_checkpoints(external, SqliteStore(data))
+            [found] = machine_checks.check_checkpoints(external, SqliteStore(data))
             self.assertEqual((found.check, found.level), ("checkpoints", level))
-        self.assertEqual(doctor_local.check_checkpoints(Config(), SqliteStore(data)), [])
+        self.assertEqual(machine_checks.check_checkpoints(Config(), SqliteStore(data)), [])
 
     def test_disk(self) -> None:
         """Below min_free_bytes saves are refused; a warning comes before."""
         for free, level in ((600, OK), (512, OK), (511, WARNING), (256, WARNING), (255, PROBLEM)):
-            self.assertEqual(doctor_local.check_disk(free * MIB, 256 * MIB).level, level, free)
-        self.assertEqual(doctor_local.check_disk(0, 0).level, OK)
+            self.assertEqual(machine_checks.check_disk(free * MIB, 256 * MIB).level, level, free)
+        self.assertEqual(machine_checks.check_disk(0, 0).level, OK)
 
     def test_clock(self) -> None:
         """A clock more than two minutes off fails sign-ins, in either direction; unknown is said."""
@@ -99,45 +99,45 @@ class LocalTests(SynchronousTestCase):
             (121_000, PROBLEM, "behind"),
             (-121_000, PROBLEM, "ahead of"),
         ):
-            finding = doctor_local.check_clock(offset_ms)
+            finding = machine_checks.check_clock(offset_ms)
             self.assertEqual((finding.level, words in finding.text), (level, True), offset_ms)
 
     def test_stores(self) -> None:
         """An error that SQLite finds is a problem, shown with its first line."""
-        self.assertEqual(doctor_local.check_store("auth.db", 7, []).level, OK)
-        finding = doctor_local.check_store("auth.db", 7, ["row 3 missing from index"])
+        self.assertEqual(machine_checks.check_store("auth.db", 7, []).level, OK)
+        finding = machine_checks.check_store("auth.db", 7, ["row 3 missing from index"])
         self.assertEqual((finding.level, "row 3 missing" in finding.text), (PROBLEM, True))
 
     def test_database_server(self) -> None:
         """A server that is nearly full, whose clock drifts, or that cannot recognize damage, is a warning."""
         well = ServerFacts("15.8", True, 7, 97, 1, True, True, True, 3)
-        self.assertEqual({finding.level for finding in doctor_local.check_database_server(well)}, {OK})
+        self.assertEqual({finding.level for finding in machine_checks.check_database_server(well)}, {OK})
         for change, check in (
             ({"connections": 88}, "connections"),
             ({"skew_ms": 11_000}, "database clock"),
             ({"checksums": False}, "checksums"),
             ({"autovacuum": False}, "autovacuum"),
         ):
-            findings = doctor_local.check_database_server(replace(well, **change))
+            findings = machine_checks.check_database_server(replace(well, **change))
             self.assertEqual([each.check for each in findings if each.level is WARNING], [check])
         for change, words in (
             ({"standbys": 0}, "no standby"),
             ({"synchronous": False}, "1 standbys (asynchronous)"),
             ({"encrypted": False}, "not encrypted"),
         ):
-            findings = doctor_local.check_database_server(replace(well, **change))
+            findings = machine_checks.check_database_server(replace(well, **change))
             self.assertIn(words, " ".join(each.text for each in findings), change)
 
     def test_assets(self) -> None:
         """A channel without its release is a problem, and the first is shown."""
-        self.assertEqual(doctor_local.check_assets(2, []).level, OK)
-        finding = doctor_local.check_assets(2, ["channel stable: lost", "channel beta: lost"])
+        self.assertEqual(machine_checks.check_assets(2, []).level, OK)
+        finding = machine_checks.check_assets(2, ["channel stable: lost", "channel beta: lost"])
         self.assertEqual((finding.level, finding.text), (PROBLEM, "channel stable: lost"))
 
     def test_open_files(self) -> None:
         """Enough files for the connections that are allowed."""
         self.assertEqual(
-            [doctor_local.check_open_files(most, 20_256).level for most in (20_256, 20_255)], [OK, WARNING]
+            [machine_checks.check_open_files(most, 20_256).level for most in (20_256, 20_255)], [OK, WARNING]
         )
 
     def test_server(self) -> None:
@@ -150,7 +150,7 @@ class LocalTests(SynchronousTestCase):
             (HttpReply(503), PROBLEM),
             (HttpReply(200, {}, b"ok"), PROBLEM),
         ):
-            self.assertEqual(doctor_local.check_server(answer).level, level, answer)
+            self.assertEqual(machine_checks.check_server(answer).level, level, answer)
 
     def test_trusted_proxies(self) -> None:
         """They fit where the server listens, and are no whole network of players."""
@@ -167,14 +167,16 @@ class LocalTests(SynchronousTestCase):
         ):
             named = {} if networks is None else {"trusted_proxies": tuple(map(ip_network, networks))}
             self.assertEqual(
-                doctor_local.check_proxies(replace(config, **named), local=here).level, level, (networks, here)
+                machine_checks.check_proxies(replace(config, **named), local=here).level, level, (networks, here)
             )
 
     def test_provider(self) -> None:
         """Any answer but an error of its own shows that a provider is there."""
         for answer, level in ((HttpReply(200), OK), (HttpReply(400), OK), (HttpReply(503), WARNING), (GONE, PROBLEM)):
-            self.assertEqual(doctor_local.check_provider("discord", "discovery", answer).level, level)
-        self.assertIn("https://play.example.org/auth/google/callback", doctor_local.redirect_uri(PUBLIC, "google").text)
+            self.assertEqual(machine_checks.check_provider("discord", "discovery", answer).level, level)
+        self.assertIn(
+            "https://play.example.org/auth/google/callback", machine_checks.redirect_uri(PUBLIC, "google").text
+        )
 
 
 class AnswerTests(SynchronousTestCase):

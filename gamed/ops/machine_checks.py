@@ -13,7 +13,7 @@ from gamed.config.settings import KEY_FILE
 from gamed.database.sqlite.files import EXTERNAL_LIMIT_BYTES
 from gamed.database.store import ServerFacts, Store
 from gamed.open_files import RESERVED_FILES
-from gamed.ops.doctor_findings import FailureCause, Finding, HttpFailure, Level, Reached, ok, problem, skipped, warning
+from gamed.ops.findings import FailureCause, Finding, HttpFailure, Level, Reached, ok, problem, skipped, warning
 
 OTHERS = 0o077
 WRITTEN_BY_ALL = 0o002
