@@ -103,6 +103,12 @@ def missing_names(text: str) -> list[str]:
     return missing
 
 
+def opens_its_file(answer: str) -> bool:
+    """Return whether an answer begins with a file of the package, and names something that this file defines."""
+    first, *others = CODE.findall(answer)
+    return answer.startswith(f"`{first}`") and any(other.strip("@()") in defined().get(first, ()) for other in others)
+
+
 def commands(group: click.Group, before: str = "") -> Iterator[str]:
     """Yield every command that is not a group, such as `serve` and `key new`."""
     for name, command in members(group):
@@ -191,3 +197,16 @@ class PagesTests(SynchronousTestCase):
         self.assertEqual(missing_names(page), [])
         row = "| `gamed/saves/service.py` | `SaveService.write()`, `decide_write()`, `SaveService.fly()` |"
         self.assertEqual(missing_names(f"{row}\n`Nothing`"), ["decide_write", "SaveService.fly", "Nothing"])
+
+    def test_questions(self) -> None:
+        """Each question of the architecture page has the file to open first, which exists and holds a name of the row."""
+        section = (ROOT / ARCHITECTURE).read_text("utf-8").partition("## Where is ...?")[2].partition("\n## ")[0]
+        answers = [line.split(" | ", 1) for line in section.splitlines() if line.startswith("| W")]
+        self.assertGreaterEqual(len(answers), 10)
+        self.assertEqual([question for question, answer in answers if not opens_its_file(answer)], [])
+        for wrong in (
+            "`gamed/saves/shop.py`: `decide_write()`",
+            "`gamed/saves/model.py`: `decide_write()`",
+            "`decide_write()` in `gamed/saves/write_rules.py`",
+        ):
+            self.assertFalse(opens_its_file(wrong), wrong)
