@@ -43,8 +43,7 @@ from gamed.stores import open_store
 
 if TYPE_CHECKING:
     from gamed.ops.metrics import Counters, Metrics
-    from gamed.ops.owner_page import Reporter
-    from gamed.ops.owner_report import MachineReport
+    from gamed.ops.owner_report import MachineReport, OwnerReporter
 
 ADMIN_CONNECTIONS = 16
 CLEANUP_SECONDS = 60
@@ -258,7 +257,7 @@ class AdminServer:
         endpoint: str,
         metrics: "Metrics",
         databases: Databases,
-        reporter: "Reporter",
+        reporter: "OwnerReporter",
     ) -> None:
         from gamed.ops.metrics import CONTENT_TYPE
         from gamed.ops.owner_page import OwnerRoutes

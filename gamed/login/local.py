@@ -1,7 +1,6 @@
 """A player signs in with the name and password of a local account, or creates one (SPEC 1.3, PROTOCOL 3.2, 3.9)."""
 
 from enum import Enum
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -16,6 +15,7 @@ from gamed.login.store import LoginStore
 from gamed.login.transaction import UNDECIDED, LoginEvent, LoginTransaction, TransitionFunction
 from gamed.players.errors import DisplayNameInvalid, NameMalformed, PasswordMalformed, PasswordsBusy
 from gamed.players.names import LOCAL, fold_typed, name_index, parse_display_name, parse_name, parse_password
+from gamed.players.passwords import AsyncPasswordHasher
 from gamed.rate_limit import RateLimit, RateLimited, client_network
 from gamed.structs import Component
 
@@ -79,21 +79,12 @@ class FormRejected(Struct, frozen=True):
     retry_after: int = 0
 
 
-class PasswordHasher(Protocol):
-    """A hasher of passwords in threads; raises PasswordsBusy when too many wait."""
-
-    async def hash(self, password: Secret) -> str: ...
-
-    async def verify(self, encoded: str | None, password: Secret) -> bool:
-        """Return whether the password matches; for None do as much work and return False."""
-
-
 class PasswordAuthenticator(Component, frozen=True):
     """The check of a typed name and password, with its rate limits."""
 
     _context: LoginContext
     _store: LoginStore
-    _hasher: PasswordHasher
+    _hasher: AsyncPasswordHasher
 
     async def authenticate(self, form: SignInForm) -> str:
         """Return the id of the account's player; raise SignInRejected."""

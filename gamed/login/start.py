@@ -1,7 +1,6 @@
 """A game starts a login, or learns why it cannot (PROTOCOL 3.1, 3.8)."""
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -21,17 +20,10 @@ from gamed.login.store import LoginStore
 from gamed.login.transaction import ClientInfo, ClientInfoTooLong, LoginIntent, LoginTransaction, ProofMethod
 from gamed.long_poll import LongPollRegistry
 from gamed.providers.base import ProviderUnavailable
-from gamed.sessions.credentials import AuthenticatedSession
 from gamed.sessions.errors import SessionError
+from gamed.sessions.service import SessionService
 from gamed.structs import Component, redacts
 from gamed.tokens import ENTROPY_BYTES, TokenType, generate_token
-
-
-class Authenticator(Protocol):
-    """The sessions feature, as far as a start needs it."""
-
-    async def authenticate(self, token: str | None) -> AuthenticatedSession:
-        """Return the session of an access token; raise SessionError."""
 
 
 @redacts("token")
@@ -71,7 +63,7 @@ class StartService(Component, frozen=True):
     _context: LoginContext
     _store: LoginStore
     _access: ProviderAccess
-    _sessions: Authenticator
+    _sessions: SessionService
     _waiters: LongPollRegistry
 
     async def start(self, start: StartRequest) -> StartedLogin:

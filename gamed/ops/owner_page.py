@@ -1,8 +1,7 @@
 """The owner's page, on the endpoint of `--admin`, shows players, backup, disk, findings and events; it is read-only."""
 
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from re import ASCII, compile
-from typing import Protocol
 
 from twisted.web.template import Tag, tags
 
@@ -17,7 +16,7 @@ from gamed.http.request import Request
 from gamed.login.pages.layout import PAGE_HEADERS, Content, bidi_isolated, muted, page, paragraph
 from gamed.login.pages.results import error_response
 from gamed.ops.findings import Finding, Level
-from gamed.ops.owner_report import EVENTS, PLAYERS, ListedPlayer, MachineReport, OwnerReport, Position
+from gamed.ops.owner_report import EVENTS, PLAYERS, ListedPlayer, MachineReport, OwnerReport, OwnerReporter, Position
 from gamed.readable import ago, size
 from gamed.structs import Component
 from gamed.timestamps import rfc3339
@@ -27,12 +26,6 @@ BEFORE = "before"
 _POSITION = compile(r"([0-9]{1,15})-(ply_[A-Za-z0-9_-]{1,64})", ASCII)
 
 
-class Reporter(Protocol):
-    """The reader of the report; see gamed.ops.owner_report.OwnerReporter."""
-
-    def read(self, before: Position | None, problems: Sequence[str]) -> Awaitable[OwnerReport]: ...
-
-
 class OwnerRoutes(Component, frozen=True):
     """The route of the owner's page, which the public site never has."""
 
@@ -40,7 +33,7 @@ class OwnerRoutes(Component, frozen=True):
     prefixes = ("/$",)
     body_policies = DEFAULT_BODY_POLICIES
 
-    _reporter: Reporter
+    _reporter: OwnerReporter
     _readiness: Readiness
 
     @app.route("/", methods=["GET"])
