@@ -199,7 +199,7 @@ class PagesTests(SynchronousTestCase):
         self.assertEqual(missing_names(f"{row}\n`Nothing`"), ["decide_write", "SaveService.fly", "Nothing"])
 
     def test_questions(self) -> None:
-        """Each question of the architecture page has the file to open first, which exists and holds a name of the row."""
+        """Each question of the architecture page begins with a file that exists and holds a name of the row."""
         section = (ROOT / ARCHITECTURE).read_text("utf-8").partition("## Where is ...?")[2].partition("\n## ")[0]
         answers = [line.split(" | ", 1) for line in section.splitlines() if line.startswith("| W")]
         self.assertGreaterEqual(len(answers), 10)

@@ -1,7 +1,6 @@
 """A finding of `gamed doctor` names a check, its result, and what to do; the checks get HTTP replies or failures."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from email.utils import parsedate_to_datetime
 from enum import StrEnum
 
 from msgspec import Struct, field
@@ -112,6 +111,8 @@ class HttpReply(Struct, frozen=True):
 
     def date_ms(self) -> int | None:
         """Return the response's Date, to the second (RFC 9110 6.6.1); None if it is missing or malformed."""
+        from email.utils import parsedate_to_datetime  # late: check data needs findings, and no dates
+
         try:
             return int(parsedate_to_datetime(self.headers["date"]).timestamp() * 1000)
         except (KeyError, ValueError, OverflowError):
