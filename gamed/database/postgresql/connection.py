@@ -21,7 +21,6 @@ from twisted.logger import Logger
 from gamed.database.connection import Parameters
 from gamed.database.engine import NeedsSavepoints
 from gamed.database.errors import DatabaseCorrupt, DatabaseError
-from gamed.database.postgresql.bulk_reads import HeldRead, in_bulk
 from gamed.database.postgresql.connecting import Connector, SessionKind, error_of, wait
 from gamed.database.postgresql.error_mapping import (
     ABORTED,
@@ -86,10 +85,6 @@ class PostgresqlConnection:
         """True from begin() to rollback() or commit()."""
         self._pending: deque[PostgresqlResult] = deque()
         """The results that were not read yet, in the order of their statements."""
-        self.columns: dict[str, int] = {}
-        """How many columns each SELECT has that may be sent for several reads."""
-        self._held: list[HeldRead] = []
-        """The SELECTs of a reading batch that were not sent yet."""
         self._awaited = 0
         """The points of synchronization that the server has not confirmed."""
         self._sent = 0
@@ -167,16 +162,13 @@ class PostgresqlConnection:
     def execute(self, sql: str, parameters: Parameters = (), /) -> PostgresqlResult:
         """Send one statement; its errors are raised by the first method of a result that waits.
 
-        Outside a batch it is a transaction of its own. A SELECT of a function that reads is sent with those of others.
+        Outside a batch it is a transaction of its own.
         """
         statement = convert(sql)
         if not self._in_batch and not self._is_living():
             self._connect()
         types, values = encode(values_of(statement, parameters))
-        if self._reading and self.in_transaction and self._hub is not None and not statement.changes:
-            self.hold(held := HeldRead(self, sql, types, values))
-            return held
-        result = self._send(statement, types, values, PostgresqlResult(self))
+        result = self._send(statement, types, values)
         if statement.changes:
             self._running.changes += 1
             if statement.controls:
@@ -201,7 +193,7 @@ class PostgresqlConnection:
         the transaction is still open; if its error was caught, raise NeedsSavepoints, and the transaction has ended.
         """
         self._warning, failure = None, self._failure
-        self._committing = self._send(_COMMIT, (), (), PostgresqlResult(self))
+        self._committing = self._send(_COMMIT)
         try:
             result = self._committing.wait()
         except PostgresqlError as e:
@@ -229,7 +221,7 @@ class PostgresqlConnection:
             try:
                 if self._sent:  # the server skips all until it is synchronized if one of them fails
                     self._synchronize(session)
-                self._send(_ROLLBACK, (), (), PostgresqlResult(self))
+                self._send(_ROLLBACK)
                 self._synchronize(session)
             except psycopg.Error as e:
                 self._lose(_lost(e))
@@ -243,9 +235,8 @@ class PostgresqlConnection:
         self._lose(PostgresqlError(LOST, "The connection was closed"))
 
     def _send(
-        self, statement: Statement, types: Types, values: Sequence[bytes | None], result: PostgresqlResult
+        self, statement: Statement, types: Types = (), values: Sequence[bytes | None] = ()
     ) -> PostgresqlResult:
-        """Send a statement whose result is received by `result`, and return that."""
         session = self._session
         if session is None or (self._in_batch and not self.in_transaction):
             raise self._failure or PostgresqlError(LOST, "The transaction has ended")
@@ -256,8 +247,7 @@ class PostgresqlConnection:
             self._lose(lost := _lost(e))
             raise lost from e
         self._sent += 1
-        self._expect(result, prepared)
-        return result
+        return self._expect(PostgresqlResult(self), prepared)
 
     def _prepare(self, session: PGconn, statement: Statement, types: Types) -> PreparedStatement:
         prepared = PreparedStatement(b"s%d" % next(self._names), statement, len(types))
@@ -271,22 +261,10 @@ class PostgresqlConnection:
         self._expect(Preparation(self, partial(self._prepared.pop, key, None)), prepared)
         return prepared
 
-    def _expect(self, result: PostgresqlResult, prepared: PreparedStatement) -> None:
+    def _expect(self, result: PostgresqlResult, prepared: PreparedStatement) -> PostgresqlResult:
         result.prepared = prepared
         self._pending.append(result)
-
-    def hold(self, read: HeldRead) -> None:
-        """Send a SELECT of a reading batch when all functions wait."""
-        self._held.append(read)
-
-    def _send_held(self) -> None:
-        held, self._held = self._held, []
-        try:
-            for each in in_bulk(self, held):
-                self._send(*each)
-        except PostgresqlError as e:
-            for read in held:
-                read.fail(e)
+        return result
 
     @property
     def total_changes(self) -> int:
@@ -316,7 +294,6 @@ class PostgresqlConnection:
                     self.wait()
         finally:
             self._hub, self._running = None, outside
-            self._send_held()
         return self._failures != failures
 
     def _resume(self, function: _Function) -> None:
@@ -341,7 +318,6 @@ class PostgresqlConnection:
         if self._hub is not None:
             self._hub.switch()
             return
-        self._send_held()
         session = self._session
         if session is None:
             return
