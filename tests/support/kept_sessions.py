@@ -3,16 +3,14 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from itertools import count
-from time import monotonic
 from typing import Any
 
 import msgspec
 import psycopg
 from psycopg import pq
-from psycopg.pq.abc import PGconn
 
 from gamed.config.model import PostgresqlAddress
-from gamed.database.postgresql.connecting import ANSWER_SECONDS, Connector, SessionKind, answer
+from gamed.database.postgresql.connecting import ANSWER_SECONDS, Connector, DriverConnection, SessionKind
 from gamed.database.postgresql.connection import PostgresqlConnection
 from gamed.database.postgresql.engine import PostgresqlEngine
 from gamed.database.postgresql.error_mapping import PostgresqlError
@@ -32,34 +30,33 @@ class KeptSessions(Connector):
 
     def __init__(self, address: PostgresqlAddress, now_ms: Now) -> None:
         super().__init__(address, now_ms)
-        self._free: dict[SessionKind, list[PGconn]] = {}
+        self._free: dict[SessionKind, list[DriverConnection]] = {}
         """Sessions without a connection."""
-        self._prepared: dict[PGconn, Mapping[Any, Any]] = {}
+        self._prepared: dict[DriverConnection, Mapping[Any, Any]] = {}
         """What they have prepared."""
 
-    def open(self, kind: SessionKind) -> PGconn:
+    def open(self, kind: SessionKind) -> DriverConnection:
         """Return a session that another connection of this kind had, or a new one; raise a DatabaseError."""
         free = self._free.get(_unnamed(kind), [])
         while free:
             session = free.pop()
             with suppress(PostgresqlError, psycopg.Error):
-                session.send_query_params(b"SELECT set_config('application_name', $1, false)", [kind.name.encode()])
-                answer(session, monotonic() + ANSWER_SECONDS)
+                session.execute("SELECT set_config('application_name', $1, false)", [kind.name])
                 self._set_up(session, kind)
                 return session
-            session.finish()
+            session.close()
         return super().open(kind)
 
-    def prepared(self, session: PGconn) -> Mapping[Any, Any]:
+    def prepared(self, session: DriverConnection) -> Mapping[Any, Any]:
         """Return the statements that a session of open() has prepared before."""
         return self._prepared.pop(session, {})
 
-    def keep(self, session: PGconn, kind: SessionKind, prepared: Mapping[Any, Any]) -> None:
+    def keep(self, session: DriverConnection, kind: SessionKind, prepared: Mapping[Any, Any]) -> None:
         """Keep a session whose connection is closed; raise PostgresqlError or psycopg.Error if it is of no use."""
-        session.exit_pipeline_mode()
-        session.notice_handler = None
-        session.send_query(_FORGET.encode())
-        answer(session, monotonic() + ANSWER_SECONDS)
+        session.pgconn.exit_pipeline_mode()
+        session.pgconn.notice_handler = None
+        session.working, session.answer_seconds = DriverConnection.working, ANSWER_SECONDS
+        session.execute(_FORGET)
         self._free.setdefault(_unnamed(kind), []).append(session)
         self._prepared[session] = prepared
 
@@ -67,7 +64,7 @@ class KeptSessions(Connector):
         """Close all sessions."""
         for free in self._free.values():
             while free:
-                free.pop().finish()
+                free.pop().close()
         self._prepared.clear()
 
 
@@ -79,15 +76,14 @@ class KeptConnection(PostgresqlConnection):
     def _connect(self) -> None:
         self._names = _names
         super()._connect()
-        assert self._session is not None
-        self._prepared = {**self._connector.prepared(self._session), **self._prepared}
+        self._prepared = {**self._connector.prepared(self._opened), **self._prepared}
 
     def close(self) -> None:
         self.wait()
         session = self._session
         if session is not None and session.transaction_status == pq.TransactionStatus.IDLE:
             with suppress(PostgresqlError, psycopg.Error):
-                self._connector.keep(session, self._kind, self._prepared)
+                self._connector.keep(self._opened, self._kind, self._prepared)
                 self._session = None
         super().close()
 

@@ -1,27 +1,29 @@
-"""The opening of sessions with PostgreSQL, and the refusal of servers on which a commit is not certain.
-
-libpq's own functions that wait hold Python's lock while they do; these wait in poll(), with an end.
-"""
+"""The opening of sessions with PostgreSQL, and the refusal of servers on which a commit is not certain."""
 
 from collections.abc import Callable, Mapping
-from select import POLLIN, POLLOUT, poll
 from time import monotonic
+from typing import Any
 
 import psycopg
 from msgspec import Struct
-from psycopg import pq
+from psycopg import RawCursor, pq
+from psycopg.abc import RV, PQGen
+from psycopg.adapt import AdaptersMap
 from psycopg.conninfo import conninfo_attempts, make_conninfo
-from psycopg.pq.abc import PGconn, PGresult
+from psycopg.errors import ConnectionTimeout
 from twisted.logger import Logger
 
 from gamed.config.model import PostgresqlAddress
 from gamed.database.errors import DatabaseError, DatabaseRestored, DatabaseUnavailable, new_error
-from gamed.database.postgresql.error_mapping import LOST, REFUSED, SKEWED, PostgresqlError, kind_of, translate
+from gamed.database.postgresql.error_mapping import LOST, REFUSED, SKEWED, PostgresqlError, reported, translate
+from gamed.database.postgresql.statements import ADAPTERS
 from gamed.event_log import EventLog
 from gamed.timestamps import Now
 
-CONNECT_SECONDS = 5.0
-"""For each address of each host."""
+CONNECT_SECONDS = 5
+"""For each address of each host; psycopg waits for at least 2."""
+WORKING_SECONDS = 0.2
+"""How often `working` is called while the server works."""
 ANSWER_SECONDS = 15.0
 LOCK_MS = 4000
 IDLE_MS = 2000
@@ -56,7 +58,7 @@ _SETTLED = (
     "current_setting('server_encoding')",
     "current_setting('fsync')",
     "current_setting('full_page_writes')",
-    "pg_is_in_recovery()",
+    "CASE WHEN pg_is_in_recovery() THEN 't' ELSE 'f' END",
     "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)",
 )
 REFUSALS = (
@@ -106,6 +108,41 @@ class SessionKind(Struct, frozen=True):
         }
 
 
+class DriverConnection(psycopg.Connection[Any]):
+    """psycopg's connection, with an end of each wait; without one, a server that was stopped is waited for for ever."""
+
+    answer_seconds: float = CONNECT_SECONDS
+    """How long a statement may take; then it fails, and only close() may follow."""
+
+    working: Callable[[], None] = staticmethod(lambda: None)
+    """It is called repeatedly during a wait, and may end it by an exception."""
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        """Return the types of parameters and columns, the same as those of PostgresqlConnection."""
+        return ADAPTERS
+
+    def wait(self, gen: PQGen[RV], interval: float = WORKING_SECONDS, timeout: float | None = None) -> RV:
+        """Wait as psycopg does, which calls this for each statement."""
+        return super().wait(self._watched(gen), min(interval, self.answer_seconds), timeout)
+
+    def _watched(self, gen: PQGen[RV]) -> PQGen[RV]:
+        """Forward what psycopg sends to its generator: after each interval in which nothing has happened it is 0."""
+        deadline = monotonic() + self.answer_seconds
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if not ready:
+                    self.working()
+                    if monotonic() > deadline:
+                        raise PostgresqlError(LOST, "PostgreSQL does not answer")
+                wanted = gen.send(ready)
+        except StopIteration as e:
+            value: RV = e.value
+            return value
+
+
 class Connector:
     """The way of a process to one PostgreSQL database."""
 
@@ -118,19 +155,19 @@ class Connector:
         """The last failure, while no attempt has succeeded since."""
         self.restored: DatabaseRestored | None = None
         """The error after which a service uses no session any more, and opens none."""
-        self._check: Callable[[PGconn], None] = lambda session: None
+        self._check: Callable[[DriverConnection], None] = lambda session: None
         self._refuse: Callable[[DatabaseRestored], None] = lambda error: None
         self._skipped = False
         """True once another host took the place of one with an older database."""
 
-    def guard(self, check: Callable[[PGconn], None], refuse: Callable[[DatabaseRestored], None]) -> None:
+    def guard(self, check: Callable[[DriverConnection], None], refuse: Callable[[DatabaseRestored], None]) -> None:
         """Call `check` with each new session from now on, which raises DatabaseRestored or PostgresqlError.
 
         If no host has a newer database, call `refuse`.
         """
         self._check, self._refuse = check, refuse
 
-    def open(self, kind: SessionKind) -> PGconn:
+    def open(self, kind: SessionKind) -> DriverConnection:
         """Return a new session; raise a DatabaseError, whose cause has the reason.
 
         A second attempt within a second after one that failed is not made.
@@ -154,7 +191,7 @@ class Connector:
             _log.info("database_available", database="postgresql")
         return session
 
-    def _open(self, kind: SessionKind) -> PGconn:
+    def _open(self, kind: SessionKind) -> DriverConnection:
         problem: PostgresqlError | None = None
         restored: DatabaseRestored | None = None
         for conninfo in self._attempts(kind):
@@ -164,8 +201,6 @@ class Connector:
                 restored = e
             except PostgresqlError as e:
                 problem = e
-            except psycopg.Error as e:
-                problem = PostgresqlError(LOST, str(e))
             else:
                 self._skip(restored)
                 return session
@@ -181,29 +216,34 @@ class Connector:
             self._skipped = True
             _log.error("database_host_skipped", path=self._address.url, detail=str(restored))
 
-    def _open_at(self, conninfo: bytes, kind: SessionKind) -> PGconn:
+    def _open_at(self, conninfo: str, kind: SessionKind) -> DriverConnection:
         session = _connect(conninfo)
         try:
             self._set_up(session, kind)
         except BaseException:
-            session.finish()
+            session.close()
             raise
         return session
 
-    def _attempts(self, kind: SessionKind) -> list[bytes]:
-        """Return the address of each host that a name stands for."""
+    def _attempts(self, kind: SessionKind) -> list[str]:
+        """Return the address of each host that a name stands for.
+
+        psycopg's connect() would try them alone, and stay with the first one that answers: here the next one follows,
+        too, if the session cannot be set up, such as with a former primary.
+        """
         password = self._address.password
         wanted: dict[str, str | int | None] = {**_DRIVER, **self._address.conninfo}
         wanted["application_name"] = kind.name
+        wanted["connect_timeout"] = CONNECT_SECONDS
         if "sslcert" not in wanted and pq.version() >= CERTIFICATE_MODES:
             wanted["sslcertmode"] = "disable"  # else libpq reads a file in the home of the user who started gamed
         wanted["password"] = None if password is None else password.reveal().decode()
         try:
-            return [make_conninfo("", **attempt).encode() for attempt in conninfo_attempts(wanted)]
+            return [make_conninfo("", **attempt) for attempt in conninfo_attempts(wanted)]
         except psycopg.Error as e:
             raise PostgresqlError(LOST, str(e)) from e
 
-    def _set_up(self, session: PGconn, kind: SessionKind) -> None:
+    def _set_up(self, session: DriverConnection, kind: SessionKind) -> None:
         before_ms = self._now_ms()
         try:
             row = _settle(session, {**kind.settings, **_WHERE_POSSIBLE})
@@ -215,13 +255,15 @@ class Connector:
         self._check(session)
 
 
-def _settle(session: PGconn, settings: Mapping[str, str]) -> list[str]:
+def _settle(session: DriverConnection, settings: Mapping[str, str]) -> list[str]:
     """Set these values in the session; return those of _SETTLED, and raise PostgresqlError."""
-    values = [each.encode() for item in settings.items() for each in item]
+    # Not connect(options=...): PgBouncer refuses settings that it does not know there, and a server that does not take
+    # one of them ends the session. The values of _SETTLED need a statement anyway.
+    values = [each for item in settings.items() for each in item]
     calls = [f"set_config(${n}, ${n + 1}, false)" for n in range(1, len(values), 2)]
-    session.send_query_params(f"SELECT {', '.join([*_SETTLED, *calls])}".encode(), values)
-    result = answer(session, monotonic() + CONNECT_SECONDS)
-    return [(result.get_value(0, column) or b"").decode() for column in range(len(_SETTLED))]
+    with reported():
+        [row] = session.execute(f"SELECT {', '.join([*_SETTLED, *calls])}".encode(), values).fetchall()
+    return [str(value) for value in row[: len(_SETTLED)]]
 
 
 def refuse(row: list[str], before_ms: int, after_ms: int) -> None:
@@ -247,83 +289,16 @@ def refuse(row: list[str], before_ms: int, after_ms: int) -> None:
         )
 
 
-def answer(session: PGconn, deadline: float) -> PGresult:
-    """Return the result of the one statement that was sent; raise PostgresqlError, at the latest at the deadline.
-
-    After an error that does not end the session, the next statement can be sent.
-    """
-    result = None
-    while (following := _next_result(session, deadline)) is not None:
-        result = following
-        if result.status == pq.ExecStatus.FATAL_ERROR:
-            error, ended = error_of(result, session)
-            while not ended and _next_result(session, deadline) is not None:
-                pass
-            raise error
-    assert result is not None
-    return result
-
-
-def _next_result(session: PGconn, deadline: float) -> PGresult | None:
-    while session.is_busy():
-        wait(session, deadline)
-    return session.get_result()
-
-
-def wait(session: PGconn, deadline: float) -> None:
-    """Send what is not sent yet, and read what comes next; raise PostgresqlError(LOST), at the latest at `deadline`."""
-    try:
-        events = POLLIN | (POLLOUT if session.flush() else 0)
-        if not await_events(session.socket, events, deadline):
-            raise PostgresqlError(LOST, "PostgreSQL does not answer")
-        session.consume_input()
-    except psycopg.Error as e:
-        raise PostgresqlError(LOST, str(e)) from e
-
-
-def await_events(descriptor: int, events: int, deadline: float) -> bool:
-    """Return whether one of the events came before the deadline."""
-    poller = poll()
-    poller.register(descriptor, events)
-    return bool(poller.poll(max(0.0, deadline - monotonic()) * 1000))
-
-
-def error_of(result: PGresult, session: PGconn) -> tuple[PostgresqlError, bool]:
-    """Return the error that a result reports, and whether the session has ended with it."""
-    code, severity, primary = (
-        (result.error_field(field) or b"").decode("utf-8", "replace")
-        for field in (
-            pq.DiagnosticField.SQLSTATE,
-            pq.DiagnosticField.SEVERITY_NONLOCALIZED,
-            pq.DiagnosticField.MESSAGE_PRIMARY,
-        )
-    )
-    ended = severity in ("FATAL", "PANIC") or session.status == pq.ConnStatus.BAD
-    if not code or (ended and kind_of(code) is None):
-        code = LOST
-    return PostgresqlError(code, primary or result.get_error_message().strip()), ended
-
-
-def _connect(conninfo: bytes) -> PGconn:
+def _connect(conninfo: str) -> DriverConnection:
     """Return a connection to one address; raise PostgresqlError."""
-    deadline = monotonic() + CONNECT_SECONDS
-    session = pq.PGconn.connect_start(conninfo)
     try:
-        while (status := _poll(session)) != pq.PollingStatus.OK:
-            if status == pq.PollingStatus.FAILED:
-                message = _advised(session.get_error_message().strip())
-                raise PostgresqlError("28P01" if session.needs_password else code_of(message), message)
-            events = POLLIN if status == pq.PollingStatus.READING else POLLOUT
-            if not await_events(session.socket, events, deadline):
-                raise PostgresqlError(LOST, f"No connection within {CONNECT_SECONDS:.0f} seconds")
+        return DriverConnection.connect(conninfo, autocommit=True, prepare_threshold=None, cursor_factory=RawCursor)
+    except ConnectionTimeout:
+        code, message = LOST, f"No connection within {CONNECT_SECONDS} seconds"
     except psycopg.Error as e:
-        session.finish()
-        raise PostgresqlError(LOST, str(e)) from e
-    except BaseException:
-        session.finish()
-        raise
-    session.nonblocking = 1
-    return session
+        message = str(e) if e.pgconn is None else e.pgconn.error_message.decode("utf-8", "replace").strip()
+        code = "28P01" if e.pgconn is not None and e.pgconn.needs_password else code_of(message)
+    raise PostgresqlError(code, _advised(message))  # here, so that psycopg's error, which has the password, is gone
 
 
 def _advised(message: str) -> str:
@@ -339,12 +314,6 @@ def code_of(message: str) -> str:
     A server with messages in another language than English gets LOST for all: then a start waits in vain.
     """
     return next((code for code, words in REFUSALS if all(word in message for word in words)), LOST)
-
-
-def _poll(session: PGconn) -> int:
-    if session.status == pq.ConnStatus.BAD:
-        return pq.PollingStatus.FAILED
-    return session.connect_poll()
 
 
 def _unavailable(error: PostgresqlError) -> DatabaseError:

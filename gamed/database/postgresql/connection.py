@@ -8,20 +8,21 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import count
-from select import POLLIN, poll
+from select import POLLIN, POLLOUT, poll
 from time import monotonic
 from typing import Any
 
 import psycopg
 from greenlet import getcurrent, greenlet
 from psycopg import pq
+from psycopg.errors import Diagnostic
 from psycopg.pq.abc import PGconn, PGresult
 from twisted.logger import Logger
 
 from gamed.database.connection import Parameters
 from gamed.database.engine import NeedsSavepoints
 from gamed.database.errors import DatabaseCorrupt, DatabaseError
-from gamed.database.postgresql.connecting import Connector, SessionKind, error_of, wait
+from gamed.database.postgresql.connecting import Connector, DriverConnection, SessionKind
 from gamed.database.postgresql.error_mapping import (
     ABORTED,
     LIMIT_EXCEEDED,
@@ -30,6 +31,7 @@ from gamed.database.postgresql.error_mapping import (
     STALE,
     PostgresqlError,
     ends_batch,
+    error_of,
     translate,
 )
 from gamed.database.postgresql.results import BINARY, PostgresqlResult, Preparation, PreparedStatement, warning_of
@@ -104,15 +106,18 @@ class PostgresqlConnection:
         """What the server reported about that COMMIT."""
         self._queue_full = False
         """True after a commit that the full NOTIFY queue refused, until one succeeds."""
+        self._opened: DriverConnection
+        """psycopg's object for the session, which has to live as long."""
         self._session: PGconn | None = None
         self._connect()
 
     def _connect(self) -> None:
         try:
-            session = self._connector.open(self._kind)
+            self._opened = self._connector.open(self._kind)
         except DatabaseError as e:
             self.fatal_error = e
             raise
+        session = self._opened.pgconn
         session.notice_handler = self._notice
         session.enter_pipeline_mode()
         self._prepared: dict[tuple[bytes, Types], PreparedStatement] = {}
@@ -127,7 +132,7 @@ class PostgresqlConnection:
 
     def _notice(self, notice: PGresult) -> None:
         if self._pending and self._pending[0] is self._committing:
-            self._warning = warning_of(notice) or self._warning
+            self._warning = warning_of(Diagnostic(notice)) or self._warning
 
     def begin(self, statements: Sequence[tuple[str, Parameters]], *, reading: bool = False) -> None:
         """Begin a transaction with these statements, which are sent before its first one; raise DatabaseError.
@@ -234,9 +239,7 @@ class PostgresqlConnection:
         self._resting.clear()
         self._lose(PostgresqlError(LOST, "The connection was closed"))
 
-    def _send(
-        self, statement: Statement, types: Types = (), values: Sequence[bytes | None] = ()
-    ) -> PostgresqlResult:
+    def _send(self, statement: Statement, types: Types = (), values: Sequence[bytes | None] = ()) -> PostgresqlResult:
         session = self._session
         if session is None or (self._in_batch and not self.in_transaction):
             raise self._failure or PostgresqlError(LOST, "The transaction has ended")
@@ -356,16 +359,20 @@ class PostgresqlConnection:
                     self._failure = None
 
     def _await_input(self, session: PGconn, deadline: float) -> None:
-        if session.flush():
-            wait(session, deadline)
-            return
-        if not self._poll.poll(max(0.0, deadline - monotonic()) * 1000):
+        unsent = session.flush()
+        if unsent:
+            self._poll.modify(session.socket, POLLIN | POLLOUT)
+        ready = self._poll.poll(max(0.0, deadline - monotonic()) * 1000)
+        if unsent:
+            self._poll.modify(session.socket, POLLIN)
+        if not ready:
             raise PostgresqlError(LOST, "PostgreSQL does not answer")
         session.consume_input()
 
     def _receive_failure(self, result: PGresult, session: PGconn) -> None:
         if result.status == _ERROR:
-            error, ended = error_of(result, session)
+            lost = session.status == pq.ConnStatus.BAD
+            error, ended = error_of(Diagnostic(result), result.get_error_message(), lost=lost)
             if self._failure is None or error.code != ABORTED:
                 self._failure = error
             if ended:

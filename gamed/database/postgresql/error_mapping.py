@@ -1,5 +1,11 @@
 """The translation of PostgreSQL's errors by their SQLSTATE."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg.errors import Diagnostic
+
 from gamed.database.errors import (
     DatabaseBusy,
     DatabaseCorrupt,
@@ -63,6 +69,27 @@ class PostgresqlError(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message if code in _OWN else f"{message} ({code})")
         self.code = code
+
+
+def error_of(found: Diagnostic, message: str, *, lost: bool = False) -> tuple[PostgresqlError, bool]:
+    """Return the error that libpq has reported, and whether the session has ended with it; so it has if it is `lost`.
+
+    `message` is libpq's own, for an error that the server has not sent.
+    """
+    code, ended = found.sqlstate, lost or found.severity_nonlocalized in ("FATAL", "PANIC")
+    if not code or (ended and kind_of(code) is None):
+        code = LOST
+    return PostgresqlError(code, found.message_primary or message.strip()), ended
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Raise a PostgresqlError for an error of psycopg."""
+    try:
+        yield
+    except psycopg.Error as e:
+        # From None: the text of psycopg's error has PostgreSQL's DETAIL, which quotes values of rows.
+        raise error_of(e.diag, str(e))[0] from None
 
 
 def kind_of(code: str) -> type[DatabaseError] | None:

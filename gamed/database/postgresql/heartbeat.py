@@ -15,7 +15,6 @@ from time import monotonic
 from typing import Any, Final
 
 from msgspec import Struct, structs
-from psycopg.pq.abc import PGconn
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
@@ -23,7 +22,7 @@ from gamed.config.settings import DATABASE_NOTE
 from gamed.database.connection import AUTH, Connection
 from gamed.database.errors import DatabaseRestored, DiskFull, of_disk
 from gamed.database.periodic import PeriodicTask
-from gamed.database.postgresql.connecting import CONNECT_SECONDS, Connector
+from gamed.database.postgresql.connecting import CONNECT_SECONDS, Connector, DriverConnection
 from gamed.database.postgresql.error_mapping import LOST, PostgresqlError
 from gamed.database.postgresql.identity import check_origin, read_place, refuse_copy
 from gamed.database.postgresql.session import PlainSession
@@ -106,7 +105,7 @@ class RestoreGuard:
             _log.error("database_went_back", detail=str(error))
             self._went_back()
 
-    def _check_session(self, session: PGconn) -> None:
+    def _check_session(self, session: DriverConnection) -> None:
         """Raise DatabaseRestored for a new session with an older database; note a new timeline before it is used.
 
         A process that is killed before its next beat has noted it then. Raise PostgresqlError.

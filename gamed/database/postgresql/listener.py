@@ -6,14 +6,14 @@ milliseconds. While the thread is not connected, or notifications do not arrive,
 
 import os
 from collections.abc import Callable, Collection, Iterable
+from contextlib import closing
 from secrets import token_hex
 from select import POLLIN, poll
 from threading import Lock, Thread
 from time import monotonic
 from typing import Any
 
-from psycopg import OperationalError, pq
-from psycopg.pq.misc import PGnotify
+from psycopg import Notify, OperationalError
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
@@ -21,10 +21,10 @@ from twisted.logger import Logger
 from gamed.database.changes import ChangeListener, ChangeSource, Topic
 from gamed.database.errors import DatabaseError
 from gamed.database.polled_changes import CHECK_SECONDS
-from gamed.database.postgresql.connecting import answer
+from gamed.database.postgresql.connecting import DriverConnection
 from gamed.database.postgresql.error_mapping import PostgresqlError
 from gamed.database.postgresql.processes import is_own, join
-from gamed.database.postgresql.statements import load_rows
+from gamed.database.postgresql.session import PlainSession
 from gamed.event_log import EventLog
 
 CHANNELS = {f"gamed_{topic.value}": topic for topic in Topic}
@@ -173,7 +173,7 @@ class NotificationListener:
     """The thread that listens for notifications, and whose connection shows the others that this process lives."""
 
     def __init__(
-        self, reactor: Any, connect: Callable[[], pq.abc.PGconn], instance_id: str, changes: NotifiedChanges
+        self, reactor: Any, connect: Callable[[], DriverConnection], instance_id: str, changes: NotifiedChanges
     ) -> None:
         """Use new connections from `connect`, which may take its time and raises DatabaseError."""
         self._reactor = reactor
@@ -215,18 +215,15 @@ class NotificationListener:
         while not self._closing:
             problem: Exception | None = None
             try:
-                session = self._connect()
-                try:
-                    self._serve(session)
-                finally:
-                    session.finish()
+                with closing(self._connect()) as connection:
+                    self._serve(connection)
             except (DatabaseError, PostgresqlError, OperationalError) as e:
                 problem = e
             except Exception:
                 _log.failure("external_change_check_failed")
             if not self._closing:
                 self._end(problem)
-                await_any([(self._wake_end, POLLIN)], RETRY_SECONDS)
+                await_any([self._wake_end], RETRY_SECONDS)
 
     def _end(self, problem: Exception | None) -> None:
         """Let the changes be polled; log the first of several failures in a row."""
@@ -235,11 +232,11 @@ class NotificationListener:
             self._in_reactor(self._changes.end)
             _log.warn("notifications_lost", detail=str(problem).partition("\n")[0])
 
-    def _serve(self, session: pq.abc.PGconn) -> None:
+    def _serve(self, connection: DriverConnection) -> None:
         """Listen until the connection is lost or close() is called."""
-        connection = _Statements(session)
-        join(connection, self._instance_id)
-        arriving = self._listen(connection)
+        session = PlainSession(connection, answer_seconds=ANSWER_SECONDS)
+        join(session, self._instance_id)
+        arriving = self._listen(connection, session)
         if self._lost:
             self._lost, self._settled_at = False, monotonic() + SETTLED_SECONDS
             _log.info("notifications_restored")
@@ -248,44 +245,41 @@ class NotificationListener:
         else:
             _log.warn("notifications_polled", seconds=CHECK_SECONDS)
         while not self._closing:
-            self._report(connection.notifications())
-            if not self._receive(session, IDLE_SECONDS) and not self._closing:
-                connection.rows("SELECT 1")
+            self._report(connection.notifies(timeout=0))
+            if not self._await_input(connection, IDLE_SECONDS) and not self._closing:
+                session.rows("SELECT 1")
 
-    def _listen(self, connection: "_Statements") -> bool:
+    def _listen(self, connection: DriverConnection, session: PlainSession) -> bool:
         """Listen on all channels; return whether notifications arrive: some servers and proxies do not send them."""
-        [(process,)] = connection.rows("SELECT pg_backend_pid()")
-        if process != connection.session.backend_pid:
+        [(process,)] = session.rows("SELECT pg_backend_pid()")
+        if process != connection.info.backend_pid:
             return False  # a pooler, which may give the server's session to another client after each transaction
         echo = f"gamed_echo_{process}_{token_hex(4)}"
         for channel in (*CHANNELS, echo):
-            connection.rows(f"LISTEN {channel}")
-        connection.rows(f"NOTIFY {echo}")
+            session.rows(f"LISTEN {channel}")
+        session.rows(f"NOTIFY {echo}")
         deadline = monotonic() + ECHO_SECONDS
         while not self._closing:
-            notifications = connection.notifications()
+            notifications = list(connection.notifies(timeout=0))
             self._report(notifications)
-            if any(each.relname == echo.encode() for each in notifications):
-                connection.rows(f"UNLISTEN {echo}")
+            if any(each.channel == echo for each in notifications):
+                session.rows(f"UNLISTEN {echo}")
                 return True
-            if not self._receive(connection.session, deadline - monotonic()):
+            if not self._await_input(connection, deadline - monotonic()):
                 return False
         return False
 
-    def _receive(self, session: pq.abc.PGconn, seconds: float) -> bool:
-        """Return whether the server sent something in this time; raise OperationalError if the connection is lost."""
-        if not await_any([(session.socket, POLLIN), (self._wake_end, POLLIN)], seconds) or self._closing:
-            return False
-        session.consume_input()
-        return True
+    def _await_input(self, connection: DriverConnection, seconds: float) -> bool:
+        """Return whether the server sent something in this time."""
+        # Not notifies(timeout=IDLE_SECONDS): close() could not wake that, and psycopg's waits end ten times a second.
+        return await_any([connection.fileno(), self._wake_end], seconds) and not self._closing
 
-    def _report(self, notifications: Iterable[PGnotify]) -> None:
-        """Tell the reactor which topics others have changed."""
-        received = [(each.relname.decode(), each.extra.decode(errors="replace")) for each in notifications]
+    def _report(self, notifications: Iterable[Notify]) -> None:
+        """Report to the reactor which topics others have changed."""
         topics = {
-            CHANNELS[channel]
-            for channel, name in received
-            if channel in CHANNELS and not is_own(name, self._instance_id)
+            CHANNELS[each.channel]
+            for each in notifications
+            if each.channel in CHANNELS and not is_own(each.payload, self._instance_id)
         }
         with self._lock:
             scheduled, self._topics = bool(self._topics), self._topics | topics
@@ -302,27 +296,9 @@ class NotificationListener:
         self._reactor.callFromThread(work)
 
 
-class _Statements:
-    """The statements of the thread on its session, each a transaction of its own."""
-
-    def __init__(self, session: pq.abc.PGconn) -> None:
-        self.session = session
-
-    def rows(self, sql: str, /) -> list[Any]:
-        """Execute one statement and return its rows; raise PostgresqlError or OperationalError."""
-        session = self.session
-        session.send_query_params(sql.encode(), None, result_format=pq.Format.BINARY)
-        result = answer(session, monotonic() + ANSWER_SECONDS)
-        return load_rows(result)
-
-    def notifications(self) -> list[PGnotify]:
-        """Return what has arrived since the last call."""
-        return list(iter(self.session.notifies, None))
-
-
-def await_any(descriptors: Iterable[tuple[int, int]], seconds: float) -> bool:
-    """Return whether one of these events came to its descriptor in this time."""
+def await_any(descriptors: Iterable[int], seconds: float) -> bool:
+    """Return whether one of these can be read, at the latest after this time."""
     poller = poll()
-    for descriptor, events in descriptors:
-        poller.register(descriptor, events)
+    for descriptor in descriptors:
+        poller.register(descriptor, POLLIN)
     return bool(poller.poll(max(0.0, seconds) * 1000))

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from psycopg import pq
 from psycopg.abc import Transformer
+from psycopg.errors import Diagnostic
 from psycopg.pq.abc import PGresult
 from twisted.logger import Logger
 
@@ -125,24 +126,15 @@ class Preparation(PostgresqlResult):
         self._forget()
 
 
-def warning_of(notice: PGresult) -> PostgresqlError | None:
+def warning_of(notice: Diagnostic) -> PostgresqlError | None:
     """Return the error for a notice about a COMMIT, which may not be replicated; None if that is not in doubt.
 
     Only the function that sent it distinguishes warnings: most have the code 01000, and the text depends on the
     server's language.
     """
-    severity, function, text, detail = (
-        (notice.error_field(field) or b"").decode("utf-8", "replace")
-        for field in (
-            pq.DiagnosticField.SEVERITY_NONLOCALIZED,
-            pq.DiagnosticField.SOURCE_FUNCTION,
-            pq.DiagnosticField.MESSAGE_PRIMARY,
-            pq.DiagnosticField.MESSAGE_DETAIL,
-        )
-    )
-    if severity != "WARNING":
+    if notice.severity_nonlocalized != "WARNING":
         return None
-    if function == QUEUE_FILLS:
-        _log.warn("notify_queue_filling", detail=f"{text}. {detail}")
+    if notice.source_function == QUEUE_FILLS:
+        _log.warn("notify_queue_filling", detail=f"{notice.message_primary}. {notice.message_detail or ''}")
         return None
-    return PostgresqlError(NOT_REPLICATED, text)
+    return PostgresqlError(NOT_REPLICATED, notice.message_primary or "")

@@ -1,4 +1,4 @@
-"""This module converts statements, parameters and values between the form of SQLite's module and that of libpq.
+"""Statements, parameters and values between the form of SQLite's module and that of libpq.
 
 Parameters and results are binary: 8-byte integers, text in UTF-8, and bytes as they are.
 """
@@ -15,6 +15,8 @@ from psycopg.adapt import AdaptersMap, Loader
 from psycopg.adapt import Transformer as RowLoader
 from psycopg.pq import Format
 from psycopg.pq.abc import PGresult
+from psycopg.types.numeric import Int8BinaryDumper
+from psycopg.types.string import StrBinaryDumper
 
 from gamed.database.connection import Parameters
 
@@ -138,20 +140,17 @@ class _Truth(Loader):
         return bytes(data)[0]
 
 
-_ADAPTERS = AdaptersMap(adapters)
-_ADAPTERS.register_loader("numeric", _WholeNumber)
-_ADAPTERS.register_loader("bool", _Truth)
+ADAPTERS = AdaptersMap(adapters)
+ADAPTERS.register_loader("numeric", _WholeNumber)
+ADAPTERS.register_loader("bool", _Truth)
+# The types that encode() gives: psycopg would send small integers as 2 bytes, with which PostgreSQL calculates.
+ADAPTERS.register_dumper(int, Int8BinaryDumper)
+ADAPTERS.register_dumper(bool, Int8BinaryDumper)
+ADAPTERS.register_dumper(str, StrBinaryDumper)
 
 
 def row_loader(result: PGresult) -> Transformer:
     """Return what loads the rows of a statement with such results, after set_pgresult()."""
-    transformer: Transformer = RowLoader(_ADAPTERS)
+    transformer: Transformer = RowLoader(ADAPTERS)
     transformer.set_loader_types([result.ftype(column) for column in range(result.nfields)], Format.BINARY)
     return transformer
-
-
-def load_rows(result: PGresult) -> list[tuple[Any, ...]]:
-    """Return the rows of a result."""
-    transformer = row_loader(result)
-    transformer.set_pgresult(result, set_loaders=False)
-    return transformer.load_rows(0, result.ntuples, tuple)

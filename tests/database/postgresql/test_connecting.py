@@ -180,7 +180,7 @@ class ConnectingTest(SynchronousTestCase):
 
     def test_silent_host(self) -> None:
         """Give up a host that accepts the connection and is silent, and use the second one."""
-        self.patch(connecting, "CONNECT_SECONDS", 0.5)
+        self.patch(connecting, "CONNECT_SECONDS", 2)
         place = self.cluster.database(tcp=True)
         with socket() as silent:
             silent.bind(("127.0.0.1", 0))

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
-from psycopg import pq
+from psycopg import RawCursor
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock, deferLater
@@ -16,7 +17,7 @@ from gamed.crypto import Secret
 from gamed.database.changes import ChangeListener, Topic
 from gamed.database.errors import DatabaseBusy, DatabaseUnavailable, new_error
 from gamed.database.postgresql import listener as listener_module
-from gamed.database.postgresql.connecting import Connector, SessionKind
+from gamed.database.postgresql.connecting import Connector, DriverConnection, SessionKind
 from gamed.database.postgresql.listener import CHANNELS, NotificationListener, NotifiedChanges
 from gamed.database.postgresql.processes import application_name, is_living
 from tests.database.postgresql.engines import address_of, wall_ms
@@ -249,11 +250,11 @@ class ListenerCase(TestCase):
 
         return changed
 
-    def connect(self) -> pq.abc.PGconn:
+    def connect(self) -> DriverConnection:
         """Return a session of the listener, as the connector does."""
         return connect(self.address, application_name("me", "listener"))
 
-    def start(self, connect: Callable[[], pq.abc.PGconn] | None = None) -> NotificationListener:
+    def start(self, connect: Callable[[], DriverConnection] | None = None) -> NotificationListener:
         listener = NotificationListener(reactor, connect or self.connect, "me", self.changes)
         listener.start()
         self.addCleanup(listener.close)
@@ -278,13 +279,8 @@ class ListenerCase(TestCase):
         return listener
 
 
-def connect(address: Address, name: str, **keywords: str) -> pq.abc.PGconn:
-    extra = " ".join(f"{key}='{value}'" for key, value in {**keywords, "application_name": name}.items())
-    session = pq.PGconn.connect(f"{address.conninfo} {extra}".encode())
-    if session.status != pq.ConnStatus.OK:
-        raise new_error(DatabaseUnavailable)
-    session.nonblocking = 1
-    return session
+def connect(address: Address, name: str) -> DriverConnection:
+    return DriverConnection.connect(address.conninfo, application_name=name, autocommit=True, cursor_factory=RawCursor)
 
 
 class Notifications(ListenerCase):
@@ -337,7 +333,7 @@ class Notifications(ListenerCase):
         refused = [new_error(DatabaseUnavailable)]
         self.patch(listener_module, "RETRY_SECONDS", 0.02)
 
-        def connect() -> pq.abc.PGconn:
+        def connect() -> DriverConnection:
             if refused:
                 raise refused[0]
             return self.connect()
@@ -357,11 +353,11 @@ class Deaf(ListenerCase):
     async def test_without_echo(self) -> None:
         """Where the listener's own notification does not arrive, changes are polled."""
         self.patch(listener_module, "ECHO_SECONDS", 0.05)
-        await self.polled(lambda: _Changed(self.connect(), notifies=lambda: None))
+        await self.polled(lambda: _Changed(self.connect(), notifies=lambda timeout: []))
 
     async def test_pooler(self) -> None:
         """Behind a pooler, which numbers the sessions itself, changes are polled."""
-        await self.polled(lambda: _Changed(self.connect(), backend_pid=1))
+        await self.polled(lambda: _Changed(self.connect(), info=SimpleNamespace(backend_pid=1)))
 
     async def polled(self, connect: Callable[[], Any]) -> None:
         self.start(connect)
@@ -389,7 +385,7 @@ class SilentNetwork(ListenerCase):
     def use(self, used: Cluster) -> None:
         super().use(self.own)
 
-    def connect(self) -> pq.abc.PGconn:
+    def connect(self) -> DriverConnection:
         address = address_of(Address("127.0.0.1", self.relay.port, self.address.database))
         address = PostgresqlAddress(address.conninfo, Secret(PASSWORD.encode()))
         return Connector(address, wall_ms).open(SessionKind("me listener", read_only=True, idle_ms=0))
@@ -420,9 +416,9 @@ class SilentNetwork(ListenerCase):
 
 
 class _Changed:
-    """A session of libpq some of whose members are others."""
+    """A connection some of whose members are others."""
 
-    def __init__(self, session: pq.abc.PGconn, **members: object) -> None:
+    def __init__(self, session: DriverConnection, **members: object) -> None:
         self._session = session
         self.__dict__.update(members)
 
