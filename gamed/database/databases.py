@@ -165,6 +165,8 @@ class Databases:
         return closed
 
     async def _close(self) -> None:
+        # First what submits transactions by itself, so that the queues become empty. The logs are emptied after the
+        # last commit. The locks that show other processes that this one lives are released after the last thread.
         self._cleanup.stop()
         self._backend.stop()
         await gatherResults([queue.drain() for queue in (self.reads, self.auth, self.state, self.blobs)])

@@ -1,4 +1,4 @@
-"""This module runs a batch of transactions on one connection, in one transaction of the engine around all of them.
+"""A batch of transactions on one connection, in one transaction of the engine around all of them.
 
 The outcome of a transaction is the value that it returned, or a Failure. When a batch function returns, no transaction
 is open.
@@ -29,7 +29,7 @@ def run_reads(engine: Engine, connection: EngineConnection, transactions: Sequen
 
     def run(place: int) -> None:
         try:
-            if not connection.in_transaction:
+            if not connection.in_transaction:  # the first one, or PostgreSQL has ended it with another one's error
                 engine.begin_reading(connection)
             outcomes[place] = _check_result(transactions[place](connection))
         except Exception as e:
@@ -38,6 +38,8 @@ def run_reads(engine: Engine, connection: EngineConnection, transactions: Sequen
     try:
         together = [partial(run, place) for place in range(len(transactions))]
         if engine.run_together(connection, together, [()] * len(together)):
+            # After an error PostgreSQL skips all statements up to the next point of synchronization, those of other
+            # transactions, too: these run once more, alone.
             for place in _spoiled(engine, outcomes):
                 if connection.fatal_error is None:
                     run(place)
@@ -64,6 +66,8 @@ def group_commit(
     """
     batch = _Batch(engine, connection, transactions, each_keys)
     waiting = list(range(len(transactions)))
+    # The first attempt supposes that no transaction fails after it wrote. The one with savepoints is for that case
+    # alone: it costs each transaction of the batch two more statements.
     attempt = batch.attempt_together if each_keys is not None and len(waiting) > 1 else batch.attempt
     while waiting:
         try:
@@ -73,13 +77,14 @@ def group_commit(
             attempt = batch.attempt_in_savepoints
             continue
         except Exception as e:
+            # BEGIN or COMMIT has failed, or the server is lost; or the file is damaged, and no write can be trusted.
             error = new_error(DatabaseCorrupt) if isinstance(e, DatabaseCorrupt) else e
             for place in waiting:
                 if not isinstance(batch.outcomes[place], Failure):
                     batch.outcomes[place] = batch.failure(error)
             break
         finally:
-            engine.end(connection)
+            engine.end(connection)  # before the next attempt, too: other processes get their turn in between
         if fatal is None:
             break
         waiting.remove(fatal)
@@ -133,6 +138,7 @@ class _Batch:
             for place in _spoiled(self._engine, self.outcomes):
                 self.outcomes[place] = None
             raise _fatal_error(self._engine, self._connection)
+        # The statements of several transactions were under way at once, so that an error does not show whose it was.
         if spoiled or failed or corruptions(self.outcomes) or not self._connection.in_transaction:
             raise NeedsSavepoints
         self._engine.commit(self._connection)
@@ -140,7 +146,7 @@ class _Batch:
 
     def _attempt(self, waiting: Sequence[int], run: Callable[[Transaction[Any]], Outcome]) -> int | None:
         for place in waiting:
-            self.outcomes[place] = None
+            self.outcomes[place] = None  # of the attempt before, whose writes were rolled back
         for place in waiting:
             self.outcomes[place] = outcome = run(self._transactions[place])
             if isinstance(outcome, Failure) and isinstance(outcome.value, DatabaseCorrupt):
@@ -148,6 +154,8 @@ class _Batch:
             if self._connection.fatal_error is not None:
                 raise _fatal_error(self._engine, self._connection)
             if not self._connection.in_transaction:
+                # SQLITE_FULL has rolled back the whole batch. Only this transaction gets the error: one player's large
+                # write must not fail the 63 small ones beside it, which may still fit.
                 if not isinstance(outcome, Failure):
                     self.outcomes[place] = detached_failure(TransactionMisuse("a transaction ended that of its batch"))
                 return place
@@ -194,7 +202,7 @@ class _Batch:
 
 
 def _check_result(value: Outcome) -> Outcome:
-    if hasattr(value, "fetchone"):
+    if hasattr(value, "fetchone"):  # an open SELECT would keep its snapshot, and be read in another thread
         value.close()
         raise TransactionMisuse("a transaction returned a cursor; it must read the rows itself")
     if isinstance(value, Deferred):
@@ -203,13 +211,11 @@ def _check_result(value: Outcome) -> Outcome:
 
 
 def _spoiled(engine: Engine, outcomes: Sequence[Outcome]) -> list[int]:
-    """Return the places of transactions that failed by an error of the database, which may be that of another one."""
     failures = [(place, outcome) for place, outcome in enumerate(outcomes) if isinstance(outcome, Failure)]
     return [place for place, failure in failures if failure.check(DatabaseError, *engine.errors)]
 
 
 def _fatal_error(engine: Engine, connection: EngineConnection) -> DatabaseError:
-    """Return an error for the transactions of a batch none of which can succeed."""
     assert connection.fatal_error is not None
     error = engine.translate(connection.fatal_error, connection)
     return new_error(type(error) if isinstance(error, DatabaseError) else DatabaseUnavailable)

@@ -1,4 +1,4 @@
-"""This module checks that both databases respond: for requests (PROTOCOL 2), and for the watchdog of systemd."""
+"""The checks that both databases respond: for requests (PROTOCOL 2), and for the watchdog of systemd."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -76,7 +76,6 @@ class Health:
                 waiter.errback(new_error(self._problem))
 
     def _known_problem(self) -> type[DatabaseError] | None:
-        """Return why a file is known to be unavailable, without a check."""
         return next((file.unavailable_as for file in self._files if file.unavailable_as is not None), None)
 
 

@@ -267,6 +267,9 @@ async def execute_with_blob(
 
     `spool` has the bytes, or is None if the command has them itself. Raise the SaveError of `execute`.
     """
+    # The deciding transaction moves no large bytes: they would delay the 63 others of its batch. So the blob is made
+    # first, in transactions of its own. Meanwhile a cleanup may delete the known blob, or another device of the player
+    # may store equal bytes; then the transaction lacks its bytes again. Devices could cause that for ever.
     result: Outcome | None = None
     try:
         for _ in range(ATTEMPTS):
@@ -279,7 +282,7 @@ async def execute_with_blob(
             if spool is not None:
                 command = await _with_blob(store, command, outcome.known_blob, spool)
     finally:
-        _discard_unused(store, command, result)
+        _discard_unused(store, command, result)  # after a refusal or a cancelled request; else they stay for a day
     raise DatabaseBusy("Too much goes on with these bytes. Send them again in a moment.")
 
 

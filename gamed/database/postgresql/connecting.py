@@ -290,7 +290,6 @@ def refuse(row: list[str], before_ms: int, after_ms: int) -> None:
 
 
 def _connect(conninfo: str) -> DriverConnection:
-    """Return a connection to one address; raise PostgresqlError."""
     try:
         return DriverConnection.connect(conninfo, autocommit=True, prepare_threshold=None, cursor_factory=RawCursor)
     except ConnectionTimeout:

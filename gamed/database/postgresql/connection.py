@@ -149,7 +149,6 @@ class PostgresqlConnection:
             self.execute(sql, parameters)
 
     def _is_living(self) -> bool:
-        """Return whether there is a session that the server has not ended."""
         session = self._session
         if session is None:
             return False
@@ -157,6 +156,7 @@ class PostgresqlConnection:
             self.close()
             return False
         try:
+            # Reading without a poll() before it: that would release Python's lock, once more for each batch.
             for _ in range(READS):
                 session.consume_input()
         except psycopg.Error as e:
@@ -224,7 +224,7 @@ class PostgresqlConnection:
         session = self._session
         if self.in_transaction and session is not None:
             try:
-                if self._sent:  # the server skips all until it is synchronized if one of them fails
+                if self._sent:  # the server skips all until it is synchronized if one of them fails, the ROLLBACK, too
                     self._synchronize(session)
                 self._send(_ROLLBACK)
                 self._synchronize(session)
@@ -343,6 +343,7 @@ class PostgresqlConnection:
     def _read(self, session: PGconn, deadline: float) -> None:
         """Read until the server has confirmed the last point of synchronization; raise if the session has ended."""
         while self._awaited:
+            # Once for each statement, not before each get_result(): psycopg releases Python's lock for every is_busy().
             while session.is_busy():
                 self._await_input(session, deadline)
             while (result := session.get_result()) is not None:  # after a result this waits for nothing
@@ -381,13 +382,16 @@ class PostgresqlConnection:
         self._pending.popleft().fail(self._failure)
 
     def _act_on(self, failure: PostgresqlError, session: PGconn) -> None:
+        # PostgreSQL refuses every statement after a failed one, which only a savepoint undoes. Counted as a change, it
+        # makes the group commit use savepoints, even if the transaction has written nothing.
         self._running.changes += 1
         self._failures += 1
+        # Without a lock or without a server the next transaction fails, too: each of 64 would wait for four seconds.
         if ends_batch(failure.code):
             self.fatal_error = failure
-        if session.transaction_status == pq.TransactionStatus.IDLE:
+        if session.transaction_status == pq.TransactionStatus.IDLE:  # a COMMIT that failed has ended it
             self.in_transaction = False
-        elif self._reading:
+        elif self._reading:  # reads have nothing to keep: the next one begins a new transaction, without a savepoint
             self._roll_back()
         if failure.code in STALE:
             self._lose(failure)

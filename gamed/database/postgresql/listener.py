@@ -270,7 +270,6 @@ class NotificationListener:
         return False
 
     def _await_input(self, connection: DriverConnection, seconds: float) -> bool:
-        """Return whether the server sent something in this time."""
         # Not notifies(timeout=IDLE_SECONDS): close() could not wake that, and psycopg's waits end ten times a second.
         return await_any([connection.fileno(), self._wake_end], seconds) and not self._closing
 

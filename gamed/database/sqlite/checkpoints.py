@@ -73,6 +73,7 @@ class Checkpointer:
         log = self._logs[file]
         if self._stopped or not _in_use(log.file):
             return
+        # Announced bytes, not the file's size: that stays as it is while SQLite overwrites the log from its start.
         log.written += size + COMMIT_BYTES
         if log.timer is None:
             log.timer = self._clock.callLater(PASSIVE_SECONDS, self._checkpoint_later, log)
@@ -94,6 +95,7 @@ class Checkpointer:
         for log in self._logs.values():
             self._cancel_timer(log)
             if self._thread.started and _in_use(log.file):
+                # An empty log, so that a copy of the file alone is complete, and the next start has nothing to recover.
                 try:
                     await self._run(log.file, "TRUNCATE", alone=True)
                 except DatabaseLocked as e:  # the other process or the next start copies the log
@@ -128,6 +130,8 @@ class Checkpointer:
 
     async def _checkpoint(self, log: _WalState) -> None:
         try:
+            # PASSIVE waits for no reader and stops no queue. If a snapshot keeps it from the end of the log, a restart,
+            # which stops the queues, would fail, too.
             done = await self._run(log.file, "PASSIVE")
             if done and self._too_long(log) and not self._stopped:
                 self._set_pause(log, await self._restart(log))
@@ -177,6 +181,8 @@ class Checkpointer:
         """
         paused: list[DatabaseQueue] = []
         try:
+            # In two steps, because copying 64 MiB takes longer than a read may wait: most is copied before reads pause.
+            # A RESTART needs both pauses: it is complete only while no snapshot and no writer uses the log.
             for reading, mode in ((False, "PASSIVE"), (True, last)):
                 queues = [queue for queue in log.queues if isinstance(queue, ReadQueue) is reading]
                 paused += queues
@@ -200,6 +206,7 @@ class Checkpointer:
             except sqlite3.OperationalError as e:
                 if not isinstance(translate(e), DatabaseReadOnly):
                     raise
+            # The file could only be read when the connection was opened, and a connection stays as it was opened.
             return _checkpoint(self._thread.reopen(), schema, mode)
 
         def checkpoint_alone(connection: EngineConnection) -> bool:
@@ -253,7 +260,7 @@ def _in_use(file: DatabaseFile) -> bool:
 
 
 def _checkpoint(connection: EngineConnection, schema: str, mode: str) -> bool:
-    """Return whether the checkpoint is complete. SQLite's own busy handler would try again too rarely."""
+    # With a timeout SQLite would wait in sleeps of up to 100 ms, while all queues of the file pause.
     connection.execute("PRAGMA busy_timeout = 0")
     ends = monotonic() + TRY_SECONDS
     while True:

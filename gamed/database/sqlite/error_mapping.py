@@ -1,4 +1,4 @@
-"""This module translates SQLite's errors."""
+"""The translation of SQLite's errors by their result codes."""
 
 import sqlite3
 from collections.abc import Iterator

@@ -32,6 +32,7 @@ MAINTENANCE_FILE = "maintenance.lock"
 WAIT_SECONDS = 5
 """How long threads wait, together: once another process holds the lock for longer, each new wait fails at once."""
 NOTE_BYTES = 11
+"""Of a fixed length, so that a short id leaves nothing of a longer one; the largest one has seven digits."""
 
 
 def lock_files(data: Path) -> list[Path]:
@@ -67,6 +68,7 @@ class WriteLock:
 
     def acquire(self) -> None:
         """Wait for the lock, at most five seconds for other processes; raise DatabaseLocked, or as open_lock_file()."""
+        # First among the threads: all share one descriptor, and flock() locks nothing between two users of it.
         self._thread.acquire()
         try:
             if self._path is not None:
@@ -97,6 +99,7 @@ class WriteLock:
     def _lock_file(self, path: Path) -> None:
         if self._descriptor < 0:
             self._descriptor = open_lock_file(path)
+        # While the waiting thread is in flock(), a lock of this descriptor would be the same one: it is handed over.
         if (self._waiting or not try_lock(self._descriptor)) and not self._wait():
             first, self._reported = not self._reported, True
             raise _locked_error(self._descriptor, first)
@@ -104,8 +107,9 @@ class WriteLock:
         _note_process(self._descriptor)
 
     def _wait(self) -> bool:
-        """Return whether the waiting thread got the lock in time."""
         with self._handover:
+            # One waiting thread, and one end of the wait, for all that want the lock: the other process has five
+            # seconds once, not once for each of the transactions that queue up meanwhile.
             if not self._waiting:
                 Thread(target=self._wait_in_kernel, name="write-lock", daemon=True).start()
                 self._waiting = True
@@ -114,6 +118,7 @@ class WriteLock:
         granted = self._granted.acquire(timeout=max(0, self._wait_ends - monotonic()))
         with self._handover:
             self._wanted = False
+            # The lock may have come between the end of the wait and this block; left there, it would never be released.
             return granted or self._granted.acquire(blocking=False)
 
     def _wait_in_kernel(self) -> None:
@@ -124,7 +129,7 @@ class WriteLock:
                 self._granted.release()
             elif self._closed:
                 self._close_file()
-            else:
+            else:  # the wait was given up; a lock that this process keeps would stop all others
                 fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             self._waiting = False  # last: from here on a thread may lock this descriptor itself
 
