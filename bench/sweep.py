@@ -20,8 +20,8 @@ from bench.instance import percentile
 from gamed.config.game import SaveLimits
 from gamed.database import blob_rows
 from gamed.database.connection import Connection
+from gamed.database.sqlite.engine import release_pages
 from gamed.database.sqlite.files import connect, file_uri, prepare
-from gamed.database.sqlite.inspection import release_pages
 from gamed.database.sqlite.migrations import prepare_file
 from gamed.saves import cleanup, erase_store
 

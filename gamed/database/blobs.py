@@ -199,8 +199,8 @@ class _SerialQueue(DatabaseQueue):
 
     def _inspect(self, outcomes: Sequence[Outcome]) -> None:
         if corruptions(outcomes):
-            self._thread.engine.database.mark_damaged()
-        report_locked(self._thread.engine.database.name, outcomes[0])
+            self.thread.engine.database.mark_damaged()
+        report_locked(self.thread.engine.database.name, outcomes[0])
 
 
 class PinnedBlobReader(Struct, eq=False):

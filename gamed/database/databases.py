@@ -99,10 +99,25 @@ class Databases:
         backend.start(self.reads, self.auth, self.state, self.blobs.queue)
         self.changes = backend.changes
         """The reports of what other processes change."""
-        self._health = Health(reactor, self.reads, backend.databases)
+        self.clear_logs = backend.clear_logs
+        """Let the write-ahead logs lose what was erased, soon after this returns; PostgreSQL recycles its own."""
+        self.register_process = backend.register_process
+        """Let the other processes know that this one lives, before it writes what names it."""
+        self.ended_processes = backend.ended_processes
+        """Fire with those of the processes that have ended, whatever they left unfinished; this one has not."""
+        self.tends = backend.tends
+        """Fire with whether this process is the one that deletes what has expired; fail with a DatabaseError.
+
+        Exactly one of the processes that serve these databases is, and another one once that has ended."""
+        self.wal_bytes = backend.wal_bytes
+        """Return the size of each database's write-ahead log."""
+        self.check = Health(reactor, self.reads, backend.databases).check
+        """Fire with the result of a check that is at most 5 s old, or wait 2 s for one; fail with a DatabaseError."""
         self.watchdog_probe = partial(WatchdogProbe, reactor, backend.reader(), self._state)
         """Make another way to check that both databases respond, past all queues; the caller closes it."""
-        self._cleanup = PeriodicTask(reactor, CLEANUP_SECONDS, self._clean_up, "blobs")
+        self._cleanup = PeriodicTask(
+            reactor, CLEANUP_SECONDS, lambda: Deferred.fromCoroutine(self._delete_expired()), "blobs"
+        )
         self._cleanup.start()
         self._closing: Deferred[None] | None = None
 
@@ -116,41 +131,14 @@ class Databases:
         folder.mkdir(mode=0o700, exist_ok=True)
         return cls(reactor, backend, folder, now_ms, staged_ms=staged_ms)
 
-    def clear_logs(self) -> None:
-        """Let the write-ahead logs lose what was erased, soon after this returns; PostgreSQL recycles its own."""
-        self._backend.clear_logs()
-
     def state_damaged(self) -> None:
         """Mark state.db as damaged, after a transaction found damage that it could leave out."""
         self._state.mark_damaged()
-
-    def register_process(self) -> Deferred[None]:
-        """Let the other processes know that this one lives, before it writes what names it."""
-        return self._backend.register_process()
-
-    def ended_processes(self, ids: Collection[str]) -> Deferred[frozenset[str]]:
-        """Fire with those of the processes that have ended, whatever they left unfinished; this one has not."""
-        return self._backend.ended_processes(ids)
-
-    def check(self) -> Deferred[None]:
-        """Fire with the result of a check that is at most 5 s old, or wait 2 s for one; fail with a DatabaseError."""
-        return self._health.check()
 
     @property
     def queues(self) -> Mapping[str, DatabaseQueue]:
         """Return all queues by name."""
         return {"read": self.reads, "auth": self.auth, "state": self.state, "blob": self.blobs.queue}
-
-    def tends(self) -> Deferred[bool]:
-        """Fire with whether this process is the one that deletes what has expired; fail with a DatabaseError.
-
-        Exactly one of the processes that serve these databases is, and another one once that has ended.
-        """
-        return self._backend.tends()
-
-    def wal_bytes(self) -> Mapping[str, int]:
-        """Return the size of each database's write-ahead log."""
-        return self._backend.wal_bytes()
 
     def unresponsive(self) -> Deferred[list[str]]:
         """Fire with a sentence for each database that does not respond now."""
@@ -174,9 +162,6 @@ class Databases:
         for thread in self.threads:
             thread.close()
         self._backend.close()
-
-    def _clean_up(self) -> Deferred[int]:
-        return Deferred.fromCoroutine(self._delete_expired())
 
     async def _delete_expired(self) -> int:
         available = self._state.unavailable_as is None and await self.tends()

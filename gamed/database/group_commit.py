@@ -68,13 +68,14 @@ def group_commit(
     waiting = list(range(len(transactions)))
     # The first attempt supposes that no transaction fails after it wrote. The one with savepoints is for that case
     # alone: it costs each transaction of the batch two more statements.
-    attempt = batch.attempt_together if each_keys is not None and len(waiting) > 1 else batch.attempt
+    together = each_keys is not None and len(waiting) > 1
+    attempt = batch.attempt_together if together else partial(batch.attempt, batch.run_without_savepoint)
     while waiting:
         try:
             engine.begin_writing(connection, keys)
             fatal = attempt(waiting)
         except NeedsSavepoints:
-            attempt = batch.attempt_in_savepoints
+            attempt = partial(batch.attempt, batch.run_in_savepoint)
             continue
         except Exception as e:
             # BEGIN or COMMIT has failed, or the server is lost; or the file is damaged, and no write can be trusted.
@@ -107,17 +108,6 @@ class _Batch:
         self._each_keys = each_keys
         self.outcomes: list[Outcome] = [None] * len(transactions)
 
-    def attempt(self, waiting: Sequence[int]) -> int | None:
-        """Commit the waiting transactions and return None; or return the place of one that ended the batch's.
-
-        Raise an exception if nothing can be committed.
-        """
-        return self._attempt(waiting, self.run_without_savepoint)
-
-    def attempt_in_savepoints(self, waiting: Sequence[int]) -> int | None:
-        """Commit the waiting transactions that do not fail."""
-        return self._attempt(waiting, self.run_in_savepoint)
-
     def attempt_together(self, waiting: Sequence[int]) -> int | None:
         """Commit the waiting transactions, several of which run at the same time; raise NeedsSavepoints on any doubt.
 
@@ -144,7 +134,11 @@ class _Batch:
         self._engine.commit(self._connection)
         return None
 
-    def _attempt(self, waiting: Sequence[int], run: Callable[[Transaction[Any]], Outcome]) -> int | None:
+    def attempt(self, run: Callable[[Transaction[Any]], Outcome], waiting: Sequence[int]) -> int | None:
+        """Commit the waiting transactions and return None; or return the place of one that ended the batch's.
+
+        Raise an exception if nothing can be committed.
+        """
         for place in waiting:
             self.outcomes[place] = None  # of the attempt before, whose writes were rolled back
         for place in waiting:

@@ -94,7 +94,8 @@ class DatabaseQueue(ABC):
     batch_items = BATCH_ITEMS
 
     def __init__(self, thread: DatabaseThread, name: str) -> None:
-        self._thread = thread
+        self.thread = thread
+        """The thread that runs the batches."""
         self.name = name
         """The name of the queue in the log; of a write queue, that of its file."""
         self._queue: deque[_Queued[Any]] = deque()
@@ -117,11 +118,6 @@ class DatabaseQueue(ABC):
         self._draining: list[Deferred[None]] = []
 
     @property
-    def thread(self) -> DatabaseThread:
-        """Return the thread that runs the batches."""
-        return self._thread
-
-    @property
     def waiting(self) -> int:
         """Return the number of transactions that are not in a batch yet."""
         return len(self._queue)
@@ -142,7 +138,7 @@ class DatabaseQueue(ABC):
             # At the end of the reactor's turn, so that all transactions of this turn are in one batch. With
             # callLater(0), which does the same, a PUT costs a tenth more.
             self._scheduled = True
-            self._thread.reactor.callFromThread(self._start_batch)
+            self.thread.reactor.callFromThread(self._start_batch)
         return queued
 
     def pause(self) -> Deferred[None]:
@@ -181,14 +177,14 @@ class DatabaseQueue(ABC):
         if unexpected and self._examinations:
             self._examinations -= 1
             with suppress(Exception):  # the search failed, but the batch is committed
-                damage = self._thread.engine.find_damage(self._thread.pool.connect())
+                damage = self.thread.engine.find_damage(self.thread.pool.connect())
                 if damage is not None:
                     for place in unexpected:
                         outcomes[place] = detached_failure(damage)
         return outcomes
 
     def _is_unexpected(self, outcome: Outcome) -> bool:
-        return isinstance(outcome, Failure) and bool(outcome.check(*self._thread.engine.errors, *UNEXPECTED))
+        return isinstance(outcome, Failure) and bool(outcome.check(*self.thread.engine.errors, *UNEXPECTED))
 
     def _cancelled(self, queued: Deferred[Any]) -> None:
         if queued in self._queue:
@@ -205,7 +201,7 @@ class DatabaseQueue(ABC):
             self._started += 1
             self._running = True
             work = partial(self._run_batch, transactions=[queued.transaction for queued in batch])
-            done = self._thread.run(work).addErrback(self._fail_each, len(batch))
+            done = self.thread.run(work).addErrback(self._fail_each, len(batch))
             done.addCallback(self._batch_done, batch)
         self._starting = False
 
@@ -251,7 +247,7 @@ class DatabaseQueue(ABC):
 
     def _detached(self, reason: Failure) -> Failure:
         assert reason.value is not None
-        return detached_failure(self._thread.engine.translate(reason.value))
+        return detached_failure(self.thread.engine.translate(reason.value))
 
     def _wake_drainers(self) -> None:
         """Fire the Deferreds of pause() if no batch runs, and those of drain() if the queue is empty, too."""
@@ -278,7 +274,7 @@ class ReadQueue(DatabaseQueue):
         self._databases = databases
 
     def _run_batch(self, connection: EngineConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
-        return self._explain(run_reads(self._thread.engine, connection, transactions))
+        return self._explain(run_reads(self.thread.engine, connection, transactions))
 
     def _inspect(self, outcomes: Sequence[Outcome]) -> None:
         for damage in corruptions(outcomes):
@@ -342,7 +338,7 @@ class WriteQueue(DatabaseQueue):
     @property
     def uses_keys(self) -> bool:
         """Return whether it is worth a read to find the keys of a transaction."""
-        return self._thread.engine.concurrent_writers
+        return self.thread.engine.concurrent_writers
 
     def between_batches(self, work: Callable[[EngineConnection], T]) -> Deferred[T]:
         """Call `work` with the connection that writes, between two batches and outside a transaction; DatabaseError.
@@ -351,16 +347,16 @@ class WriteQueue(DatabaseQueue):
         """
         if self._closed or self._database.unavailable_as is not None:
             return fail(new_error(self._database.unavailable_as or DatabaseBusy))
-        return self._thread.run(work).addErrback(self._detached)
+        return self.thread.run(work).addErrback(self._detached)
 
     def release_space(self) -> Deferred[bool]:
         """Give some free space back to the disk; fire with True while there is more."""
-        return self.submit(self._thread.engine.release_space, keys=())
+        return self.submit(self.thread.engine.release_space, keys=())
 
     def _run_batch(self, connection: EngineConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
         if self._database.unavailable_as is not None:
             return [detached_failure(new_error(self._database.unavailable_as)) for _ in transactions]
-        return self._explain(write_batch(self._thread, connection, transactions, self._keys, self._each_keys))
+        return self._explain(write_batch(self.thread, connection, transactions, self._keys, self._each_keys))
 
     def _pop_batch(self) -> list[_Queued[Any]]:
         """Remove the next batch; where keys have an effect, all its transactions have some, or none has.
@@ -368,7 +364,7 @@ class WriteQueue(DatabaseQueue):
         It begins with the transaction that has waited longest. So no transaction waits for one that came later, and
         those without keys, which keep other writers out, share few batches.
         """
-        if not self._thread.engine.concurrent_writers:
+        if not self.thread.engine.concurrent_writers:
             return super()._pop_batch()
         # One transaction without keys needs the exclusive lock of the queue, so a batch that has one keeps out all
         # other processes, also for its transactions with keys.

@@ -205,13 +205,13 @@ class Blobs(BlobCase):
         queue = self.stores.blobs.queue
         removing = self.stores.blobs.discard
         seen: list[list[tuple[Any, ...]]] = []
-        run = queue._thread.run
+        run = queue.thread.run
 
         def stepwise(work: Any) -> Any:
             seen.append(self.rows("SELECT sha256, (SELECT count(*) FROM blob_part) FROM blob"))
             return run(work)
 
-        queue._thread.run = stepwise  # type: ignore[method-assign]
+        queue.thread.run = stepwise  # type: ignore[method-assign]
         self.successResultOf(removing(blob_id, "ply_a"))
         self.assertEqual([(sha256(b"").digest(), 40)], seen[0])
         self.assertEqual([[(None, 36)], [(None, 32)]], seen[1:3])

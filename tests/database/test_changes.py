@@ -105,7 +105,7 @@ class Source(ChangeCase):
         self.listen(Topic.LOGINS)
         self.settle()
         self.elsewhere("auth", BUCKET)
-        self.stores.auth._thread.reopen()
+        self.stores.auth.thread.reopen()
         self.clock.pump([0.5] * 2)
         self.assertEqual([Topic.LOGINS], self.called)
 
@@ -167,7 +167,7 @@ class Source(ChangeCase):
         for topic in Topic:
             self.listen(topic)
         self.settle()
-        self.stores.auth._thread.pool.threadpool = late = LateThreads()
+        self.stores.auth.thread.pool.threadpool = late = LateThreads()
         self.elsewhere("auth", BUCKET)
         self.elsewhere("state", SAVES)
         self.clock.pump([0.5] * 3)

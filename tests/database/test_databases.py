@@ -208,7 +208,7 @@ class Health(SynchronousTestCase):
     def counted_batches(self) -> list[int]:
         """Return a list that gets an item for each batch of the read queue from now on."""
         batches: list[int] = []
-        thread = self.stores.reads._thread
+        thread = self.stores.reads.thread
         run = thread.run
 
         def counted(work: Any) -> Deferred[Any]:

@@ -73,13 +73,13 @@ class QueueCase(SynchronousTestCase):
     def batches(self, queue: DatabaseQueue) -> list[int]:
         """Return a list that gets the size of each batch from now on."""
         sizes: list[int] = []
-        run = queue._thread.run
+        run = queue.thread.run
 
         def counted(work: Callable[[sqlite3.Connection], Any]) -> Deferred[Any]:
             sizes.append(len(work.keywords["transactions"]))  # type: ignore[attr-defined]
             return run(work)
 
-        queue._thread.run = counted  # type: ignore[method-assign, assignment]
+        queue.thread.run = counted  # type: ignore[method-assign, assignment]
         return sizes
 
 
@@ -219,7 +219,7 @@ class Locked(QueueCase):
     def test_later_ones_are_tried(self) -> None:
         """Transactions that were submitted while that batch waited are tried in a batch of their own."""
         queue, later = self.stores.auth, list[Deferred[int]]()
-        run = queue._thread.run
+        run = queue.thread.run
 
         def submitting(work: Callable[[sqlite3.Connection], Any]) -> Deferred[Any]:
             if not later:
@@ -229,7 +229,7 @@ class Locked(QueueCase):
                 return done
             return run(work)
 
-        queue._thread.run = submitting  # type: ignore[method-assign, assignment]
+        queue.thread.run = submitting  # type: ignore[method-assign, assignment]
         for answer in self.together(queue, *map(arrive, range(BATCH_ITEMS + 1))):
             self.failureResultOf(answer, DatabaseBusy)
         self.assertEqual(1000, self.successResultOf(later[0]))

@@ -8,7 +8,7 @@ from twisted.internet.defer import ensureDeferred
 from gamed.config.game import SaveLimits
 from gamed.database.connection import Connection
 from gamed.database.databases import Databases
-from gamed.database.sqlite.inspection import FREE_PAGES
+from gamed.database.sqlite.engine import FREE_PAGES
 from gamed.saves import erase_store
 from gamed.saves.cleanup import CleanupTask, prune_histories
 from gamed.saves.limits import VERSION_BYTES

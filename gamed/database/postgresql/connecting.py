@@ -296,7 +296,11 @@ def _connect(conninfo: str) -> DriverConnection:
         code, message = LOST, f"No connection within {CONNECT_SECONDS} seconds"
     except psycopg.Error as e:
         message = str(e) if e.pgconn is None else e.pgconn.error_message.decode("utf-8", "replace").strip()
-        code = "28P01" if e.pgconn is not None and e.pgconn.needs_password else code_of(message)
+        # libpq reports no SQLSTATE of a failure to connect. LOST, with which a later attempt may succeed, is also the
+        # code for messages in another language than English: then a start waits in vain.
+        code = next((code for code, words in REFUSALS if all(word in message for word in words)), LOST)
+        if e.pgconn is not None and e.pgconn.needs_password:
+            code = "28P01"
     raise PostgresqlError(code, _advised(message))  # here, so that psycopg's error, which has the password, is gone
 
 
@@ -305,14 +309,6 @@ def _advised(message: str) -> str:
     if not any(words in message for words in _NO_CONNECTIONS):
         return message
     return f"{message.splitlines()[0]}. {CONNECTIONS_NEEDED}"
-
-
-def code_of(message: str) -> str:
-    """Return the SQLSTATE of a failure to connect, which libpq does not tell; LOST if a later attempt may succeed.
-
-    A server with messages in another language than English gets LOST for all: then a start waits in vain.
-    """
-    return next((code for code, words in REFUSALS if all(word in message for word in words)), LOST)
 
 
 def _unavailable(error: PostgresqlError) -> DatabaseError:

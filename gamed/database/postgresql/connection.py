@@ -250,18 +250,18 @@ class PostgresqlConnection:
             self._lose(lost := _lost(e))
             raise lost from e
         self._sent += 1
-        return self._expect(PostgresqlResult(self), prepared)
+        return self._expect(PostgresqlResult(self.wait), prepared)
 
     def _prepare(self, session: PGconn, statement: Statement, types: Types) -> PreparedStatement:
         prepared = PreparedStatement(b"s%d" % next(self._names), statement, len(types))
         if len(self._prepared) >= PREPARED:
             self._prepared.clear()
             session.send_query_params(b"DEALLOCATE ALL", None)
-            self._expect(PostgresqlResult(self), prepared)
+            self._expect(PostgresqlResult(self.wait), prepared)
         session.send_prepare(prepared.name, statement.sql, types)
         key = statement.sql, types
         self._prepared[key] = prepared
-        self._expect(Preparation(self, partial(self._prepared.pop, key, None)), prepared)
+        self._expect(Preparation(self.wait, partial(self._prepared.pop, key, None)), prepared)
         return prepared
 
     def _expect(self, result: PostgresqlResult, prepared: PreparedStatement) -> PostgresqlResult:

@@ -78,11 +78,6 @@ def _index_checks(connection: Connection, database: str) -> Iterator[DamageCheck
                 yield DamageCheck(f"index {index}", check, f"Run: REINDEX INDEX {database}.{index}")
 
 
-def checks_indexes(connection: Connection) -> bool:
-    """Return whether the contents of indexes can be checked: by the extension amcheck, and with its permission."""
-    return connection.rows(AMCHECK) != []
-
-
 def find_invalid_indexes(connection: Connection, database: str, name: str) -> list[str]:
     """Return a line for each index that PostgreSQL does not use, or does not keep right."""
     rows = connection.rows(INDEXES, {"database": database})

@@ -229,7 +229,7 @@ class NotificationListener:
         """Let the changes be polled; log the first of several failures in a row."""
         if not self._lost:
             self._lost = True
-            self._in_reactor(self._changes.end)
+            self._reactor.callFromThread(self._changes.end)
             _log.warn("notifications_lost", detail=str(problem).partition("\n")[0])
 
     def _serve(self, connection: DriverConnection) -> None:
@@ -241,7 +241,7 @@ class NotificationListener:
             self._lost, self._settled_at = False, monotonic() + SETTLED_SECONDS
             _log.info("notifications_restored")
         if arriving:
-            self._in_reactor(self._changes.begin)
+            self._reactor.callFromThread(self._changes.begin)
         else:
             _log.warn("notifications_polled", seconds=CHECK_SECONDS)
         while not self._closing:
@@ -283,16 +283,13 @@ class NotificationListener:
         with self._lock:
             scheduled, self._topics = bool(self._topics), self._topics | topics
         if topics and not scheduled:
-            self._in_reactor(self._deliver)
+            self._reactor.callFromThread(self._deliver)
 
     def _deliver(self) -> None:
         """Report the topics, in the reactor's thread."""
         with self._lock:
             topics, self._topics = self._topics, frozenset()
         self._changes.report(topics)
-
-    def _in_reactor(self, work: Callable[[], object]) -> None:
-        self._reactor.callFromThread(work)
 
 
 def await_any(descriptors: Iterable[int], seconds: float) -> bool:

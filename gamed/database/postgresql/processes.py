@@ -1,15 +1,17 @@
-"""Session-level advisory locks tell which processes use the databases, and which of them cleans up.
+"""Session-level advisory locks show which processes use the databases, and which of them cleans up.
 
 PostgreSQL releases such a lock when its session ends, however it ends. Each connection that writes takes the locks of
 its process before it writes anything, and the connection of the listener takes them, too: so a process lives as long as
 one of them is connected. A process that lost all of them at once gets them back within a second.
+
+The connections of these functions are outside a transaction.
 """
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
 from zlib import crc32
 
+from gamed.database.connection import Connection
 from gamed.database.errors import DatabaseBusy
 
 STORE, PROCESS = 4, 5
@@ -23,13 +25,6 @@ _HELD = """
 """
 
 
-class Statements(Protocol):
-    """A connection outside a transaction."""
-
-    def rows(self, sql: str, /) -> list[Any]:
-        """Execute one statement and return its rows."""
-
-
 def application_name(instance_id: str, thread: str) -> str:
     """Return the name of a connection in PostgreSQL's views, and in the notifications about what it has committed."""
     return f"gamed {instance_id} {thread}"
@@ -40,7 +35,7 @@ def is_own(name: str, instance_id: str) -> bool:
     return name.startswith(application_name(instance_id, ""))
 
 
-def join(connection: Statements, instance_id: str) -> None:
+def join(connection: Connection, instance_id: str) -> None:
     """Let the others know that this process lives, as long as this connection does.
 
     Raise DatabaseBusy while a command uses the databases alone.
@@ -49,18 +44,18 @@ def join(connection: Statements, instance_id: str) -> None:
     connection.rows(f"SELECT pg_try_advisory_lock_shared({PROCESS}, {_signed(_number(instance_id))})")
 
 
-def use(connection: Statements) -> None:
+def use(connection: Connection) -> None:
     """Keep commands away that need the databases alone, as long as this connection lives; raise DatabaseBusy."""
     if not connection.rows(f"SELECT pg_try_advisory_lock_shared({STORE}, {IN_USE})")[0][0]:
         raise DatabaseBusy("A command of gamed works on the databases. Wait until it has ended.")
 
 
-def leave(connection: Statements) -> None:
+def leave(connection: Connection) -> None:
     """Release what join() and use() have taken."""
     connection.rows("SELECT pg_advisory_unlock_all()")
 
 
-def ended(connection: Statements, ids: Collection[str]) -> frozenset[str]:
+def ended(connection: Connection, ids: Collection[str]) -> frozenset[str]:
     """Return those of the processes that have no connection that writes."""
     if not ids:
         return frozenset()
@@ -68,12 +63,12 @@ def ended(connection: Statements, ids: Collection[str]) -> frozenset[str]:
     return frozenset(each for each in ids if _number(each) not in living)
 
 
-def is_living(connection: Statements, instance_id: str) -> bool:
+def is_living(connection: Connection, instance_id: str) -> bool:
     """Return whether a process of this name uses the databases now; the name may come from anywhere."""
     return not ended(connection, [instance_id])
 
 
-def tend(connection: Statements) -> bool:
+def tend(connection: Connection) -> bool:
     """Return whether this session is the one that cleans up; become it if there is none."""
     held = f"{_HELD.format(STORE)} AND objid = {TENDER} AND pid = pg_backend_pid()"
     [(tends,)] = connection.rows(
@@ -83,7 +78,7 @@ def tend(connection: Statements) -> bool:
 
 
 @contextmanager
-def alone(connection: Statements) -> Iterator[None]:
+def alone(connection: Connection) -> Iterator[None]:
     """Keep all processes and other commands away from the databases; raise DatabaseBusy while one uses them."""
     if not connection.rows(f"SELECT pg_try_advisory_lock({STORE}, {IN_USE})")[0][0]:
         raise DatabaseBusy("A gamed process uses the databases. Stop all of them, on every machine.")
@@ -93,13 +88,13 @@ def alone(connection: Statements) -> Iterator[None]:
         connection.rows(f"SELECT pg_advisory_unlock({STORE}, {IN_USE})")
 
 
-def snapshot_version(connection: Statements) -> tuple[object, object]:
+def snapshot_version(connection: Connection) -> tuple[object, object]:
     """Return the connection, and a text that changes when a transaction that wrote begins or ends in the cluster."""
     [(snapshot,)] = connection.rows("SELECT CAST(pg_current_snapshot() AS text)")
     return connection, snapshot
 
 
-def _held(connection: Statements, first_key: int) -> frozenset[int]:
+def _held(connection: Connection, first_key: int) -> frozenset[int]:
     return frozenset(number for (number,) in connection.rows(_HELD.format(first_key)))
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from sys import maxsize
-from typing import Any, Protocol
+from typing import Any
 
 from psycopg import pq
 from psycopg.abc import Transformer
@@ -20,11 +20,6 @@ QUEUE_FILLS = "asyncQueueFillWarning"
 _log = EventLog(Logger())
 
 
-class _Session(Protocol):
-    def wait(self) -> None:
-        """Wait for the results of all statements that were sent."""
-
-
 class PreparedStatement:
     """A statement of one session, for parameters of certain types."""
 
@@ -40,13 +35,14 @@ class PreparedStatement:
 class PostgresqlResult:
     """The result of a statement that was sent; its methods wait for it."""
 
-    __slots__ = ("_connection", "_result", "_row", "error", "prepared")
+    __slots__ = ("_result", "_row", "_wait", "error", "prepared")
 
     prepared: PreparedStatement
     """The statement, which is known when it is sent."""
 
-    def __init__(self, connection: _Session) -> None:
-        self._connection = connection
+    def __init__(self, wait: Callable[[], None]) -> None:
+        """Call `wait` to wait for the results of all statements that were sent."""
+        self._wait = wait
         self._result: PGresult | None = None
         self._row = 0
         self.error: PostgresqlError | None = None
@@ -67,7 +63,7 @@ class PostgresqlResult:
     def wait(self) -> PGresult:
         """Return the result; raise PostgresqlError."""
         while self._result is None and self.error is None:
-            self._connection.wait()
+            self._wait()
         if self.error is not None:
             raise self.error
         assert self._result is not None
@@ -116,8 +112,8 @@ class Preparation(PostgresqlResult):
 
     __slots__ = ("_forget",)
 
-    def __init__(self, connection: _Session, forget: Callable[[], object]) -> None:
-        super().__init__(connection)
+    def __init__(self, wait: Callable[[], None], forget: Callable[[], object]) -> None:
+        super().__init__(wait)
         self._forget = forget
 
     def fail(self, error: PostgresqlError) -> None:

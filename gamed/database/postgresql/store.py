@@ -237,7 +237,7 @@ class PostgresqlStore:
 
     def unchecked(self, connection: Connection) -> str | None:
         """Return what is not checked without the extension amcheck."""
-        if inspection.checks_indexes(connection):
+        if connection.rows(inspection.AMCHECK):
             return None
         return (
             "The contents of indexes were not checked: that needs PostgreSQL's extension amcheck, and the permission "

@@ -17,10 +17,13 @@ from gamed.database.sqlite.files import (
     prepare_to_write,
     state_attached,
 )
-from gamed.database.sqlite.inspection import release_pages
 
 EXAMINED_PAGES = 64 * 1024 * 1024 // PAGE_BYTES
 """The largest file that is searched for damage after an unexpected error: the queue waits some tenths of a second."""
+FREE_PAGES = 16 * 1024 * 1024 // PAGE_BYTES
+"""Free pages that the next writes will use; further ones are given back to the disk."""
+RELEASED_PAGES = 100
+"""How many pages one transaction gives back, in a few milliseconds."""
 
 
 class SqliteEngine:
@@ -130,3 +133,13 @@ def _is_intact(connection: EngineConnection, schema: str) -> bool:
         return errors == [("ok",)] and connection.execute(f"PRAGMA {schema}.foreign_key_check").fetchone() is None
     except SQLITE_ERRORS as e:
         return not isinstance(translate(e), DatabaseCorrupt)
+
+
+def release_pages(connection: Connection) -> bool:
+    """Give some free pages back to the disk; return True while there are more."""
+    [(free,)] = connection.rows("PRAGMA freelist_count")
+    if free <= FREE_PAGES:
+        return False
+    for _ in range(RELEASED_PAGES):
+        connection.rows("PRAGMA incremental_vacuum(1)")  # sqlite3 makes one step of it, which frees one page
+    return True

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gamed.database.connection import AUTH, STATE, Connection, Transaction
-from gamed.database.sqlite import inspection, migrations, offline
+from gamed.database.sqlite import migrations, offline
 from gamed.database.sqlite.error_mapping import SQLITE_ERRORS
 from gamed.database.sqlite.files import SQLITE_VERSION, SUFFIXES
 from gamed.database.sqlite.write_lock import lock_files, lock_path
@@ -127,7 +127,8 @@ class SqliteStore(Component, frozen=True):
     def damage_checks(self, connection: Connection, database: str) -> Sequence[DamageCheck]:
         """Return a check of each table with its indexes, and one of all references."""
         name = self.name(database)
-        tables = inspection.table_names(connection)
+        query = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name"
+        tables = [table for (table,) in connection.rows(query)]
         checks = [DamageCheck(table, partial(_find_in_table, name=name, table=table), RESTORE) for table in tables]
         return [*checks, DamageCheck("references", partial(_find_dangling, name=name), RESTORE)]
 
@@ -136,11 +137,13 @@ class SqliteStore(Component, frozen=True):
 
     def quick_check(self, connection: Connection, database: str) -> list[str]:
         """Read every page without comparing indexes."""
-        return inspection.quick_check(connection)
+        return [str(line) for (line,) in connection.rows("PRAGMA quick_check(1)") if line != "ok"]
 
     def allocated(self, connection: Connection) -> tuple[int, int]:
         """Return the size of the file, and of its free pages."""
-        return inspection.file_bytes(connection)
+        names = ("page_size", "page_count", "freelist_count")
+        page, pages, free = (connection.rows(f"PRAGMA {name}")[0][0] for name in names)
+        return page * pages, page * free
 
     def sizes(self) -> Mapping[str, int]:
         """Return the size of each file with its write-ahead log."""
@@ -178,10 +181,11 @@ class SqliteStore(Component, frozen=True):
 
 
 def _find_in_table(connection: Connection, name: str, table: str) -> list[str]:
-    errors = inspection.check_table(connection, table)
-    return [f"{name}: {line}. {RESTORE}" for line in errors]
+    """Read every page of a table and its indexes; return a line for each error."""
+    lines = [line for (line,) in connection.rows(f"PRAGMA integrity_check({table})")]
+    return [f"{name}: {line}. {RESTORE}" for line in lines if line != "ok"]
 
 
 def _find_dangling(connection: Connection, name: str) -> list[str]:
-    rows = inspection.dangling_rows(connection)
-    return [f"{name}: row {number} of {table} refers to a missing row" for table, number in rows]
+    rows = connection.rows("PRAGMA foreign_key_check")
+    return [f"{name}: row {number} of {table} refers to a missing row" for table, number, *_ in rows]

@@ -102,7 +102,9 @@ class WriteLock:
         # While the waiting thread is in flock(), a lock of this descriptor would be the same one: it is handed over.
         if (self._waiting or not try_lock(self._descriptor)) and not self._wait():
             first, self._reported = not self._reported, True
-            raise _locked_error(self._descriptor, first)
+            error = DatabaseLocked(TEXTS[DatabaseBusy])
+            error.process, error.first = _noted_process(self._descriptor), first
+            raise error
         self._reported = False
         _note_process(self._descriptor)
 
@@ -213,12 +215,6 @@ def _note_process(descriptor: int) -> None:
     with suppress(OSError):
         if os.pread(descriptor, NOTE_BYTES, 0) != note:
             os.pwrite(descriptor, note, 0)
-
-
-def _locked_error(descriptor: int, first: bool) -> DatabaseLocked:
-    error = DatabaseLocked(TEXTS[DatabaseBusy])
-    error.process, error.first = _noted_process(descriptor), first
-    return error
 
 
 def _noted_process(descriptor: int) -> str:

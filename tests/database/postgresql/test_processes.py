@@ -2,13 +2,14 @@
 
 import signal
 import subprocess
-from typing import Any
 
-import psycopg
+from psycopg import RawCursor
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.database.errors import DatabaseBusy
+from gamed.database.postgresql.connecting import DriverConnection
 from gamed.database.postgresql.processes import alone, ended, is_living, join, snapshot_version, tend
+from gamed.database.postgresql.session import PlainSession
 from tests.database.holders import start_holder
 from tests.support.postgresql import cluster
 
@@ -24,15 +25,11 @@ sys.stdin.read()
 IDS = ("me", "other", "never")
 
 
-class Session:
+class Session(PlainSession):
     """A session outside a transaction."""
 
     def __init__(self, conninfo: str) -> None:
-        self.connection = psycopg.connect(conninfo, autocommit=True)
-        self.close = self.connection.close
-
-    def rows(self, sql: str, /) -> list[Any]:
-        return self.connection.execute(sql.encode()).fetchall()
+        super().__init__(DriverConnection.connect(conninfo, autocommit=True, cursor_factory=RawCursor))
 
 
 class ProcessCase(SynchronousTestCase):
@@ -140,7 +137,7 @@ class Alone(ProcessCase):
 class SnapshotVersion(ProcessCase):
     def test_changes_with_commits(self) -> None:
         """The version of a session changes with the transactions that write, and only then."""
-        other = self.session().connection
+        other = self.session()
         other.execute("CREATE TABLE t (a int)")
         before = snapshot_version(self.mine)
         other.execute("INSERT INTO t VALUES (1)")
