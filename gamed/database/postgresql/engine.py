@@ -15,6 +15,7 @@ from gamed.database.postgresql.connection import PostgresqlConnection
 from gamed.database.postgresql.error_mapping import PostgresqlError, translate
 
 STRIPES = 64
+"""Not a lock for each player: all locks of a server share a table, by default with 64 places for each connection."""
 QUEUES = {"auth": 1, "state": 2}
 """The first number of all locks of a queue's writers."""
 _READ = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ())
@@ -67,6 +68,7 @@ class PostgresqlEngine:
         if keys is None:
             _ours(connection).begin([_WRITE, (_ALONE, (self._queue,))])
             return
+        # PostgreSQL takes them in this order: sorted, so that no two batches wait for each other's locks for ever.
         stripes = ",".join(map(str, sorted({stripe(key) for key in keys})))
         locks = [(_SHARED, (self._queue,)), (_KEYS, (self._queue, f"{{{stripes}}}"))]
         _ours(connection).begin([_WRITE, *locks])

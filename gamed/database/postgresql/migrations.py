@@ -169,6 +169,7 @@ def _preparing(
     waited = False
     try:
         while True:
+            # Tried repeatedly: lock_timeout would end a wait after four seconds, and scripts may run for minutes.
             session.rows("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
             if session.rows(PREPARING) == [(1,)]:
                 break

@@ -70,6 +70,7 @@ def is_living(connection: Connection, instance_id: str) -> bool:
 
 def tend(connection: Connection) -> bool:
     """Return whether this session is the one that cleans up; become it if there is none."""
+    # Asked first, because PostgreSQL counts: a session that takes its lock again has to release it as often.
     held = f"{_HELD.format(STORE)} AND objid = {TENDER} AND pid = pg_backend_pid()"
     [(tends,)] = connection.rows(
         f"SELECT CASE WHEN EXISTS ({held}) THEN true ELSE pg_try_advisory_lock({STORE}, {TENDER}) END"
