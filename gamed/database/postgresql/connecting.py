@@ -281,11 +281,13 @@ def refuse(row: list[str], before_ms: int, after_ms: int) -> None:
             raise PostgresqlError(REFUSED, f"PostgreSQL runs with {name}={value} and may lose its data. Set it to on")
     if standby != "f":
         raise PostgresqlError("25006", "The server is a standby, which can only be read")
-    skew_ms = max(before_ms - int(server_ms), int(server_ms) - after_ms)
-    if skew_ms > SKEW_MS:
+    server = int(server_ms)
+    if max(before_ms - server, server - after_ms) > SKEW_MS:
+        # With the time that the answer took: without it, a clock that is a day late differs by 86399 seconds.
+        seconds = max(after_ms - server, server - before_ms) // 1000
         raise PostgresqlError(
             SKEWED,
-            f"The clocks of gamed and PostgreSQL differ by {skew_ms // 1000} seconds. Set both by the same time server",
+            f"The clocks of gamed and PostgreSQL differ by {seconds} seconds. Set both by the same time server",
         )
 
 
