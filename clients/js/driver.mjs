@@ -1,6 +1,7 @@
 /**
- * The conformance suite's way to this client (clients/conformance/README.md): in Node.js commands on stdin and answers
- * on stdout; in a browser the same lines by `gamedCommand` and `gamedSay` (tests/chromium_driver.py).
+ * Driver of this client for the conformance suite (clients/conformance/README.md): in Node.js it reads commands from
+ * stdin and writes answers to stdout; in a browser the same lines pass through `gamedCommand` and `gamedSay`
+ * (tests/chromium_driver.py).
  */
 
 import { Conflict, GamedClient, GamedError, IN_NODE, InvalidProof, SaveInfo, openDatabase, transact } from "./gamed.mjs"
@@ -23,7 +24,7 @@ const say = (line) => write(JSON.stringify(line))
 
 class Unsupported extends Error {}
 
-/** One client, and what its person was asked. */
+/** One client, with the questions to its person. */
 class Session {
   stop = new AbortController()
   /** @type {((code: string | null) => void) | undefined} */
@@ -93,7 +94,7 @@ class Session {
   /** @type {any} the error that `ensureSignedIn` showed */
   problem
 
-  /** The options of a sign-in that opens no browser. @param {any} command */
+  /** Return the options of a sign-in that does not open a browser. @param {any} command */
   options({ provider, loopback, return_uri }) {
     const openBrowser = (/** @type {string} */ url, /** @type {string | null} */ qr_url) => {
       this.tell({ event: "open", url, qr_url })
@@ -218,7 +219,7 @@ const COMMANDS = {
   sync_trouble: ({ sync }) => ({ code: sync.trouble ? sync.trouble.code : null }),
 }
 
-/** In a browser, with any client. @type {Record<string, (command: any) => any>} */
+/** Commands on the browser's storage, which need no session. @type {Record<string, (command: any) => any>} */
 const STORAGE = {
   stored: async ({ folder, text }) => ({ stored: (await recordsWith(folder, text)).length }),
   damage: async ({ folder, text, into }) => {
@@ -295,13 +296,13 @@ function base64(data) {
   return btoa(text)
 }
 
-// --- In place of a folder, in a browser ------------------------------------------------------------------------------
+// --- Databases of a browser, in place of a folder --------------------------------------------------------------------
 
 /** @param {string} folder */
 const marked = (folder) => folder.replace(/[^A-Za-z0-9]+/g, "-")
 
 /**
- * What the client keeps for `folder` and the folders below it that has this text.
+ * List the records with this text that the client keeps for `folder` and the folders below it.
  * @param {string} folder @param {string} text
  */
 async function recordsWith(folder, text) {

@@ -1,7 +1,7 @@
-/** Types of gamed.mjs. Its comments have the behaviour. */
+/** Types of gamed.mjs, whose comments describe the behaviour. */
 
 export const VERSION: string
-/** Node.js, and no page around it. */
+/** Node.js without a page. */
 export const IN_NODE: boolean
 
 export interface ErrorDetails {
@@ -16,14 +16,14 @@ export class GamedError extends Error {
   static kind: string
   code: string
   detail: string
-  /** HTTP status; 0 when the client itself decided. */
+  /** HTTP status; 0 if the error comes from the client itself. */
   status: number
-  /** Every member of the answer (RFC 9457). */
+  /** Every member of the problem (RFC 9457). */
   problem: { [name: string]: any }
   /** Seconds that the server asks to wait. */
   retryAfter: number | null
   answerLostBefore: boolean
-  /** The client has tried again already. */
+  /** The client has retried already. */
   get passing(): boolean
 }
 export class Unreachable extends GamedError {}
@@ -51,7 +51,7 @@ export class Conflict extends GamedError {
   get base(): SaveInfo | null
   get current(): SaveInfo | null
   get yours(): SaveInfo | null
-  /** Of a `commit`. */
+  /** The sides of each slot whose base did not match; empty unless from `commit`. */
   get slots(): SlotConflict[]
 }
 export class QuotaExceeded extends GamedError {}
@@ -100,24 +100,24 @@ export interface StoredCredential {
 
 export interface Provider {
   name: string
-  /** For the button. */
+  /** Text of the button. */
   label: string
 }
 
-/** How a sign-in talks to the player; a game passes its own, or a `Dialog` of gamed_dialog.mjs. */
+/** The interface between a sign-in and the player; a game implements it or uses `Dialog` of gamed_dialog.mjs. */
 export interface Person {
-  /** Returns the name of one of them. Not called if there is only one. */
+  /** Return the name of the chosen one. Not called if there is only one. */
   chooseProvider(providers: readonly Provider[]): string | Promise<string>
   browserOpened(url: string, opened: boolean, qrUrl: string | null): unknown
-  /** The code that the browser shows, or null to ask no more. */
+  /** Ask for the code that the browser shows; return null to stop asking. */
   finishCode(
     showCode: (() => Promise<void>) | null,
     attemptsLeft: number | null,
     signal: AbortSignal,
   ): string | null | Promise<string | null>
-  /** Shows `error.detail`; `ensureSignedIn` needs it. */
+  /** Show `error.detail`; `ensureSignedIn` needs it. */
   problem?(error: GamedError): unknown
-  /** The sign-in is over: close the dialog. */
+  /** Close the dialog: the sign-in has ended. */
   ended?(): unknown
   readonly signal?: AbortSignal
 }
@@ -143,7 +143,7 @@ export interface Complete {
   [name: string]: unknown
 }
 
-/** One login, of `beginSignIn`. */
+/** One login of `beginSignIn`. */
 export interface SignIn {
   run<T>(keep: (complete: Complete) => Promise<T>): Promise<T>
   cancel(): Promise<void>
@@ -167,9 +167,9 @@ export class SaveInfo {
   readonly contentType: string
   readonly modified: string
   readonly meta: Meta
-  /** Versions that wait for the player's choice. */
+  /** Numbers of the versions that lost against this one; the player has to choose. */
   readonly conflicts: number[]
-  /** What the device that wrote it calls itself, or null. */
+  /** Name of the device that wrote it, or null. */
   readonly device: string | null
 }
 
@@ -223,7 +223,7 @@ export interface Save {
 }
 
 export type Bytes = Uint8Array | ArrayBuffer | string
-/** What was read, its etag, "*" for whatever is there, null for an empty slot. */
+/** A save that was read, or its etag; "*" for any existing version, null for an empty slot. */
 export type Base = { etag: string } | string | null
 
 export interface PutOptions {
@@ -282,7 +282,7 @@ export interface ClientOptions {
   /** The game's version. */
   version?: string
   deviceName?: string
-  /** In a browser a name. */
+  /** A path; in a browser a name. */
   folder?: string
   sleep?: (seconds: number) => Promise<void>
   now?: () => number
@@ -321,7 +321,7 @@ export class GamedClient {
   unlink(provider: string): Promise<void>
   deletePlayer(): Promise<void>
   eraseSaves(): Promise<void>
-  /** Into a file (Node.js only); its size. */
+  /** Write to a file (Node.js only); return its size. */
   export(path: string): Promise<number>
   export(): Promise<Blob>
 
@@ -338,7 +338,7 @@ export class GamedClient {
   dismiss(slot: string, number: number): Promise<void>
 }
 
-/** The letters of a typed code, or null if it cannot be one. */
+/** Return the letters of a typed code, or null if it cannot be one. */
 export function finishCode(typed: string): string | null
-/** In the player's browser; returns whether it opened. */
+/** Open the player's browser; return whether it opened. */
 export function openBrowser(url: string): Promise<boolean>

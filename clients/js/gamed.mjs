@@ -8,11 +8,11 @@
  *     const save = await client.get("auto")                       // null: never saved
  *     await client.put("auto", bytes, { base: save })             // throws Conflict, and loses neither side
  *
- * To play offline too, copy gamed_sync.mjs along: it keeps the newest bytes on the device and brings them up when it
- * can.
+ * To play offline too, copy gamed_sync.mjs along: it keeps the newest bytes on the device and sends them when the
+ * server can be reached.
  *
- * Every failure is a GamedError with the `code` of the protocol and a `detail` a person can read. Methods may be called
- * side by side; several tabs, or processes, may share one sign-in.
+ * Every failure is a GamedError with the `code` of the protocol and a `detail` that a person can read. A game may call
+ * several methods at a time; several tabs, or processes, may share one sign-in.
  *
  * @module
  */
@@ -26,25 +26,25 @@ const LONGEST_PAUSE_SECONDS = 30
 const EARLY_SECONDS = 30
 /** The client refreshes a short-lived access token when this share of its lifetime is left. */
 const EARLY_SHARE = 0.1
-/** How long the browser's return is awaited before a code is offered, and how long that return awaits its answer. */
+/** How long to wait for the browser's return before offering a code, and how long the return waits for its response. */
 const RETURN_SECONDS = 5
-/** The slowest upload that is waited for. */
+/** The timeout of an upload allows for a connection of this speed. */
 const UPLOAD_BYTES_PER_SECOND = 32 << 10
 const MAX_JSON_BYTES = 4 << 20
 const MAX_SAVE_BYTES = 256 << 20
 /** A commit asks the server first whether it has the bytes of a save that is larger than this. */
 const ASK_FIRST_BYTES = 64 << 10
-/** How long the server may take to make an export before it sends the first byte. */
+/** The server may take this long to prepare an export before it sends the first byte. */
 const EXPORT_SECONDS = 120
 /** The server answers `busy` with 30 seconds while an export whose connection broke still runs. */
 const LONGEST_EXPORT_PAUSE_SECONDS = 60
 
-/** Node.js, and no page around it (Electron's windows have both, and are browsers). */
+/** Node.js without a page (Electron's windows have both, and count as browsers). */
 export const IN_NODE = typeof process === "object" && !!process?.versions?.node && typeof document === "undefined"
 
 /**
- * A module of Node.js. A bundler for browsers leaves it alone, because its name is not a literal: esbuild heeds none of
- * the comments.
+ * Import a module of Node.js. The name is not a literal, so that a bundler for browsers does not resolve it: esbuild
+ * ignores both comments.
  * @param {string} name @returns {Promise<any>}
  */
 export const nodeModule = (name) => import(/* webpackIgnore: true */ /* @vite-ignore */ `node:${name}`)
@@ -54,7 +54,7 @@ const sleep = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds 
 
 // --- Errors: one class for each thing a game does about them, chosen by `code` ---------------------------------------
 
-/** `code` is for the program, `detail` for the person; `passing` failures were already tried again. */
+/** `code` is for the program, `detail` for the person. The client has retried `passing` failures already. */
 export class GamedError extends Error {
   /**
    * @param {string} code
@@ -66,24 +66,24 @@ export class GamedError extends Error {
     this.name = /** @type {any} */ (this.constructor).kind
     this.code = code
     this.detail = detail
-    /** HTTP status; 0 when the client itself decided. */
+    /** HTTP status; 0 if the error comes from the client itself. */
     this.status = status
-    /** Every member of the answer (RFC 9457). */
+    /** Every member of the problem (RFC 9457). */
     this.problem = problem
-    /** Seconds the server asks to wait. @type {number | null} */
+    /** Seconds that the server asks to wait. @type {number | null} */
     this.retryAfter = null
-    /** An earlier try of the same request got no answer: the server may have done it already. */
+    /** An earlier try of the same request got no response: the server may have performed it already. */
     this.answerLostBefore = false
   }
 
-  /** The name of the class, also where a bundler has shortened it. */
+  /** The name of the class: `constructor.name` is another one after a bundler has shortened names. */
   static kind = "GamedError"
   get passing() {
     return false
   }
 }
 
-/** No answer, half an answer, or a front proxy that cannot reach its server. */
+/** The response is missing or incomplete, or comes from a front proxy that cannot reach its server. */
 export class Unreachable extends GamedError {
   static kind = "Unreachable"
   get passing() {
@@ -91,7 +91,7 @@ export class Unreachable extends GamedError {
   }
 }
 
-/** The server cannot do it now. */
+/** The server cannot perform the request now. */
 export class Busy extends GamedError {
   static kind = "Busy"
   get passing() {
@@ -99,7 +99,7 @@ export class Busy extends GamedError {
   }
 }
 
-/** Too many requests; `retryAfter` seconds. */
+/** Too many requests; the server accepts the next one after `retryAfter` seconds. */
 export class RateLimited extends GamedError {
   static kind = "RateLimited"
   get passing() {
@@ -107,7 +107,7 @@ export class RateLimited extends GamedError {
   }
 }
 
-/** The bytes that arrived are not those the server named. */
+/** The received bytes do not match the digest that the server sent. */
 export class DownloadCorrupt extends GamedError {
   static kind = "DownloadCorrupt"
   get passing() {
@@ -115,7 +115,7 @@ export class DownloadCorrupt extends GamedError {
   }
 }
 
-/** Whatever answers at this address does not speak this protocol. */
+/** The server at this address does not speak this protocol. */
 export class NotGamed extends GamedError {
   static kind = "NotGamed"
 }
@@ -125,17 +125,17 @@ export class UntrustedAddress extends GamedError {
   static kind = "UntrustedAddress"
 }
 
-/** The server did not accept the request as it is; sending it again changes nothing. */
+/** The server rejected the request; sending it again gives the same error. */
 export class Refused extends GamedError {
   static kind = "Refused"
 }
 
-/** No player is signed in here, or no longer. */
+/** A sign-in is needed: none is stored here, or its session has ended. */
 export class SignInRequired extends GamedError {
   static kind = "SignInRequired"
 }
 
-/** Another player signed in at this place meanwhile; nothing was read or written in their name. */
+/** Another player has signed in on this device meanwhile; nothing was read or written in their name. */
 export class PlayerChanged extends SignInRequired {
   static kind = "PlayerChanged"
 }
@@ -150,22 +150,22 @@ export class LoginFailed extends GamedError {
   static kind = "LoginFailed"
 }
 
-/** The player refused, in the browser or at the provider. */
+/** The player declined, in the browser or at the provider. */
 export class LoginDeclined extends LoginFailed {
   static kind = "LoginDeclined"
 }
 
-/** Cancelled from this side. */
+/** The game or the player cancelled the sign-in on this device. */
 export class LoginCancelled extends LoginFailed {
   static kind = "LoginCancelled"
 }
 
-/** The player did not finish it in time. */
+/** The player did not finish the sign-in in time. */
 export class LoginExpired extends LoginFailed {
   static kind = "LoginExpired"
 }
 
-/** A wrong finish code; `attemptsLeft` says how many more may be tried. */
+/** The finish code is wrong; `attemptsLeft` is the number of further attempts. */
 export class InvalidProof extends GamedError {
   static kind = "InvalidProof"
   get attemptsLeft() {
@@ -183,17 +183,17 @@ export class Deleted extends NotFound {
   static kind = "Deleted"
 }
 
-/** What you have is current (304). */
+/** The version that was passed is the current one (304). */
 export class NotModified extends GamedError {
   static kind = "NotModified"
 }
 
-/** The slot exists: say which version this write is based on. */
+/** The slot exists: pass the version that this write is based on. */
 export class BaseRequired extends GamedError {
   static kind = "BaseRequired"
 }
 
-/** Another device wrote first. The server kept your bytes too, as `yours`, unless it says why not. */
+/** Another device wrote first. The server kept your bytes too, as `yours`, unless `detail` gives a reason. */
 export class Conflict extends GamedError {
   static kind = "Conflict"
   get base() {
@@ -206,7 +206,7 @@ export class Conflict extends GamedError {
     return SaveInfo.maybe(this.problem.yours)
   }
 
-  /** The sides of each slot that a `commit` did not match; empty for a write of one slot. @returns {SlotConflict[]} */
+  /** The sides of each slot whose base did not match; empty unless from `commit`. @returns {SlotConflict[]} */
   get slots() {
     const listed = Array.isArray(this.problem.conflicts) ? this.problem.conflicts.filter(isObject) : []
     return listed.map(({ slot, code, base, current, yours }) => ({
@@ -219,7 +219,7 @@ export class Conflict extends GamedError {
   }
 }
 
-/** The player's own limits; see `problem.limit` and `problem.usage`. */
+/** The player has reached a limit; see `problem.limit` and `problem.usage`. */
 export class QuotaExceeded extends GamedError {
   static kind = "QuotaExceeded"
 }
@@ -229,12 +229,12 @@ export class StorageFull extends GamedError {
   static kind = "StorageFull"
 }
 
-/** The server's own copy is damaged; `detail` names the newest good version. */
+/** The server's copy is damaged; `detail` names the newest good version. */
 export class SaveCorrupt extends GamedError {
   static kind = "SaveCorrupt"
 }
 
-/** Another tab or process, or another part of this one, has it open. */
+/** Another tab or process, or another object of this one, has the folder open. */
 export class InUse extends GamedError {
   static kind = "InUse"
 }
@@ -265,10 +265,10 @@ const LOGIN_BY_CODE = byCode([
   [LoginExpired, "login_expired"],
 ])
 
-/** The only answers after which a refresh credential is forgotten (PROTOCOL 1, Rules for clients). */
+/** The only codes after which the client deletes a refresh credential (PROTOCOL 1, Rules for clients). */
 const FORGET = new Set(["refresh_expired", "refresh_reused", "refresh_invalid", "session_revoked"])
 const RENEW = new Set(["token_expired", "token_invalid"])
-/** Beside FORGET: the answers after which only a sign-in helps. */
+/** The further codes after which only a sign-in helps. */
 const OVER = new Set(["token_invalid", "signed_out"])
 
 /** @param {[ErrorClass, string][]} table @returns {Map<string, ErrorClass>} */
@@ -276,7 +276,7 @@ function byCode(table) {
   return new Map(table.flatMap(([kind, codes]) => codes.split(" ").map((code) => [code, kind])))
 }
 
-/** The typed error of an answer that is not a success. @param {Answer} answer */
+/** Return the error of a response that is not a success, by its `code`. @param {Answer} answer */
 export function errorOf(answer) {
   /** @type {Record<string, any>} */
   let problem = {}
@@ -284,7 +284,7 @@ export function errorOf(answer) {
     try {
       problem = answer.json()
     } catch {
-      // its status is checked instead
+      // not JSON: the status decides
     }
   }
   const { code, detail, title } = problem
@@ -301,7 +301,10 @@ export function errorOf(answer) {
   return error
 }
 
-/** Of an answer without a problem: gamed always sends one, so something in front of it spoke. @param {number} status */
+/**
+ * Return the error of a response without a problem. gamed always sends one, so a proxy in front of it has responded.
+ * @param {number} status
+ */
 function errorOfStatus(status) {
   if (status === 304) return new NotModified("not_modified", "You have the current version.", { status })
   if (status === 429) return new RateLimited("rate_limited", "Too many requests; try again later.", { status })
@@ -328,7 +331,7 @@ function isObject(value) {
 }
 
 /**
- * A member the protocol promises, of the type it promises.
+ * Return a required member of the protocol; throw NotGamed unless it has this type.
  * @param {Record<string, any>} of @param {string} name @param {"string" | "integer" | "array" | "object"} kind
  * @returns {any}
  */
@@ -346,7 +349,7 @@ const PORTS = { https: 443, http: 80 }
 const HOST = /^([a-z0-9_-]+(\.[a-z0-9_-]+)*|[0-9a-f:.]+)$/
 const LINK = /^[A-Za-z0-9._~:/?#[\]@!$&()*+,;=%-]{1,2048}$/
 
-/** Scheme, host and port: who a server is to the player. https, or http on this machine only. */
+/** Scheme, host and port: the identity of a server. https, or http on this machine only. */
 export class Origin {
   /** @param {string} scheme @param {string} host @param {number} port */
   constructor(scheme, host, port) {
@@ -357,7 +360,7 @@ export class Origin {
   }
 
   /**
-   * Of what the player typed: `play.example.org`, `https://play.example.org:8443`, `http://127.0.0.1:8080`.
+   * Parse an address as players type it: `play.example.org`, `https://play.example.org:8443`, `http://127.0.0.1:8080`.
    * @param {string} address
    */
   static entered(address) {
@@ -372,7 +375,7 @@ export class Origin {
     return origin
   }
 
-  /** Of a URL that came from elsewhere; anything unusual in it is refused, not repaired. @param {string} url */
+  /** Return the origin of a URL that a server sent; refuse, not repair, an unusual one. @param {string} url */
   static of(url) {
     if (!LINK.test(url)) {
       throw new UntrustedAddress("untrusted_address", "The link has characters that do not belong in one.")
@@ -408,7 +411,7 @@ export class Origin {
   }
 
   /**
-   * `url`, if it is of this very server: a server must not send its players' browsers elsewhere.
+   * Return `url` if it has this origin, else throw: a server must not send a player's browser to another server.
    * @param {string} url
    */
   require(url) {
@@ -453,7 +456,7 @@ export class Answer {
   }
 }
 
-/** What a text of JSON says; undefined when it is none. @param {string} text */
+/** Parse JSON; return undefined if the text is not JSON. @param {string} text */
 function parsed(text) {
   try {
     return JSON.parse(text)
@@ -468,12 +471,12 @@ function parsed(text) {
  * @property {Uint8Array} [body]
  * @property {Record<string, string>} [headers]
  * @property {string} [bearer]
- * @property {(answer: Answer) => unknown} [check] validates the answer as part of a try
- * @property {number} [limit] bytes of an answer
- * @property {number} [timeout] seconds in which nothing arrives
+ * @property {(answer: Answer) => unknown} [check] validates the response as part of a try: a failure is retried
+ * @property {number} [limit] largest response, in bytes
+ * @property {number} [timeout] longest time without a received byte, in seconds
  * @property {number} [tries]
- * @property {AbortSignal} [signal] ends it with the signal's reason
- * @property {(part: Uint8Array, answer: Answer) => unknown} [sink] takes the body as it arrives, instead of the answer
+ * @property {AbortSignal} [signal] ends the request with the signal's reason
+ * @property {(part: Uint8Array, answer: Answer) => unknown} [sink] receives the body in parts; `answer.body` is empty
  */
 
 /**
@@ -483,7 +486,7 @@ function parsed(text) {
  * @property {number} tries
  */
 
-/** Requests to one server. No redirect is ever followed, no cookie sent or kept. */
+/** Requests to one server. They never follow redirects, which could lead to another server, and never carry cookies. */
 export class Wire {
   /** @param {Origin} origin @param {string} agent @param {Patience} patience */
   constructor(origin, agent, patience) {
@@ -492,13 +495,14 @@ export class Wire {
     this.patience = patience
   }
 
-  /** The same with other patience. @param {Partial<Patience>} patience */
+  /** Return a Wire to the same server with other timeouts or tries. @param {Partial<Patience>} patience */
   with(patience) {
     return new Wire(this.origin, this.agent, { ...this.patience, ...patience })
   }
 
   /**
-   * A successful answer, or a GamedError. Passing failures are tried again, so give only what may arrive twice.
+   * Return a successful response or throw a GamedError. Passing failures are retried, so the server may receive the
+   * request twice.
    * @param {string} method @param {string} path @param {Request} [how] @returns {Promise<Answer>}
    */
   async call(method, path, how = {}) {
@@ -539,7 +543,7 @@ export class Wire {
         headers,
         body: /** @type {any} */ (body),
         signal: clock.signal,
-        redirect: "manual", // then what comes is known to be one; it is refused below
+        redirect: "manual", // makes a redirect visible; it is refused below
         credentials: "omit",
         cache: "no-store",
         referrerPolicy: "no-referrer",
@@ -566,7 +570,7 @@ export class Wire {
   }
 }
 
-/** Aborts what takes too long, and what the caller gave up. */
+/** Aborts a request that takes too long, or that the caller has cancelled. */
 class Deadline {
   #abort = new AbortController()
   /** @type {any} */
@@ -584,7 +588,7 @@ class Deadline {
     return this.#abort.signal
   }
 
-  /** From now on. @param {number} seconds */
+  /** Restart the time limit. @param {number} seconds */
   within(seconds) {
     clearTimeout(this.#timer)
     this.#timer = setTimeout(() => this.#abort.abort(new DOMException("too slow", "TimeoutError")), seconds * 1000)
@@ -597,9 +601,9 @@ class Deadline {
 }
 
 /**
- * All of it, or an error: never the first part of a body that broke off.
- * @param {Response} response @param {number} limit bytes @param {() => void} step called when something arrives
- * @param {(part: Uint8Array) => unknown} [sink] takes it instead
+ * Read the whole body, or throw: never return the first part of an interrupted one.
+ * @param {Response} response @param {number} limit bytes @param {() => void} step called for each part that arrives
+ * @param {(part: Uint8Array) => unknown} [sink] receives the parts; the result is empty then
  */
 async function readWhole(response, limit, step, sink) {
   /** @type {Uint8Array[]} */
@@ -649,7 +653,7 @@ function networkError(origin, error) {
 }
 
 /**
- * Seconds before the next try: what the server asks for, else doubling; spread, so that not all clients retry at once.
+ * Return the seconds before the next try: the server's, else doubling; random, so that not all clients retry at once.
  * @param {GamedError} error @param {number} attempt
  */
 export function pauseAfter(error, attempt) {
@@ -657,16 +661,16 @@ export function pauseAfter(error, attempt) {
   return 0.1 + Math.random() * (Math.min(8, 0.5 * 2 ** attempt) - 0.1)
 }
 
-// --- What is kept between runs ---------------------------------------------------------------------------------------
+// --- Kept between runs -----------------------------------------------------------------------------------------------
 
-/** One sign-in of one player at one server. Its secrets are not shown by console.log and JSON.stringify. */
+/** One sign-in of one player at one server. console.log and JSON.stringify do not show its secrets. */
 export class Credential {
   #refresh
   #access
 
   /**
    * @param {{ origin: string, player_id: string, session_id: string, provider: string, refresh_credential: string,
-   *   access_token: string, access_expires: number, access_lifetime?: number | null }} value as it is stored
+   *   access_token: string, access_expires: number, access_lifetime?: number | null }} value in the stored form
    */
   constructor(value) {
     this.origin = value.origin
@@ -675,7 +679,7 @@ export class Credential {
     this.provider = value.provider
     /** Seconds since 1970 by this machine's clock. */
     this.accessExpires = value.access_expires
-    /** Seconds; null in what older versions of this client stored. @type {number | null} */
+    /** Seconds; null in credentials that older versions of this client stored. @type {number | null} */
     this.accessLifetime = value.access_lifetime ?? null
     this.#refresh = value.refresh_credential
     this.#access = value.access_token
@@ -689,13 +693,13 @@ export class Credential {
     return this.#access
   }
 
-  /** Whether the access token can be used at `now` without a refresh. @param {number} now */
+  /** Return whether the access token works without a refresh. @param {number} now seconds since 1970 */
   fresh(now) {
     const share = this.accessLifetime === null ? EARLY_SECONDS : this.accessLifetime * EARLY_SHARE
     return now < this.accessExpires - Math.min(EARLY_SECONDS, share)
   }
 
-  /** As the Python client keeps it, too. */
+  /** Return the stored form, which is the same in the Python client. */
   stored() {
     return {
       origin: this.origin,
@@ -709,7 +713,7 @@ export class Credential {
     }
   }
 
-  /** Null when it is not one of ours. @param {string} text @param {Origin} origin */
+  /** Parse the stored form; return null if it is not one of `origin`. @param {string} text @param {Origin} origin */
   static read(text, origin) {
     const value = parsed(text)
     const names = ["origin", "player_id", "session_id", "provider", "refresh_credential", "access_token"]
@@ -721,19 +725,19 @@ export class Credential {
 }
 
 /**
- * @typedef {object} Place where the credential of one origin is kept; changed only while `locked`
+ * @typedef {object} Place storage of the credential of one origin; changed only while `locked`
  * @property {string} name
  * @property {string | null} folder of files; null in a browser
- * @property {string} database the beginning of the names of its databases; empty in Node.js
+ * @property {string} database prefix of the names of its databases; empty in Node.js
  * @property {() => Promise<string | null>} read
- * @property {(text: string) => Promise<void>} write kept for good when it returns: a pair used and then lost would end
+ * @property {(text: string) => Promise<void>} write on disk when it returns: the loss of a pair that was used would end
  *   the session
  * @property {() => Promise<void>} remove
- * @property {<T>(work: () => Promise<T>) => Promise<T>} locked one at a time, of all tabs or processes
+ * @property {<T>(work: () => Promise<T>) => Promise<T>} locked runs `work` alone among all tabs or processes
  */
 
 /**
- * Where this platform keeps what a program remembers and a person does not edit.
+ * Return this platform's folder for the state of programs, which people do not edit.
  * @param {string} app @param {string} platform @param {Record<string, string | undefined>} environ @param {string} home
  */
 export function stateFolder(app, platform, environ, home) {
@@ -830,7 +834,7 @@ export function openDatabase(name, stores) {
     const opening = indexedDB.open(name, 1)
     opening.onupgradeneeded = () => stores.forEach((store) => opening.result.createObjectStore(store))
     opening.onsuccess = () => {
-      opening.result.onversionchange = () => opening.result.close() // a newer page of the game shall not wait for this
+      opening.result.onversionchange = () => opening.result.close() // else a newer page of the game has to wait
       resolve(opening.result)
     }
     opening.onerror = () => reject(opening.error)
@@ -838,7 +842,7 @@ export function openDatabase(name, stores) {
 }
 
 /**
- * One transaction, on disk when it returns; the result of the request that `step` returns, if any.
+ * Run one transaction, on disk when it returns; return the result of the request that `step` returns, if any.
  * @param {IDBDatabase} database @param {string[]} stores @param {IDBTransactionMode} mode
  * @param {(of: (store: string) => IDBObjectStore) => IDBRequest | void} step @returns {Promise<any>}
  */
@@ -858,7 +862,8 @@ export function unlessMissing(error) {
 }
 
 /**
- * The old bytes or the new ones, whatever happens; on disk when it returns. Only this user can read them.
+ * Replace the file: after a crash it has the old bytes or the new ones, and the new ones once this returns. Only this
+ * user can read it.
  * @param {string} path @param {Uint8Array} data
  */
 export async function writeWhole(path, data) {
@@ -880,7 +885,7 @@ export async function writeWhole(path, data) {
   await syncFolder(path.slice(0, path.lastIndexOf("/")))
 }
 
-/** What is in it is on disk. @param {string} folder */
+/** Write the entries of a folder to disk: a renamed file survives a power cut only then. @param {string} folder */
 export async function syncFolder(folder) {
   if (process.platform === "win32") return
   const { open } = await nodeModule("fs/promises")
@@ -900,7 +905,7 @@ const hex = (byte) => byte.toString(16).padStart(2, "0")
 const turns = new Map()
 
 /**
- * One at a time in this process for each key, in the order asked.
+ * Run `work` after all earlier work of the same key in this process.
  * @template T @param {unknown} key @param {() => Promise<T>} work @returns {Promise<T>}
  */
 export async function inTurn(key, work) {
@@ -914,7 +919,7 @@ export async function inTurn(key, work) {
   }
 }
 
-/** Waits for its turn among processes. @param {string} path @returns {Promise<() => void>} gives the lock back */
+/** Wait for the lock among processes. @param {string} path @returns {Promise<() => void>} releases the lock */
 async function lockProcess(path) {
   for (;;) {
     const release = await tryLock(path)
@@ -924,7 +929,7 @@ async function lockProcess(path) {
 }
 
 /**
- * Without waiting, until it is given back or the tab or process ends; null if another has it.
+ * Acquire a lock without waiting, until it is released or the tab or process ends; return null if another has it.
  * @param {string} name in Node.js a path @returns {Promise<(() => void) | null>}
  */
 export function tryLock(name) {
@@ -939,9 +944,10 @@ export function tryLock(name) {
 }
 
 /**
- * A lock named by a path, which the system releases when the process dies; null if another has it. Node.js cannot lock
- * files, so it is a name to listen on: one of Linux's without a file, a pipe of Windows, elsewhere a socket. Where none
- * can be had, two processes may refresh at once: the server forgives that for 30 s.
+ * Acquire a lock that the system releases when the process dies; return null if another process has it. Node.js cannot
+ * lock files, so the process listens on a name derived from the path: an abstract socket on Linux, a pipe on Windows,
+ * elsewhere a socket file. Where none can be opened, two processes may refresh at once, which the server accepts for
+ * 30 s.
  * @param {string} path @param {string} [platform] @returns {Promise<(() => void) | null>}
  */
 export async function lockOf(path, platform = process.platform) {
@@ -955,7 +961,7 @@ export async function lockOf(path, platform = process.platform) {
   const file = `${tmpdir()}/${name}`
   const held = await listening(file)
   if (held || (await answers(file))) return held
-  await unlink(file).catch(unlessMissing) // of a process that died
+  await unlink(file).catch(unlessMissing) // left by a process that died
   return listening(file)
 }
 
@@ -987,26 +993,28 @@ async function answers(name) {
  */
 
 /**
- * How a sign-in talks to the person in front of the screen. A game passes its own; its methods may return promises.
+ * The interface between a sign-in and the person in front of the screen. A game implements it; its methods may return
+ * promises.
  * @typedef {object} Person
  * @property {(providers: readonly Provider[]) => string | Promise<string>} chooseProvider
- *   The name of one of them: show one button for each, with its label. Not called if there is only one.
+ *   Show one button for each, with its label; return the name of the chosen one. Not called if there is only one.
  * @property {(url: string, opened: boolean, qrUrl: string | null) => unknown} browserOpened
  *   The sign-in continues in the browser; show `url` as a link, with rel="noopener noreferrer", if it was not opened.
- *   `qrUrl`: the address of the same link as a picture, for a phone; null: the server has none.
+ *   `qrUrl` is the address of a QR code with the same link, for a phone; null if the server does not offer it.
  * @property {(error: GamedError) => unknown} [problem]
- *   Show `error.detail`: why `ensureSignedIn` has no session, or could not ask the server. It needs this one.
- * @property {() => unknown} [ended] The sign-in is over, whatever came of it: close the dialog.
- * @property {AbortSignal} [signal] cancels the sign-in, as `signal` of its options does
+ *   Show `error.detail`: why `ensureSignedIn` has not got a session, or could not ask the server. Required there.
+ * @property {() => unknown} [ended] The sign-in has ended with any outcome: close the dialog.
+ * @property {AbortSignal} [signal] cancels the sign-in, like `signal` of its options
  * @property {(showCode: (() => Promise<void>) | null, attemptsLeft: number | null, signal: AbortSignal) =>
  *   string | null | Promise<string | null>} finishCode
- *   The code the browser shows, or null to ask no more. `showCode` opens the page that shows it ("Show me a code");
- *   null: the page shows it already. `attemptsLeft` is given after a wrong one. `signal`: it is not needed any more.
+ *   Ask for the code that the browser shows; return null to stop asking. `showCode` opens the page that shows it ("Show
+ *   me a code"); null if the page shows it already. `attemptsLeft` is a number after a wrong code. `signal` aborts when
+ *   the code is not needed any more.
  */
 
 /** @typedef {{ kind: "ticket" | "finish_code", text: string, answered: () => void, done: Promise<void> }} Proof */
 
-/** A promise, and how to keep it. */
+/** Return a promise with its resolve function. */
 function promise() {
   /** @type {(value?: any) => void} */
   let keep = () => undefined
@@ -1020,7 +1028,7 @@ function proofOf(kind, text) {
   return { kind, text, answered: keep, done }
 }
 
-/** Things that are waited for. @template T */
+/** A queue whose readers wait for items. @template T */
 class Queue {
   /** @type {T[]} */
   #items = []
@@ -1033,7 +1041,7 @@ class Queue {
     for (const wake of this.#waiting) wake()
   }
 
-  /** The next, or undefined after so many seconds. @param {number} seconds @returns {Promise<T | undefined>} */
+  /** Return the next item, or undefined after the time. @param {number} seconds @returns {Promise<T | undefined>} */
   async get(seconds) {
     if (this.#items.length === 0) {
       await new Promise((resolve) => {
@@ -1051,10 +1059,10 @@ class Queue {
   }
 }
 
-/** The loopback end of the return (PROTOCOL 3.4): 127.0.0.1, a random port, one path, one login. */
+/** The loopback listener for the browser's return (PROTOCOL 3.4): 127.0.0.1, a random port, one path, one login. */
 class Listener {
   loginId = ""
-  /** Settles when the browser was answered. */
+  /** Resolves when the browser has its response. */
   replied = promise()
 
   /** @param {string} doneUrl @param {(proof: Proof) => void} take @param {number} patience seconds */
@@ -1094,7 +1102,7 @@ class Listener {
     const ours =
       request.method === "GET" && path === "/gamed/return" && request.headers.host === `127.0.0.1:${this.port}`
     if (!ours || !this.loginId || ids.length !== 1 || ids[0] !== this.loginId || !TICKET.test(tickets.join(""))) {
-      response.writeHead(404, standard).end() // of another login, or of none: it has no effect here
+      response.writeHead(404, standard).end() // another login's, or no login's: it must not have an effect
       return
     }
     const proof = proofOf("ticket", tickets.join(""))
@@ -1111,23 +1119,24 @@ class Listener {
 }
 
 const TICKET = /^[A-Za-z0-9_-]{1,256}$/
-/** What the server adds to a `returnUri` is much shorter. */
+/** Most characters of a return after the `returnUri`: the server adds far fewer. */
 const MAX_RETURN_CHARACTERS = 4096
 
 /**
  * @typedef {object} SignInOptions
  * @property {string} [provider] instead of letting the person choose
- * @property {((url: string, qrUrl: string | null) => unknown) | null} [openBrowser] returns true if it did; null: the
- *   person opens the link
- * @property {boolean} [loopback] listen for the browser's return (Node.js only); without it the finish code is typed
- * @property {boolean} [adopt] the page first asks for the name and password of an account this server had in `local`
- *   mode; the player keeps that one
+ * @property {((url: string, qrUrl: string | null) => unknown) | null} [openBrowser] returns true if it has opened the
+ *   browser; null if the person opens the link
+ * @property {boolean} [loopback] listen for the browser's return (Node.js only); without it the person types the finish
+ *   code
+ * @property {boolean} [adopt] the page first asks for the name and password of an account that this server had in
+ *   `local` mode; the player keeps that account
  * @property {string} [returnUri] the address of this app, such as `com.example.game:/signin`, to which the browser
- *   returns on a phone; replaces `loopback`. Hand the address that the app is opened with to `returned`.
- * @property {AbortSignal} [signal] cancels it
+ *   returns on a phone; replaces `loopback`. Pass the address that the app is opened with to `returned`.
+ * @property {AbortSignal} [signal] cancels the sign-in
  */
 
-/** One login: start, browser, return proof, collect. `run` it once; `cancel` at any time. */
+/** One login: start, browser, return proof, collect. Call `run` once; `cancel` may be called at any time. */
 export class SignIn {
   /** @type {string | undefined} */
   #secret
@@ -1162,8 +1171,8 @@ export class SignIn {
   }
 
   /**
-   * Pass the address that the app was opened with (see `returnUri`); return whether it is of this sign-in. Another one
-   * has no effect.
+   * Pass the address that the app was opened with (see `returnUri`); return whether it belongs to this sign-in. An
+   * address of another sign-in has no effect.
    * @param {string} url
    */
   returned(url) {
@@ -1178,7 +1187,7 @@ export class SignIn {
   }
 
   /**
-   * Hands the credentials to `keep` and returns what it makes of them. Any failure cancels the login.
+   * Sign in, pass the credentials to `keep` and return its result. Any failure cancels the login.
    * @template T @param {(complete: Record<string, any>) => Promise<T>} keep
    */
   async run(keep) {
@@ -1193,7 +1202,7 @@ export class SignIn {
       return await keep(await this.#settle())
     } catch (error) {
       if (!(error instanceof LoginFailed) || (this.#cancelled && !this.#notified)) await this.cancel()
-      throw error // else: over already
+      throw error // after other LoginFailed the login has ended already
     } finally {
       this.options.signal?.removeEventListener("abort", give)
       this.#over.abort()
@@ -1201,7 +1210,7 @@ export class SignIn {
     }
   }
 
-  /** After this no credential of the login works; `run` throws LoginCancelled. */
+  /** Cancel the login at the server: credentials of it do not work after this, and `run` throws LoginCancelled. */
   async cancel() {
     this.#cancelled = true
     if (this.#secret) {
@@ -1237,7 +1246,7 @@ export class SignIn {
     this.#qrUrl = this.#own(started.qr_url)
   }
 
-  /** Return the address of a picture if it is of the entered server. @param {unknown} url */
+  /** Return the address of a picture if it is on the entered server. @param {unknown} url */
   #own(url) {
     try {
       return typeof url === "string" ? this.wire.origin.require(url) : null
@@ -1251,7 +1260,7 @@ export class SignIn {
     await this.person.browserOpened(this.#loginUrl, Boolean(opened), this.#qrUrl)
   }
 
-  /** Collect until there is an outcome. A lost answer loses nothing: the same proof is sent again. */
+  /** Collect until there is an outcome. After a lost response the same proof is sent again. */
   async #settle() {
     let stage = "waiting_for_browser"
     /** @type {Proof | undefined} */
@@ -1269,7 +1278,7 @@ export class SignIn {
         proof?.answered()
       }
       if (answer.status === "complete") {
-        // the browser gets its page before this process may end
+        // the game may exit after this: let the browser receive its page first
         if (proof?.kind === "ticket") await Promise.race([this.#listener?.replied.done, sleep(1)])
         return answer
       }
@@ -1280,7 +1289,7 @@ export class SignIn {
   }
 
   /**
-   * One answer of collect, however often it takes to get one while the login lives.
+   * Request collect until the server responds, for as long as the login lives.
    * @param {string} stage @param {Proof | undefined} proof
    */
   async #collect(stage, proof) {
@@ -1301,7 +1310,7 @@ export class SignIn {
     }
   }
 
-  /** The browser's return or a typed code, within 5 s; then the person is asked, once, and the wait goes on. */
+  /** Wait `returnSeconds` for the browser's return or a typed code; without one ask the person, once per sign-in. */
   async #awaitProof() {
     if (this.#codeOnly) this.#ask(null)
     const found = await this.#proofs.get(this.options.returnSeconds)
@@ -1332,7 +1341,7 @@ function loginError(problem) {
 }
 
 /**
- * In words for the player, without what Node.js adds: "EISDIR: illegal operation on a directory, rename '/a' -> '/b'".
+ * Return the reason for the player, without Node.js's: "EISDIR: illegal operation on a directory, rename '/a' -> '/b'".
  * @param {unknown} error
  */
 export function reasonOf(error) {
@@ -1340,7 +1349,7 @@ export function reasonOf(error) {
   return error.message.replace(/^E[A-Z]+: ([^,]*).*/s, "$1").replace(/\.$/, "")
 }
 
-/** The error as the player may see it, if it is not a defect of the game. @param {any} error @returns {GamedError} */
+/** Return the error for the player; throw it if it is a defect of the game. @param {any} error @returns {GamedError} */
 function shownError(error) {
   if (error instanceof GamedError) return error
   if (!(error instanceof DOMException) && typeof error?.syscall !== "string") throw error
@@ -1348,24 +1357,25 @@ function shownError(error) {
   return new GamedError("local_disk", detail, { cause: error })
 }
 
-/** Swallows what the protocol knows. @param {unknown} error @returns {asserts error is GamedError} */
+/** Ignore errors of the protocol, throw all others. @param {unknown} error @returns {asserts error is GamedError} */
 function ifGamed(error) {
   if (!(error instanceof GamedError)) throw error
 }
 
-/** `BKTRVW` of what was typed, or null if it cannot be a code: a slip costs no attempt. @param {string} typed */
+/** Return the code as `BKTRVW`, or null if it cannot be one: a typing error costs no attempt. @param {string} typed */
 export function finishCode(typed) {
   const letters = typed.replace(/[\s-]/g, "").toUpperCase()
   return /^[BCDFGHJKLMNPQRSTVWXZ]{6}$/.test(letters) ? letters : null
 }
 
 /**
- * In the person's own browser, never through a shell; in a browser in a tab that knows nothing of this page.
+ * Open the person's browser, never through a shell; in a browser a tab without an opener, so that it cannot change this
+ * page.
  * @param {string} url @returns {Promise<boolean>}
  */
 export async function openBrowser(url) {
   if (!IN_NODE) {
-    // browsers open a tab for a click only, and do not say whether they did
+    // browsers open a tab only for a click, and do not report whether they have opened it
     if (!(/** @type {any} */ (navigator).userActivation?.isActive)) return false
     window.open(url, "_blank", "noopener,noreferrer")
     return true
@@ -1378,7 +1388,7 @@ export async function openBrowser(url) {
     const child = spawn(program, [...before, url], { stdio: "ignore", detached: true, windowsHide: true })
     child.once("error", () => resolve(false))
     child.once("exit", (/** @type {number | null} */ code) => resolve(code === 0))
-    const timer = /** @type {any} */ (setTimeout(resolve, 3000, true)) // it runs in the foreground
+    const timer = /** @type {any} */ (setTimeout(resolve, 3000, true)) // some browsers stay in the foreground
     timer.unref()
     child.unref()
   })
@@ -1389,7 +1399,7 @@ export async function openBrowser(url) {
 const ETAG = /^"[!#-~]{1,100}"$/
 const SHA256 = /^[0-9a-f]{64}$/
 
-/** One version of one slot. `etag` is what a later write names as its base. */
+/** One version of one slot. A later write passes `etag` as its base. */
 export class SaveInfo {
   /**
    * @param {{ slot: string, version: number, etag: string, size: number, sha256: string, contentType: string,
@@ -1404,14 +1414,14 @@ export class SaveInfo {
     this.contentType = contentType
     this.modified = modified
     this.meta = meta
-    /** Versions that lost against this one and wait for the player's choice. */
+    /** Numbers of the versions that lost against this one; the player has to choose. */
     this.conflicts = conflicts
-    /** What the device that wrote this version calls itself, or null. */
+    /** Name of the device that wrote this version, or null. */
     this.device = device
     Object.freeze(this)
   }
 
-  /** Of an answer. @param {Record<string, any>} value */
+  /** Parse the members of a response. @param {Record<string, any>} value */
   static of(value) {
     const { etag, sha256 } = value
     if (!ETAG.test(member(value, "etag", "string")) || !SHA256.test(member(value, "sha256", "string"))) {
@@ -1438,23 +1448,23 @@ export class SaveInfo {
 }
 
 /**
- * In a list of changes: `version` emptied the slot.
+ * An entry of a list of changes: `version` deleted the save.
  * @typedef {{ slot: string, version: number, deleted: true }} Deletion
  */
 
 /**
- * What `changes` found. `cursor` is what to ask with the next time. `whole`: everything there is, not only what
- * changed: no cursor was given, or the past it stands for is gone.
- * `more`: the server has further changes; a slot may appear again there, as it is then. `expired`, of a whole list:
- * what is missing on all its pages was deleted long ago.
+ * The result of `changes`. Pass `cursor` to the next call. `whole`: the list has all slots, not only changed ones,
+ * because the call had no cursor or the server no longer knows it.
+ * `more`: the server has further changes; a slot may be listed again there, with a newer state. `expired`, for a whole
+ * list: a slot that is missing on all its pages was deleted long ago.
  * @typedef {{ cursor: string, saves: (SaveInfo | Deletion)[], whole: boolean, more: boolean,
  *   expired: boolean }} Changes
  */
 
 /**
- * One version in a slot's history: `kind` is write, restore, conflict or delete; `parent` what it was written on top
- * of; `expires` when it goes at the latest, null while only newer versions can push it out; `device` what the device
- * that wrote it calls itself, or null; `save` null for a delete.
+ * One version in a slot's history: `kind` is write, restore, conflict or delete; `parent` the version that it was based
+ * on; `expires` the latest time of its deletion, null while only newer versions can replace it; `device` the name of
+ * the device that wrote it, or null; `save` null for a delete.
  * @typedef {{ version: number, kind: string, parent: number | null, expires: string | null, device: string | null,
  *   save: SaveInfo | null }} Version
  */
@@ -1462,24 +1472,24 @@ export class SaveInfo {
 /** A part of a slot's history. @typedef {{ versions: Version[], more: boolean }} VersionsPage */
 
 /**
- * A part of a commit: the new bytes of a slot on top of `base`, or its deletion.
+ * An entry of a commit: the new bytes of a slot, based on `base`, or its deletion.
  * @typedef {{ slot: string, data: Uint8Array | ArrayBuffer | string, base: Base, contentType?: string,
  *   meta?: Record<string, any> | null, delete?: false } | { slot: string, delete: true, base: Base }} Write
  */
 
 /**
- * A slot that a commit did not match: `code` says why, the other members are as in Conflict.
+ * A slot whose base did not match in a commit: `code` is the reason; the other members are those of Conflict.
  * @typedef {{ slot: string, code: string, base: SaveInfo | null, current: SaveInfo | null,
  *   yours: SaveInfo | null }} SlotConflict
  */
 
 /**
- * The bytes of a slot as they were when read.
+ * The bytes of a slot at the time of the read.
  * @typedef {{ etag: string, data: Uint8Array, contentType: string, meta: Record<string, any> }} Save
  */
 
 /**
- * What a write is based on: what was read, its etag, "*" for whatever is there, null for nothing.
+ * The base of a write: a save that was read, or its etag; "*" for any existing version, null for an empty slot.
  * @typedef {{ etag: string } | string | null} Base
  */
 
@@ -1503,7 +1513,7 @@ function versionOf(value) {
 
 const DEVICES = /^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?$/
 
-/** A name is also safe as the name of a file, on Windows too. @param {string} slot */
+/** Return the path of a slot; refuse a name that is not also a safe file name, on Windows too. @param {string} slot */
 export function pathOf(slot) {
   if (!/^[a-z0-9][a-z0-9._-]{0,63}$/.test(slot) || slot.endsWith(".") || DEVICES.test(slot)) {
     throw new Refused("invalid_slot", "A slot's name has 1-64 of a-z 0-9 . _ - and begins with a letter or digit.")
@@ -1512,7 +1522,7 @@ export function pathOf(slot) {
 }
 
 /**
- * The path with those that are given.
+ * Append the query parameters that are not null or undefined.
  * @param {string} path @param {{ [name: string]: string | number | null | undefined }} query
  */
 function withQuery(path, query) {
@@ -1527,7 +1537,7 @@ function versionPath(slot, number) {
   return `${pathOf(slot)}/versions/${number}`
 }
 
-/** What a write is based on. @param {Base} base @returns {Record<string, string>} */
+/** Return the precondition header of a write. @param {Base} base @returns {Record<string, string>} */
 function condition(base) {
   if (base === undefined) throw new TypeError('base is missing: what was read, its etag, "*", or null for a new slot')
   if (base === null) return { "If-None-Match": "*" }
@@ -1548,7 +1558,7 @@ const base64 = (bytes) => btoa(String.fromCharCode(...bytes))
 /** @param {Uint8Array} body */
 const digestField = async (body) => `sha-256=:${base64(await sha256Of(body))}:`
 
-/** An entry of a commit; its bytes go into `blobs`. @param {Write} write @param {Map<string, Uint8Array>} blobs */
+/** Encode an entry of a commit; its bytes go to `blobs`. @param {Write} write @param {Map<string, Uint8Array>} blobs */
 async function entryOf(write, blobs) {
   const { "If-Match": if_match, "If-None-Match": if_none_match } = condition(write.base)
   const entry = { slot: write.slot, if_match, if_none_match }
@@ -1563,18 +1573,18 @@ async function entryOf(write, blobs) {
 /** @param {Record<string, any>} value @returns {Provider} */
 const providerOf = (value) => ({ name: member(value, "name", "string"), label: member(value, "label", "string") })
 
-/** The SHA-256 that the server names, in Base64. @param {Answer} answer */
+/** Return the SHA-256 that the server sent, in Base64. @param {Answer} answer */
 function namedDigest(answer) {
   const named = /sha-256=:([A-Za-z0-9+/]+=*):/.exec(answer.headers.get("Repr-Digest") ?? "")
   if (!named) throw new NotGamed("not_gamed", "The server's answer lacks 'Repr-Digest'.")
   return named[1]
 }
 
-/** The bytes are those the server hashed, or DownloadCorrupt. @param {Answer} answer */
+/** Throw DownloadCorrupt unless the body matches the server's digest. @param {Answer} answer */
 async function checkDigest(answer) {
   const named = namedDigest(answer)
   if (named !== base64(await sha256Of(answer.body))) {
-    // a browser may give the first part of an answer that broke off, without an error
+    // a browser may return the first part of an interrupted response without an error
     if (answer.body.length < Number(answer.headers.get("Content-Length"))) {
       throw new Unreachable("unreachable", "The answer of the server broke off.")
     }
@@ -1593,7 +1603,7 @@ function saveOf(answer) {
   }
 }
 
-/** One line of ASCII. @param {Record<string, any>} meta */
+/** Encode `meta` as one line of ASCII, for a header. @param {Record<string, any>} meta */
 function metaField(meta) {
   const text = isObject(meta) ? JSON.stringify(meta) : undefined
   if (text === undefined) throw new Refused("bad_meta", "The meta of a save is a JSON object.")
@@ -1606,7 +1616,7 @@ export function typeField(contentType) {
   throw new Refused("bad_content_type", "The type of a save is a media type, such as application/json.")
 }
 
-/** Text as its UTF-8. @param {Uint8Array | ArrayBuffer | string} data @returns {Uint8Array} */
+/** Return the bytes; a text's are its UTF-8. @param {Uint8Array | ArrayBuffer | string} data @returns {Uint8Array} */
 export function bytesOf(data) {
   if (typeof data === "string") return new TextEncoder().encode(data)
   if (data instanceof ArrayBuffer) return new Uint8Array(data)
@@ -1616,7 +1626,7 @@ export function bytesOf(data) {
 
 // --- The export ------------------------------------------------------------------------------------------------------
 
-/** Where an export is collected in memory. */
+/** A target in memory for an export. */
 class BlobTarget {
   /** @type {Blob[]} */
   #parts = []
@@ -1713,7 +1723,7 @@ class Export {
     this.target = target
   }
 
-  /** Continue until all of it is there. */
+  /** Request the rest until the export is complete. */
   async run() {
     const { patience } = this.client._wire
     for (let attempt = 0; ; attempt++) {
@@ -1755,7 +1765,7 @@ class Export {
   }
 
   /**
-   * Check where the answer begins; it is the whole export if that has changed since.
+   * Check the first byte of the response; it is the whole export, from 0, if the export has changed since.
    * @param {Answer} answer @param {number} start
    */
   async #begin(answer, start) {
@@ -1775,16 +1785,17 @@ class Export {
 
 /**
  * @typedef {object} ClientOptions
- * @property {string} [app] the game's name: whose sign-in and saves; letters, digits, space, '.', '_', '-'
- * @property {string} [version] the game's
- * @property {string} [deviceName] what this device calls itself at a sign-in, up to 64 characters; in Node.js the
+ * @property {string} [app] the game's name, which separates its sign-in and saves from those of other games; letters,
+ *   digits, space, '.', '_', '-'
+ * @property {string} [version] the game's version
+ * @property {string} [deviceName] name of this device in the player's lists, up to 64 characters; in Node.js the
  *   machine's name by default
- * @property {string} [folder] instead of the platform's own place for credentials; in a browser a name instead of `app`
- *   for the databases: two players side by side
+ * @property {string} [folder] replaces the platform's folder for credentials; in a browser the name of the databases
+ *   instead of `app`, so that two players can play at a time
  * @property {(seconds: number) => Promise<void>} [sleep]
  * @property {() => number} [now] seconds since 1970
- * @property {number} [timeout] seconds in which nothing arrives
- * @property {number} [returnSeconds] how long the browser's return is awaited before a code is offered
+ * @property {number} [timeout] longest time without a received byte, in seconds
+ * @property {number} [returnSeconds] how long to wait for the browser's return before offering a code
  */
 
 /** One server, and the player who is signed in there. */
@@ -1797,7 +1808,7 @@ export class GamedClient {
   _signIn
 
   /**
-   * `server` as the player entered it. Finds out who is signed in on this machine; asks no server.
+   * Read the kept sign-in of this device; no request is sent. `server` is the address as the player entered it.
    * @param {string} server @param {ClientOptions} [options]
    */
   static async open(server, options = {}) {
@@ -1830,29 +1841,29 @@ export class GamedClient {
     this._wire = new Wire(origin, `${app.replaceAll(" ", "-")}/${this._version} gamed-js/${VERSION}`, patience)
   }
 
-  /** Where this machine keeps the credential, and gamed_sync.mjs what is pending; null in a browser. */
+  /** Folder of the credential, and of the pending saves of gamed_sync.mjs; null in a browser. */
   get folder() {
     return this._place.folder
   }
 
-  /** A name for this server: its host to read, a hash of its origin to tell it from others. */
+  /** Name of this server for files: its host, readable, and a hash of its origin, unique. */
   get place() {
     return this._place.name
   }
 
-  // -- who --
+  // -- the player --
 
-  /** A player is signed in, as far as this client knows; sends no request. */
+  /** True if this client has last found a credential on this device; sends no request. */
   get signedIn() {
     return this._held !== null
   }
 
-  /** Who, as far as this client has seen. */
+  /** The credential that this client has last found on this device, or null. */
   get credential() {
     return this._held
   }
 
-  /** Looks again at what this machine keeps: another tab or process may have signed in or out. */
+  /** Read the kept credential again: another tab or process may have signed in or out. */
   async look() {
     const text = await this._place.read()
     this._held = text === null ? null : Credential.read(text, this.origin)
@@ -1860,7 +1871,7 @@ export class GamedClient {
   }
 
   /**
-   * Mode and providers: one button for each provider; in `local` mode one for the server itself.
+   * Request mode and providers: show one button for each provider, in `local` mode one for the server itself.
    * @returns {Promise<{ mode: string, providers: string[] }>}
    */
   async policy() {
@@ -1870,7 +1881,7 @@ export class GamedClient {
   }
 
   /**
-   * The buttons of a sign-in, one for each provider; none in `local` mode, where the one button is the game's own.
+   * Request the buttons of a sign-in, one for each provider; none in `local` mode, where the game shows its own button.
    * @returns {Promise<Provider[]>}
    */
   async providers() {
@@ -1879,7 +1890,7 @@ export class GamedClient {
       value = await this.#offered("/auth/providers")
     } catch (error) {
       if (!(error instanceof GamedError) || error.code !== "route_not_found") throw error
-      const { providers } = await this.policy() // an older server has no labels
+      const { providers } = await this.policy() // an older server does not send labels
       return providers.map((name) => ({ name, label: name.slice(0, 1).toUpperCase() + name.slice(1) }))
     }
     return member(value, "providers", "array").filter(isObject).map(providerOf)
@@ -1895,10 +1906,9 @@ export class GamedClient {
   }
 
   /**
-   * Return true once there is a session, also without a network; false if the sign-in has failed. Asks the server once
-   * whether the kept session still works, and signs in if it does not, or if there is none. The player sees every
-   * failure through `person.problem`; no GamedError is thrown. Without an answer the kept session counts, so that a
-   * Sync can play on.
+   * Ask the server once whether the kept session still works; sign in if it does not, or if there is none. Return true
+   * once there is a session, false if the sign-in has failed. `person.problem` shows every failure; no GamedError is
+   * thrown. If the server does not respond, the kept session counts, so that a Sync can play offline.
    * @param {Person} person @param {SignInOptions} [options]
    */
   async ensureSignedIn(person, options = {}) {
@@ -1935,8 +1945,8 @@ export class GamedClient {
   }
 
   /**
-   * Through the browser; returns once the credential is kept. Throws LoginFailed and its kin. A sign-in that was kept
-   * here before is ended at the server.
+   * Sign in through the browser; return once the credential is on disk. Throws LoginFailed or a subclass. The server
+   * ends the session that this device had before.
    * @param {Person} person @param {SignInOptions} [options]
    */
   async signIn(person, options = {}) {
@@ -1949,7 +1959,7 @@ export class GamedClient {
   }
 
   /**
-   * The same in two steps, for a game with a Cancel button: `run((complete) => client.keep(complete))`, `cancel()`.
+   * Sign in in two steps, for a game with a Cancel button: `run((complete) => client.keep(complete))`, `cancel()`.
    * @param {Person} person @param {SignInOptions} [options]
    */
   async beginSignIn(person, options = {}) {
@@ -1970,15 +1980,15 @@ export class GamedClient {
   }
 
   /**
-   * Pass the address that the app was opened with to the sign-in that waits for it (see `returnUri`); false: it is of
-   * none.
+   * Pass the address that the app was opened with to the sign-in that waits for it (see `returnUri`); return false if
+   * the address does not belong to it.
    * @param {string} url
    */
   returned(url) {
     return this._signIn?.returned(url) ?? false
   }
 
-  /** What the sign-in page shows as reported by the device. */
+  /** Return the members about this device that the sign-in page shows. */
   async #device() {
     /** @type {Record<string, string>} */
     const device = { name: this.app, version: this._version, platform: "browser" }
@@ -1994,8 +2004,8 @@ export class GamedClient {
   }
 
   /**
-   * Forget the credential here, whatever happens; true if the server knows too. `all` ends every session of the player;
-   * `others` ends all but this one and forgets nothing.
+   * Delete the credential here, even if the server cannot be reached; return true if the server has ended the session.
+   * `all` ends every session of the player; `others` ends all but this one and deletes nothing here.
    * @param {"this" | "others" | "all"} [scope]
    */
   async signOut(scope = "this") {
@@ -2021,13 +2031,13 @@ export class GamedClient {
 
   // -- the account --
 
-  /** `GET /game/`: player, usage, limits, time. */
+  /** Request `GET /game/`: player, usage, limits, time. */
   async whoami() {
     return (await this._game("GET", "/game/")).json()
   }
 
   /**
-   * Change the name that games show, null for none; the name as the server stored it.
+   * Change the name that games show, null to remove it; return the name as the server has stored it.
    * @param {string | null} name
    */
   async setName(name) {
@@ -2037,7 +2047,7 @@ export class GamedClient {
   }
 
   /**
-   * The player's sessions on all devices, the last used first, with the members of the protocol.
+   * Request the player's sessions on all devices, the last used first, with the members of the protocol.
    * @returns {Promise<Record<string, any>[]>}
    */
   async listSessions() {
@@ -2045,7 +2055,7 @@ export class GamedClient {
   }
 
   /**
-   * End one of them: a device that was lost. If it is this device's, the credential is forgotten, too.
+   * End a session, such as a lost device's. If it is this device's, the credential is deleted, too.
    * @param {string} sessionId
    */
   async endSession(sessionId) {
@@ -2070,7 +2080,7 @@ export class GamedClient {
   }
 
   /**
-   * The accounts that sign in as this player, the oldest first, with the members of the protocol.
+   * Request the accounts that sign in as this player, the oldest first, with the members of the protocol.
    * @returns {Promise<Record<string, any>[]>}
    */
   async listIdentities() {
@@ -2078,8 +2088,8 @@ export class GamedClient {
   }
 
   /**
-   * Let the player sign in with another account, which then signs in as the same player; returns its provider. Throws
-   * SignInRequired with `reauthentication_required` if the sign-in is over 10 minutes old: sign in, repeat.
+   * Link another account, which then signs in as the same player; return its provider. Throws SignInRequired with
+   * `reauthentication_required` if the sign-in is over 10 minutes old: sign in, repeat.
    * @param {Person} person @param {string} provider @param {SignInOptions} [options]
    * @returns {Promise<string>}
    */
@@ -2103,7 +2113,7 @@ export class GamedClient {
   }
 
   /**
-   * Delete the player with all saves and sessions, and forget the credential. Throws SignInRequired with
+   * Delete the player with all saves and sessions, and the credential. Throws SignInRequired with
    * `reauthentication_required` if the sign-in is over 10 minutes old: sign in, repeat.
    */
   async deletePlayer() {
@@ -2124,8 +2134,8 @@ export class GamedClient {
   }
 
   /**
-   * All saves with their history, as one zip: into the file `path` (Node.js only), written whole or not at all; else as
-   * a Blob. A download that breaks off continues where it was.
+   * Download all saves with their history as one zip: into the file `path` (Node.js only), which is written whole or
+   * not at all; without `path` as a Blob. An interrupted download continues where it was.
    * @param {string} [path]
    */
   async export(path) {
@@ -2147,9 +2157,9 @@ export class GamedClient {
   }
 
   /**
-   * What changed since the cursor of an earlier answer; everything without one, or when that past is gone. The oldest
-   * changes come first, at most 256 slots or `limit`; if there are `more`, ask again with the new cursor. Where
-   * nothing has changed the server may take `wait` seconds (at most 25) to answer, in case something does.
+   * Request the changes since the cursor of an earlier result; all slots without a cursor, or if the server no longer
+   * knows it. The oldest changes come first, at most 256 slots or `limit`; if there are `more`, ask again with the new
+   * cursor. If nothing has changed, the server waits up to `wait` seconds (at most 25) for a change before it responds.
    * @param {string | null} [since] @param {{ wait?: number, limit?: number, signal?: AbortSignal }} [options]
    * @returns {Promise<Changes>}
    */
@@ -2166,8 +2176,8 @@ export class GamedClient {
   }
 
   /**
-   * The current bytes, checked; null if the slot was never written. Throws Deleted, and NotModified if the current
-   * version is the one given as `unless`.
+   * Read the current bytes and check their digest; return null if the slot was never written. Throws Deleted, and
+   * NotModified if `unless` is the current version.
    * @param {string} slot @param {{ unless?: Base }} [options] @returns {Promise<Save | null>}
    */
   async get(slot, { unless = null } = {}) {
@@ -2182,9 +2192,9 @@ export class GamedClient {
   }
 
   /**
-   * Write, on top of `base`: what was read before, its etag, "*" for whatever is there, null for a new slot. Returns
-   * when the server has it on disk. Throws Conflict when the slot holds something else; the server then keeps both.
-   * Sending the same bytes twice is one write.
+   * Write a save that is based on `base`: a save that was read, its etag, "*" for any existing version, null for a new
+   * slot. Return when the server has it on disk. Throws Conflict if the slot holds another version; the server then
+   * keeps both. Sending the same bytes twice is one write.
    * @param {string} slot @param {Uint8Array | ArrayBuffer | string} data
    * @param {{ base: Base, contentType?: string, meta?: Record<string, any> | null }} options
    */
@@ -2206,13 +2216,13 @@ export class GamedClient {
       await this._game("DELETE", pathOf(slot), { headers: condition(base) })
     } catch (error) {
       const gone = error instanceof GamedError && error.code === "deleted" && error.answerLostBefore
-      if (!gone) throw error // else: the first try did it
+      if (!gone) throw error // else the try without a response has deleted it
     }
   }
 
   /**
-   * Change several slots, or none; what each holds then. Repeating it with the same bytes is one commit. Throws
-   * Conflict with the sides of each slot that holds something else (`slots`); no slot was changed then.
+   * Change all these slots, or none; return the new state of each. Repeating it with the same bytes is one commit.
+   * Throws Conflict with the sides of each slot that holds another version (`slots`); no slot has changed then.
    * @param {readonly Write[]} writes @returns {Promise<(SaveInfo | Deletion)[]>}
    */
   async commit(writes) {
@@ -2230,14 +2240,14 @@ export class GamedClient {
       answer = await this._game("POST", "/game/commit", { json })
     } catch (error) {
       if (!(error instanceof GamedError) || error.code !== "blob_missing") throw error
-      await this.#stage(blobs, false) // they expired in between, or were damaged
+      await this.#stage(blobs, false) // the uploads have expired in between, or were damaged
       answer = await this._game("POST", "/game/commit", { json })
     }
     return member(answer.json(), "saves", "array").filter(isObject).map(changeOf)
   }
 
   /**
-   * Upload the bytes of a commit; with `ask` not the large ones that the server already has.
+   * Upload the bytes of a commit; with `ask`, skip large ones that the server already has.
    * @param {Map<string, Uint8Array>} blobs @param {boolean} ask
    */
   async #stage(blobs, ask) {
@@ -2250,7 +2260,7 @@ export class GamedClient {
   }
 
   /**
-   * Return whether the server has the bytes; false also without an answer: a PUT gets a better error.
+   * Return whether the server has the bytes; false also without a response: the PUT that follows gets a better error.
    * @param {string} path
    */
   async #staged(path) {
@@ -2266,8 +2276,8 @@ export class GamedClient {
   // -- history --
 
   /**
-   * What the server keeps of a slot, newest first: also of a deleted one, and what lost a conflict. A long history
-   * takes a request for each 100 versions, or `limit`; those after the first page end once `downTo` is reached.
+   * Request the kept versions of a slot, newest first: also of a deleted slot, and conflict copies. A long history
+   * needs one request for each 100 versions, or `limit`; the requests after the first end once `downTo` is reached.
    * @param {string} slot @param {{ downTo?: number, limit?: number }} [options]
    */
   async versions(slot, { downTo = 1, limit } = {}) {
@@ -2281,7 +2291,7 @@ export class GamedClient {
   }
 
   /**
-   * The newest versions that are older than `before`, at most 100 or `limit`; `more`: the server has older ones.
+   * Request the newest versions older than `before`, at most 100 or `limit`; `more`: the server has older ones.
    * @param {string} slot @param {{ before?: number, limit?: number }} [options] @returns {Promise<VersionsPage>}
    */
   async versionsPage(slot, { before, limit } = {}) {
@@ -2296,7 +2306,7 @@ export class GamedClient {
   }
 
   /**
-   * The bytes of one version, checked; NotFound when it is no longer kept.
+   * Read the bytes of one version and check their digest. Throws NotFound if the server no longer keeps it.
    * @param {string} slot @param {number} number
    */
   async version(slot, number) {
@@ -2304,7 +2314,7 @@ export class GamedClient {
   }
 
   /**
-   * Make an old version or a conflict's copy current again, on top of `base`: null undeletes a slot.
+   * Make an old version or a conflict copy current, based on `base`: null undeletes a slot.
    * @param {string} slot @param {number} number @param {{ base: Base }} options
    */
   async restore(slot, number, { base }) {
@@ -2313,7 +2323,7 @@ export class GamedClient {
   }
 
   /**
-   * Let go of a conflict's copy, once the player has chosen. One that is gone already is no failure.
+   * Delete a conflict copy, once the player has chosen. A copy that is deleted already is not an error.
    * @param {string} slot @param {number} number
    */
   async dismiss(slot, number) {
@@ -2327,7 +2337,7 @@ export class GamedClient {
   // -- staying signed in --
 
   /**
-   * The same sign-in for one player: PlayerChanged when another has signed in here since.
+   * Return a client that acts for this player only: it throws PlayerChanged once another player has signed in here.
    * @param {string} playerId @param {{ tries?: number }} [options]
    */
   only(playerId, { tries = TRIES } = {}) {
@@ -2340,7 +2350,7 @@ export class GamedClient {
   }
 
   /**
-   * A request in the player's name; once more with a newer token if the first turns out `stale`.
+   * Send a request in the player's name; repeat it once with a newer token if the server rejects the first (`stale`).
    * @param {string} method @param {string} path @param {Request} [how] @param {string | null} [stale]
    * @returns {Promise<Answer>}
    */
@@ -2358,7 +2368,7 @@ export class GamedClient {
   }
 
   /**
-   * Whether another token may do. A session that is over is forgotten, but not one that replaced it meanwhile.
+   * Return whether another token may work. Delete the credential of an ended session, but not a newer one.
    * @param {SignInRequired} error @param {Credential} used
    */
   async #renewable(error, used) {
@@ -2380,7 +2390,7 @@ export class GamedClient {
   }
 
   /**
-   * A credential whose access token should work and is not `stale`; refreshed if there is none.
+   * Return a credential whose access token has not expired and is not `stale`; refresh if needed.
    * @param {string | null} stale
    */
   async #live(stale) {
@@ -2389,7 +2399,7 @@ export class GamedClient {
     if (this._player !== null && this._player !== held.playerId) throw playerChanged()
     if (held.fresh(this._now()) && held.accessToken !== stale) return held
     return this._place.locked(async () => {
-      const kept = await this.look() // the first one in refreshes, the others find what it got
+      const kept = await this.look() // the first holder of the lock refreshes, the others read its result
       if (kept === null) throw signedOut()
       if (kept.playerId !== held.playerId) {
         this._held = held
@@ -2401,7 +2411,7 @@ export class GamedClient {
   }
 
   /**
-   * Inside the lock. May be repeated: until the new pair is used, the old credential gives it again.
+   * Refresh; the caller holds the lock. A repetition is safe: until the new pair is used, the server returns it again.
    * @param {Credential} kept
    */
   async #refresh(kept) {
@@ -2414,7 +2424,7 @@ export class GamedClient {
       throw error
     }
     const renewed = new Credential({ ...kept.stored(), ...this.#pair(pair) })
-    await this._place.write(JSON.stringify(renewed.stored())) // before its first use
+    await this._place.write(JSON.stringify(renewed.stored())) // on disk before its first use, which ends the old pair
     return renewed
   }
 
@@ -2429,7 +2439,7 @@ export class GamedClient {
     }
   }
 
-  /** What a finished sign-in brought; kept before it is used. @param {Record<string, any>} complete */
+  /** Store the result of a finished sign-in, before its first use. @param {Record<string, any>} complete */
   async keep(complete) {
     const fresh = new Credential({
       origin: String(this.origin),

@@ -1,10 +1,10 @@
-/** Types of gamed_assets.mjs. Its comments have the behaviour. */
+/** Types of gamed_assets.mjs, whose comments describe the behaviour. */
 
 import { GamedClient, GamedError, InUse, Meta } from "./gamed.mjs"
 
 export { InUse }
 
-/** This device has no room for the release. */
+/** The release does not fit on this device. */
 export class DiskFull extends GamedError {}
 
 export interface AssetFile {
@@ -13,7 +13,7 @@ export interface AssetFile {
   type: string
 }
 
-/** What a release has, by path. */
+/** The files of a release by their paths. */
 export class Manifest {
   private constructor()
   static of(raw: Uint8Array): Promise<Manifest>
@@ -27,7 +27,7 @@ export class Manifest {
   get contents(): AssetFile[]
 }
 
-/** How far a download is, in bytes. */
+/** The progress of a download, in bytes. */
 export interface Progress {
   stage: "looking" | "fetching" | "finishing"
   release: string
@@ -42,14 +42,14 @@ export interface DownloadOptions {
   signal?: AbortSignal
 }
 
-/** What this device has of a server's releases. */
+/** The releases of a server on this device. */
 export class Assets {
   private constructor()
   static open(client: GamedClient, options?: { folder?: string }): Promise<Assets>
   readonly current: Manifest | null
   get folder(): string | null
   switch(): Promise<Manifest | null>
-  /** Where a file is; Node.js only. */
+  /** Return the path of a file; Node.js only. */
   path(name: string): string
   blob(name: string): Promise<Blob>
   bytes(name: string): Promise<Uint8Array>

@@ -1,22 +1,22 @@
 /**
- * Downloads for gamed.mjs: the files that a game loads, always of one release, never half of two.
+ * Downloads for gamed.mjs: the files that a game loads, always those of one release.
  *
  * Copy it beside gamed.mjs; no packages, no build.
  *
  *     const assets = await Assets.open(client)                      // asks no server
- *     await assets.download("stable", { progress: show })           // only what is new; it goes on where it broke off
+ *     await assets.download("stable", { progress: show })           // only new bytes; continues an interrupted one
  *     image.src = await assets.url("pictures/meadow.svg")           // of the newest whole release; offline too
  *
- * A release that is being played is never touched: a download makes another one beside it, and then changes over at
- * once. The one before stays until the next. In Node.js the folder is, for any program to read:
+ * A download never changes the release that is in use: it adds another one beside it and then replaces `current` in one
+ * step. The release before stays until the next download. In Node.js the folder has, for any program to read:
  *
  *     current                   the release to load, one line; replaced last
  *     releases/<release>/...    its files, under their own paths
- *     releases/<release>.json   its manifest; there once every file is
- *     objects/                  the same files by their hashes, and for the next release
- *     staging/                  what has not arrived yet, kept for the next time
+ *     releases/<release>.json   its manifest; written once every file is there
+ *     objects/                  the same files by their hashes, also for the next release
+ *     staging/                  files that have partly arrived, kept for the next download
  *
- * In a browser all of it is in IndexedDB. Every failure is a GamedError, or what the system throws.
+ * In a browser all of it is in IndexedDB. Every failure is a GamedError, or an error of the system.
  *
  * @module
  */
@@ -53,14 +53,14 @@ const TRIES = 4
 const LONGEST_PAUSE_SECONDS = 30
 const MAX_MANIFEST_BYTES = 32 << 20
 const MAX_FILES = 100_000
-/** How often a download begins anew because its release is gone at the server. */
+/** How often a download starts again because the server has deleted its release. */
 const RESTARTS = 3
-/** What a browser keeps of a file at a time. */
+/** Size of the pieces in which a browser stores a file. */
 const CHUNK_BYTES = 1 << 20
-/** Left free on the disk, beside what is downloaded. */
+/** Bytes to leave free on the disk after a download. */
 const SPARE_BYTES = 16 << 20
 
-/** This device has no room for the release; what arrived is kept for the next time. */
+/** The release does not fit on this device; received bytes are kept for the next download. */
 export class DiskFull extends GamedError {
   static kind = "DiskFull"
 }
@@ -75,7 +75,7 @@ const SHA256 = /^[0-9a-f]{64}$/
 
 const malformed = () => new NotGamed("not_gamed", "The release's list of files is malformed.")
 
-/** What a release has, by path: relative, with `/`, fit for every file system that players have. */
+/** The files of a release by their paths: relative, with `/`, valid on every file system that players have. */
 export class Manifest {
   /**
    * @param {string} release @param {any} value @param {Map<string, AssetFile>} files @param {Uint8Array} raw
@@ -84,14 +84,14 @@ export class Manifest {
     this.release = release
     this.published = String(value.published || "")
     this.note = String(value.note || "")
-    /** The owner's own words for the game. @type {{ [name: string]: any }} */
+    /** Values that the owner wrote for the game. @type {{ [name: string]: any }} */
     this.meta = isObject(value.meta) ? value.meta : {}
     this.files = files
     this.raw = raw
     Object.freeze(this)
   }
 
-  /** NotGamed for anything that this device should not keep. @param {Uint8Array} raw */
+  /** Parse a manifest; throw NotGamed if this device must not store its files. @param {Uint8Array} raw */
   static async of(raw) {
     let value
     try {
@@ -116,12 +116,12 @@ export class Manifest {
     return new Manifest(await releaseOf(raw), value, files, raw)
   }
 
-  /** Bytes to fetch, if nothing is here. */
+  /** Size of the whole download if this device has none of the files, in bytes. */
   get size() {
     return this.contents.reduce((size, file) => size + file.size, 0)
   }
 
-  /** Each content once. @returns {AssetFile[]} */
+  /** List each different content once. @returns {AssetFile[]} */
   get contents() {
     return [...new Map([...this.files.values()].map((file) => [file.sha256, file])).values()]
   }
@@ -140,10 +140,10 @@ function fileOf(value) {
   return { size: value.size, sha256: value.sha256, type: String(value.type || "application/octet-stream") }
 }
 
-/** The id of a release: of the exact bytes of its manifest. @param {Uint8Array} raw */
+/** Return the id of a release: a hash of the exact bytes of its manifest. @param {Uint8Array} raw */
 const releaseOf = async (raw) => `r${(await sha256Hex(raw)).slice(0, 16)}`
 
-/** NotGamed unless each can be a file below a folder, beside all the others, on any system. @param {string[]} paths */
+/** Throw NotGamed unless all paths can be files of one folder on any system. @param {string[]} paths */
 function refusePaths(paths) {
   const files = new Set()
   const folders = new Set()
@@ -163,7 +163,7 @@ function refusePaths(paths) {
 
 const DEVICES = /^(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9\u00b9\u00b2\u00b3])$/i
 
-/** Why no file may be called so; null for a good one. @param {string} path */
+/** Return the reason why a file cannot have this path; null for a valid one. @param {string} path */
 function flawOf(path) {
   const bytes = (/** @type {string} */ text) => new TextEncoder().encode(text).length
   const names = path.split("/")
@@ -176,21 +176,21 @@ function flawOf(path) {
   return null
 }
 
-// --- What is kept on this device -------------------------------------------------------------------------------------
+// --- Kept on this device ---------------------------------------------------------------------------------------------
 
 /** @typedef {{ size: number, write: (data: Uint8Array) => Promise<void>, close: () => Promise<void> }} Part */
 
 /**
  * @typedef {object} AssetStore
- * @property {string} lock its name
+ * @property {string} lock name of its lock
  * @property {() => Promise<string | null>} current
  * @property {(release: string) => Promise<Uint8Array | null>} manifest
- * @property {(file: AssetFile) => Promise<boolean>} has whole
- * @property {(sha256: string) => Promise<Part>} part to go on with; `size` is what is there
- * @property {(sha256: string) => Promise<void>} drop what arrived of it
- * @property {(file: AssetFile) => Promise<boolean>} finish the part becomes the file, if it has this hash
- * @property {(file: AssetFile) => Promise<boolean>} check read once more; else it is gone
- * @property {(manifest: Manifest) => Promise<void>} publish all or nothing: this is `current` then
+ * @property {(file: AssetFile) => Promise<boolean>} has whether the whole file is here
+ * @property {(sha256: string) => Promise<Part>} part opens the received part to append to it; `size` is its size
+ * @property {(sha256: string) => Promise<void>} drop deletes the received part
+ * @property {(file: AssetFile) => Promise<boolean>} finish turns the part into the file if it has this hash
+ * @property {(file: AssetFile) => Promise<boolean>} check reads the file again; deletes it if damaged
+ * @property {(manifest: Manifest) => Promise<void>} publish makes this `current`, in one step
  * @property {(keep: Manifest[]) => Promise<void>} removeOthers
  * @property {(release: string, path: string, file: AssetFile) => Promise<Blob | Uint8Array | null>} read
  * @property {() => Promise<number>} free bytes
@@ -283,7 +283,7 @@ class FolderStore {
   }
 
   /**
-   * The same bytes under another name; a copy where the file system has no links.
+   * Link the file under another name; copy it if the file system does not support links.
    * @param {string} from @param {string} to
    */
   async #put(from, to) {
@@ -464,12 +464,12 @@ const rangeOf = (sha256) => IDBKeyRange.bound([sha256, 0], [sha256, Infinity])
 // --- A download ------------------------------------------------------------------------------------------------------
 
 /**
- * How far it is, in bytes; `fetched`: over the network since it began.
+ * The progress of a download, in bytes; `fetched`: received over the network since it began.
  * @typedef {{ stage: "looking" | "fetching" | "finishing", release: string, done: number, size: number,
  *   fetched: number }} Progress
  */
 
-/** One release onto this device. */
+/** The download of one release. */
 class Download {
   done = 0
   fetched = 0
@@ -488,7 +488,7 @@ class Download {
     this.tell = tell
   }
 
-  /** Every file is here when it returns. @param {boolean} verify @param {AbortSignal | undefined} signal */
+  /** Download all missing files. @param {boolean} verify @param {AbortSignal | undefined} signal */
   async run(verify, signal) {
     /** @type {AssetFile[]} */
     const missing = []
@@ -513,14 +513,14 @@ class Download {
     this.#count(0)
   }
 
-  /** Before a byte is fetched: better no download than half of one. @param {AssetFile[]} missing */
+  /** Throw DiskFull before the first request if the files do not fit. @param {AssetFile[]} missing */
   async #makeRoom(missing) {
     if (missing.length === 0) return
     const needed = missing.reduce((sum, { size }) => sum + size, SPARE_BYTES) - (await this.store.free())
     if (needed > 0) throw diskFull(needed)
   }
 
-  /** The first that fails ends all. @param {AssetFile[]} missing */
+  /** Fetch files side by side; the first failure ends the others. @param {AssetFile[]} missing */
   async #work(missing) {
     try {
       for (let file = missing.pop(); file; file = missing.pop()) await this.#fetch(file)
@@ -542,7 +542,7 @@ class Download {
     }
   }
 
-  /** All its bytes. A try that brought something counts as none. @param {AssetFile} file */
+  /** Receive all bytes of a file. A try that received some does not count. @param {AssetFile} file */
   async #arrive(file) {
     let counted = 0
     for (let attempt = 0; ; attempt++) {
@@ -579,7 +579,7 @@ class Download {
   }
 
   /**
-   * From `start` on.
+   * Request the bytes from `start` on.
    * @param {AssetFile} file @param {number} start @param {(data: Uint8Array) => Promise<void>} take
    */
   async #stream({ sha256, size }, start, take) {
@@ -609,7 +609,7 @@ class Download {
 }
 
 /**
- * How many bytes come before the wanted ones: none, unless it is the whole file after all.
+ * Return the number of bytes before the wanted ones: 0, unless the server sends the whole file instead of the range.
  * @param {Answer} answer @param {number} start @param {number} size
  */
 function skipOf(answer, start, size) {
@@ -626,7 +626,7 @@ function diskFull(missing) {
   return new DiskFull("disk_full", `This device has no room for the download: ${more}. Make some, then start it again.`)
 }
 
-/** A token goes along only where the server asks for one: public files need no sign-in. */
+/** Requests that carry a token only if the server asks for one: public files do not need a sign-in. */
 class Access {
   #asked = false
   #client
@@ -651,13 +651,14 @@ class Access {
   }
 }
 
-/** What this device has of a server's releases. Nothing but `download` asks the server. */
+/** The releases of a server on this device. Only `download` sends requests. */
 export class Assets {
   #store
   #access
 
   /**
-   * `folder` instead of one beside the credential; nothing else may be in it. In a browser a name.
+   * Open the folder; no request is sent. `folder` replaces the one beside the credential; it must not have other files.
+   * In a browser it is a name.
    * @param {GamedClient} client @param {{ folder?: string }} [options]
    */
   static async open(client, { folder } = {}) {
@@ -674,14 +675,14 @@ export class Assets {
     this.#store = store
     this.#access = new Access(client)
     /**
-     * The newest whole release when this was opened, and the same from then on, until `switch`; null: nothing was
-     * downloaded yet.
+     * The newest complete release when this was opened, unchanged until `switch`; null if no release was downloaded
+     * yet.
      * @type {Manifest | null}
      */
     this.current = null
   }
 
-  /** Go on with the newest whole release: when nothing of the old one is in use. */
+  /** Change to the newest complete release; call it when the game has closed the files of the old one. */
   async switch() {
     this.current = await this.#newest()
     return this.current
@@ -693,19 +694,19 @@ export class Assets {
     return raw ? Manifest.of(raw) : null
   }
 
-  /** Where the files are; null in a browser. @returns {string | null} */
+  /** Folder of the current release's files; null in a browser. @returns {string | null} */
   get folder() {
     return this.#store instanceof FolderStore ? this.#store.folder : null
   }
 
-  /** Where a file of the current release is; Node.js only. @param {string} name */
+  /** Return the path of a file of the current release; Node.js only. @param {string} name */
   path(name) {
     const [release] = this.#find(name)
     return `${this.folder}/releases/${release}/${name}`
   }
 
   /**
-   * Of a file of the current release; throws NotFound, and Unreachable while no release has arrived.
+   * Read a file of the current release. Throws NotFound, and Unreachable until a release has been downloaded.
    * @param {string} name
    */
   async blob(name) {
@@ -715,14 +716,14 @@ export class Assets {
     return found instanceof Blob ? found : new Blob([/** @type {any} */ (found)], { type: file.type })
   }
 
-  /** The bytes. @param {string} name */
+  /** Read a file of the current release as bytes. @param {string} name */
   async bytes(name) {
     return new Uint8Array(await (await this.blob(name)).arrayBuffer())
   }
 
   /**
-   * An address for pictures and sounds of this page; give it back with URL.revokeObjectURL. Never open it as a page of
-   * its own: what runs there runs as yours.
+   * Make an address for pictures and sounds of this page; release it with URL.revokeObjectURL. Never open it as a page:
+   * its scripts would run with this page's origin.
    * @param {string} name
    */
   async url(name) {
@@ -740,11 +741,11 @@ export class Assets {
   }
 
   /**
-   * The channel's release (or one named by its id), whole and on this device when it returns. Bytes that are here
-   * already are not fetched; with `verify` they are read first. `progress` is called often; it may throw to end the
-   * download, as `signal` does. What arrived stays for the next. This one goes on with the release it has open: see
-   * `switch`. Throws NotFound, SignInRequired where files are for players only, DiskFull, DownloadCorrupt, InUse,
-   * Unreachable and its kin.
+   * Download the channel's release (or one named by its id); it is complete on this device when this returns. Bytes
+   * that are here already are not fetched; `verify` checks them first. `progress` is called often; it may throw to end
+   * the download, like `signal`. Received bytes are kept for the next download. `current` stays as it is until
+   * `switch`. Throws NotFound, SignInRequired if files are for players only, DiskFull, DownloadCorrupt, InUse,
+   * Unreachable and other errors of requests.
    * @param {string} [channel]
    * @param {{ progress?: (progress: Progress) => unknown, verify?: boolean, signal?: AbortSignal }} [options]
    * @returns {Promise<Manifest>}
@@ -761,7 +762,7 @@ export class Assets {
         try {
           return await this.#fetch(manifest, progress, verify, signal)
         } catch (error) {
-          if (!(error instanceof NotFound) || !left) throw error // else: removed meanwhile, there is a newer one
+          if (!(error instanceof NotFound) || !left) throw error // else the owner has removed it: try the newer one
         }
       }
     } catch (error) {
@@ -774,7 +775,7 @@ export class Assets {
   }
 
   /**
-   * All that follows is of this one release, whatever is published meanwhile.
+   * Read the manifest. All later requests name its release, so that a publication meanwhile does not matter.
    * @param {string} channel @param {AbortSignal | undefined} signal
    */
   async #manifest(channel, signal) {
@@ -804,7 +805,7 @@ export class Assets {
   }
 }
 
-/** The manifest is the one that its name is the hash of. @param {Answer} answer */
+/** Throw DownloadCorrupt unless the manifest has the hash that the release is named by. @param {Answer} answer */
 async function checkRelease(answer) {
   const named = answer.headers.get("Asset-Release") ?? (answer.headers.get("ETag") ?? "").replace(/^"|"$/g, "")
   if (!RELEASE.test(named)) throw new NotGamed("not_gamed", "The server's answer lacks 'ETag'.")

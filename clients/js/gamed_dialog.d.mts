@@ -1,4 +1,4 @@
-/** Types of gamed_dialog.mjs. Its comments have the behaviour. */
+/** Types of gamed_dialog.mjs, whose comments describe the behaviour. */
 
 import { Person, Provider } from "./gamed.mjs"
 

@@ -6,9 +6,9 @@
  *     const client = await GamedClient.open("https://play.example.org", { app: "mygame" })
  *     if (await client.ensureSignedIn(new Dialog())) startTheGame(client)
  *
- * It shows a button for each provider, the link with its QR code, a field for the six letters, and every problem in
- * words. Cancel, or the Escape key, ends the sign-in. A Content-Security-Policy of the page has to allow the server in
- * `connect-src`, and for the QR code in `img-src`.
+ * It shows a button for each provider, the link with its QR code, a field for the six letters, and the text of every
+ * problem. Cancel, or the Escape key, ends the sign-in. If the page has a Content-Security-Policy, that must allow the
+ * server in `connect-src`, and for the QR code in `img-src`.
  *
  * @module
  */
@@ -36,7 +36,7 @@ const STYLE = `
  */
 const made = (tag, members = {}) => Object.assign(document.createElement(tag), members)
 
-/** The link for a phone; nothing if this page may not show it. @param {string} qrUrl */
+/** Return the QR code for a phone; it hides itself if the page's policy blocks it. @param {string} qrUrl */
 function pictureOf(qrUrl) {
   const alt = "The link to sign in, as a QR code"
   const picture = made("img", { alt, referrerPolicy: "no-referrer" })
@@ -123,7 +123,7 @@ export class Dialog {
   }
 
   /**
-   * Show what went wrong, until the player closes it. A cancelled sign-in shows nothing.
+   * Show an error until the player closes it, except that of a cancelled sign-in.
    * @param {unknown} error of anything that a game calls
    */
   async problem(error) {

@@ -1,10 +1,10 @@
-/** Types of gamed_sync.mjs. Its comments have the behaviour. */
+/** Types of gamed_sync.mjs, whose comments describe the behaviour. */
 
 import { Bytes, GamedClient, GamedError, InUse, Meta, Save, SaveInfo, Unreachable } from "./gamed.mjs"
 
 export { InUse }
 
-/** The first list of the server has not come to this device yet. */
+/** This device has not received the server's first list yet. */
 export class NotKnown extends Unreachable {
   constructor()
 }
@@ -49,13 +49,13 @@ export class SyncConflict {
   merged(data: Bytes, options?: { meta?: Meta | null }): Promise<void>
 }
 
-/** One player's saves on this device, and the way to the server. */
+/** One player's saves on this device, and their exchange with the server. */
 export class Sync {
   private constructor()
   static open(client: GamedClient, options?: { folder?: string }): Promise<Sync>
   /** Empty before the first sign-in. */
   readonly playerId: string
-  /** Why the last pump did not get through. */
+  /** The error of the last pump; null if it succeeded. */
   readonly trouble: GamedError | null
   start(changed?: (status: Status) => unknown): void
   close(within?: number): Promise<void>

@@ -1,21 +1,21 @@
 /**
- * Offline play for gamed.mjs: a game saves to this device, and the device brings it up when it can.
+ * Offline play for gamed.mjs: a game saves to this device, which sends the saves when the server can be reached.
  *
  * Copy it beside gamed.mjs; no packages, no build.
  *
  *     const sync = await Sync.open(client)                     // needs no network, and at first no sign-in
- *     sync.run(stop.signal, (status) => ...)                   // from here on it goes up by itself
- *     await sync.ready()                                       // until the server has answered, at most 5 seconds
- *     const save = await sync.read("auto")                     // null: never saved; throws NotKnown: never online
+ *     sync.run(stop.signal, (status) => ...)                   // from here on saves are sent by themselves
+ *     await sync.ready()                                       // until the server has responded, at most 5 seconds
+ *     const save = await sync.read("auto")                     // null: never saved; throws NotKnown if never online
  *     await sync.write("auto", bytes, { meta: { title: "Chapter 3" } })    // on this device's disk when it returns
- *     for (const conflict of sync.conflicts)                   // both sides went on: the player chooses
+ *     for (const conflict of sync.conflicts)                   // both sides have changed: the player chooses
  *       await conflict.keepMine()                              // or keepTheirs(), or merged(bytes)
  *
- * A write stands on what the game last read or wrote, never on what merely arrived: progress that the player has not
- * seen is not written over. Nothing is decided by a clock. The rules, step by step: docs/developers/offline.md.
+ * A write is based on the version that the game last read or wrote, never on one that has only been downloaded: it does
+ * not overwrite progress that the player has not seen. No rule uses a clock. All rules: docs/developers/offline.md.
  *
- * Every failure is a GamedError. Methods may be called side by side; one tab or process at a time for a player's
- * folder.
+ * Every failure is a GamedError. A game may call several methods at a time; one tab or process at a time may use a
+ * player's folder.
  *
  * @module
  */
@@ -58,21 +58,21 @@ export { InUse }
 /** @import { Save, Deletion, Version } from "./gamed.mjs" */
 
 const FORMAT = 1
-/** The place of what a game saved before the first sign-in here: no player's, `safeName` gives no such name. */
+/** Folder for saves from before the first sign-in here. `safeName` never returns this name, so it is not a player's. */
 const UNOWNED = "not.signed.in"
-/** How long a request for changes may take that waits for one. */
+/** How long the server waits for a change before it responds to a request for changes. */
 const WAIT_SECONDS = 25
-/** A write that the server refused is tried again after this long, unless it says otherwise: limits can be changed. */
+/** Pause before retrying a refused write, unless the server sends another: the owner can raise a limit meanwhile. */
 const AGAIN_SECONDS = 300
-/** How often one pump goes on with a slot that changes meanwhile. */
+/** Largest number of writes that one pump sends for a slot that keeps changing. */
 const STEPS = 4
-/** The server limits the rate of larger requests. */
+/** The server limits the rate of requests for more versions. */
 const PAGE_VERSIONS = 32
 
-/** What ends a pump: it is about the server or the player, not about one slot. */
+/** Errors that end a pump: they concern the server or the player, not one slot. */
 const HALTING = [Unreachable, Busy, RateLimited, SignInRequired, PlayerBlocked, NotGamed, UntrustedAddress]
 
-/** The server's list has not come to this device yet: it may have a save of this slot. */
+/** This device has not received the server's list yet: the server may have a save of this slot. */
 export class NotKnown extends Unreachable {
   static kind = "NotKnown"
 
@@ -81,20 +81,21 @@ export class NotKnown extends Unreachable {
   }
 }
 
-/** What this device keeps does not hold what was written to it. */
+/** The bytes on this device's disk are not those that were written. */
 export class LocalDamaged extends GamedError {
   static kind = "LocalDamaged"
 }
 
-/** The sides have changed since this conflict was shown, or it was settled: look at `conflicts` again. */
+/** The sides have changed since this conflict was shown, or it was settled: read `conflicts` again. */
 export class ConflictOver extends GamedError {
   static kind = "ConflictOver"
 }
 
-// --- What is known of a slot: pure, every change makes a new record --------------------------------------------------
+// --- The record of a slot: immutable, every change returns a new record ----------------------------------------------
 
 /**
- * Bytes on this device, kept under their hash. `modified` is RFC 3339, by some clock: to be shown to the player.
+ * Bytes on this device, kept under their hash. `modified` is RFC 3339 by this device's or the server's clock: only show
+ * it to the player.
  * @typedef {{ sha256: string, size: number, contentType: string, meta: { [name: string]: any },
  *   modified: string }} Local
  */
@@ -103,7 +104,7 @@ export class ConflictOver extends GamedError {
 const localOf = ({ sha256, size, contentType, meta, modified }) => ({ sha256, size, contentType, meta, modified })
 
 /**
- * The same bytes under the same label; nothing equals nothing.
+ * Compare bytes, content type and meta; null equals null.
  * @param {Local | null} one @param {Local | SaveInfo | null} other
  */
 function same(one, other) {
@@ -111,7 +112,7 @@ function same(one, other) {
   return one.sha256 === other.sha256 && one.contentType === other.contentType && equal(one.meta, other.meta)
 }
 
-/** Of JSON: the order of members does not count. @param {any} one @param {any} other @returns {boolean} */
+/** Compare JSON values; the order of members does not count. @param {any} one @param {any} other @returns {boolean} */
 function equal(one, other) {
   if (one === other) return true
   if (typeof one !== "object" || typeof other !== "object" || one === null || other === null) return false
@@ -126,29 +127,30 @@ function equal(one, other) {
 const tag = (info) => (info ? info.etag : null)
 
 /**
- * A write, or with `local` null a delete, that was sent and may have arrived: nothing else goes out before it.
+ * A write, or with `local` null a delete, that was sent and may have arrived: it is repeated before any other is sent.
  * @typedef {{ local: Local | null, base: SaveInfo | null }} Sent
  */
 
 /**
- * What the server said when it refused. `reason`: changed, deleted, or lost (it does not know this save). `copy`: the
- * refused bytes, as the server keeps them.
+ * The server's response to a refused write. `reason`: changed, deleted, or lost (it does not know this save). `copy`:
+ * the conflict copy that the server keeps of the refused bytes.
  * @typedef {{ reason: string, base: SaveInfo | null, current: SaveInfo | null, copy: SaveInfo | null }} Dispute
  */
 
 /**
  * @typedef {object} Known
  * @property {string} slot
- * @property {Local | null} local what the game has; null: nothing, or deleted
- * @property {SaveInfo | null} base the version that stands on: what the game last read, or the server last acknowledged
- * @property {boolean} dirty the game went on from there
+ * @property {Local | null} local the game's bytes; null: none, or deleted
+ * @property {SaveInfo | null} base the version that `local` is based on: the game last read it, or the server last
+ *   acknowledged it
+ * @property {boolean} dirty the game has changed `local` since
  * @property {Sent | null} sent
- * @property {SaveInfo | null} remote what the server has, as far as it was heard
- * @property {boolean} deleted where there is nothing: there was something
+ * @property {SaveInfo | null} remote the server's version, as last listed
+ * @property {boolean} deleted without bytes: there were some before
  * @property {Dispute | null} dispute
- * @property {Local | null} dropped what gave way last, here on this device
- * @property {SaveInfo | null} spent a conflict's copy at the server that is not needed once its bytes are current
- * @property {Sent | null} unsentCopy bytes that gave way in a conflict before the server had them; its `base` is never
+ * @property {Local | null} dropped the bytes that a conflict or a delete last replaced on this device
+ * @property {SaveInfo | null} spent a conflict copy at the server that is not needed once its bytes are current
+ * @property {Sent | null} unsentCopy bytes that a conflict replaced before the server had them; its `base` is never
  *   current, so the server refuses the write and keeps the bytes as a conflict copy
  */
 
@@ -180,12 +182,12 @@ class Record {
     return new Record({ ...this, ...changes })
   }
 
-  /** The server has something that the game has not seen, and the game has nothing to say against it. */
+  /** True if the server has a version that the game has not read, and the game has not changed its own. */
   get newer() {
     return this.idle && tag(this.remote) !== tag(this.base) && (this.remote !== null || this.deleted)
   }
 
-  /** By the game. What it has already is no change. @param {Local | null} local @returns {Record} */
+  /** Record a write of the game; the same bytes are not a change. @param {Local | null} local @returns {Record} */
   wrote(local) {
     if (same(this.local, local)) return this
     const dropped = local ? this.dropped : this.local
@@ -193,7 +195,7 @@ class Record {
     return local && this.dispute && this.remote ? record.heard(this.remote) : record
   }
 
-  /** The game goes on from what is newer. */
+  /** Record that the game has read the newer version. */
   took() {
     const local = this.remote ? localOf(this.remote) : null
     const dropped = local || !this.local ? this.dropped : this.local
@@ -201,7 +203,7 @@ class Record {
   }
 
   /**
-   * The server lists this. The same bytes are never a conflict, whichever device wrote them.
+   * Record the server's version of a list. The same bytes are never a conflict, whichever device wrote them.
    * @param {SaveInfo | null} remote @param {boolean} [deleted] @returns {Record}
    */
   heard(remote, deleted = false) {
@@ -213,7 +215,8 @@ class Record {
   }
 
   /**
-   * Both sides have the same bytes; another label is brought up still, or taken over if the game has none.
+   * Record that both sides have the same bytes. The game's content type and meta are still sent if they differ; without
+   * own changes it adopts the server's.
    * @param {SaveInfo | null} remote
    */
   #settled(remote) {
@@ -221,7 +224,7 @@ class Record {
     return this.with({ base: remote, dirty: remote !== null && !same(this.local, remote), dispute: null })
   }
 
-  /** A conflict that is open shows what is there now. */
+  /** Update an open conflict to the server's current version. */
   #moved() {
     if (this.dispute === null || tag(this.dispute.current) === tag(this.remote)) return this
     if (this.remote && tag(this.remote) === tag(this.base)) return this.with({ dispute: null })
@@ -230,8 +233,8 @@ class Record {
   }
 
   /**
-   * In a whole list. `known`: what this stands on is in the past that the server has now. Where it is not, the server
-   * has lost what it had acknowledged, and what the game has is news again.
+   * Record an entry of a whole list. `known`: the server's history contains the base of this record. If it does not,
+   * the server has lost an acknowledged write, and the game's bytes are pending again.
    * @param {{ known: boolean, deleted: boolean, listed: boolean }} found
    */
   relisted({ known, deleted, listed }) {
@@ -239,7 +242,7 @@ class Record {
     return listed ? record : record.heard(null, deleted)
   }
 
-  /** In a whole list where this slot is missing because it was deleted long ago. @returns {Record} */
+  /** Record that a whole list lacks this slot because it was deleted long ago. @returns {Record} */
   expired() {
     if (!this.local || !this.base || !(this.dirty || this.sent)) {
       return this.heard(null, this.base !== null || this.remote !== null || this.deleted)
@@ -249,13 +252,13 @@ class Record {
   }
 
   /**
-   * What was sent took place, as `info`; the game may have gone on since.
+   * Record that the server performed `sent`, as `info`; the game may have written since.
    * @param {SaveInfo | null} info @param {boolean} [exactly]
    */
   acknowledged(info, exactly = true) {
     const done = exactly && same(this.local, this.sent ? this.sent.local : null)
     let { local } = this
-    if (done && info && local) local = { ...local, contentType: info.contentType, meta: info.meta } // as it spells them
+    if (done && info && local) local = { ...local, contentType: info.contentType, meta: info.meta } // normalized
     return this.with({ local, base: info, dirty: !done, sent: null })
   }
 
@@ -269,7 +272,7 @@ class Record {
     return this.acknowledged(null).with({ remote: current, deleted: current === null })
   }
 
-  /** It took place, and another device went on from it. @param {Conflict} error */
+  /** Record that `sent` was performed and another device has written after it. @param {Conflict} error */
   superseded(error) {
     return this.acknowledged(error.yours).with({ remote: error.current, deleted: error.current === null })
   }
@@ -282,12 +285,12 @@ class Record {
     return this.with({ sent: null, dispute }).heard(error.current, deleted)
   }
 
-  /** Nothing of this device is pending or in dispute. */
+  /** True if this device has neither a pending write nor a conflict here. */
   get idle() {
     return !(this.dirty || this.sent || this.dispute)
   }
 
-  /** Made before the sign-in: without a base, so that it never replaces another. @param {Local} local */
+  /** Adopt bytes from before the sign-in, without a base, so that they never replace others. @param {Local} local */
   adopted(local) {
     return this.with({ local, base: null, dirty: true, deleted: false, dropped: this.local ?? this.dropped })
   }
@@ -325,7 +328,7 @@ class Record {
     return this.dispute ? this.dispute.current : null
   }
 
-  /** Hashes of all bytes that may still be asked for. @returns {Set<string>} */
+  /** Hashes of all bytes that must stay on the disk. @returns {Set<string>} */
   get bodies() {
     const sides = [this.local, this.base, this.remote, this.dropped]
     sides.push(this.sent && this.sent.local, this.unsentCopy && this.unsentCopy.local)
@@ -333,7 +336,7 @@ class Record {
     return new Set(sides.filter((side) => side !== null).map((side) => side.sha256))
   }
 
-  /** As the Python client keeps it, too. */
+  /** Return the stored form, which is the same in the Python client. */
   toText() {
     const { slot, dirty, deleted, sent, dispute, unsentCopy } = this
     return JSON.stringify({
@@ -357,7 +360,7 @@ class Record {
     })
   }
 
-  /** Throws what a text that is none of ours makes it throw. @param {string} text */
+  /** Parse the stored form; throw any Error if the text is not one. @param {string} text */
   static read(text) {
     const value = JSON.parse(text)
     if (value.format !== FORMAT || typeof value.slot !== "string") throw new TypeError("another format")
@@ -407,15 +410,15 @@ function localFrom(value) {
 // --- The disk --------------------------------------------------------------------------------------------------------
 
 /**
- * One player's saves at one server, as this device keeps them: a cursor, and for each slot a record and bodies. A body
- * is kept before the record that names it, and goes after it.
+ * One player's saves at one server on this device: a cursor, and for each slot a record and bodies. A body is stored
+ * before the record that names it, and deleted after it, so that a crash never leaves a record without its bytes.
  * @typedef {object} Store
  * @property {() => Promise<{ records: Record[], cursor: string | null }>} load
  * @property {(record: Record) => Promise<void>} keep
  * @property {(cursor: string) => Promise<void>} keepCursor
  * @property {(slot: string, digest: string, data: Uint8Array) => Promise<void>} add
- * @property {(slot: string) => Promise<void>} forget the slot, its record first
- * @property {(slot: string, digest: string) => Promise<Uint8Array | null>} body as it was found
+ * @property {(slot: string) => Promise<void>} forget deletes the slot, its record first
+ * @property {(slot: string, digest: string) => Promise<Uint8Array | null>} body reads it, without checking the hash
  * @property {(slot: string, digest: string) => Promise<void>} discard
  * @property {(slot: string, info: SaveInfo) => boolean} has
  * @property {() => void} close
@@ -449,7 +452,7 @@ class FileStore {
       const found = new Map()
       for (const name of await this.fs.readdir(place)) found.set(name, (await this.fs.stat(`${place}/${name}`)).size)
       this.#present.set(slot, found)
-      if (!found.has("record")) continue // the first write to it did not get that far
+      if (!found.has("record")) continue // a crash interrupted the first write to it
       records.push(readRecord(await this.fs.readFile(`${place}/record`, "utf8"), slot, `${place}/record`))
       await this.#tidy(records[records.length - 1])
     }
@@ -619,7 +622,7 @@ function readRecord(text, slot, where) {
 }
 
 /**
- * The path or name that all of a player's saves at this server begin with.
+ * Return the path, or the prefix of the names, of all saves at this server.
  * @param {GamedClient} client @param {string | undefined} folder
  */
 function placeOf(client, folder) {
@@ -630,14 +633,14 @@ function placeOf(client, folder) {
 /** @param {string} place @param {string} name @returns {Promise<Store>} */
 const openStore = (place, name) => (IN_NODE ? FileStore : DatabaseStore).open(`${place}/${name}`)
 
-/** The names of the stores that this device has. @param {string} place @returns {Promise<string[]>} */
+/** List the names of the stores on this device. @param {string} place @returns {Promise<string[]>} */
 async function storesAt(place) {
   if (IN_NODE) {
     const fs = await nodeModule("fs/promises")
     return (await fs.readdir(place).catch(unlessMissing)) ?? []
   }
   const found = await indexedDB.databases?.()
-  if (!found) return [UNOWNED] // an old browser does not say: look into it
+  if (!found) return [UNOWNED] // an old browser cannot list databases: open this one
   const names = found.map(({ name }) => name ?? "").filter((name) => name.startsWith(`${place}/`))
   return names.map((name) => name.slice(place.length + 1))
 }
@@ -646,7 +649,7 @@ const signedOut = () => new SignInRequired("signed_out", "No player is signed in
 
 const inUse = () => new InUse("in_use", "This game is running already, with the same saves.")
 
-// --- What a game sees ------------------------------------------------------------------------------------------------
+// --- The interface of a game -----------------------------------------------------------------------------------------
 
 /** @typedef {"unknown" | "in_step" | "waiting" | "newer" | "conflict" | "refused"} State */
 
@@ -654,51 +657,51 @@ const inUse = () => new InUse("in_use", "This game is running already, with the 
  * One slot, for a menu.
  * @typedef {object} Status
  * @property {string} slot
- * @property {State} state unknown: the first list has not come; in_step; waiting: something is to be brought up or
- *   down; newer: `read` gives what came from elsewhere; conflict: the player has to choose; refused: see `problem`, the
- *   bytes are kept here
- * @property {number | null} size of what `read` would give, as are the next two; null: nothing, it is deleted
+ * @property {State} state unknown: the first list has not arrived; in_step; waiting: an upload or a download is
+ *   pending; newer: `read` returns another device's bytes; conflict: the player has to choose; refused: see `problem`,
+ *   the bytes are kept here
+ * @property {number | null} size describes the bytes that `read` would return, like the next two; null: deleted
  * @property {{ [name: string]: any }} meta
  * @property {string} modified
- * @property {number[]} copies versions at the server that lost a conflict, of any device: `restore` or `dismiss` them
+ * @property {number[]} copies conflict copies at the server, of any device: `restore` or `dismiss` them
  * @property {GamedError | null} problem
  */
 
 /**
- * One side of a conflict: its bytes, and what to show the player about them. `device`: what the device that wrote it
- * calls itself, or null; null on this device's own side, too.
+ * One side of a conflict: its bytes, and their description for the player. `device`: the name of the device that wrote
+ * it, or null; always null for this device's own side.
  * @typedef {{ data: Uint8Array, contentType: string, meta: { [name: string]: any }, modified: string,
  *   device: string | null }} Side
  */
 
-/** Both sides went on from `base`. Nothing of the slot is sent until it is answered; the game may play on. */
+/** Both sides have changed `base`. Nothing of the slot is sent until the game calls a method; play may continue. */
 export class SyncConflict {
   #sync
 
   /** @param {string} slot @param {Dispute} dispute @param {Sync} sync */
   constructor(slot, { reason, base, current, copy }, sync) {
     this.slot = slot
-    /** changed; deleted: at the server; lost: the server does not know this save (erased, or an old backup). */
+    /** "changed"; "deleted" at the server; "lost": the server does not know this save (erased, or an old backup). */
     this.reason = reason
     this.baseInfo = base
     this.current = current
-    /** What the server keeps of this device's side, beside the current version. */
+    /** The conflict copy that the server keeps of this device's side, beside the current version. */
     this.copy = copy
     this.#sync = sync
     Object.freeze(this)
   }
 
-  /** This device's, as it is now; null: it was deleted here. @returns {Promise<Side | null>} */
+  /** Return this device's side, as it is now; null if it was deleted here. @returns {Promise<Side | null>} */
   mine() {
     return this.#sync._mine(this.slot)
   }
 
-  /** The server's; null: deleted, or lost. Fetched if it did not arrive yet. @returns {Promise<Side | null>} */
+  /** Return the server's side; null if deleted or lost. May send a request. @returns {Promise<Side | null>} */
   theirs() {
     return this.#sync._side(this.slot, this.current)
   }
 
-  /** What both started from; null when there was nothing, or it was not kept. @returns {Promise<Side | null>} */
+  /** Return the common base; null if it was empty or is not kept. @returns {Promise<Side | null>} */
   async base() {
     try {
       return await this.#sync._side(this.slot, this.baseInfo)
@@ -708,14 +711,14 @@ export class SyncConflict {
     }
   }
 
-  /** Write this device's over theirs, which stays in the server's history. */
+  /** Write this device's side over theirs, which stays in the server's history. */
   keepMine() {
     return this.#sync._answer(this, (record) => record.keptMine())
   }
 
   /**
-   * Go on from theirs: `read` it. This device's side stays at the server as a conflict copy: the next pump sends what
-   * the game has saved since the conflict began. It also stays here, as `Sync.dropped`.
+   * Continue from theirs: `read` it. The server keeps this device's side as a conflict copy: the next pump sends the
+   * bytes that the game has saved since the conflict began. They also stay here, as `Sync.dropped`.
    */
   async keepTheirs() {
     await this.theirs()
@@ -723,7 +726,7 @@ export class SyncConflict {
   }
 
   /**
-   * Go on from something new that holds both.
+   * Continue from new bytes that combine both.
    * @param {Uint8Array | ArrayBuffer | string} data @param {{ meta?: { [name: string]: any } | null }} [options]
    */
   merged(data, { meta = null } = {}) {
@@ -732,20 +735,20 @@ export class SyncConflict {
 }
 
 /**
- * A whole list while its pages come; after an interruption the next round goes on with it. `expired`: what is missing
- * on all pages was deleted long ago. `compared`: the slots whose base was compared with what is listed.
+ * A whole list whose pages are arriving; after an interruption the next pump continues it. `expired`: a slot that is
+ * missing on all pages was deleted long ago. `compared`: the slots whose base was compared with their entry.
  * @typedef {{ cursor: string, expired: boolean, listed: Map<string, SaveInfo | Deletion>,
  *   compared: Set<string> }} Whole
  */
 
 /** @typedef {{ error: GamedError, due: number }} Problem due: by the monotonic clock, in seconds */
 
-/** The server rejected the write. @param {Problem} problem */
+/** Return whether a retry cannot help: the server rejected the write, or a body is damaged. @param {Problem} problem */
 const final = ({ error }) => (error.status >= 400 && error.status < 500) || error instanceof LocalDamaged
 
 const monotonic = () => performance.now() / 1000
 
-/** Rung when there is something to do. */
+/** A signal that ends the wait between two pumps. */
 class Bell {
   #rung = false
   /** @type {() => void} */
@@ -759,7 +762,7 @@ class Bell {
     this.#wake()
   }
 
-  /** Ends the wait, heed or not. */
+  /** End the wait, with `heed` or without. */
   hurry() {
     this.#end()
   }
@@ -769,7 +772,7 @@ class Bell {
   }
 
   /**
-   * Until it is time; or until it rings, if `heed`; or until `signal`.
+   * Wait for the time, or for a ring if `heed`, or for `signal`.
    * @param {number} seconds @param {AbortSignal} signal @param {boolean} heed
    */
   wait(seconds, signal, heed) {
@@ -792,7 +795,7 @@ class Bell {
   }
 }
 
-/** One player's saves on this device, and the way to the server. */
+/** One player's saves on this device, and their exchange with the server. */
 export class Sync {
   /** @type {Map<string, Record>} */
   #records
@@ -801,33 +804,33 @@ export class Sync {
   /** @type {Map<string, Problem>} */
   #problems = new Map()
   /**
-   * Of each slot's `unsentCopy`: they hold up neither writes nor downloads.
+   * Problems of each slot's `unsentCopy`, apart from the others: they must not delay writes or downloads.
    * @type {Map<string, Problem>}
    */
   #copyProblems = new Map()
   #bell = new Bell()
   #closed = false
-  /** Ends what `start` has begun. */
+  /** Ends the loop of `start`. */
   #stop = new AbortController()
   /** @type {Promise<void> | undefined} */
   #running
   /**
-   * What `start` was given.
+   * The callback that was passed to `start`.
    * @type {(status: Status) => unknown}
    */
   #report = () => undefined
   /** How often `start` or `run` was called. */
   #starts = 0
-  /** The same when the last pump began. */
+  /** That number when the last pump began. */
   #pumpStarts = 0
-  /** The same of the last pump that has ended: `trouble` answers these starts, and no later one. */
+  /** That number at the beginning of the last pump that has ended: `trouble` does not concern later starts. */
   #triedStarts = 0
-  /** A pump of this Sync has succeeded. */
+  /** True once a pump of this Sync has succeeded. */
   #pumped = false
-  /** The whole list whose pages have begun to come. @type {Whole | null} */
+  /** The whole list whose pages are arriving. @type {Whole | null} */
   #whole = null
   /**
-   * To be called when a pump has ended, or this Sync.
+   * Callbacks for the end of a pump, or of this Sync.
    * @type {Set<() => void>}
    */
   #waiting = new Set()
@@ -839,16 +842,17 @@ export class Sync {
   #turn = {}
 
   /**
-   * Why the last pump did not get through; null when it did: for a sign that says "offline".
+   * The error of the last pump; null if it succeeded: for a display that says "offline".
    * @type {GamedError | null}
    */
   trouble = null
 
   /**
-   * Of the player who is signed in. Before the first sign-in at this server the saves wait on this device: the first
-   * `pump` after the sign-in, or the first Sync, adopts them for the player. Asks no server. Throws SignInRequired
-   * after a sign-out, InUse, LocalDamaged.
-   * `folder` instead of one beside the credential; in a browser a name: tabs that play side by side have one each.
+   * Open the saves of the player who is signed in; no request is sent. Before the first sign-in at this server the
+   * saves wait on this device: the first `pump` after the sign-in, or the first Sync, adopts them for the player.
+   * Throws SignInRequired after a sign-out, InUse, LocalDamaged.
+   * `folder` replaces the one beside the credential; in a browser it is a name: tabs that play at the same time have
+   * one each.
    * @param {GamedClient} client @param {{ folder?: string }} [options]
    */
   static async open(client, { folder } = {}) {
@@ -910,8 +914,8 @@ export class Sync {
   }
 
   /**
-   * Let another tab or process have the folder. What is pending stays pending. After `start`, wait at most `within`
-   * seconds until it is sent, or until the server cannot be reached.
+   * Release the folder for other tabs and processes. After `start`, first wait at most `within` seconds until all
+   * writes are sent, or until the server cannot be reached. Pending writes stay pending.
    * @param {number} [within]
    */
   async close(within = 0) {
@@ -926,9 +930,9 @@ export class Sync {
   }
 
   /**
-   * Wait for the first pump, at most `within` seconds; return whether the first list has ever come here. Call it after
-   * `run` was started and before the first `read`. False: this device was never online with this player; `read` throws
-   * NotKnown. A device that knows its saves does not wait for a server that does not answer.
+   * Wait for the first pump, at most `within` seconds; return whether this device has ever received a list. Call it
+   * after `run` was started and before the first `read`. False: this device was never online with this player; `read`
+   * throws NotKnown. A device that knows its saves does not wait for a server that does not respond.
    * @param {number} [within]
    */
   async ready(within = 5) {
@@ -962,7 +966,7 @@ export class Sync {
     return this.#closed || failed || !tried.some(([, { dirty, sent }]) => dirty || sent)
   }
 
-  /** The last pump failed only for a save of another device, which does not fit here: the rest goes up as ever. */
+  /** Return whether the last pump only could not store another device's save here: all writes are still sent then. */
   #lacksSpace() {
     const full = [...this.#problems.values()].some((p) => p.error.code === "local_disk")
     return full && this.trouble?.code === "local_disk"
@@ -985,7 +989,7 @@ export class Sync {
     this.#waiting.clear()
   }
 
-  /** @param {GamedError | null} trouble why the pump did not get through */
+  /** @param {GamedError | null} trouble error of the pump */
   #noteEnd(trouble) {
     this.trouble = trouble
     this.#triedStarts = this.#pumpStarts
@@ -996,9 +1000,9 @@ export class Sync {
   // -- the game's side: this device only, no network --
 
   /**
-   * The newest bytes this device knows; what the game writes next stands on them. Null if the slot was never written.
-   * Throws NotKnown before the first list (see `ready`), Deleted, LocalDamaged, and Unreachable while a save that is
-   * known has not arrived. In a conflict it is this device's side.
+   * Read the newest bytes on this device; the game's next write is based on them. Return null if the slot was never
+   * written. Throws NotKnown before the first list (see `ready`), Deleted, LocalDamaged, and Unreachable while a listed
+   * save has not been downloaded. In a conflict the result is this device's side.
    * @param {string} slot
    */
   read(slot) {
@@ -1006,7 +1010,7 @@ export class Sync {
   }
 
   /**
-   * The same bytes, but the next write does not stand on them: for a preview, or a copy elsewhere.
+   * Read the same bytes, but do not base the next write on them: for a preview, or a copy elsewhere.
    * @param {string} slot
    */
   peek(slot) {
@@ -1014,9 +1018,9 @@ export class Sync {
   }
 
   /**
-   * On this device's disk when it returns, on top of what the game last read or wrote here. It goes up with the next
-   * pump. Newer bytes replace older ones that did not go up yet. Throws what the system throws when this device cannot
-   * keep it.
+   * Write bytes to this device's disk, based on the version that the game last read or wrote here. The next pump sends
+   * them. Newer bytes replace older ones that have not been sent. Throws the system's error if the disk cannot store
+   * them.
    * @param {string} slot @param {Uint8Array | ArrayBuffer | string} data
    * @param {{ meta?: { [name: string]: any } | null, contentType?: string }} [options]
    */
@@ -1029,8 +1033,8 @@ export class Sync {
   }
 
   /**
-   * What this device knows to be newest; a delete at the server can be taken back for a while. Throws NotKnown before
-   * the first list, unless the game has written this slot here.
+   * Delete the newest version that this device knows; the server can restore it for a while. Throws NotKnown before the
+   * first list, unless the game has written this slot here.
    * @param {string} slot
    */
   async delete(slot) {
@@ -1042,7 +1046,7 @@ export class Sync {
     this.#bell.ring()
   }
 
-  /** Every slot that holds something, or waits for something. */
+  /** List the status of every slot that has bytes or a pending change. */
   slots() {
     return this.#known()
       .map((slot) => this.status(slot))
@@ -1066,7 +1070,7 @@ export class Sync {
     }
   }
 
-  /** Those the player has to choose in. @returns {SyncConflict[]} */
+  /** Conflicts in which the player has to choose. @returns {SyncConflict[]} */
   get conflicts() {
     return this.#known().flatMap((slot) => {
       const { dispute } = this.#record(slot)
@@ -1075,7 +1079,7 @@ export class Sync {
   }
 
   /**
-   * What gave way here last, to theirs or to a delete, also one of this device: for who changes their mind.
+   * Read the bytes that `keepTheirs` or a delete, also on this device, last replaced here: to undo the choice.
    * @param {string} slot
    */
   dropped(slot) {
@@ -1106,13 +1110,13 @@ export class Sync {
     const data = await this.#body(slot, local.sha256)
     if (data === null) {
       const record = this.#record(slot)
-      if (!record.dirty && record.base) await this.#store.discard(slot, local.sha256) // the next pump brings it again
+      if (!record.dirty && record.base) await this.#store.discard(slot, local.sha256) // the next pump fetches it again
       throw damaged(slot)
     }
     return data
   }
 
-  /** Null when it is not here, or not what it was. @param {string} slot @param {string} digest */
+  /** Read a body; return null if it is missing or damaged. @param {string} slot @param {string} digest */
   async #body(slot, digest) {
     const data = await this.#store.body(slot, digest)
     return data !== null && (await sha256Hex(data)) === digest ? data : null
@@ -1123,7 +1127,7 @@ export class Sync {
     return this.#cursor === null && local === null && base === null && remote === null
   }
 
-  /** Something newer is here to be read. @param {Record} record */
+  /** Return whether a newer version has been downloaded. @param {Record} record */
   #arrived(record) {
     return record.newer && (record.remote === null || this.#store.has(record.slot, record.remote))
   }
@@ -1144,7 +1148,7 @@ export class Sync {
   }
 
   /**
-   * From this device, else from the server.
+   * Read a side from this device, else from the server.
    * @param {string} slot @param {Local | SaveInfo | null} of @returns {Promise<Side | null>}
    */
   async _side(slot, of) {
@@ -1160,7 +1164,7 @@ export class Sync {
   }
 
   /**
-   * With its bytes on disk; in a turn.
+   * Store the bytes; return their Local. The caller holds the turn.
    * @param {string} slot @param {Uint8Array} data @param {string} contentType
    * @param {{ [name: string]: any } | null} meta @returns {Promise<Local>}
    */
@@ -1169,7 +1173,7 @@ export class Sync {
     const plain = plainOf(meta ?? {})
     typeField(contentType)
     this.#open()
-    const kept = data.slice() // the game may go on with its own
+    const kept = data.slice() // the game may reuse its array
     const sha256 = await sha256Hex(kept)
     if ((await this.#body(slot, sha256)) === null) await this.#store.add(slot, sha256, kept)
     const modified = new Date().toISOString()
@@ -1208,17 +1212,17 @@ export class Sync {
     return this.#records.get(slot) ?? Record.empty(slot)
   }
 
-  /** One change at a time. @template T @param {() => Promise<T>} work @returns {Promise<T>} */
+  /** Run one change at a time. @template T @param {() => Promise<T>} work @returns {Promise<T>} */
   #inTurn(work) {
     return inTurn(this.#turn, work)
   }
 
-  /** On disk when it returns. @param {string} slot @param {(record: Record) => Record} how */
+  /** Change a record, on disk when it returns. @param {string} slot @param {(record: Record) => Record} how */
   #change(slot, how) {
     return this.#inTurn(() => this.#changed(slot, how))
   }
 
-  /** In a turn. @param {string} slot @param {(record: Record) => Record} how */
+  /** Change a record; the caller holds the turn. @param {string} slot @param {(record: Record) => Record} how */
   async #changed(slot, how) {
     this.#open()
     const before = this.#record(slot)
@@ -1237,9 +1241,9 @@ export class Sync {
   // -- the server's side --
 
   /**
-   * Hear what changed, bring up what is pending, fetch what is newer; what a game should look at again. Throws what is
-   * about the server or the player (Unreachable, SignInRequired, ...); what is about one slot is in its status. Nothing
-   * is lost by a failure, or by the end of the process: call it again.
+   * Request the changes, send pending writes, download newer saves; return the statuses that have changed. Throws
+   * errors that concern the server or the player (Unreachable, SignInRequired, ...); one that concerns a slot is in its
+   * status. After a failure, or the end of the process, call it again: nothing is lost.
    */
   async pump() {
     await this.#pump()
@@ -1259,7 +1263,7 @@ export class Sync {
     })
   }
 
-  /** Adopt what was saved here before the sign-in, unless another tab or process has it open. */
+  /** Adopt the saves from before the sign-in, unless another tab or process has them open. */
   async #adoptLeft() {
     /** @type {Store} */
     let left
@@ -1278,7 +1282,8 @@ export class Sync {
   }
 
   /**
-   * Take over the saves of `left`, in a turn; one whose slot has something pending waits there for the next start.
+   * Adopt the saves of `left`; the caller holds the turn. If the slot has a pending write, the save waits for the next
+   * start.
    * @param {Store} left @param {Iterable<Record>} records
    */
   async #adopt(left, records) {
@@ -1294,7 +1299,7 @@ export class Sync {
     }
   }
 
-  /** Open the player's saves once a player has signed in, and adopt what was saved before. */
+  /** Open the player's saves once a player has signed in, and adopt the earlier ones. */
   async #own() {
     const credential = this.#client.credential ?? (await this.#client.look())
     if (credential === null) throw signedOut()
@@ -1330,15 +1335,15 @@ export class Sync {
     }
     for (const slot of this.#known()) await this.#fetch(client, slot)
     for (const { error } of this.#problems.values()) {
-      // as long as a save of another device has no space here
+      // while a save of another device does not fit here
       if (error.code === "local_disk") throw new LocalDamaged("local_disk", error.detail)
     }
   }
 
   /**
-   * Pump whenever there is something to do, until `signal`. `changed` is called with what a game should look at again.
-   * Returns soon after `signal`. Throws what waiting does not help against: SignInRequired, PlayerBlocked, InUse once
-   * this Sync is closed; run it again after a sign-in. All else is tried again, and in `trouble` meanwhile.
+   * Pump whenever a change is pending here or at the server, until `signal`; call `changed` with each changed status.
+   * Throws errors that waiting cannot end: SignInRequired, PlayerBlocked, InUse once this Sync is closed; run it again
+   * after a sign-in. Other errors are in `trouble` until a retry succeeds.
    * @param {AbortSignal} [signal] @param {(status: Status) => unknown} [changed]
    */
   async run(signal = new AbortController().signal, changed = () => undefined) {
@@ -1366,7 +1371,7 @@ export class Sync {
     }
   }
 
-  /** Pump; why it did not get through, if that may pass. @returns {Promise<GamedError | null>} */
+  /** Pump; return an error that a retry may end, throw others. @returns {Promise<GamedError | null>} */
   async #tried() {
     try {
       await this.#pump()
@@ -1382,7 +1387,7 @@ export class Sync {
     return Math.max(0, Math.min(1e9, ...dues) - monotonic())
   }
 
-  /** Wait at the server for changes, and ring. What changed is for the pump to hear. @param {AbortSignal} over */
+  /** Wait at the server for changes, and ring; the pump requests the changes. @param {AbortSignal} over */
   async #listen(over) {
     const pause = new Bell()
     for (let attempt = 0; !over.aborted;) {
@@ -1399,7 +1404,7 @@ export class Sync {
         attempt = Math.min(attempt + 1, 8)
       }
       if (rang) this.#bell.ring()
-      // until the pump has heard; and a server that does not wait
+      // the pump needs a moment to request the change; and a server that never waits gets one request per second
       if (rang || monotonic() - began < 1) await pause.wait(1, over, false)
     }
   }
@@ -1416,7 +1421,7 @@ export class Sync {
     return [...this.#records.keys()].sort()
   }
 
-  /** The statuses that have changed since the last report to the game. @returns {Status[]} */
+  /** Return the statuses that have changed since the last report to the game. @returns {Status[]} */
   #news() {
     const statuses = this.#known().map((slot) => this.status(slot))
     const before = this.#reported
@@ -1425,7 +1430,7 @@ export class Sync {
   }
 
   /**
-   * What makes a status another one for the game: where the server's side matters, which one it is.
+   * Return a text that changes when the game has to show the status again: also for a newer version at the server.
    * @param {Status} status
    */
   #lookOf({ slot, state, problem }) {
@@ -1433,20 +1438,21 @@ export class Sync {
     return JSON.stringify([state, of, problem ? problem.code : null])
   }
 
-  /** The whole list, before any write, page by page. @param {GamedClient} client */
+  /** Request all changes, page by page, before any write is sent. @param {GamedClient} client */
   async #hear(client) {
     while (await this.#hearPage(client));
   }
 
   /**
-   * True if there are more changes. The cursor is kept last, so that a page that was cut off is listed again.
+   * Request a page of changes; return whether there are more. The cursor is stored last, so that an interrupted page is
+   * requested again.
    * @param {GamedClient} client
    */
   async #hearPage(client) {
     const asked = this.#whole?.cursor ?? this.#cursor
     const changes = await client.changes(asked).catch((error) => {
       if (asked === null || !(error instanceof Refused) || error.status !== 400) throw error
-      return client.changes() // the server does not know such a cursor
+      return client.changes() // the server does not know this cursor
     })
     if (changes.more && changes.cursor === asked) {
       throw new NotGamed("not_gamed", "The server's pages of changes do not end.")
@@ -1479,7 +1485,8 @@ export class Sync {
   }
 
   /**
-   * The past may be another one: what this device stands on must be in the server's, or it is news again.
+   * Compare all records with a whole list. The server may have lost writes: a base that is not in its history makes the
+   * game's bytes pending again.
    * @param {GamedClient} client @param {Whole} whole
    */
   async #hearAll(client, { listed, compared, expired }) {
@@ -1507,7 +1514,7 @@ export class Sync {
     await this.#change(slot, (r) => r.relisted({ known, deleted, listed: entry !== undefined }))
   }
 
-  /** What is pending of a slot; true if there may be more. @param {GamedClient} client @param {string} slot */
+  /** Send a slot's pending write; return whether to call it again. @param {GamedClient} client @param {string} slot */
   async #send(client, slot) {
     const sent = (await this.#next(slot))?.sent
     if (!sent) return false
@@ -1522,7 +1529,7 @@ export class Sync {
   }
 
   /**
-   * The record with what to send now, noted on disk before it is sent: the same again until it is answered.
+   * Return the record with the write to send, which is on disk first: the same one until the server has answered it.
    * @param {string} slot @returns {Promise<Record | null>}
    */
   #next(slot) {
@@ -1532,7 +1539,7 @@ export class Sync {
       let { sent } = record
       if (problem && sent) {
         if (final(problem) && !same(sent.local, record.local)) {
-          sent = null // it was refused as it was; the game has something else now
+          sent = null // the server refused it, and the game has written other bytes since
         } else if (monotonic() < problem.due) {
           return null
         }
@@ -1540,7 +1547,7 @@ export class Sync {
       if (record.dispute || (sent === null && !record.dirty)) return null
       this.#problems.delete(slot)
       if (sent === null && record.local === null && record.base === null) {
-        await this.#changed(slot, (r) => r.with({ dirty: false, sent: null })) // it never left this device
+        await this.#changed(slot, (r) => r.with({ dirty: false, sent: null })) // the server never had it
         return null
       }
       return this.#changed(slot, (r) => r.with({ sent: sent ?? { local: r.local, base: r.base } }))
@@ -1574,10 +1581,10 @@ export class Sync {
       if (error instanceof Conflict) {
         const versions = await client.versions(slot, { downTo: base?.version ?? 1, limit: PAGE_VERSIONS })
         const did = versions.some(({ kind, parent }) => kind === "delete" && parent === base?.version)
-        // did: another device wrote since
+        // did: the delete was performed before another device wrote
         return (record) => (did ? record.removed(error.current) : record.disputed(error))
       }
-      if (!(error instanceof NotFound)) throw error // else: there is nothing, which is what was wanted
+      if (!(error instanceof NotFound)) throw error // else the slot is empty, as wanted
     }
     return (record) => record.removed()
   }
@@ -1600,10 +1607,10 @@ export class Sync {
     const data = await this.#body(slot, local.sha256)
     const meta = Object.keys(local.meta).length ? local.meta : null
     try {
-      // a damaged body cannot be sent
+      // a damaged body cannot be sent: give up
       if (data !== null) await client.put(slot, data, { base, contentType: local.contentType, meta })
     } catch (error) {
-      // at a conflict the server has kept the bytes, or does not know this save
+      // a Conflict is the expected answer: the server has kept the bytes, or does not know this save
       if (!(error instanceof Conflict)) return this.#refused(this.#copyProblems, slot, error)
     }
     this.#copyProblems.delete(slot)
@@ -1611,7 +1618,7 @@ export class Sync {
   }
 
   /**
-   * A conflict's copy whose bytes became current is not shown to the player as one any more.
+   * Delete a conflict copy whose bytes have become current, so that the player does not see it as a conflict.
    * @param {GamedClient} client @param {string} slot
    */
   async #dismiss(client, slot) {
@@ -1621,13 +1628,13 @@ export class Sync {
       try {
         await client.dismiss(slot, spent.version)
       } catch (error) {
-        if (!(error instanceof GamedError) || halts(error)) throw error // else: it goes by itself in time
+        if (!(error instanceof GamedError) || halts(error)) throw error // else the copy expires later
       }
     }
     await this.#change(slot, (record) => record.with({ spent: null }))
   }
 
-  /** What the game may ask for next, so that it can offline. @param {GamedClient} client @param {string} slot */
+  /** Download the bytes that the game may read next, also offline. @param {GamedClient} client @param {string} slot */
   async #fetch(client, slot) {
     const record = this.#record(slot)
     const problem = this.#problems.get(slot)
@@ -1639,13 +1646,13 @@ export class Sync {
       data = await fetched(client, wanted)
     } catch (error) {
       if (!(error instanceof NotFound)) this.#refused(this.#problems, slot, error)
-      return // else: replaced meanwhile, the next list says by what
+      return // else it was replaced meanwhile: the next list has the new version
     }
     try {
       await this.#keepBody(slot, wanted.sha256, data)
     } catch (error) {
       if (error instanceof GamedError) throw error
-      return this.#refused(this.#problems, slot, diskError(error)) // else each pump would download it again
+      return this.#refused(this.#problems, slot, diskError(error)) // else every pump would download it again
     }
     this.#problems.delete(slot)
   }
@@ -1662,7 +1669,7 @@ export class Sync {
 /** @param {Status} status */
 const shown = ({ size, state }) => size !== null || (state !== "in_step" && state !== "unknown")
 
-/** What ends the loop: waiting does not help. @param {unknown} error */
+/** Return whether the error ends the loop: waiting does not help. @param {unknown} error */
 const ends = (error) => error instanceof SignInRequired || error instanceof PlayerBlocked
 
 /** @param {GamedError} error */
@@ -1675,7 +1682,7 @@ const diskError = (error) =>
 /** @param {string} slot */
 const damaged = (slot) => new LocalDamaged("local_damaged", `The bytes of ${slot} on this device are damaged or gone.`)
 
-/** Names of a later protocol are left alone. @param {string} name */
+/** Return whether the name is a slot; a later protocol may list others. @param {string} name */
 function isSlot(name) {
   try {
     return Boolean(pathOf(name))
@@ -1685,7 +1692,7 @@ function isSlot(name) {
 }
 
 /**
- * Nothing for a slot that the server never had; versions older than `downTo` do not matter.
+ * Request the versions of a slot down to `downTo`; return none if the server never had it.
  * @param {GamedClient} client @param {string} slot @param {number} downTo @returns {Promise<Version[]>}
  */
 async function historyOf(client, slot, downTo) {

@@ -11,13 +11,13 @@ const element = (id) => document.getElementById(id)
 const local = (time) => new Date(time).toLocaleString([], { dateStyle: "medium", timeStyle: "medium" })
 
 /**
- * How the page takes part.
+ * The functions of the page that the dialog calls.
  * @typedef {object} Game
  * @property {string} slot
- * @property {(save: Save) => Promise<void>} take goes on with an earlier garden
- * @property {(why: string) => Promise<void>} signInAgain as the same player; throws GamedError
- * @property {(error: any) => string} wordsOf for the player
- * @property {() => Promise<void>} deleted the player is gone
+ * @property {(save: Save) => Promise<void>} take continues with an earlier garden
+ * @property {(why: string) => Promise<void>} signInAgain signs in as the same player; throws GamedError
+ * @property {(error: any) => string} wordsOf returns the text for the player
+ * @property {() => Promise<void>} deleted is called after the player was deleted
  */
 
 /** The dialog with the account of the player who is signed in. */
@@ -36,7 +36,7 @@ export class Account {
     await this.attempt(() => Promise.all([this.showDevices(), this.showVersions()]))
   }
 
-  /** Do something; show in words why it failed. @param {() => Promise<unknown>} step */
+  /** Run a step; show the reason if it fails. @param {() => Promise<unknown>} step */
   async attempt(step) {
     element("account-problem").textContent = ""
     try {
@@ -92,7 +92,7 @@ export class Account {
     )
   }
 
-  /** Hand all saves with their history to the player, as a zip. */
+  /** Download all saves with their history as a zip, for the player. */
   async export() {
     const address = URL.createObjectURL(/** @type {Blob} */ (await this.client.export()))
     const link = document.createElement("a")
@@ -102,7 +102,7 @@ export class Account {
     setTimeout(() => URL.revokeObjectURL(address), 60_000)
   }
 
-  /** The player has agreed. The server wants a sign-in of the last 10 minutes, which may have to come first. */
+  /** Delete the player, who has agreed. The server requires a sign-in of the last 10 minutes: ask for one if needed. */
   async delete() {
     try {
       await this.client.deletePlayer()
@@ -140,8 +140,8 @@ function row(title, text, button, press) {
 }
 
 /**
- * Let the buttons of the dialog work.
- * @param {() => Account | undefined} current gives the account of the player who plays now
+ * Connect the buttons of the dialog.
+ * @param {() => Account | undefined} current returns the account of the player who plays now
  */
 export function connectAccount(current) {
   /** @param {string} id @param {(account: Account) => Promise<unknown>} step */

@@ -1,4 +1,4 @@
-/** The page around the garden: sign-in, saving, offline play, and the choice when two tabs went on. */
+/** The page around the garden: sign-in, saving, offline play, and the choice when two tabs have changed it. */
 
 import { Account, connectAccount } from "./account.mjs"
 import { GamedClient, GamedError, LoginCancelled, PlayerChanged, SignInRequired, finishCode } from "./gamed.mjs"
@@ -13,7 +13,7 @@ const SLOT = "garden"
 const APP = "garden"
 const SCENE = "meadow.svg"
 const TABS = 4
-/** What a version of the garden is labelled with, and the player's list of devices. */
+/** Name of this device in the list of versions and in the player's list of devices. */
 const DEVICE = `Browser on ${/** @type {any} */ (navigator).userAgentData?.platform || navigator.platform}`
 
 /** @param {string} id @returns {any} */
@@ -79,7 +79,7 @@ const person = {
 
 /** @param {string} id @param {string} text */
 function tell(id, text) {
-  if (element(id).textContent !== text) element(id).textContent = text // said aloud when it changes
+  if (element(id).textContent !== text) element(id).textContent = text // screen readers announce every change
 }
 
 function showStart() {
@@ -98,7 +98,7 @@ async function signIn(event) {
   try {
     const client = await GamedClient.open(element("server").value, { app: APP, deviceName: DEVICE })
     if (!(await client.ensureSignedIn(person, { signal: abort.signal }))) {
-      if (abort === signingIn) showStart() // else: another one was begun
+      if (abort === signingIn) showStart() // else the player has begun another sign-in
       return
     }
     localStorage.setItem("server", String(client.origin))
@@ -110,7 +110,7 @@ async function signIn(event) {
   }
 }
 
-/** As the same player, before something that cannot be undone. @param {GamedClient} client @param {string} why */
+/** Sign in as the same player, before an act that cannot be undone. @param {GamedClient} client @param {string} why */
 async function signInAgain(client, why) {
   const player = client.credential?.playerId
   const abort = (signingIn = new AbortController())
@@ -138,7 +138,7 @@ function wordsOf(error) {
 
 // --- The game --------------------------------------------------------------------------------------------------------
 
-/** One tab at play. */
+/** The game in one tab. */
 class Play {
   garden = newGarden()
   /** @type {AbortController | undefined} */
@@ -171,7 +171,7 @@ class Play {
     tell("state", "Loading")
     await this.sync.ready() // on a fresh device only the server knows whether there is a garden
     await this.load()
-    showScene(this.client).catch((/** @type {any} */ error) => console.warn(wordsOf(error))) // the game goes without
+    showScene(this.client).catch((/** @type {any} */ error) => console.warn(wordsOf(error))) // play without it
   }
 
   async stop() {
@@ -197,7 +197,7 @@ class Play {
     this.look()
   }
 
-  /** The newest that this device knows. */
+  /** Read the newest garden that this device has. */
   async load() {
     try {
       const save = await this.sync.read(SLOT)
@@ -215,7 +215,7 @@ class Play {
     return this.replace(pressed(this.garden, at))
   }
 
-  /** Go on with this garden, and save it. @param {Garden} garden */
+  /** Continue with this garden, and save it. @param {Garden} garden */
   async replace(garden) {
     this.garden = garden
     this.draw()
@@ -232,13 +232,13 @@ class Play {
     tell("count", described(this.garden))
   }
 
-  /** What the player should know now. */
+  /** Show the state of the save, and a newer garden or a conflict. */
   look() {
     const status = this.sync.status(SLOT)
     element("state").dataset.state = status.state
     tell("state", this.wordsFor(status))
     const untouched = status.state === "newer" && this.garden.picked === 0 && this.garden.plots.every((stage) => !stage)
-    if (untouched) return void this.load() // nothing of the player's is on the screen
+    if (untouched) return void this.load() // the player has not changed the garden on the screen
     element("newer").hidden = status.state !== "newer"
     tell("newer-text", `There is a newer garden from another device: ${status.meta.title ?? "it was removed"}.`)
     element("undecided").hidden = status.state !== "conflict" || element("conflict").open
@@ -285,7 +285,7 @@ class Play {
       tell("conflict-problem", wordsOf(error))
       const [conflict] = this.sync.conflicts
       if (!conflict) return this.look()
-      await this.ask(conflict) // it has changed meanwhile
+      await this.ask(conflict) // a side has changed meanwhile
       return tell("conflict-problem", wordsOf(error))
     }
     element("conflict").close()
@@ -300,7 +300,7 @@ class Play {
 }
 
 /**
- * A picture out of the server's release: the one that is here, and then the newest.
+ * Show a picture of the server's release: first the one on this device, then the newest.
  * @param {GamedClient} client
  */
 async function showScene(client) {
@@ -365,14 +365,14 @@ function drawSide(side, found, none) {
 /** @type {Play | undefined} */
 let playing
 
-/** Each tab saves as a device of its own: the first place that no other tab has open. @param {GamedClient} client */
+/** Start the game with a folder of its own: the first that no other tab has open. @param {GamedClient} client */
 async function play(client) {
   for (let tab = 1; tab <= TABS; tab++) {
     try {
       const sync = await Sync.open(client, { folder: `tab-${tab}` })
       element("plots").replaceChildren()
       playing = new Play(client, sync, tab)
-      navigator.storage?.persist?.() // else a browser that is short of room may forget what is not sent yet
+      navigator.storage?.persist?.() // else a browser whose disk is full may delete saves that are not sent yet
       await playing.start()
       return void sendLeftovers(client, tab)
     } catch (error) {
@@ -382,8 +382,8 @@ async function play(client) {
 }
 
 /**
- * What a tab that was closed has not sent. Without a network it stays for the next start; if it has become a conflict,
- * for the next tab that plays there.
+ * Send the saves that a closed tab has not sent. Without a network they stay for the next start; after a conflict, for
+ * the next tab that opens that folder.
  * @param {GamedClient} client @param {number} mine
  */
 async function sendLeftovers(client, mine) {
@@ -394,7 +394,7 @@ async function sendLeftovers(client, mine) {
       if (sync.status(SLOT).state === "waiting") await sync.pump().catch(() => undefined)
       await sync.close()
     } catch (error) {
-      if (!(error instanceof InUse)) console.warn(wordsOf(error)) // else: that tab sends it itself
+      if (!(error instanceof InUse)) console.warn(wordsOf(error)) // else that tab is open and sends them itself
     }
   }
 }
@@ -408,7 +408,7 @@ async function leave(why) {
   tell("start-problem", why)
 }
 
-/** The player was deleted: nothing of theirs stays in this browser. */
+/** Delete the data of a deleted player from this browser. */
 async function forget() {
   await leave("You and your gardens were deleted.")
   for (const { name } of (await indexedDB.databases?.()) ?? []) {
@@ -439,11 +439,10 @@ element("keep-mine").addEventListener("click", () => playing?.choose("keepMine")
 element("keep-theirs").addEventListener("click", () => playing?.choose("keepTheirs"))
 element("later").addEventListener("click", () => playing?.decideLater())
 element("conflict").addEventListener("cancel", () => playing?.decideLater())
-setInterval(() => playing?.look(), 1000) // whether the server answers
+setInterval(() => playing?.look(), 1000) // shows within a second whether the server responds
 
 /**
- * The address of the server that `gamed dev --static` runs, on whatever port; null where another program serves this
- * page.
+ * Return the address of the server that `gamed dev --static` runs; null if another program serves this page.
  * @returns {Promise<string | null>}
  */
 async function developmentServer() {

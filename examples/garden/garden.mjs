@@ -1,4 +1,4 @@
-/** The game itself: plots that grow. It knows nothing of servers; its save is a line of JSON. */
+/** The game itself: plots that grow. It does not use a server; its save is a line of JSON. */
 
 export const PLOTS = 24
 export const STAGES = ["empty", "sprout", "bud", "flower"]
@@ -8,7 +8,7 @@ export const STAGES = ["empty", "sprout", "bud", "flower"]
 /** @returns {Garden} */
 export const newGarden = () => ({ plots: Array(PLOTS).fill(0), picked: 0 })
 
-/** A press on a plot. @param {Garden} garden @param {number} at @returns {Garden} */
+/** Return the garden after a press on a plot. @param {Garden} garden @param {number} at @returns {Garden} */
 export function pressed({ plots, picked }, at) {
   const flower = plots[at] === STAGES.length - 1
   return { plots: plots.with(at, flower ? 0 : plots[at] + 1), picked: picked + (flower ? 1 : 0) }
@@ -17,7 +17,7 @@ export function pressed({ plots, picked }, at) {
 /** @param {Garden} garden @returns {Uint8Array} */
 export const saved = (garden) => new TextEncoder().encode(JSON.stringify(garden))
 
-/** What a save holds; a save of anything else is a new garden. @param {Uint8Array} bytes @returns {Garden} */
+/** Parse a save; return a new garden for other bytes. @param {Uint8Array} bytes @returns {Garden} */
 export function loaded(bytes) {
   try {
     const { plots, picked } = JSON.parse(new TextDecoder().decode(bytes))
@@ -29,7 +29,7 @@ export function loaded(bytes) {
   return newGarden()
 }
 
-/** In words, for menus and for who cannot see the picture. @param {Garden} garden */
+/** Describe the garden in words, for menus and for players who cannot see the picture. @param {Garden} garden */
 export function described({ plots, picked }) {
   const flowers = plots.filter((stage) => stage === STAGES.length - 1).length
   const growing = plots.filter((stage) => stage > 0).length - flowers

@@ -1,4 +1,4 @@
-/** What the conformance suite does not see of the account: blobs, files beside an export, errors of the game. */
+/** Behaviour of the account outside the conformance suite: blobs, files beside an export, errors of the game. */
 
 import assert from "node:assert/strict"
 import { createHash } from "node:crypto"
@@ -19,7 +19,7 @@ async function signedIn(t, answers) {
   return { ...server, client, place }
 }
 
-/** Sends the export from where it is asked on, at most `parts[n]` bytes at the n-th request. */
+/** Respond with the requested range of the export, at most `parts[n]` bytes to the n-th request. */
 function exporting(...parts) {
   return (request, response) => {
     const start = Number(/bytes=(\d+)-/.exec(request.headers.range ?? "")?.[1] ?? 0)

@@ -1,4 +1,4 @@
-/** What the conformance suite does not see of gamed_assets.mjs: how it goes on, what it keeps, what it refuses. */
+/** Behaviour of gamed_assets.mjs outside the conformance suite: continued downloads, kept files, refused manifests. */
 
 import assert from "node:assert/strict"
 import { createHash } from "node:crypto"
@@ -12,7 +12,7 @@ import { COMPLETE, fake, folder, json, problem } from "./fake.mjs"
 const sha256 = (data) => createHash("sha256").update(data).digest("hex")
 const LEVEL = Buffer.from("level ".repeat(50_000))
 
-/** `files`: path -> bytes. */
+/** Return a manifest of `files`, a map of path to bytes. */
 function manifestOf(files, more = {}) {
   const listed = Object.entries(files).map(([path, data]) => [path, { size: data.length, sha256: sha256(data) }])
   return Buffer.from(JSON.stringify({ format: 1, published: "", files: Object.fromEntries(listed), ...more }))

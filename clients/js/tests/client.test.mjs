@@ -1,4 +1,4 @@
-/** What the conformance suite does not see of gamed.mjs: secrets, locks, addresses, single flight, what is printed. */
+/** Behaviour of gamed.mjs outside the conformance suite: secrets, locks, addresses, single flight, printed values. */
 
 import assert from "node:assert/strict"
 import { spawn } from "node:child_process"
@@ -180,7 +180,7 @@ test("the first read waits for the first list, and a device that was never onlin
   const again = await Sync.open(client)
   answers["GET /game/saves?since=1"] = (_, response) => problem(response, 503, "busy")
   await assert.rejects(again.pump(), gamed.Busy)
-  assert.equal(await again.ready(60), true) // it knows its saves: no wait for a server that does not answer
+  assert.equal(await again.ready(60), true) // it knows its saves, so it does not wait for the server
   await again.close()
 })
 

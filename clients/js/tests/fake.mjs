@@ -1,11 +1,11 @@
-/** A server of one player that says what a test scripts, and a folder for what a client keeps. */
+/** A fake server of one player with scripted responses, and a folder for a client's files. */
 
 import { mkdtemp, rm } from "node:fs/promises"
 import { createServer } from "node:http"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 
-/** What a finished sign-in brings. */
+/** The result of a finished sign-in. */
 export const COMPLETE = {
   status: "complete",
   provider: "local",
@@ -16,7 +16,7 @@ export const COMPLETE = {
   expires_in: 900,
 }
 
-/** `answers`: by "METHOD /path", (request, response, body) => ...; `early` before the body is read. */
+/** Start a server. `answers`: "METHOD /path" to (request, response, body) => ...; `early`: run before the body is read. */
 export async function fake(test, answers = {}) {
   const seen = []
   const early = {}

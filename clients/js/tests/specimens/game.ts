@@ -83,7 +83,7 @@ export async function download(client: GamedClient): Promise<string> {
 }
 
 export function mistakes(client: GamedClient): void {
-  // @ts-expect-error: a write says what it is based on
+  // @ts-expect-error: a write needs a base
   void client.put("auto", "level 4")
   // @ts-expect-error: the constructor is private
   new GamedClient()

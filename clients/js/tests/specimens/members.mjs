@@ -1,4 +1,4 @@
-/** Prints as JSON what the types of each module state: names of values, and of the members of each class. */
+/** Print as JSON the contents of each module's types: names of values, and of the members of each class. */
 
 import { createRequire } from "node:module"
 import { resolve } from "node:path"
