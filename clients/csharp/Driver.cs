@@ -11,7 +11,7 @@ using System.Threading;
 using System.Threading.Tasks;
 using Gamed;
 
-/// <summary>Asks the suite instead of a person.</summary>
+/// <summary>A person whose questions go to the suite.</summary>
 sealed class Player : IPerson
 {
     readonly string client;
@@ -29,7 +29,7 @@ sealed class Player : IPerson
         codes.Add(code);
     }
 
-    /// <summary>What the player was shown last.</summary>
+    /// <summary>The error that the player was shown last.</summary>
     internal GamedError Shown { get; private set; }
 
     public Task<string> ChooseProviderAsync(IList<LoginProvider> providers, CancellationToken cancel)
@@ -69,7 +69,7 @@ sealed class Player : IPerson
     }
 }
 
-/// <summary>One client that was opened, and what belongs to it.</summary>
+/// <summary>One open client with its objects.</summary>
 sealed class Seat
 {
     readonly string name;
@@ -99,7 +99,7 @@ sealed class Seat
 
     internal Sync Sync { get; set; }
 
-    /// <summary>The status shown last, by slot.</summary>
+    /// <summary>The conflict that was shown last, by slot.</summary>
     internal Dictionary<string, SyncConflict> Conflicts = new Dictionary<string, SyncConflict>();
 
     /// <summary>Ends sync_run.</summary>
@@ -481,7 +481,7 @@ static class Program
     [DllImport("libc")]
     static extern int symlink(byte[] target, byte[] link);
 
-    /// <summary>The folder that the suite looks into is a link to the release.</summary>
+    /// <summary>Downloads a release and links it to the folder that the suite reads.</summary>
     static async Task<object> DownloadAsync(Seat seat, Args how)
     {
         string target = how.Text("target"), link = target + ".new";

@@ -1,4 +1,4 @@
-// A game of one number, in the console: signs in, plays offline too, asks when two devices both went on.
+// A game of one number, in the console: signs in, plays offline too, asks when two devices have both saved.
 //
 //     mcs Example.cs GamedClient.cs GamedSync.cs GamedAssets.cs        (or: csc; or a project with these files)
 //     mono Example.exe http://127.0.0.1:8080

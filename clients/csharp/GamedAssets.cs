@@ -1,19 +1,19 @@
-// Downloads for GamedClient.cs: the files that a game loads, always of one release, never half of two.
+// Downloads for GamedClient.cs: the files that a game loads, always those of one release.
 //
 // Copy it beside GamedClient.cs; C# 6, nothing beyond mscorlib, System and System.Core.
 //
-//     var assets = new Assets(client);                     // or new Assets(client, folder); asks no server
-//     await assets.DownloadAsync("stable", progress: Show);       // only what is new; broken off, it goes on next time
-//     File.OpenRead(assets.PathOf("data/level1.pck"));     // of the release that is whole and newest; offline too
+//     var assets = new Assets(client);                     // or new Assets(client, folder); sends no request
+//     await assets.DownloadAsync("stable", progress: Show);       // only new bytes; continues an interrupted one
+//     File.OpenRead(assets.PathOf("data/level1.pck"));     // of the newest complete release; offline too
 //
-// A release that is being played is never touched: a download makes another one beside it, and then changes over at
-// once. Its folder, which any program of this user may read:
+// A download never changes the release that is in use: it adds another one beside it and then replaces `current` in one
+// step. Its folder, which any program of this user may read:
 //
 //     current                   the release to load, one line; replaced last
 //     releases/<release>/...    its files, under their own paths
-//     releases/<release>.json   its manifest; there once every file is
-//     staging/                  what has not arrived yet, kept for the next time
-//     use/                      which release some process has open
+//     releases/<release>.json   its manifest; written once every file is there
+//     staging/                  files that have partly arrived, kept for the next download
+//     use/                      marks of the releases that processes have open
 //     lock                      held by the one process that downloads
 //
 // Every failure is a GamedError, or an IOException of this device's disk. Methods may be called from any thread.
@@ -35,10 +35,10 @@ using System.Threading.Tasks;
 
 namespace Gamed
 {
-    /// <summary>This device has no room for the release; what arrived is kept for the next time.</summary>
+    /// <summary>The release does not fit on this device; received bytes are kept for the next download.</summary>
     public class DiskFull : GamedError
     {
-        /// <summary>`missing`: bytes.</summary>
+        /// <summary>`missing` is in bytes.</summary>
         internal DiskFull(long missing, Exception inner) : base("disk_full",
             "This device has no room for the download: " +
             (missing / 1048576.0).ToString("0.0", CultureInfo.InvariantCulture) +
@@ -93,28 +93,29 @@ namespace Gamed
         /// <summary>RFC 3339.</summary>
         public string Published { get; private set; }
 
-        /// <summary>The publisher's line for people.</summary>
+        /// <summary>The publisher's description, one line.</summary>
         public string Note { get; private set; }
 
-        /// <summary>The owner's own words for the game.</summary>
+        /// <summary>Values that the owner wrote for the game.</summary>
         public IDictionary<string, object> Meta { get; private set; }
 
-        /// <summary>By path: relative, with `/`, fit for every file system that players have.</summary>
+        /// <summary>The files by their paths: relative, with `/`, valid on every file system that players
+        /// have.</summary>
         public IDictionary<string, AssetFile> Files { get; private set; }
 
-        /// <summary>Bytes of all files.</summary>
+        /// <summary>The size of all files in bytes.</summary>
         public long Size
         {
             get { return Files.Values.Sum(file => file.Size); }
         }
 
-        /// <summary>The id of a release: of the exact bytes of its manifest.</summary>
+        /// <summary>Returns the id of a release: a hash of the exact bytes of its manifest.</summary>
         internal static string ReleaseOf(byte[] raw)
         {
             return "r" + Saves.Hex(Saves.Hash(raw)).Substring(0, 16);
         }
 
-        /// <summary>NotGamed for anything that this device should not write.</summary>
+        /// <summary>Parses a manifest; throws NotGamed if this device must not store its files.</summary>
         internal static Manifest Of(byte[] raw)
         {
             IDictionary<string, object> value;
@@ -148,14 +149,14 @@ namespace Gamed
         }
     }
 
-    /// <summary>Which paths may be files of this device.</summary>
+    /// <summary>The paths that files of this device may have.</summary>
     static class AssetPaths
     {
         const int MaxPathBytes = 1024, MaxNameBytes = 255;
 
         static readonly char[] NotOnWindows = "<>:\"|?*\\".ToCharArray();
 
-        /// <summary>NotGamed unless each can be a file below a folder, beside all the others, on any system.</summary>
+        /// <summary>Throws NotGamed unless all paths can be files of one folder on any system.</summary>
         internal static void Refuse(IEnumerable<string> paths)
         {
             var files = new HashSet<string>(StringComparer.Ordinal);
@@ -179,14 +180,14 @@ namespace Gamed
                 yield return path.Substring(0, at);
         }
 
-        /// <summary>Equal for two paths that are one where case does not count.</summary>
+        /// <summary>Returns equal texts for paths that are the same on a file system that ignores case.</summary>
         static string Fold(string path)
         {
             return path.Normalize(NormalizationForm.FormC).ToUpperInvariant().ToLowerInvariant()
                 .Normalize(NormalizationForm.FormC);
         }
 
-        /// <summary>Why no file may be called so; null for a good one.</summary>
+        /// <summary>Returns the reason why a file cannot have this path; null for a valid one.</summary>
         internal static string FlawOf(string path)
         {
             string[] names = path.Split('/');
@@ -204,8 +205,8 @@ namespace Gamed
             return names.Any(IsDevice) ? "is a device on Windows" : null;
         }
 
-        /// <summary>Control and separating characters. Half ones do not come: <see cref="Json"/> refuses
-        /// them.</summary>
+        /// <summary>Returns whether this is a control or separating character. Lone surrogates cannot occur:
+        /// <see cref="Json"/> refuses them.</summary>
         static bool IsUnprinted(char c)
         {
             UnicodeCategory category = char.GetUnicodeCategory(c);
@@ -223,7 +224,7 @@ namespace Gamed
 
     // --- The disk ----------------------------------------------------------------------------------------------------
 
-    /// <summary>The folder, as the top of this file shows it.</summary>
+    /// <summary>The folder that the top of this file describes.</summary>
     sealed class AssetFolder
     {
         readonly string root;
@@ -261,7 +262,7 @@ namespace Gamed
                 Disk.PrivateFolder(folder);
         }
 
-        /// <summary>The one process that downloads; null if another does.</summary>
+        /// <summary>Acquires the lock of downloads; returns null if another process has it.</summary>
         internal IDisposable TryLock()
         {
             return Disk.TryLock(Path.Combine(root, "lock"));
@@ -309,14 +310,15 @@ namespace Gamed
             }
         }
 
-        /// <summary>Every release that is here, whole.</summary>
+        /// <summary>Lists every complete release on this device.</summary>
         internal IEnumerable<Manifest> Whole()
         {
             return Directory.GetFiles(Releases, "*.json").Select(Path.GetFileNameWithoutExtension)
                 .Where(name => Manifest.Releases.IsMatch(name)).Select(ManifestOf).Where(manifest => manifest != null);
         }
 
-        /// <summary>The release is whole from here on: its files are on disk, and so are their names.</summary>
+        /// <summary>Writes the manifest, which makes the release complete: its files and their names are on
+        /// disk.</summary>
         internal void KeepManifest(Manifest manifest)
         {
             string folder = FolderOf(manifest.Release);
@@ -328,7 +330,8 @@ namespace Gamed
             Disk.WriteWhole(folder + ".json", manifest.Raw);
         }
 
-        /// <summary>The same bytes under a second name: a hard link, or a copy where there are none.</summary>
+        /// <summary>Links a file under a second name; copies it if the file system does not support hard
+        /// links.</summary>
         internal void PutBeside(string source, string target)
         {
             Disk.PrivateFolder(Path.GetDirectoryName(target));
@@ -345,10 +348,10 @@ namespace Gamed
             Disk.Move(temporary, target);
         }
 
-        // -- who has what open --
+        // -- releases that processes have open --
 
-        /// <summary>The current release, which no process removes while `held` is not disposed; null: nothing is here.
-        /// </summary>
+        /// <summary>Returns the current release, which no process removes until `held` is disposed; null if no release
+        /// is here.</summary>
         internal string Hold(out IDisposable held)
         {
             for (; ; )
@@ -359,7 +362,7 @@ namespace Gamed
                     return null;
                 string mark = Path.Combine(Use, release + "." + Guid.NewGuid().ToString("N"));
                 IDisposable handle = Disk.TryLock(mark);
-                // a removal moves the pointer first, and then reads the marks
+                // a removal first replaces `current`, then reads the marks: check in the opposite order
                 bool whole = handle != null && Current == release && File.Exists(mark)
                     && File.Exists(FolderOf(release) + ".json");
                 var marked = new Once(() =>
@@ -377,7 +380,8 @@ namespace Gamed
             }
         }
 
-        /// <summary>Releases that some process has open. Marks of processes that are gone are removed.</summary>
+        /// <summary>Lists the releases that processes have open. Deletes the marks of processes that have
+        /// ended.</summary>
         ISet<string> Held()
         {
             var found = new HashSet<string>();
@@ -393,8 +397,8 @@ namespace Gamed
             return found;
         }
 
-        /// <summary>Releases that no process uses any more. What the system does not let go of yet goes the next time.
-        /// </summary>
+        /// <summary>Deletes the releases that no process has open. Files that the system refuses to delete are left to
+        /// the next call.</summary>
         internal void RemoveOthers(string keep)
         {
             ISet<string> spared = Held();
@@ -433,26 +437,27 @@ namespace Gamed
 
     // --- A download --------------------------------------------------------------------------------------------------
 
-    /// <summary>For a bar.</summary>
+    /// <summary>The progress of a download, for a bar.</summary>
     public sealed class AssetProgress
     {
-        /// <summary>looking (what is here already), fetching, finishing.</summary>
+        /// <summary>looking (for files on this device), fetching, finishing.</summary>
         public string Stage { get; internal set; }
 
-        /// <summary>The id of what is downloaded.</summary>
+        /// <summary>The id of the release.</summary>
         public string Release { get; internal set; }
 
-        /// <summary>Bytes that need not be fetched any more.</summary>
+        /// <summary>The bytes that are on this device.</summary>
         public long Done { get; internal set; }
 
-        /// <summary>All bytes of the release.</summary>
+        /// <summary>The size of the release in bytes.</summary>
         public long Size { get; internal set; }
 
-        /// <summary>Bytes that came over the network since the download began.</summary>
+        /// <summary>The bytes received over the network since the download began.</summary>
         public long Fetched { get; internal set; }
     }
 
-    /// <summary>A token goes along only where the server asks for one: public files need no sign-in.</summary>
+    /// <summary>Requests that carry a token only if the server asks for one: public files do not need a
+    /// sign-in.</summary>
     sealed class AssetAccess
     {
         readonly GamedClient client;
@@ -487,8 +492,8 @@ namespace Gamed
         }
     }
 
-    /// <summary>One release into the folder. What is missing comes over a few connections; one that fails ends all.
-    /// </summary>
+    /// <summary>The download of one release into the folder. A few connections fetch the missing files; the first
+    /// failure ends all.</summary>
     sealed class Download
     {
         const int Workers = 4, MaxErrorBytes = 1 << 20;
@@ -500,7 +505,7 @@ namespace Gamed
         readonly Action<AssetProgress> tell;
         readonly CancellationToken cancel;
 
-        /// <summary>Around the numbers below, which all connections share.</summary>
+        /// <summary>Held for the numbers below, which all connections share.</summary>
         readonly object gate = new object();
 
         readonly Stopwatch clock = Stopwatch.StartNew();
@@ -518,7 +523,7 @@ namespace Gamed
             progress = new AssetProgress { Release = manifest.Release, Size = manifest.Size };
         }
 
-        /// <summary>Bytes that are not here yet.</summary>
+        /// <summary>The bytes that are not on this device yet.</summary>
         internal long Missing
         {
             get
@@ -531,8 +536,8 @@ namespace Gamed
         /// <summary>True if a file was missing or misplaced.</summary>
         internal bool Changed { get; private set; }
 
-        /// <summary>Every file is in the release's folder, and on disk, when it ends. `again`: read what is whole, too.
-        /// </summary>
+        /// <summary>Downloads all missing files; every file is in the release's folder, and on disk, when it ends.
+        /// `again`: also read complete files.</summary>
         internal async Task RunAsync(bool again)
         {
             Stage("looking");
@@ -567,10 +572,10 @@ namespace Gamed
             Stage("finishing");
         }
 
-        // -- what is here --
+        // -- files on this device --
 
-        /// <summary>Where the bytes of a hash belong that are not here. Bytes of any release that is here are not
-        /// fetched again.</summary>
+        /// <summary>Returns the missing hashes with the paths of their files. Copies bytes of other releases instead of
+        /// fetching them again.</summary>
         Dictionary<string, List<string>> Look(bool again)
         {
             bool whole = place.ManifestOf(manifest.Release) != null;
@@ -609,7 +614,7 @@ namespace Gamed
             return !read || AssetFolder.DigestOf(path) == file.Sha256;
         }
 
-        // -- what comes --
+        // -- files to fetch --
 
         async Task FileAsync(AssetFile file, List<string> targets, CancellationToken over)
         {
@@ -710,7 +715,8 @@ namespace Gamed
             return new DownloadCorrupt("download_corrupt", "The server sends other bytes than its release has.");
         }
 
-        /// <summary>How many bytes come before the wanted ones: none, unless it is the whole file after all.</summary>
+        /// <summary>Returns the number of bytes before the wanted ones: 0, unless the server sends the whole file
+        /// instead of the range.</summary>
         static long SkippedOf(Answer head, AssetFile file, long start)
         {
             string coding = head.Header("Content-Encoding").ToLowerInvariant();
@@ -742,7 +748,7 @@ namespace Gamed
             Tell(false);
         }
 
-        /// <summary>One at a time; often, but not at every byte.</summary>
+        /// <summary>Reports the progress, one call at a time, at most every ReportMilliseconds.</summary>
         void Tell(bool now)
         {
             lock (gate)
@@ -760,9 +766,9 @@ namespace Gamed
         }
     }
 
-    // --- What a game sees --------------------------------------------------------------------------------------------
+    // --- The interface of a game -------------------------------------------------------------------------------------
 
-    /// <summary>A release that is here, whole; no process removes it while this one has it open.</summary>
+    /// <summary>A complete release on this device; no process removes it while this one has it open.</summary>
     public sealed class LocalRelease
     {
         readonly AssetFolder place;
@@ -779,16 +785,16 @@ namespace Gamed
             get { return Manifest.Release; }
         }
 
-        /// <summary>Where its files are, under their own paths.</summary>
+        /// <summary>The folder of its files, under their own paths.</summary>
         public string Folder
         {
             get { return place.FolderOf(Id); }
         }
 
-        /// <summary>What it has.</summary>
+        /// <summary>The files of the release.</summary>
         public Manifest Manifest { get; private set; }
 
-        /// <summary>The path of one of its files; throws NotFound.</summary>
+        /// <summary>Returns the path of one of its files; throws NotFound.</summary>
         public string PathOf(string name)
         {
             if (!Manifest.Files.ContainsKey(name))
@@ -797,13 +803,13 @@ namespace Gamed
         }
     }
 
-    /// <summary>What this device has of a server's releases. Nothing but <see cref="DownloadAsync"/> asks the server;
-    /// the rest reads this device's disk on the thread that calls.</summary>
+    /// <summary>The releases of a server on this device. Only <see cref="DownloadAsync"/> sends requests; the other
+    /// members read this device's disk on the calling thread.</summary>
     public sealed class Assets : IDisposable
     {
         const int MaxManifestBytes = 32 << 20;
 
-        /// <summary>How often a download begins anew because its release is gone at the server.</summary>
+        /// <summary>How often a download starts again because the server has deleted its release.</summary>
         const int Restarts = 3;
 
         static readonly Regex Channels = new Regex(@"\A[a-z][a-z0-9-]{0,31}\z");
@@ -814,7 +820,7 @@ namespace Gamed
         LocalRelease open;
         IDisposable held;
 
-        /// <summary>`folder` instead of one beside the credential; nothing else may be in it. Throws
+        /// <summary>`folder` replaces the one beside the credential; it must not have other files. Throws
         /// IOException.</summary>
         public Assets(GamedClient client, string folder = null)
         {
@@ -824,13 +830,13 @@ namespace Gamed
             place.Make();
         }
 
-        /// <summary>Where the releases of this device are.</summary>
+        /// <summary>The folder of the releases on this device.</summary>
         public string Folder { get; private set; }
 
-        // -- what is here: no network --
+        // -- this device: no network --
 
-        /// <summary>The newest whole release when this was first asked for, and the same from then on, until
-        /// <see cref="Switch"/>. Null: nothing was downloaded yet.</summary>
+        /// <summary>The newest complete release at the first read of this property, unchanged until
+        /// <see cref="Switch"/>. Null if no release was downloaded yet.</summary>
         public LocalRelease Current
         {
             get
@@ -840,8 +846,8 @@ namespace Gamed
             }
         }
 
-        /// <summary>Of a file of the current release. Throws NotFound, and Unreachable while no release has arrived.
-        /// </summary>
+        /// <summary>Returns the path of a file of the current release. Throws NotFound, and Unreachable until a release
+        /// has been downloaded.</summary>
         public string PathOf(string name)
         {
             LocalRelease release = Current;
@@ -850,8 +856,8 @@ namespace Gamed
             return release.PathOf(name);
         }
 
-        /// <summary>Go on with the newest whole release, here in this process: when nothing of the old one is in use.
-        /// Null: there is none.</summary>
+        /// <summary>Changes to the newest complete release in this process; call it when the game has closed the files
+        /// of the old one. Returns null if there is none.</summary>
         public LocalRelease Switch()
         {
             lock (gate)
@@ -871,7 +877,7 @@ namespace Gamed
             }
         }
 
-        /// <summary>Let other processes remove the release that this one had open.</summary>
+        /// <summary>Lets other processes remove the release that this one had open.</summary>
         public void Dispose()
         {
             lock (gate)
@@ -885,11 +891,11 @@ namespace Gamed
 
         // -- the server --
 
-        /// <summary>The channel's release (or one named by its id), whole and current on this device when it ends.
-        /// Bytes that are here already are not fetched; with `verify` they are read first, whatever is known of them.
-        /// `progress` is called on threads of the pool, often. What arrived stays for the next time. This process
-        /// goes on with the release it has open: see <see cref="Switch"/>. Throws NotFound, SignInRequired where
-        /// files are for players only, DiskFull, DownloadCorrupt, InUse, Unreachable and its kin, IOException,
+        /// <summary>Downloads the channel's release (or one named by its id); it is complete and current on this device
+        /// when this ends. Bytes that are here already are not fetched; `verify` checks all of them first. `progress`
+        /// is called often, on threads of the pool. Received bytes are kept for the next download. This process keeps
+        /// the release that it has open until <see cref="Switch"/>. Throws NotFound, SignInRequired if files are for
+        /// players only, DiskFull, DownloadCorrupt, InUse, Unreachable and other errors of requests, IOException,
         /// OperationCanceledException.</summary>
         public Task<Manifest> DownloadAsync(string channel = "stable", Action<AssetProgress> progress = null,
             bool verify = false, CancellationToken cancel = default(CancellationToken))
@@ -921,7 +927,7 @@ namespace Gamed
                         place.RemoveOthers(manifest.Release);
                         return manifest;
                     }
-                    catch (NotFound)  // removed at the server meanwhile: there is a newer one
+                    catch (NotFound)  // the owner has removed it meanwhile: try the newer one
                     {
                         if (left == 0)
                             throw;
@@ -937,7 +943,8 @@ namespace Gamed
             }
         }
 
-        /// <summary>All that follows is of this one release, whatever is published meanwhile.</summary>
+        /// <summary>Reads the manifest. All later requests name its release, so that a publication meanwhile does not
+        /// matter.</summary>
         async Task<Manifest> ManifestAsync(string channel, CancellationToken cancel)
         {
             Manifest here = place.ManifestOf(place.Current);
@@ -961,7 +968,7 @@ namespace Gamed
             }
         }
 
-        /// <summary>The manifest is the one that its name is the hash of.</summary>
+        /// <summary>Throws DownloadCorrupt unless the manifest has the hash that the release is named by.</summary>
         static void CheckRelease(Answer answer)
         {
             string named = answer.Header("Asset-Release");

@@ -10,8 +10,8 @@
 //
 // To play offline too, copy GamedSync.cs along; to download the game's files, GamedAssets.cs.
 //
-// Every failure is a GamedError with the Code of the protocol and a Detail a person can read. Methods may be called
-// from any thread, do their work on others and never need the caller's; several processes may share one sign-in.
+// Every failure is a GamedError with the Code of the protocol and a Detail that a person can read. Methods may be
+// called from any thread and do their work on threads of the pool; several processes may share one sign-in.
 
 using System;
 using System.Collections;
@@ -37,7 +37,7 @@ namespace Gamed
     // --- Errors: one class for each thing a game does about them, chosen by `code` -----------------------------------
 
     /// <summary>
-    /// Why something did not work: <see cref="Code"/> is for the program, <see cref="Detail"/> for the person.
+    /// A failure: <see cref="Code"/> is for the program, <see cref="Detail"/> for the person.
     /// </summary>
     public class GamedError : Exception
     {
@@ -59,26 +59,28 @@ namespace Gamed
         /// <summary>A text for the player that says how to continue, in English.</summary>
         public string Detail { get; private set; }
 
-        /// <summary>HTTP status; 0 when the client itself decided.</summary>
+        /// <summary>HTTP status; 0 if the error comes from the client itself.</summary>
         public int Status { get; private set; }
 
-        /// <summary>Every member of the answer (RFC 9457).</summary>
+        /// <summary>Every member of the problem (RFC 9457).</summary>
         public IDictionary<string, object> Problem { get; private set; }
 
-        /// <summary>Seconds the server asks to wait, or null.</summary>
+        /// <summary>Seconds that the server asks to wait, or null.</summary>
         public double? RetryAfter { get; internal set; }
 
-        /// <summary>An earlier try of the same request got no answer: the server may have done it already.</summary>
+        /// <summary>An earlier try of the same request got no response: the server may have performed it
+        /// already.</summary>
         public bool AnswerLostBefore { get; internal set; }
 
-        /// <summary>It may go by itself, and was already tried again.</summary>
+        /// <summary>True if the failure is temporary; the client has retried already.</summary>
         public virtual bool Passing
         {
             get { return false; }
         }
     }
 
-    /// <summary>No answer, half an answer, or a front proxy that cannot reach its server.</summary>
+    /// <summary>The response is missing or incomplete, or comes from a front proxy that cannot reach its
+    /// server.</summary>
     public class Unreachable : GamedError
     {
         /// <summary>`code` for the program, `detail` for the person.</summary>
@@ -87,14 +89,14 @@ namespace Gamed
         {
         }
 
-        /// <summary>It does.</summary>
+        /// <summary>True: the client retries it.</summary>
         public override bool Passing
         {
             get { return true; }
         }
     }
 
-    /// <summary>The server cannot do it now.</summary>
+    /// <summary>The server cannot perform the request now.</summary>
     public class Busy : GamedError
     {
         internal Busy(string code, string detail, int status, IDictionary<string, object> problem)
@@ -102,7 +104,7 @@ namespace Gamed
         {
         }
 
-        /// <summary>It does.</summary>
+        /// <summary>True: the client retries it.</summary>
         public override bool Passing
         {
             get { return true; }
@@ -117,28 +119,28 @@ namespace Gamed
         {
         }
 
-        /// <summary>It does.</summary>
+        /// <summary>True: the client retries it.</summary>
         public override bool Passing
         {
             get { return true; }
         }
     }
 
-    /// <summary>The bytes that arrived are not those the server named.</summary>
+    /// <summary>The received bytes do not match the digest that the server sent.</summary>
     public class DownloadCorrupt : GamedError
     {
         internal DownloadCorrupt(string code, string detail) : base(code, detail)
         {
         }
 
-        /// <summary>It does.</summary>
+        /// <summary>True: the client retries it.</summary>
         public override bool Passing
         {
             get { return true; }
         }
     }
 
-    /// <summary>Whatever answers at this address does not speak this protocol.</summary>
+    /// <summary>The server at this address does not speak this protocol.</summary>
     public class NotGamed : GamedError
     {
         internal NotGamed(string detail, int status = 0, Exception inner = null)
@@ -161,7 +163,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>The server did not accept the request as it is; sending it again changes nothing.</summary>
+    /// <summary>The server rejected the request; sending it again gives the same error.</summary>
     public class Refused : GamedError
     {
         internal Refused(string code, string detail, int status = 0, IDictionary<string, object> problem = null)
@@ -184,7 +186,8 @@ namespace Gamed
         }
     }
 
-    /// <summary>Another player signed in at this place meanwhile; nothing was read or written in their name.</summary>
+    /// <summary>Another player has signed in on this device meanwhile; nothing was read or written in their
+    /// name.</summary>
     public class PlayerChanged : SignInRequired
     {
         internal PlayerChanged() : base("player_changed", "Another player signed in here meanwhile.")
@@ -210,7 +213,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>The player refused, in the browser or at the provider.</summary>
+    /// <summary>The player declined, in the browser or at the provider.</summary>
     public class LoginDeclined : LoginFailed
     {
         internal LoginDeclined(string code, string detail, IDictionary<string, object> problem)
@@ -219,7 +222,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>Cancelled from this side.</summary>
+    /// <summary>The game or the player cancelled the sign-in on this device.</summary>
     public class LoginCancelled : LoginFailed
     {
         /// <summary>`code` for the program, `detail` for the person.</summary>
@@ -243,7 +246,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>A wrong finish code.</summary>
+    /// <summary>The finish code is wrong.</summary>
     public class InvalidProof : GamedError
     {
         internal InvalidProof(string code, string detail, int status, IDictionary<string, object> problem)
@@ -251,7 +254,7 @@ namespace Gamed
         {
         }
 
-        /// <summary>How many more may be tried; 0: the sign-in has ended.</summary>
+        /// <summary>The number of further attempts; 0: the sign-in has ended.</summary>
         public int AttemptsLeft
         {
             get { return (int)(Members.Maybe<long?>(Problem, "attempts_left") ?? 0); }
@@ -276,7 +279,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>The version that you have is current (304).</summary>
+    /// <summary>The version that was passed is the current one (304).</summary>
     public class NotModified : GamedError
     {
         internal NotModified() : base("not_modified", "You have the current version.", 304)
@@ -284,7 +287,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>The slot exists: say which version this write is based on.</summary>
+    /// <summary>The slot exists: pass the version that this write is based on.</summary>
     public class BaseRequired : GamedError
     {
         internal BaseRequired(string code, string detail, int status, IDictionary<string, object> problem)
@@ -293,8 +296,8 @@ namespace Gamed
         }
     }
 
-    /// <summary>Another device wrote first. The server kept your bytes too, as <see cref="Yours"/>, unless it says why
-    /// not (PROTOCOL 4.1).</summary>
+    /// <summary>Another device wrote first. The server kept your bytes too, as <see cref="Yours"/>, unless Detail gives
+    /// a reason (PROTOCOL 4.1).</summary>
     public class Conflict : GamedError
     {
         internal Conflict(string code, string detail, int status, IDictionary<string, object> problem)
@@ -320,8 +323,7 @@ namespace Gamed
             get { return SaveInfo.Maybe(Members.Maybe<object>(Problem, "yours")); }
         }
 
-        /// <summary>Of a refused commit: the sides of each slot that does not match. Empty for a single
-        /// write.</summary>
+        /// <summary>The sides of each slot of a commit whose base did not match. Empty for a single write.</summary>
         public IList<SlotConflict> Slots
         {
             get
@@ -363,7 +365,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>The player's own limits; see `limit` and `usage` of <see cref="GamedError.Problem"/>.</summary>
+    /// <summary>The player has reached a limit; see `limit` and `usage` of <see cref="GamedError.Problem"/>.</summary>
     public class QuotaExceeded : GamedError
     {
         internal QuotaExceeded(string code, string detail, int status, IDictionary<string, object> problem)
@@ -381,8 +383,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>The server's own copy is damaged; <see cref="GamedError.Detail"/> names the newest good version.
-    /// </summary>
+    /// <summary>The server's copy is damaged; <see cref="GamedError.Detail"/> names the newest good version.</summary>
     public class SaveCorrupt : GamedError
     {
         internal SaveCorrupt(string code, string detail, int status, IDictionary<string, object> problem)
@@ -399,7 +400,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>This device cannot store something, or a file of it does not hold what was written to it.</summary>
+    /// <summary>This device cannot write a file, or one of its files is damaged.</summary>
     public class LocalDamaged : GamedError
     {
         internal LocalDamaged(string code, string detail, Exception inner = null) : base(code, detail, 0, null, inner)
@@ -407,17 +408,18 @@ namespace Gamed
         }
     }
 
-    /// <summary>From answers to typed errors.</summary>
+    /// <summary>The errors of responses and of exceptions.</summary>
     static class Errors
     {
-        /// <summary>The only codes after which a refresh credential is forgotten (PROTOCOL 1, Rules for clients).
-        /// </summary>
+        /// <summary>Returns whether the client deletes its refresh credential: only after these codes (PROTOCOL 1,
+        /// Rules for clients).</summary>
         internal static bool Forgets(GamedError error)
         {
             return In(error.Code, "refresh_expired refresh_reused refresh_invalid session_revoked");
         }
 
-        /// <summary>Of a request with a credential: only another sign-in helps.</summary>
+        /// <summary>Returns whether only another sign-in helps after this error of a request with a
+        /// credential.</summary>
         internal static bool NeedsSignIn(GamedError error)
         {
             return Forgets(error) || In(error.Code, "token_invalid signed_out");
@@ -433,7 +435,7 @@ namespace Gamed
             return codes.Split(' ').Contains(code);
         }
 
-        /// <summary>The typed error of an answer that is not a success.</summary>
+        /// <summary>Returns the error of a response that is not a success, by its `code`.</summary>
         internal static GamedError Of(Answer answer)
         {
             IDictionary<string, object> problem = null;
@@ -499,8 +501,8 @@ namespace Gamed
             return new Refused(code, detail, status, problem);
         }
 
-        /// <summary>Of an answer without a problem: gamed always sends one, so something in front of it
-        /// spoke.</summary>
+        /// <summary>Returns the error of a response without a problem. gamed always sends one, so a proxy in front of
+        /// it has responded.</summary>
         static GamedError OfStatus(Answer answer)
         {
             int status = answer.Status;
@@ -516,7 +518,7 @@ namespace Gamed
             return new NotGamed("No gamed server answers at this address" + http, status);
         }
 
-        /// <summary>Of an exception of this device's disk; null for any other.</summary>
+        /// <summary>Returns the error for an exception of this device's disk; null for any other.</summary>
         internal static GamedError OfDisk(Exception error)
         {
             if (!(error is IOException || error is UnauthorizedAccessException || error is Win32Exception))
@@ -525,7 +527,7 @@ namespace Gamed
             return new LocalDamaged("local_disk", detail, error);
         }
 
-        /// <summary>How a sign-in ended.</summary>
+        /// <summary>Returns the error of a sign-in that has failed.</summary>
         internal static LoginFailed OfLogin(IDictionary<string, object> problem)
         {
             string code = Members.Of<string>(problem, "code"), detail = Words(problem, code);
@@ -542,17 +544,17 @@ namespace Gamed
     // --- JSON --------------------------------------------------------------------------------------------------------
 
     /// <summary>
-    /// JSON (RFC 8259), strictly: one value, no name twice, no lone surrogates, at most <see cref="Depth"/> deep.
+    /// JSON (RFC 8259), strict: one value, unique names, no lone surrogates, at most <see cref="Depth"/> levels.
     /// Objects are Dictionary&lt;string, object&gt;, arrays List&lt;object&gt;, numbers long, else decimal or double.
     /// </summary>
     public static class Json
     {
-        /// <summary>How deep objects and arrays may be in each other.</summary>
+        /// <summary>The largest number of nested objects and arrays.</summary>
         public const int Depth = 32;
 
         static readonly UTF8Encoding Utf8 = new UTF8Encoding(false, true);
 
-        /// <summary>Throws FormatException.</summary>
+        /// <summary>Parses a text; throws FormatException.</summary>
         public static object Parse(string text)
         {
             return new Reader(text).Whole();
@@ -571,7 +573,8 @@ namespace Gamed
             }
         }
 
-        /// <summary>In one line of ASCII. Throws ArgumentException for what JSON does not have.</summary>
+        /// <summary>Encodes a value as one line of ASCII. Throws ArgumentException for values that JSON does not
+        /// have.</summary>
         public static string Write(object value)
         {
             var text = new StringBuilder();
@@ -579,7 +582,7 @@ namespace Gamed
             return text.ToString();
         }
 
-        /// <summary>The same value, whatever the order of names; 1 and 1.0 are the same.</summary>
+        /// <summary>Compares two values; the order of names does not count, and 1 equals 1.0.</summary>
         public static bool Same(object one, object other)
         {
             var left = one as IDictionary<string, object>;
@@ -902,7 +905,7 @@ namespace Gamed
     /// <summary>Members of JSON objects.</summary>
     static class Members
     {
-        /// <summary>A member the protocol promises, of the type it promises; else NotGamed.</summary>
+        /// <summary>Returns a required member of the protocol; throws NotGamed unless it has this type.</summary>
         internal static T Of<T>(IDictionary<string, object> of, string name)
         {
             object value;
@@ -911,7 +914,7 @@ namespace Gamed
             return (T)value;
         }
 
-        /// <summary>A member, or the type's default where there is none or one of another type.</summary>
+        /// <summary>Returns an optional member; the type's default if it is missing or has another type.</summary>
         internal static T Maybe<T>(IDictionary<string, object> of, string name)
         {
             object value;
@@ -926,7 +929,7 @@ namespace Gamed
 
     // --- Addresses ---------------------------------------------------------------------------------------------------
 
-    /// <summary>Scheme, host and port: who a server is to the player. https, or http on this machine only.</summary>
+    /// <summary>Scheme, host and port: the identity of a server. https, or http on this machine only.</summary>
     public sealed class Origin
     {
         static readonly Regex Hosts = new Regex(@"\A([a-z0-9_-]+(\.[a-z0-9_-]+)*|[0-9a-f:.]+)\z");
@@ -952,8 +955,8 @@ namespace Gamed
         public int Port { get; private set; }
 
         /// <summary>
-        /// Of what the player typed: `play.example.org`, `https://play.example.org:8443`, `http://127.0.0.1:8080`.
-        /// Throws <see cref="UntrustedAddress"/>.
+        /// Parses an address as players type it: `play.example.org`, `https://play.example.org:8443`,
+        /// `http://127.0.0.1:8080`. Throws <see cref="UntrustedAddress"/>.
         /// </summary>
         public static Origin Entered(string address)
         {
@@ -967,7 +970,7 @@ namespace Gamed
             return origin;
         }
 
-        /// <summary>Parses a URL from elsewhere; anything unusual is rejected, not repaired.</summary>
+        /// <summary>Parses a URL that a server sent; rejects, not repairs, an unusual one.</summary>
         public static Origin Of(string url)
         {
             if (!Links.IsMatch(url))
@@ -1007,8 +1010,8 @@ namespace Gamed
             return host == "localhost" || host == "127.0.0.1" || host == "::1";
         }
 
-        /// <summary>`url`, if it is of this very server: it must not send its players' browsers to another one. Throws
-        /// <see cref="UntrustedAddress"/>.</summary>
+        /// <summary>Returns `url` if it has this origin: a server must not send a player's browser to another server.
+        /// Else throws <see cref="UntrustedAddress"/>.</summary>
         public string Require(string url)
         {
             Origin other = Of(url);
@@ -1018,14 +1021,14 @@ namespace Gamed
             return url;
         }
 
-        /// <summary>The path of a URL of this server, without query.</summary>
+        /// <summary>Returns the path of a URL of this server, without query.</summary>
         internal string PathOf(string url)
         {
             string rest = Parts.Match(Require(url)).Groups[5].Value;
             return rest.Split('?', '#')[0];
         }
 
-        /// <summary>As in a URL, without a slash at the end.</summary>
+        /// <summary>Returns the URL, without a slash at the end.</summary>
         public override string ToString()
         {
             string host = Host.Contains(":") ? "[" + Host + "]" : Host;
@@ -1033,13 +1036,13 @@ namespace Gamed
             return Scheme + "://" + host + (usual ? "" : ":" + Port.ToString(CultureInfo.InvariantCulture));
         }
 
-        /// <summary>The same scheme, host and port.</summary>
+        /// <summary>Compares scheme, host and port.</summary>
         public override bool Equals(object other)
         {
             return other is Origin && other.ToString() == ToString();
         }
 
-        /// <summary>As <see cref="Equals(object)"/> has it.</summary>
+        /// <summary>Returns equal numbers for equal origins.</summary>
         public override int GetHashCode()
         {
             return ToString().GetHashCode();
@@ -1063,8 +1066,8 @@ namespace Gamed
         /// <summary>Null: none.</summary>
         public byte[] Body { get; internal set; }
 
-        /// <summary>How long one step on the network may take: to connect, to send a part, to wait for the answer.
-        /// </summary>
+        /// <summary>How long one step on the network may take: to connect, to send a part, to wait for the
+        /// answer.</summary>
         public double TimeoutSeconds { get; internal set; }
 
         /// <summary>Without headers and body: they hold secrets.</summary>
@@ -1091,13 +1094,13 @@ namespace Gamed
             this.close = close;
         }
 
-        /// <summary>Of HTTP.</summary>
+        /// <summary>The HTTP status.</summary>
         public int Status { get; private set; }
 
-        /// <summary>By names in any case.</summary>
+        /// <summary>The header fields; names are compared without regard to case.</summary>
         public IDictionary<string, string> Headers { get; private set; }
 
-        /// <summary>Of as many bytes as Content-Length says.</summary>
+        /// <summary>The body, of as many bytes as Content-Length states.</summary>
         public Stream Body { get; private set; }
 
         /// <summary>Ends the connection; may be called more than once.</summary>
@@ -1112,20 +1115,20 @@ namespace Gamed
             catch (Exception e)
             {
                 if (!(e is IOException || e is WebException || e is ObjectDisposedException))
-                    throw;  // what broke off was closed already
+                    throw;  // an interrupted response is closed already
             }
         }
     }
 
-    /// <summary>The platform's own HTTP: no redirect is followed, no cookie kept, no proxy asked.</summary>
+    /// <summary>The platform's own HTTP. It does not follow redirects, keep cookies or use proxies.</summary>
     public static class PlatformHttp
     {
         const int Chunk = 1 << 16;
 
         static readonly string[] Restricted = { "User-Agent", "Content-Type", "Range" };
 
-        /// <summary>Throws UntrustedAddress for a certificate that does not hold, IOException and its like when there
-        /// is no answer, TimeoutException, OperationCanceledException.</summary>
+        /// <summary>Sends a request. Throws UntrustedAddress for an invalid certificate, IOException or a similar
+        /// exception without a response, TimeoutException, OperationCanceledException.</summary>
         public static async Task<GamedResponse> SendAsync(GamedRequest request, CancellationToken cancel)
         {
             HttpWebRequest http = Prepared(request);
@@ -1203,7 +1206,7 @@ namespace Gamed
             }
             catch (Exception e)
             {
-                // a server that refuses an upload answers and closes before it read everything: its answer still counts
+                // a server that refuses an upload responds and closes before it has read all: read that response
                 if (step.IsCancellationRequested || !(e is IOException || e is WebException))
                     throw;
             }
@@ -1223,8 +1226,8 @@ namespace Gamed
             }
         }
 
-        /// <summary>The result, unless `end` comes first: a platform may lose an Abort that comes while it connects.
-        /// A late result is discarded.</summary>
+        /// <summary>Waits for the result or for `end`: a platform may lose an Abort that it gets while it connects. A
+        /// late result is discarded.</summary>
         static async Task<T> BeforeAsync<T>(Task<T> work, CancellationToken end) where T : IDisposable
         {
             var ended = new TaskCompletionSource<bool>();
@@ -1266,7 +1269,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>A whole answer with a status of success.</summary>
+    /// <summary>A complete response.</summary>
     sealed class Answer
     {
         internal int Status;
@@ -1308,16 +1311,16 @@ namespace Gamed
         internal Dictionary<string, string> Headers = new Dictionary<string, string>();
         internal string Bearer;
 
-        /// <summary>Validates the answer as part of a try.</summary>
+        /// <summary>Validates the response as part of a try: a temporary failure is retried.</summary>
         internal Action<Answer> Check;
 
-        /// <summary>Bytes.</summary>
+        /// <summary>The largest response, in bytes.</summary>
         internal long Limit = Wire.MaxJsonBytes;
 
-        /// <summary>Seconds that this may take beyond the usual.</summary>
+        /// <summary>Seconds to add to the usual timeout.</summary>
         internal double Wait;
 
-        /// <summary>Seconds for each step; 0: the usual.</summary>
+        /// <summary>Timeout of each step in seconds; 0: the usual one.</summary>
         internal double Timeout;
 
         internal int Tries;
@@ -1342,10 +1345,8 @@ namespace Gamed
             return new Wire { Origin = Origin, Agent = Agent, Options = Options, Tries = tries };
         }
 
-        /// <summary>
-        /// A successful answer, or a GamedError. Passing failures are tried again, so give only requests that may
-        /// arrive twice.
-        /// </summary>
+        /// <summary> Returns a successful response or throws a GamedError. Passing failures are retried, so the server
+        /// may receive the request twice.</summary>
         internal async Task<Answer> CallAsync(string method, string path, Call how, CancellationToken cancel)
         {
             GamedRequest request = RequestOf(method, path, how);
@@ -1411,8 +1412,8 @@ namespace Gamed
 
         internal static readonly Task Done = Task.FromResult(true);
 
-        /// <summary>One try: the head is given to `sink`, which says where the parts of the body go. All of them, or
-        /// Unreachable: what arrived of a body that broke off has been given.</summary>
+        /// <summary>Tries once: passes the head to `sink`, and the parts of the body to the function that it returns.
+        /// Throws Unreachable after the last received part of an interrupted body.</summary>
         internal async Task<Answer> StreamAsync(GamedRequest request, Func<Answer, Func<byte[], int, Task>> sink,
             CancellationToken cancel)
         {
@@ -1461,7 +1462,7 @@ namespace Gamed
                 throw new Unreachable("unreachable", "The answer of the server broke off.");
         }
 
-        /// <summary>An exception of the stream that receives the bytes is not an error of the network.</summary>
+        /// <summary>An exception of the stream that receives the bytes, which is not an error of the network.</summary>
         sealed class SinkFailed : Exception
         {
             internal SinkFailed(Exception inner) : base(inner.Message, inner)
@@ -1497,7 +1498,8 @@ namespace Gamed
             }
         }
 
-        /// <summary>gamed names every length, so a head without one broke off.</summary>
+        /// <summary>Returns whether the body is complete. gamed sends every length, so a head without one was
+        /// interrupted.</summary>
         static bool IsWhole(Answer head, long size, string method)
         {
             if (head.Status == 204 || head.Status == 304 || method == "HEAD")
@@ -1516,7 +1518,7 @@ namespace Gamed
                 || e is NotSupportedException || e is FormatException;
         }
 
-        /// <summary>Seconds before the next try: what the server asks for, else doubling; spread, so that not all
+        /// <summary>Returns the seconds before the next try: the server's, else doubling; random, so that not all
         /// clients retry at once.</summary>
         internal static double PauseAfter(GamedError error, int attempt)
         {
@@ -1532,7 +1534,7 @@ namespace Gamed
         }
     }
 
-    // --- What is kept between runs -----------------------------------------------------------------------------------
+    // --- Kept between runs -------------------------------------------------------------------------------------------
 
     /// <summary>One sign-in of one player at one server.</summary>
     public sealed class Credential
@@ -1549,10 +1551,10 @@ namespace Gamed
         {
         }
 
-        /// <summary>The server's.</summary>
+        /// <summary>The origin of the server.</summary>
         public string Origin { get; private set; }
 
-        /// <summary>`ply_...`: key what the game keeps by it.</summary>
+        /// <summary>`ply_...`; use it as the key of the game's own data.</summary>
         public string PlayerId { get; private set; }
 
         /// <summary>`ses_...`.</summary>
@@ -1570,16 +1572,17 @@ namespace Gamed
         /// <summary>Seconds since 1970 by this machine's clock.</summary>
         public double AccessExpires { get; private set; }
 
-        /// <summary>Seconds; null in what older versions of this client stored.</summary>
+        /// <summary>Seconds; null in credentials that older versions of this client stored.</summary>
         internal double? AccessLifetime { get; private set; }
 
-        /// <summary>Without the secrets.</summary>
+        /// <summary>Describes the credential without its secrets.</summary>
         public override string ToString()
         {
             return PlayerId + " at " + Origin;
         }
 
-        /// <summary>True if the access token is usable at `now` without a refresh.</summary>
+        /// <summary>Returns whether the access token can be used at `now`, seconds since 1970, without a
+        /// refresh.</summary>
         internal bool Fresh(double now)
         {
             double share = AccessLifetime * EarlyShare ?? EarlySeconds;
@@ -1599,7 +1602,7 @@ namespace Gamed
             }.Renewed(complete, now);
         }
 
-        /// <summary>With the pair of an answer of collect or refresh (PROTOCOL 3.7).</summary>
+        /// <summary>Returns a copy with the pair of a response of collect or refresh (PROTOCOL 3.7).</summary>
         internal Credential Renewed(IDictionary<string, object> pair, double now)
         {
             long lifetime = Members.Of<long>(pair, "expires_in");
@@ -1613,7 +1616,8 @@ namespace Gamed
             };
         }
 
-        /// <summary>Base64url with a prefix: it goes into a header.</summary>
+        /// <summary>Returns a valid token, Base64url with a prefix; throws NotGamed for others, which could
+        /// break the header.</summary>
         static string Token(string text)
         {
             if (!Tokens.IsMatch(text))
@@ -1631,7 +1635,7 @@ namespace Gamed
             });
         }
 
-        /// <summary>Null when it is not one of this origin.</summary>
+        /// <summary>Parses the stored form; returns null if it is not a credential of this origin.</summary>
         internal static Credential FromJson(string text, Origin origin)
         {
             try
@@ -1663,39 +1667,40 @@ namespace Gamed
     }
 
     /// <summary>
-    /// Where the credential of one server is kept: text that only this user may read. A game may bring its own, see
-    /// <see cref="GamedOptions.Store"/>. Never called from the thread that called the client; may block.
+    /// Storage of the credential of one server: a text that only this user may read. A game may replace it, see
+    /// <see cref="GamedOptions.Store"/>. The client never calls it from the game's thread, so it may block.
     /// </summary>
     public interface ICredentialStore
     {
-        /// <summary>One holder at a time, of all processes; given back by Dispose, or by the system when a process
-        /// dies. Write and Delete are called while it is held.</summary>
+        /// <summary>Acquires a lock with one holder at a time among all processes. Dispose releases it, or the system
+        /// when the process dies. Write and Delete are called while it is held.</summary>
         Task<IDisposable> LockAsync(CancellationToken cancel);
 
-        /// <summary>The credential that was written last, or null.</summary>
+        /// <summary>Reads the text that was written last, or null.</summary>
         string Read();
 
-        /// <summary>The old text or the new one, whatever happens; on disk when it returns: a pair that was used and
-        /// then lost would end the session.</summary>
+        /// <summary>Replaces the text, on disk when it returns; a crash leaves the old or the new one. The loss of a
+        /// pair that was used would end the session.</summary>
         void Write(string text);
 
-        /// <summary>Also when there is nothing.</summary>
+        /// <summary>Deletes the text, if there is one.</summary>
         void Delete();
     }
 
-    /// <summary>A file with mode 0600 in a folder with mode 0700; on Windows sealed by DPAPI for this user.</summary>
+    /// <summary>A file with mode 0600 in a folder with mode 0700; on Windows encrypted by DPAPI for this
+    /// user.</summary>
     public class CredentialFile : ICredentialStore
     {
         readonly string path;
         readonly SemaphoreSlim tasks = new SemaphoreSlim(1);
 
-        /// <summary>`path` without its end: `.json` and `.lock` lie beside each other.</summary>
+        /// <summary>`path` is without suffix: the store uses it with `.json` and with `.lock`.</summary>
         internal CredentialFile(string path)
         {
             this.path = path;
         }
 
-        /// <summary>The store of this platform: Keychain on macOS, else a file.</summary>
+        /// <summary>Returns the store of this platform: Keychain on macOS, else a file.</summary>
         internal static ICredentialStore Of(string folder, string place, string app)
         {
             var file = new CredentialFile(Path.Combine(folder, place));
@@ -1737,7 +1742,7 @@ namespace Gamed
             }
             catch (Win32Exception)
             {
-                return null;  // of another user, or not sealed: not one of ours
+                return null;  // another user's, or not encrypted: not a credential of this client
             }
         }
 
@@ -1773,7 +1778,8 @@ namespace Gamed
         }
     }
 
-    /// <summary>Windows: sealed for the user who is logged on (CryptProtectData). Throws Win32Exception.</summary>
+    /// <summary>Encryption on Windows for the user who is logged on (CryptProtectData). Throws
+    /// Win32Exception.</summary>
     static class Dpapi
     {
         const int NoUi = 1;
@@ -1897,7 +1903,7 @@ namespace Gamed
             WithItem((item, data) => Check(SecKeychainItemDelete(item)));
         }
 
-        /// <summary>False: there is none.</summary>
+        /// <summary>Passes the item to `use`; returns false if it does not exist.</summary>
         bool WithItem(Action<IntPtr, byte[]> use)
         {
             uint size;
@@ -1928,18 +1934,19 @@ namespace Gamed
         }
     }
 
-    /// <summary>Files that are whole whatever happens, and readable by this user only. Throws IOException.</summary>
+    /// <summary>Files that a crash leaves complete and that only this user can read. Throws IOException.</summary>
     static class Disk
     {
         const int Exclusive = 2, NotWaiting = 4, ReplaceExisting = 1, WriteThrough = 8;
 
         internal static readonly bool IsWindows = Path.DirectorySeparatorChar == '\\';
 
-        /// <summary>Not iOS, which has no such program.</summary>
+        /// <summary>False on iOS, which does not have this program.</summary>
         internal static readonly bool IsMac = !IsWindows && File.Exists("/usr/bin/security")
             && Directory.Exists("/System/Library/Frameworks/Security.framework");
 
-        /// <summary>Linux, macOS and their kin. Where it cannot be called an app's folder is its own anyway.</summary>
+        /// <summary>True on Linux, macOS and similar systems. Platforms without libc give each app a private
+        /// folder.</summary>
         internal static bool HasLibc = FindsLibc();
 
         [DllImport("libc")]
@@ -1987,7 +1994,7 @@ namespace Gamed
             }
         }
 
-        /// <summary>There, for this user only, and on disk.</summary>
+        /// <summary>Creates a folder that only this user can read, on disk when this returns.</summary>
         internal static void PrivateFolder(string folder)
         {
             if (Directory.Exists(folder))
@@ -2005,7 +2012,7 @@ namespace Gamed
             SyncFolder(parent);
         }
 
-        /// <summary>Null when there is none.</summary>
+        /// <summary>Returns null if the file does not exist.</summary>
         internal static byte[] Read(string path)
         {
             try
@@ -2028,7 +2035,7 @@ namespace Gamed
             }
         }
 
-        /// <summary>The old bytes or the new ones, whatever happens; on disk when it returns.</summary>
+        /// <summary>Replaces the file, on disk when it returns; a crash leaves the old or the new bytes.</summary>
         internal static void WriteWhole(string path, byte[] data)
         {
             string temporary = Temporary(path);
@@ -2048,7 +2055,7 @@ namespace Gamed
             }
         }
 
-        /// <summary>An empty file beside `path` that only this user can read, from its beginning.</summary>
+        /// <summary>Creates an empty file beside `path` that only this user can ever read.</summary>
         internal static string Temporary(string path)
         {
             string folder = Path.GetDirectoryName(path);
@@ -2073,7 +2080,7 @@ namespace Gamed
                 throw Failed(file.Name);
         }
 
-        /// <summary>Over whatever is there, at once; on disk when it returns.</summary>
+        /// <summary>Replaces `to` in one step; on disk when it returns.</summary>
         internal static void Move(string from, string to)
         {
             if (IsWindows)
@@ -2082,7 +2089,7 @@ namespace Gamed
                 {
                     if (attempt == 20)
                         throw Failed(to);
-                    Thread.Sleep(25);  // another program reads it for a moment
+                    Thread.Sleep(25);  // another program is reading the file
                 }
                 return;
             }
@@ -2106,7 +2113,7 @@ namespace Gamed
             close(handle);
         }
 
-        /// <summary>Also when there is none.</summary>
+        /// <summary>Deletes the file if it exists.</summary>
         internal static void Delete(string path)
         {
             if (!File.Exists(path))
@@ -2115,8 +2122,8 @@ namespace Gamed
             SyncFolder(Path.GetDirectoryName(path));
         }
 
-        /// <summary>Held until disposed, or null if another holds it. Where a file system has no locks two processes
-        /// may refresh at once: the server forgives that for 30 s (PROTOCOL 3.7).</summary>
+        /// <summary>Acquires a lock until it is disposed; returns null if another process holds it. On a file system
+        /// without locks two processes may refresh at once: the server accepts that for 30 s (PROTOCOL 3.7).</summary>
         internal static IDisposable TryLock(string path)
         {
             try
@@ -2130,7 +2137,7 @@ namespace Gamed
                 if (flock(handle, Exclusive | NotWaiting) == 0)
                     return file;
                 if (!IsTaken(Marshal.GetLastWin32Error()))
-                    return file;  // there are no locks here
+                    return file;  // the file system does not support locks
                 file.Dispose();
                 return null;
             }
@@ -2143,7 +2150,7 @@ namespace Gamed
             }
         }
 
-        /// <summary>EWOULDBLOCK of Linux and of macOS.</summary>
+        /// <summary>Returns whether this is EWOULDBLOCK of Linux or of macOS.</summary>
         static bool IsTaken(int error)
         {
             return error == 11 || error == 35;
@@ -2160,7 +2167,7 @@ namespace Gamed
             return new IOException(path + ": error " + error.ToString(CultureInfo.InvariantCulture));
         }
 
-        /// <summary>Where this platform keeps what a program remembers and a person does not edit.</summary>
+        /// <summary>Returns this platform's folder for the state of programs, which people do not edit.</summary>
         internal static string StateFolder(string app)
         {
             if (!Regex.IsMatch(app, @"\A[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}\z"))
@@ -2180,27 +2187,28 @@ namespace Gamed
     // --- The sign-in -------------------------------------------------------------------------------------------------
 
     /// <summary>
-    /// How a sign-in talks to the person in front of the screen: <see cref="ConsolePerson"/>, the GamedDialog of the
-    /// Unity package, or a game's own. Called on threads of the pool: an engine's objects may have to be touched on its
-    /// main thread.
+    /// The interface between a sign-in and the person in front of the screen: <see cref="ConsolePerson"/>, the
+    /// GamedDialog of the Unity package, or a game's own. Its methods are called on threads of the pool: an engine may
+    /// require its main thread for its objects.
     /// </summary>
     public interface IPerson
     {
-        /// <summary>The Name of the chosen one, or null for none: the sign-in is cancelled. Show one button with the
-        /// Label for each; not called for a single one.</summary>
+        /// <summary>Shows one button with the Label for each; returns the Name of the chosen one, or null to cancel the
+        /// sign-in. Not called for a single one.</summary>
         Task<string> ChooseProviderAsync(IList<LoginProvider> providers, CancellationToken cancel);
 
-        /// <summary>The sign-in goes on in the browser; show a Cancel button, and `url` if the browser could not be
-        /// opened. `qrUrl`, or null: the address of a picture of the link, for the player's phone.</summary>
+        /// <summary>Shows a Cancel button while the sign-in continues in the browser, and `url` if the browser could
+        /// not be opened. `qrUrl` is the address of a QR code of the link, for the player's phone, or null.</summary>
         void BrowserOpened(string url, bool opened, string qrUrl);
 
-        /// <summary>The code the browser shows, or null to ask no more. `showCode` opens the page that shows it
-        /// ("Show me a code"); null: the page shows it already. `attemptsLeft` is given after a wrong one. `cancel`
-        /// says that it is not needed any more: the browser came back, or the sign-in is over.</summary>
+        /// <summary>Asks for the code that the browser shows; returns null to stop asking. `showCode` opens the page
+        /// that shows it ("Show me a code"); null if the page shows it already. `attemptsLeft` is a number after a
+        /// wrong code. `cancel`: the code is not needed any more, because the browser has returned or the sign-in has
+        /// ended.</summary>
         Task<string> FinishCodeAsync(Action showCode, int? attemptsLeft, CancellationToken cancel);
 
-        /// <summary>Show the Detail: why <see cref="GamedClient.EnsureSignedInAsync"/> has no session, or why it could
-        /// not ask the server.</summary>
+        /// <summary>Shows the Detail: the reason why <see cref="GamedClient.EnsureSignedInAsync"/> does not have a
+        /// session, or could not ask the server.</summary>
         void Problem(GamedError error);
     }
 
@@ -2213,10 +2221,10 @@ namespace Gamed
             Label = label;
         }
 
-        /// <summary>For the program: `discord`.</summary>
+        /// <summary>The name for the program: `discord`.</summary>
         public string Name { get; private set; }
 
-        /// <summary>For the button: `Discord`.</summary>
+        /// <summary>The text of the button: `Discord`.</summary>
         public string Label { get; private set; }
 
         /// <summary>The label.</summary>
@@ -2231,12 +2239,11 @@ namespace Gamed
     {
         static readonly object Gate = new object();
 
-        /// <summary>The line that is being read: a question that is not needed any more leaves it to the
-        /// next.</summary>
+        /// <summary>The pending read of a line: after a cancelled question the next one gets the line.</summary>
         static Task<string> reading;
 
-        /// <summary>Run a game until it ends; return the exit code. A GamedError, or a failure of this device's disk,
-        /// is printed in a player's words.</summary>
+        /// <summary>Runs a game until it ends; returns the exit code. Prints the text for the player of a GamedError,
+        /// or of a failure of this device's disk.</summary>
         public static int Run(Func<ConsolePerson, Task> game)
         {
             var person = new ConsolePerson();
@@ -2255,7 +2262,7 @@ namespace Gamed
             }
         }
 
-        /// <summary>The next line of stdin, or null at its end.</summary>
+        /// <summary>Reads the next line of stdin; returns null at its end.</summary>
         public static async Task<string> LineAsync(CancellationToken cancel = default(CancellationToken))
         {
             Task<string> line;
@@ -2331,41 +2338,41 @@ namespace Gamed
         }
     }
 
-    /// <summary>How to sign in; all optional.</summary>
+    /// <summary>Options of a sign-in; all optional.</summary>
     public sealed class SignInOptions
     {
-        /// <summary>With a browser on this machine that comes back by itself.</summary>
+        /// <summary>The defaults: a browser on this machine, which returns by itself.</summary>
         public SignInOptions()
         {
             OpenBrowser = Browser.Open;
             Loopback = true;
         }
 
-        /// <summary>Instead of choosing one (PROTOCOL 3.1).</summary>
+        /// <summary>The provider, if the player does not choose one (PROTOCOL 3.1).</summary>
         public string Provider { get; set; }
 
-        /// <summary>Opens a checked address and says whether that worked; null: the browser is on another machine.
+        /// <summary>Opens a checked address; returns true if it did. Null: the browser is on another machine.
         /// In Unity: url =&gt; { Application.OpenURL(url); return true; } on the main thread.</summary>
         public Func<string, bool> OpenBrowser { get; set; }
 
-        /// <summary>Without it the finish code is typed.</summary>
+        /// <summary>True to listen for the browser's return; false: the player types the finish code.</summary>
         public bool Loopback { get; set; }
 
-        /// <summary>On a phone, in place of Loopback: the address with which the browser opens the app again, one of
-        /// the server's `app_links`, such as `com.example.game:/signin`. Hand each address with which the app is
-        /// opened to <see cref="GamedClient.Returned"/>.</summary>
+        /// <summary>Replaces Loopback on a phone: the address with which the browser opens the app again, one of the
+        /// server's `app_links`, such as `com.example.game:/signin`. Pass each address with which the app is opened to
+        /// <see cref="GamedClient.Returned"/>.</summary>
         public string ReturnUri { get; set; }
 
-        /// <summary>The page first asks for the name and password of an account this server had in `local` mode; the
-        /// player keeps that one.</summary>
+        /// <summary>The page first asks for the name and password of an account that this server had in `local` mode;
+        /// the player keeps that account.</summary>
         public bool Adopt { get; set; }
     }
 
     /// <summary>The person's own browser.</summary>
     public static class Browser
     {
-        /// <summary>By the system's function for opening addresses, never through a shell; false: there is
-        /// none.</summary>
+        /// <summary>Opens an address with the system's function, never through a shell; returns false if the system
+        /// does not have a browser.</summary>
         public static bool Open(string url)
         {
             Origin.Of(url);
@@ -2406,7 +2413,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>Proofs as they come, or the failure of their source.</summary>
+    /// <summary>A queue of proofs, or the failure of their source.</summary>
     sealed class Proofs
     {
         readonly ConcurrentQueue<Proof> waiting = new ConcurrentQueue<Proof>();
@@ -2425,7 +2432,7 @@ namespace Gamed
             count.Release();
         }
 
-        /// <summary>Null when none came in time.</summary>
+        /// <summary>Returns the next proof, or null after the time.</summary>
         internal async Task<Proof> NextAsync(double seconds, CancellationToken cancel)
         {
             Proof found = null;
@@ -2436,7 +2443,8 @@ namespace Gamed
         }
     }
 
-    /// <summary>The loopback end of the return: 127.0.0.1, a random port, one path, one login (PROTOCOL 3.4).</summary>
+    /// <summary>The loopback listener for the browser's return: 127.0.0.1, a random port, one path, one login (PROTOCOL
+    /// 3.4).</summary>
     sealed class Listener : IDisposable
     {
         const int MaxHead = 8192, MaxConnections = 16, HeadSeconds = 10;
@@ -2454,7 +2462,8 @@ namespace Gamed
 
         internal int Port { get; private set; }
 
-        /// <summary>Null where a program may not listen: then the code is typed.</summary>
+        /// <summary>Starts a listener; returns null if the program may not listen: the player types the code
+        /// then.</summary>
         internal static Listener Maybe(string doneUrl, Proofs proofs)
         {
             try
@@ -2472,7 +2481,7 @@ namespace Gamed
             this.doneUrl = doneUrl;
             this.proofs = proofs;
             if (Disk.IsWindows)
-                socket.ExclusiveAddressUse = true;  // else another program could take the port over
+                socket.ExclusiveAddressUse = true;  // else another program could listen on the same port
             socket.Start();
             Port = ((IPEndPoint)socket.LocalEndpoint).Port;
             AcceptAsync().Forget();
@@ -2501,7 +2510,7 @@ namespace Gamed
             }
         }
 
-        /// <summary>The next one; a browser that left before it was its turn is none.</summary>
+        /// <summary>Returns the next connection; skips one that the browser has closed already.</summary>
         async Task<TcpClient> AcceptedAsync()
         {
             for (; ; )
@@ -2536,7 +2545,7 @@ namespace Gamed
             {
                 if (!(e is IOException || e is ObjectDisposedException || e is SocketException
                     || e is InvalidOperationException || e is NullReferenceException))
-                    proofs.Fail(e);  // a browser that leaves is no news
+                    proofs.Fail(e);  // a browser that closes its connection is not a failure
             }
             finally
             {
@@ -2578,7 +2587,8 @@ namespace Gamed
             proof.Replied.TrySetResult(true);
         }
 
-        /// <summary>Null: it is of another login, or of none; it has no effect here.</summary>
+        /// <summary>Returns the ticket of a request; null for another login's or any other request, which must not have
+        /// an effect.</summary>
         string TicketOf(string[] lines)
         {
             string[] request = lines[0].Split(' ');
@@ -2592,7 +2602,7 @@ namespace Gamed
             return target[0] == "/gamed/return" && target.Length == 2 ? TicketOf(target[1], LoginId) : null;
         }
 
-        /// <summary>The ticket of a query with exactly this login, else null.</summary>
+        /// <summary>Returns the ticket of a query with this login only, else null.</summary>
         internal static string TicketOf(string query, string loginId)
         {
             string[] pairs = query.Split('&');
@@ -2618,14 +2628,14 @@ namespace Gamed
 
     static class Tasks
     {
-        /// <summary>Await no result: the task handles its own failures.</summary>
+        /// <summary>Awaits no result: the task handles its own failures.</summary>
         internal static void Forget(this Task task)
         {
         }
     }
 
-    /// <summary>One login: start, browser, return proof, collect (PROTOCOL 3). Run it once; cancel from any thread.
-    /// </summary>
+    /// <summary>One login: start, browser, return proof, collect (PROTOCOL 3). Call RunAsync once; CancelAsync may be
+    /// called from any thread.</summary>
     public sealed class SignIn
     {
         /// <summary>Characters that the server adds to a return address, at most.</summary>
@@ -2641,7 +2651,7 @@ namespace Gamed
         readonly Proofs proofs = new Proofs();
         readonly CancellationTokenSource over = new CancellationTokenSource();
 
-        /// <summary>Cancelled before the server had an answer.</summary>
+        /// <summary>Cancelled before the server has responded to the start.</summary>
         readonly CancellationTokenSource early = new CancellationTokenSource();
 
         Listener listener;
@@ -2669,18 +2679,18 @@ namespace Gamed
             this.keep = keep;
         }
 
-        /// <summary>The linked provider as the server named it, once a link has succeeded; null for a
+        /// <summary>The linked provider in the server's spelling, once a link has succeeded; null for a
         /// sign-in.</summary>
         public string Linked { get; private set; }
 
-        /// <summary>RunAsync has its outcome: a Cancel that comes late must not end the new session.</summary>
+        /// <summary>True once RunAsync has its outcome: a late Cancel must not end the new session.</summary>
         internal bool Ended
         {
             get { return over.IsCancellationRequested; }
         }
 
-        /// <summary>Finish with the address with which the app was opened; false: it belongs to another login, and has
-        /// no effect.</summary>
+        /// <summary>Passes the address with which the app was opened; returns false if it belongs to another login: it
+        /// does not have an effect then.</summary>
         public bool Returned(string url)
         {
             string before = options.ReturnUri, ticket = null;
@@ -2697,8 +2707,8 @@ namespace Gamed
             return ticket != null;
         }
 
-        /// <summary>Through the browser; ends once the credential is on disk. Any failure cancels the login. Throws
-        /// LoginFailed and its kin, GamedError, OperationCanceledException.</summary>
+        /// <summary>Signs in through the browser; ends once the credential is on disk. Any failure cancels the login.
+        /// Throws LoginFailed or a subclass, GamedError, OperationCanceledException.</summary>
         public Task<Credential> RunAsync(CancellationToken cancel = default(CancellationToken))
         {
             return Task.Run(() => RunHereAsync(cancel), cancel);
@@ -2729,14 +2739,14 @@ namespace Gamed
                 if (listener != null)
                     listener.Dispose();
             }
-            if (!(failure.SourceException is LoginFailed))  // that one is over already
+            if (!(failure.SourceException is LoginFailed))  // after LoginFailed the login has ended already
                 await CancelAsync().ConfigureAwait(false);
             failure.Throw();
             throw failure.SourceException;
         }
 
-        /// <summary>After this no credential of the login works; RunAsync throws LoginCancelled. Never
-        /// throws.</summary>
+        /// <summary>Cancels the login at the server: credentials of it do not work after this, and RunAsync throws
+        /// LoginCancelled. Never throws.</summary>
         public async Task CancelAsync()
         {
             cancelled = true;
@@ -2801,7 +2811,8 @@ namespace Gamed
                 listener.LoginId = loginId;
         }
 
-        /// <summary>`url`, or null if it is of another server: a sign-in goes on without its picture.</summary>
+        /// <summary>Returns `url`, or null if it is on another server: a sign-in continues without the QR
+        /// code.</summary>
         string OwnOrNull(string url)
         {
             try
@@ -2820,8 +2831,7 @@ namespace Gamed
             person.BrowserOpened(loginUrl, opened, qrUrl);
         }
 
-        /// <summary>Collect until there is an outcome. A lost answer loses nothing: the same proof is sent again.
-        /// </summary>
+        /// <summary>Collects until there is an outcome. After a lost response the same proof is sent again.</summary>
         async Task<IDictionary<string, object>> SettleAsync(CancellationToken cancel)
         {
             string stage = "waiting_for_browser";
@@ -2833,7 +2843,7 @@ namespace Gamed
                 if (status == "complete")
                 {
                     bool byListener = listener != null && proof != null && proof.Kind == "ticket";
-                    if (byListener)  // the browser gets its page before the game may end
+                    if (byListener)  // the game may exit after this: let the browser receive its page first
                         await Task.WhenAny(proof.Replied.Task, Task.Delay(1000, cancel)).ConfigureAwait(false);
                     return answer;
                 }
@@ -2866,7 +2876,7 @@ namespace Gamed
             return answer;
         }
 
-        /// <summary>One answer of collect, however often it takes to get one while the login lives.</summary>
+        /// <summary>Requests collect until the server responds, for as long as the login lives.</summary>
         async Task<IDictionary<string, object>> CollectAsync(string stage, Proof proof, CancellationToken cancel)
         {
             long wait = proof != null || stage == "proof_required" ? 0 : maxWait;
@@ -2891,8 +2901,8 @@ namespace Gamed
             }
         }
 
-        /// <summary>The browser's return or a typed code, within 5 s; then the person is asked, once, and the wait goes
-        /// on.</summary>
+        /// <summary>Waits ReturnSeconds for the browser's return or a typed code; without one ask the person, once per
+        /// sign-in.</summary>
         async Task<Proof> AwaitProofAsync(CancellationToken cancel)
         {
             if (codeOnly)
@@ -2929,7 +2939,8 @@ namespace Gamed
             }
         }
 
-        /// <summary>`BKTRVW` of what was typed, or null if it cannot be a code: a slip costs no attempt.</summary>
+        /// <summary>Returns the typed code as `BKTRVW`, or null if it cannot be one: a typing error costs no
+        /// attempt.</summary>
         public static string FinishCode(string typed)
         {
             string letters = Regex.Replace(typed, @"[\s-]", "").ToUpperInvariant();
@@ -2939,8 +2950,7 @@ namespace Gamed
 
     // --- Saves -------------------------------------------------------------------------------------------------------
 
-    /// <summary>One version of one slot (PROTOCOL 4). <see cref="Etag"/> is what a later write names as its base.
-    /// </summary>
+    /// <summary>One version of one slot (PROTOCOL 4). A later write passes <see cref="Etag"/> as its base.</summary>
     public sealed class SaveInfo
     {
         static readonly Regex Etags = new Regex("\\A\"[!#-~]{1,100}\"\\z");
@@ -2974,10 +2984,10 @@ namespace Gamed
         /// <summary>The `meta` of the save; empty without any.</summary>
         public IDictionary<string, object> Meta { get; private set; }
 
-        /// <summary>Versions that lost against this one and wait for the player's choice.</summary>
+        /// <summary>Numbers of the versions that lost against this one; the player has to choose.</summary>
         public IList<long> Conflicts { get; private set; }
 
-        /// <summary>What the device that wrote this version calls itself, or null.</summary>
+        /// <summary>The name of the device that wrote this version, or null.</summary>
         public string Device { get; private set; }
 
         /// <summary>Throws NotGamed.</summary>
@@ -3008,7 +3018,7 @@ namespace Gamed
             return members == null ? null : Of(members);
         }
 
-        /// <summary>As the protocol has it, for <see cref="Json.Write(object)"/>.</summary>
+        /// <summary>Returns the members of the protocol, for <see cref="Json.Write(object)"/>.</summary>
         public Dictionary<string, object> ToJson()
         {
             return new Dictionary<string, object>
@@ -3026,13 +3036,13 @@ namespace Gamed
         }
     }
 
-    /// <summary>In a list of changes: the slot was emptied by <see cref="Version"/>.</summary>
+    /// <summary>An entry of a list of changes: <see cref="Version"/> deleted the save.</summary>
     public sealed class Deletion
     {
-        /// <summary>Whose save went.</summary>
+        /// <summary>The slot whose save was deleted.</summary>
         public string Slot { get; internal set; }
 
-        /// <summary>The delete is a version, too.</summary>
+        /// <summary>The version of the delete.</summary>
         public long Version { get; internal set; }
     }
 
@@ -3048,15 +3058,15 @@ namespace Gamed
         /// <summary>The slots whose save was deleted; none in a whole list.</summary>
         public IList<Deletion> Deletions { get; private set; }
 
-        /// <summary>Everything there is, not only what changed: no cursor was given, or the past it stands for is gone.
-        /// </summary>
+        /// <summary>The list has all slots, not only changed ones, because the call had no cursor or the server no
+        /// longer knows it.</summary>
         public bool Whole { get; private set; }
 
-        /// <summary>The server has further changes: ask with Cursor at once. A slot may appear again there, as it is
-        /// then.</summary>
+        /// <summary>The server has further changes: ask with Cursor at once. A slot may be listed again there, with a
+        /// newer state.</summary>
         public bool More { get; private set; }
 
-        /// <summary>Of a whole list: what is missing on all its pages was deleted long ago.</summary>
+        /// <summary>For a whole list: a slot that is missing on all its pages was deleted long ago.</summary>
         public bool Expired { get; private set; }
 
         internal static Changes Of(IDictionary<string, object> value, bool whole)
@@ -3109,13 +3119,14 @@ namespace Gamed
         /// <summary>The version that it replaced, or null.</summary>
         public long? Parent { get; private set; }
 
-        /// <summary>When it goes at the latest (RFC 3339); null while only newer versions can push it out.</summary>
+        /// <summary>The latest time of its deletion (RFC 3339); null while only newer versions can replace
+        /// it.</summary>
         public string Expires { get; private set; }
 
         /// <summary>Null for a delete.</summary>
         public SaveInfo Save { get; private set; }
 
-        /// <summary>What the device that wrote or deleted calls itself, or null.</summary>
+        /// <summary>The name of the device that wrote or deleted, or null.</summary>
         public string Device { get; private set; }
 
         internal static SaveVersion Of(IDictionary<string, object> value)
@@ -3132,7 +3143,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>The bytes of a slot as they were when read.</summary>
+    /// <summary>The bytes of a slot at the time of the read.</summary>
     public sealed class Save
     {
         /// <summary>With its quotes.</summary>
@@ -3167,13 +3178,13 @@ namespace Gamed
         }
     }
 
-    /// <summary>What a write is based on: a Save or SaveInfo that was read, or its etag; <see cref="Whatever"/> for
-    /// what is there, null for an empty slot.</summary>
+    /// <summary>The base of a write: a Save or SaveInfo that was read, or its etag; <see cref="Whatever"/> for any
+    /// existing version, null for an empty slot.</summary>
     public sealed class Base
     {
         static readonly Regex Tags = new Regex("\\A(\\*|\"[!#-~]{1,100}\")\\z");
 
-        /// <summary>Replaces whatever is there: only when the player has just said so.</summary>
+        /// <summary>Replaces any existing version: use it only if the player has just agreed.</summary>
         public static readonly Base Whatever = new Base("*");
 
         readonly string tag;
@@ -3223,7 +3234,7 @@ namespace Gamed
         readonly string contentType;
         readonly IDictionary<string, object> meta;
 
-        /// <summary>Writes `data` on top of `on`: null for a new slot. Leave `data` as it is until the commit has
+        /// <summary>Writes `data`, based on `on`: null for a new slot. Do not change `data` until the commit has
         /// ended.</summary>
         public SlotWrite(string slot, byte[] data, Base on, string contentType = GamedClient.Bytes,
             IDictionary<string, object> meta = null)
@@ -3280,7 +3291,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>What became of one entry of a commit.</summary>
+    /// <summary>The result of one entry of a commit.</summary>
     public sealed class CommitResult
     {
         /// <summary>The slot's name.</summary>
@@ -3310,14 +3321,14 @@ namespace Gamed
         internal static readonly Regex Devices = new Regex(@"\A(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?\z");
         static readonly Regex Digest = new Regex(@"sha-256=:([A-Za-z0-9+/]+=*):");
 
-        /// <summary>A name is also safe as the name of a file, on Windows too.</summary>
+        /// <summary>Returns whether the name is a slot; it is also a safe file name, on Windows too.</summary>
         internal static bool IsSlot(string slot)
         {
             return slot != null && Slots.IsMatch(slot) && !slot.EndsWith(".", StringComparison.Ordinal)
                 && !Devices.IsMatch(slot);
         }
 
-        /// <summary>Throws Refused.</summary>
+        /// <summary>Returns the path of a slot; throws Refused for an invalid name.</summary>
         internal static string PathOf(string slot)
         {
             if (!IsSlot(slot))
@@ -3348,7 +3359,7 @@ namespace Gamed
             return "sha-256=:" + Convert.ToBase64String(Hash(data)) + ":";
         }
 
-        /// <summary>The bytes are those the server hashed, or DownloadCorrupt.</summary>
+        /// <summary>Throws DownloadCorrupt unless the body matches the server's digest.</summary>
         internal static void CheckDigest(Answer answer)
         {
             CheckDigest(answer.Header("Repr-Digest"), Hash(answer.Body));
@@ -3372,7 +3383,8 @@ namespace Gamed
                 throw new DownloadCorrupt("download_corrupt", "The bytes arrived damaged. Try again.");
         }
 
-        /// <summary>A plain copy, or Refused: what comes of it must be known before it is on its way.</summary>
+        /// <summary>Returns a copy of plain JSON values; throws Refused for others before the request is
+        /// sent.</summary>
         internal static Dictionary<string, object> Plain(IDictionary<string, object> meta)
         {
             try
@@ -3386,12 +3398,12 @@ namespace Gamed
         }
     }
 
-    /// <summary>One download of all saves: to a file beside the target, then into its place.</summary>
+    /// <summary>One download of all saves: into a file beside the target, which it then replaces.</summary>
     sealed class Export
     {
         const int MaxErrorBytes = 1 << 16;
 
-        /// <summary>How long the server may take to make an export before it sends the first byte.</summary>
+        /// <summary>The server may take this long to prepare an export before it sends the first byte.</summary>
         const double FirstByteSeconds = 120;
 
         /// <summary>The server answers `busy` with 30 seconds while an export whose connection broke still
@@ -3429,7 +3441,7 @@ namespace Gamed
             }
         }
 
-        /// <summary>A try that received bytes does not count.</summary>
+        /// <summary>Requests the rest until the export is complete. A try that received bytes does not count.</summary>
         async Task FetchAsync(FileStream file, CancellationToken cancel)
         {
             for (int attempt = 0; ; attempt++)
@@ -3487,7 +3499,7 @@ namespace Gamed
             return true;
         }
 
-        /// <summary>Of the rest, or of the whole after all.</summary>
+        /// <summary>Checks the head of the rest; starts again if the server sends the whole export.</summary>
         void Begin(FileStream file, Answer head, long start)
         {
             string range = string.Format(CultureInfo.InvariantCulture, "bytes {0}-{1}/{2}", start, size - 1, size);
@@ -3517,7 +3529,7 @@ namespace Gamed
 
     // --- The client --------------------------------------------------------------------------------------------------
 
-    /// <summary>How a client works; all optional.</summary>
+    /// <summary>Options of a client; all optional.</summary>
     public sealed class GamedOptions
     {
         /// <summary>The defaults, which suit most games.</summary>
@@ -3542,41 +3554,41 @@ namespace Gamed
             }
             catch (InvalidOperationException)
             {
-                return "";  // a system that does not give it away
+                return "";  // the system hides the machine's name
             }
         }
 
-        /// <summary>The game's name: its sign-in and saves are kept under it.</summary>
+        /// <summary>The game's name, which separates its sign-in and saves from those of other games.</summary>
         public string App { get; set; }
 
-        /// <summary>The game's.</summary>
+        /// <summary>The game's version.</summary>
         public string Version { get; set; }
 
-        /// <summary>What this device calls itself at a sign-in: the player reads it beside their saves and in the list
-        /// of their devices. The machine's name by default; at most 64 characters count.</summary>
+        /// <summary>The name of this device: the player reads it beside their saves and in the list of their devices.
+        /// The machine's name by default; longer names are cut to 64 characters.</summary>
         public string DeviceName { get; set; }
 
-        /// <summary>Instead of the platform's own place. In Unity on phones: Application.persistentDataPath.</summary>
+        /// <summary>Replaces the platform's folder. In Unity on phones: Application.persistentDataPath.</summary>
         public string Folder { get; set; }
 
-        /// <summary>Instead of the platform's own place for credentials; given the server.</summary>
+        /// <summary>Replaces the platform's storage of credentials; returns the store for a server.</summary>
         public Func<Origin, ICredentialStore> Store { get; set; }
 
-        /// <summary>Sends one request and returns its answer, of any status; follows no redirect, keeps no cookie.
-        /// What it throws for a lost answer is IOException, WebException, TimeoutException or
-        /// SocketException.</summary>
+        /// <summary>Sends one request and returns its response, of any status. It must not follow redirects or keep
+        /// cookies. Throws IOException, WebException, TimeoutException or SocketException for a lost
+        /// response.</summary>
         public Func<GamedRequest, CancellationToken, Task<GamedResponse>> Send { get; set; }
 
-        /// <summary>Between two tries.</summary>
+        /// <summary>Waits between two tries.</summary>
         public Func<TimeSpan, CancellationToken, Task> Sleep { get; set; }
 
-        /// <summary>Seconds since 1970.</summary>
+        /// <summary>Returns the seconds since 1970.</summary>
         public Func<double> Now { get; set; }
 
-        /// <summary>For each step on the network.</summary>
+        /// <summary>The timeout of each step on the network.</summary>
         public double TimeoutSeconds { get; set; }
 
-        /// <summary>How long the browser's return is awaited before a code is offered.</summary>
+        /// <summary>How long to wait for the browser's return before offering a code.</summary>
         public double ReturnSeconds { get; set; }
 
         /// <summary>The number of tries of a request with a temporary failure.</summary>
@@ -3586,12 +3598,13 @@ namespace Gamed
     /// <summary>One server, and the player who is signed in there.</summary>
     public sealed class GamedClient
     {
-        /// <summary>Of this file.</summary>
+        /// <summary>The version of this file.</summary>
         public const string ClientVersion = "1.0.0rc1";
 
         internal const string Bytes = "application/octet-stream";
 
-        /// <summary>A commit sends smaller bodies without a question first.</summary>
+        /// <summary>A commit asks the server first whether it has the bytes of a save that is larger than
+        /// this.</summary>
         const int AskFirstBytes = 64 << 10;
 
         static readonly Regex Segments = new Regex(@"\A[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}\z");
@@ -3603,7 +3616,8 @@ namespace Gamed
         volatile Credential held;
         volatile SignIn running;
 
-        /// <summary>`server` as the player entered it. Throws <see cref="UntrustedAddress"/>; asks no server.</summary>
+        /// <summary>`server` is the address as the player entered it. Throws <see cref="UntrustedAddress"/>; sends no
+        /// request.</summary>
         public GamedClient(string server, GamedOptions options = null)
         {
             this.options = options ?? new GamedOptions();
@@ -3634,11 +3648,10 @@ namespace Gamed
         /// <summary>The server.</summary>
         public Origin Origin { get; private set; }
 
-        /// <summary>Where this machine keeps the credential, and GamedSync.cs what is pending.</summary>
+        /// <summary>The folder of the credential, and of the pending saves of GamedSync.cs.</summary>
         public string Folder { get; private set; }
 
-        /// <summary>A file's name for this server: its host to read, a hash of its origin to tell it from others.
-        /// </summary>
+        /// <summary>The name of this server for files: its host, readable, and a hash of its origin, unique.</summary>
         public string Place { get; private set; }
 
         internal Wire Wire
@@ -3646,22 +3659,22 @@ namespace Gamed
             get { return wire; }
         }
 
-        // -- who --
+        // -- the player --
 
-        /// <summary>A player is signed in, as far as this machine knows; sends no request.</summary>
+        /// <summary>Returns whether this device has a credential; sends no request.</summary>
         public async Task<bool> SignedInAsync(CancellationToken cancel = default(CancellationToken))
         {
             return await CredentialAsync(cancel).ConfigureAwait(false) != null;
         }
 
-        /// <summary>Of who is signed in, or null, as it is on the disk now: another process, or a Sync, may have signed
-        /// out meanwhile. Asks no server.</summary>
+        /// <summary>Reads the kept credential, or null, from the disk: another process, or a Sync, may have signed out
+        /// meanwhile. Sends no request.</summary>
         public Task<Credential> CredentialAsync(CancellationToken cancel = default(CancellationToken))
         {
             return Task.Run(() => held == null ? KeptAsync(cancel) : Task.FromResult(LookedAt(held)), cancel);
         }
 
-        /// <summary>Without the lock, which a refresh may have for long.</summary>
+        /// <summary>Reads the credential without the lock, which a refresh may hold for long.</summary>
         Credential LookedAt(Credential known)
         {
             Credential kept;
@@ -3672,7 +3685,7 @@ namespace Gamed
             catch (Exception e)
             {
                 if (e is IOException || e is UnauthorizedAccessException)
-                    return known;  // on Windows, while it is being replaced
+                    return known;  // on Windows the file cannot be read while it is replaced
                 throw;
             }
             if (ReferenceEquals(held, known))
@@ -3692,7 +3705,7 @@ namespace Gamed
             return text == null ? null : Credential.FromJson(text, Origin);
         }
 
-        /// <summary>`GET /auth/config` (PROTOCOL 2).</summary>
+        /// <summary>Requests `GET /auth/config` (PROTOCOL 2).</summary>
         public Task<Policy> PolicyAsync(CancellationToken cancel = default(CancellationToken))
         {
             return Task.Run(async () =>
@@ -3711,8 +3724,9 @@ namespace Gamed
             return answer.Json();
         }
 
-        /// <summary>`GET /auth/providers`: one button for each. None in `local` mode: show one button for the server
-        /// itself. An older server has no labels, so they are made of the names.</summary>
+        /// <summary>Requests `GET /auth/providers`: show one button for each. The list is empty in `local` mode: show
+        /// one button for the server itself. An older server does not send labels, so they are made of the
+        /// names.</summary>
         public Task<IList<LoginProvider>> ProvidersAsync(CancellationToken cancel = default(CancellationToken))
         {
             return Task.Run(() => ListedAsync(cancel), cancel);
@@ -3737,10 +3751,10 @@ namespace Gamed
         }
 
         /// <summary>
-        /// The one call that a game needs at its start: true once there is a session, also without a network; false if
-        /// the sign-in has failed. Asks the server once whether the kept session still works, and signs in if it does
-        /// not, or if there is none. The player sees every failure through IPerson.Problem; no GamedError is thrown.
-        /// Without an answer the kept session counts, so that a Sync can play on. Throws OperationCanceledException.
+        /// Asks the server once whether the kept session still works; signs in if it does not, or if there is none.
+        /// Returns true once there is a session, false if the sign-in has failed. IPerson.Problem shows every failure;
+        /// no GamedError is thrown. If the server does not respond, the kept session counts, so that a Sync can play
+        /// offline. Throws OperationCanceledException. A game does not need another call at its start.
         /// </summary>
         public Task<bool> EnsureSignedInAsync(IPerson person, SignInOptions how = null,
             CancellationToken cancel = default(CancellationToken))
@@ -3777,8 +3791,8 @@ namespace Gamed
             return kept && !(problem is PlayerBlocked);
         }
 
-        /// <summary>Asks the server once; false if only a sign-in helps. Throws GamedError without an
-        /// answer.</summary>
+        /// <summary>Asks the server once; returns false if only a sign-in helps. Throws GamedError without a
+        /// response.</summary>
         async Task<bool> WorksAsync(Credential known, CancellationToken cancel)
         {
             try
@@ -3797,15 +3811,15 @@ namespace Gamed
             return true;
         }
 
-        /// <summary>Through the browser; ends once the credential is on disk. A sign-in that was kept here before is
-        /// ended at the server. Throws LoginFailed and its kin, GamedError, OperationCanceledException.</summary>
+        /// <summary>Signs in through the browser; ends once the credential is on disk. The server ends the session that
+        /// this device had before. Throws LoginFailed or a subclass, GamedError, OperationCanceledException.</summary>
         public async Task<Credential> SignInAsync(IPerson person, SignInOptions how = null,
             CancellationToken cancel = default(CancellationToken))
         {
             return await BeginSignIn(person, how).RunAsync(cancel).ConfigureAwait(false);
         }
 
-        /// <summary>The same in two steps: RunAsync; CancelAsync and Returned meanwhile.</summary>
+        /// <summary>Signs in in two steps: RunAsync; CancelAsync and Returned meanwhile.</summary>
         public SignIn BeginSignIn(IPerson person, SignInOptions how = null)
         {
             SignInOptions given = how ?? new SignInOptions();
@@ -3833,7 +3847,7 @@ namespace Gamed
             return chosen;
         }
 
-        /// <summary>The body of `POST /auth/login`.</summary>
+        /// <summary>Returns the body of `POST /auth/login`.</summary>
         Dictionary<string, object> Start(string provider, string intent)
         {
             var device = new Dictionary<string, object>
@@ -3852,7 +3866,8 @@ namespace Gamed
             return start;
         }
 
-        /// <summary>What the server accepts of a device's name: whole visible characters, at most 64.</summary>
+        /// <summary>Returns the part of a device's name that the server accepts: whole visible characters, at most
+        /// 64.</summary>
         internal static string Reported(string name)
         {
             var kept = new StringBuilder();
@@ -3870,15 +3885,15 @@ namespace Gamed
             return kept.ToString();
         }
 
-        /// <summary>Hand the address with which the app was opened to the sign-in that runs; false: it does not belong
-        /// to it.</summary>
+        /// <summary>Passes the address with which the app was opened to the sign-in that runs; returns false if it does
+        /// not belong to it.</summary>
         public bool Returned(string url)
         {
             SignIn begun = running;
             return begun != null && !begun.Ended && begun.Returned(url);
         }
 
-        /// <summary>Cancel the sign-in that runs, for a Cancel button: it ends with LoginCancelled.</summary>
+        /// <summary>Cancels the sign-in that runs, for a Cancel button: it ends with LoginCancelled.</summary>
         public Task CancelSignInAsync()
         {
             SignIn begun = running;
@@ -3886,8 +3901,9 @@ namespace Gamed
         }
 
         /// <summary>
-        /// Forget the credential here, whatever happens; true if the server knows too. `all` ends every session of the
-        /// player; `others` ends all but this one and forgets nothing (PROTOCOL 3.7).
+        /// Deletes the credential here, even if the server cannot be reached; returns true if the server has ended the
+        /// session. `all` ends every session of the player; `others` ends all but this one and deletes nothing here
+        /// (PROTOCOL 3.7).
         /// </summary>
         public Task<bool> SignOutAsync(string scope = "this", CancellationToken cancel = default(CancellationToken))
         {
@@ -3912,7 +3928,7 @@ namespace Gamed
             held = null;
         }
 
-        /// <summary>False: the server was not reached.</summary>
+        /// <summary>Ends the session at the server; returns false if the server could not be reached.</summary>
         async Task<bool> TellLogoutAsync(Credential kept, string scope, CancellationToken cancel)
         {
             var body = new Dictionary<string, object>
@@ -3931,13 +3947,14 @@ namespace Gamed
             }
         }
 
-        /// <summary>`GET /game/`: player, usage, limits, time (PROTOCOL 4.2).</summary>
+        /// <summary>Requests `GET /game/`: player, usage, limits, time (PROTOCOL 4.2).</summary>
         public Task<Dictionary<string, object>> WhoamiAsync(CancellationToken cancel = default(CancellationToken))
         {
             return Then(GameAsync("GET", "/game/", new Call(), cancel), answer => answer.Json());
         }
 
-        /// <summary>Change the name that games show, null for none; the name as the server stored it.</summary>
+        /// <summary>Changes the name that games show, null to remove it; returns the name as the server has stored
+        /// it.</summary>
         public async Task<string> SetNameAsync(string name, CancellationToken cancel = default(CancellationToken))
         {
             var body = new Dictionary<string, object> { { "name", name } };
@@ -3949,14 +3966,14 @@ namespace Gamed
 
         // -- the account --
 
-        /// <summary>The devices on which the player is signed in, last used first.</summary>
+        /// <summary>Lists the devices on which the player is signed in, last used first.</summary>
         public Task<IList<DeviceSession>> ListSessionsAsync(CancellationToken cancel = default(CancellationToken))
         {
             return Then(GameAsync("GET", "/auth/sessions", new Call(), cancel), answer => (IList<DeviceSession>)
                 Members.Objects(answer.Json(), "sessions").Select(DeviceSession.Of).ToList().AsReadOnly());
         }
 
-        /// <summary>Sign one device out; if it is this one, the credential here is forgotten as well. Throws
+        /// <summary>Signs one device out; if it is this one, the credential here is deleted, too. Throws
         /// NotFound.</summary>
         public Task EndSessionAsync(string sessionId, CancellationToken cancel = default(CancellationToken))
         {
@@ -3969,16 +3986,16 @@ namespace Gamed
             }, cancel);
         }
 
-        /// <summary>The accounts that sign in as this player, oldest first.</summary>
+        /// <summary>Lists the accounts that sign in as this player, oldest first.</summary>
         public Task<IList<LinkedIdentity>> ListIdentitiesAsync(CancellationToken cancel = default(CancellationToken))
         {
             return Then(GameAsync("GET", "/auth/identities", new Call(), cancel), answer => (IList<LinkedIdentity>)
                 Members.Objects(answer.Json(), "identities").Select(LinkedIdentity.Of).ToList().AsReadOnly());
         }
 
-        /// <summary>Link another account through the browser, so that both sign in as this player; the provider as
-        /// the server named it. Throws SignInRequired with `reauthentication_required` if the sign-in is older than ten
-        /// minutes, LoginFailed and its kin.</summary>
+        /// <summary>Links another account through the browser, so that both sign in as this player; returns the
+        /// provider in the server's spelling. Throws SignInRequired with `reauthentication_required` if the sign-in is
+        /// older than ten minutes, LoginFailed or a subclass.</summary>
         public async Task<string> LinkAsync(IPerson person, string provider, SignInOptions how = null,
             CancellationToken cancel = default(CancellationToken))
         {
@@ -3987,7 +4004,7 @@ namespace Gamed
             return begun.Linked;
         }
 
-        /// <summary>The same in two steps: RunAsync; CancelAsync and Returned meanwhile.</summary>
+        /// <summary>Links in two steps: RunAsync; CancelAsync and Returned meanwhile.</summary>
         public SignIn BeginLink(IPerson person, string provider, SignInOptions how = null)
         {
             if (provider == null)
@@ -3998,7 +4015,7 @@ namespace Gamed
                 (complete, cancel) => CredentialAsync(cancel));
         }
 
-        /// <summary>Unlink an account; a Refused with `last_identity` if it is the only one.</summary>
+        /// <summary>Unlinks an account; throws Refused with `last_identity` if it is the only one.</summary>
         public async Task UnlinkAsync(string provider, CancellationToken cancel = default(CancellationToken))
         {
             if (!Segments.IsMatch(provider ?? ""))
@@ -4006,7 +4023,7 @@ namespace Gamed
             await GameAsync("DELETE", "/auth/identities/" + provider, new Call(), cancel).ConfigureAwait(false);
         }
 
-        /// <summary>Erase the player with saves, sessions and linked accounts, and forget the credential. Throws
+        /// <summary>Erases the player with saves, sessions and linked accounts, and the credential here. Throws
         /// SignInRequired with `reauthentication_required` if the sign-in is older than ten minutes.</summary>
         public Task DeletePlayerAsync(CancellationToken cancel = default(CancellationToken))
         {
@@ -4017,8 +4034,8 @@ namespace Gamed
             }, cancel);
         }
 
-        /// <summary>Deletes what may end this session; a repeat then finds it ended, which is a success. The session
-        /// that asked.</summary>
+        /// <summary>Sends a DELETE that may end this session; a repetition that finds it ended has succeeded. Returns
+        /// the session that asked.</summary>
         async Task<string> DeleteOnceAsync(string path, CancellationToken cancel)
         {
             string session = null;
@@ -4048,8 +4065,7 @@ namespace Gamed
             return session;
         }
 
-        /// <summary>Forget the credential of a session that has ended, but not one that replaced it
-        /// meanwhile.</summary>
+        /// <summary>Deletes the credential of a session that has ended, but not a newer one.</summary>
         async Task ForgetAsync(string session)
         {
             using (await store.LockAsync(CancellationToken.None).ConfigureAwait(false))
@@ -4060,8 +4076,8 @@ namespace Gamed
             }
         }
 
-        /// <summary>Erase all saves of the player with their history, on every device that plays online. Throws
-        /// Conflict if a device saved meanwhile: nothing was erased then.</summary>
+        /// <summary>Erases all saves of the player with their history, on every device that plays online. Throws
+        /// Conflict if a device has saved meanwhile: nothing was erased then.</summary>
         public async Task EraseSavesAsync(CancellationToken cancel = default(CancellationToken))
         {
             Answer summary = await GameAsync("GET", "/game/", new Call(), cancel).ConfigureAwait(false);
@@ -4072,8 +4088,8 @@ namespace Gamed
                 .ConfigureAwait(false);
         }
 
-        /// <summary>Write all that the server keeps of the player's saves into a zip file, whole or not at all; its
-        /// size in bytes. A download that broke off continues. Throws LocalDamaged if the file cannot be
+        /// <summary>Writes all kept versions of the player's saves into a zip file, whole or not at all; returns its
+        /// size in bytes. An interrupted download continues where it was. Throws LocalDamaged if the file cannot be
         /// written.</summary>
         public Task<long> ExportAsync(string path, CancellationToken cancel = default(CancellationToken))
         {
@@ -4097,16 +4113,17 @@ namespace Gamed
 
         // -- saves --
 
-        /// <summary>Every slot that holds something.</summary>
+        /// <summary>Lists every slot that has a save.</summary>
         public async Task<IList<SaveInfo>> ListSavesAsync(CancellationToken cancel = default(CancellationToken))
         {
             return (await ChangesAsync(null, 0, cancel).ConfigureAwait(false)).Saves;
         }
 
         /// <summary>
-        /// What changed since the cursor of an earlier answer; everything without one, or when that past is gone. The
-        /// oldest changes come first, at most 256 slots or `limit`; if there are more, ask again with the new cursor.
-        /// Where nothing has changed the server may take `wait` seconds (at most 25) to answer, in case something does.
+        /// Requests the changes since the cursor of an earlier result; all slots without a cursor, or if the server no
+        /// longer knows it. The oldest changes come first, at most 256 slots or `limit`; if there are more, ask again
+        /// with the new cursor. If nothing has changed, the server waits up to `wait` seconds (at most 25) for a change
+        /// before it responds.
         /// </summary>
         public Task<Changes> ChangesAsync(string since = null, int wait = 0,
             CancellationToken cancel = default(CancellationToken), int? limit = null)
@@ -4118,8 +4135,8 @@ namespace Gamed
             return Then(GameAsync("GET", path, how, cancel), answer => Changes.Of(answer.Json(), since == null));
         }
 
-        /// <summary>The current bytes, checked; null if the slot was never written. Throws Deleted, and NotModified
-        /// if the current version is the one given as `unless`.</summary>
+        /// <summary>Reads the current bytes and checks their digest; returns null if the slot was never written. Throws
+        /// Deleted, and NotModified if `unless` is the current version.</summary>
         public async Task<Save> GetAsync(string slot, Base unless = null,
             CancellationToken cancel = default(CancellationToken))
         {
@@ -4140,9 +4157,9 @@ namespace Gamed
             }
         }
 
-        /// <summary>Write, on top of `on`: what was read before, its etag, Base.Whatever, null for a new slot. Ends
-        /// when the server has it on disk. Throws Conflict when the slot holds something else; the server then keeps
-        /// both. Sending the same bytes twice is one write. Leave `data` as it is meanwhile.</summary>
+        /// <summary>Writes a save that is based on `on`: a save that was read, its etag, Base.Whatever, null for a new
+        /// slot. Ends when the server has it on disk. Throws Conflict if the slot holds another version; the server
+        /// then keeps both. Sending the same bytes twice is one write. Do not change `data` meanwhile.</summary>
         public Task<SaveInfo> PutAsync(string slot, byte[] data, Base on, string contentType = Bytes,
             IDictionary<string, object> meta = null, CancellationToken cancel = default(CancellationToken))
         {
@@ -4160,7 +4177,7 @@ namespace Gamed
             }, cancel);
         }
 
-        /// <summary>Delete the version that was read; its history stays on the server for a while.</summary>
+        /// <summary>Deletes the version that was read; its history stays on the server for a while.</summary>
         public async Task DeleteAsync(string slot, Base on, CancellationToken cancel = default(CancellationToken))
         {
             if (on == null)
@@ -4173,14 +4190,14 @@ namespace Gamed
             catch (GamedError error)
             {
                 bool gone = (error is Deleted || error is Conflict) && error.Code == "deleted";
-                if (!gone || !error.AnswerLostBefore)  // else: the first try did it
+                if (!gone || !error.AnswerLostBefore)  // else the try without a response has deleted it
                     throw;
             }
         }
 
-        /// <summary>Write and delete several slots at once: all of it, or nothing. Sends the bytes that the server does
-        /// not have yet. One result for each write, in their order. Throws Conflict, whose Slots have the sides of each
-        /// slot that does not match. Sending the same twice is one commit.</summary>
+        /// <summary>Changes all these slots, or none. Sends the bytes that the server does not have yet. Returns one
+        /// result for each write, in their order. Throws Conflict, whose Slots have the sides of each slot that holds
+        /// another version. Sending the same writes twice is one commit.</summary>
         public Task<IList<CommitResult>> CommitAsync(IEnumerable<SlotWrite> writes,
             CancellationToken cancel = default(CancellationToken))
         {
@@ -4229,7 +4246,7 @@ namespace Gamed
             }
             catch (GamedError)
             {
-                return false;  // if it is no 404, the PUT gets a better error
+                return false;  // after other errors than 404 the PUT that follows gets a better one
             }
         }
 
@@ -4243,9 +4260,9 @@ namespace Gamed
 
         // -- history --
 
-        /// <summary>What the server keeps of a slot, newest first: also of a deleted one, and what lost a conflict. A
-        /// long history takes a request for each 100 versions, or `limit`; those after the first page end once `downTo`
-        /// is reached.</summary>
+        /// <summary>Requests the kept versions of a slot, newest first: also of a deleted slot, and conflict copies. A
+        /// long history needs one request for each 100 versions, or `limit`; the requests after the first end once
+        /// `downTo` is reached.</summary>
         public async Task<IList<SaveVersion>> VersionsAsync(string slot,
             CancellationToken cancel = default(CancellationToken), long downTo = 1, int? limit = null)
         {
@@ -4259,7 +4276,7 @@ namespace Gamed
             return found.AsReadOnly();
         }
 
-        /// <summary>The newest versions that are older than `before`: at most 100, or `limit`.</summary>
+        /// <summary>Requests the newest versions that are older than `before`: at most 100, or `limit`.</summary>
         public Task<VersionsPage> VersionsPageAsync(string slot, long? before = null, int? limit = null,
             CancellationToken cancel = default(CancellationToken))
         {
@@ -4268,7 +4285,7 @@ namespace Gamed
             return Then(GameAsync("GET", path, new Call(), cancel), answer => VersionsPage.Of(answer.Json(), before));
         }
 
-        /// <summary>The path with those that are not null.</summary>
+        /// <summary>Appends the query parameters that are not null.</summary>
         static string WithQuery(string path, string name, string value, int? limit)
         {
             if (value != null)
@@ -4278,15 +4295,15 @@ namespace Gamed
             return path;
         }
 
-        /// <summary>The bytes of one version, checked; throws NotFound when it is no longer kept.</summary>
+        /// <summary>Reads the bytes of one version and checks their digest. Throws NotFound if the server no longer
+        /// keeps it.</summary>
         public Task<Save> VersionAsync(string slot, long number, CancellationToken cancel = default(CancellationToken))
         {
             var how = new Call { Check = Saves.CheckDigest, Limit = Wire.MaxSaveBytes };
             return Then(GameAsync("GET", Saves.VersionPath(slot, number), how, cancel), Save.Of);
         }
 
-        /// <summary>Make an old version or a conflict's copy current again, on top of `on`: null undeletes a slot.
-        /// </summary>
+        /// <summary>Makes an old version or a conflict copy current, based on `on`: null undeletes a slot.</summary>
         public Task<SaveInfo> RestoreAsync(string slot, long number, Base on,
             CancellationToken cancel = default(CancellationToken))
         {
@@ -4295,8 +4312,8 @@ namespace Gamed
                 answer => SaveInfo.Of(answer.Json()));
         }
 
-        /// <summary>Let go of a conflict's copy, once the player has chosen. One that is gone already is no failure.
-        /// </summary>
+        /// <summary>Deletes a conflict copy, once the player has chosen. A copy that is deleted already is not an
+        /// error.</summary>
         public async Task DismissAsync(string slot, long number, CancellationToken cancel = default(CancellationToken))
         {
             try
@@ -4315,15 +4332,15 @@ namespace Gamed
 
         // -- staying signed in --
 
-        /// <summary>The same sign-in for one player: PlayerChanged when another has signed in here since. `tries`: 0
-        /// for as many as this one's.</summary>
+        /// <summary>Returns a client that acts for this player only: it throws PlayerChanged once another player has
+        /// signed in here. `tries`: 0 for the number of this client.</summary>
         public GamedClient Only(string playerId, int tries = 0)
         {
             return new GamedClient(this, playerId, tries);
         }
 
-        /// <summary>A request in the player's name; once more with a newer token if the first turns out
-        /// stale.</summary>
+        /// <summary>Sends a request in the player's name; repeats it once with a newer token if the server rejects the
+        /// first.</summary>
         Task<Answer> GameAsync(string method, string path, Call how, CancellationToken cancel)
         {
             return Task.Run(() => InNameAsync(used =>
@@ -4353,8 +4370,8 @@ namespace Gamed
             }
         }
 
-        /// <summary>Whether another token may do. A session that is over is forgotten, but not one that replaced it
-        /// meanwhile.</summary>
+        /// <summary>Returns whether another token may work. Deletes the credential of an ended session, but not a newer
+        /// one.</summary>
         async Task<bool> RenewableAsync(SignInRequired error, Credential used, CancellationToken cancel)
         {
             if (!Errors.Forgets(error))
@@ -4369,8 +4386,8 @@ namespace Gamed
             return false;
         }
 
-        /// <summary>A credential whose access token should work and is not `stale`; refreshed if there is
-        /// none.</summary>
+        /// <summary>Returns a credential whose access token has not expired and is not `stale`; refreshes if
+        /// needed.</summary>
         async Task<Credential> LiveAsync(string stale, CancellationToken cancel)
         {
             Credential known = held ?? await CredentialAsync(cancel).ConfigureAwait(false);
@@ -4382,7 +4399,7 @@ namespace Gamed
                 return known;
             using (await store.LockAsync(cancel).ConfigureAwait(false))
             {
-                // the first one in refreshes, the others find what it got
+                // the first holder of the lock refreshes, the others read its result
                 Credential kept = Kept();
                 if (kept == null)
                     held = null;
@@ -4401,8 +4418,8 @@ namespace Gamed
             return credential.Fresh(options.Now()) && credential.AccessToken != stale;
         }
 
-        /// <summary>Inside the lock. May be repeated: until the new pair is used, the old credential gives it again.
-        /// </summary>
+        /// <summary>Refresh; the caller holds the lock. A repetition is safe: until the new pair is used, the server
+        /// returns it again.</summary>
         async Task<Credential> RefreshAsync(Credential kept, CancellationToken cancel)
         {
             var body = new Dictionary<string, object> { { "refresh_credential", kept.RefreshCredential } };
@@ -4419,12 +4436,12 @@ namespace Gamed
                 throw;
             }
             Credential renewed = kept.Renewed(answer.Json(), options.Now());
-            store.Write(renewed.ToJson());  // before its first use
+            store.Write(renewed.ToJson());  // on disk before its first use, which ends the old pair
             return renewed;
         }
 
-        /// <summary>What a finished sign-in brought (PROTOCOL 3.5), or `gamed players token` and `gamed dev` for a
-        /// game's own tests; on disk before it is used.</summary>
+        /// <summary>Stores the result of a finished sign-in (PROTOCOL 3.5), or of `gamed players token` and `gamed dev`
+        /// for a game's own tests; on disk before its first use.</summary>
         public Task<Credential> KeepAsync(IDictionary<string, object> complete,
             CancellationToken cancel = default(CancellationToken))
         {
@@ -4458,7 +4475,7 @@ namespace Gamed
         /// <summary>`ses_...`, for <see cref="GamedClient.EndSessionAsync"/>.</summary>
         public string SessionId { get; private set; }
 
-        /// <summary>This device's own.</summary>
+        /// <summary>True for the session of this device.</summary>
         public bool Current { get; private set; }
 
         /// <summary>The time of the sign-in.</summary>
@@ -4467,13 +4484,13 @@ namespace Gamed
         /// <summary>The time of the last sign-in or refresh.</summary>
         public string LastUsedAt { get; private set; }
 
-        /// <summary>When it ends without another refresh.</summary>
+        /// <summary>The time of its end without another refresh.</summary>
         public string ExpiresAt { get; private set; }
 
         /// <summary>A name of the policy, or `local`.</summary>
         public string Provider { get; private set; }
 
-        /// <summary>What the device calls itself, else the game's name, or null.</summary>
+        /// <summary>The name of the device, else the game's name, or null.</summary>
         public string Device { get; private set; }
 
         internal static DeviceSession Of(IDictionary<string, object> value)
@@ -4492,7 +4509,7 @@ namespace Gamed
             };
         }
 
-        /// <summary>As the server sent it.</summary>
+        /// <summary>Returns the members as the server sent them.</summary>
         public IDictionary<string, object> ToJson()
         {
             return members;
@@ -4517,7 +4534,7 @@ namespace Gamed
         /// <summary>The time of the last sign-in.</summary>
         public string LastUsedAt { get; private set; }
 
-        /// <summary>The server still has this provider.</summary>
+        /// <summary>True if the server still has this provider.</summary>
         public bool CanSignIn { get; private set; }
 
         internal static LinkedIdentity Of(IDictionary<string, object> value)
@@ -4532,14 +4549,14 @@ namespace Gamed
             };
         }
 
-        /// <summary>As the server sent it.</summary>
+        /// <summary>Returns the members as the server sent them.</summary>
         public IDictionary<string, object> ToJson()
         {
             return members;
         }
     }
 
-    /// <summary>How a server signs in.</summary>
+    /// <summary>The ways to sign in at a server.</summary>
     public sealed class Policy
     {
         internal Policy(string mode, IList<string> providers)
@@ -4551,7 +4568,8 @@ namespace Gamed
         /// <summary>`oauth` or `local`.</summary>
         public string Mode { get; private set; }
 
-        /// <summary>One button for each; in `local` mode one for the server itself.</summary>
+        /// <summary>The names of the providers: show one button for each; in `local` mode one for the server
+        /// itself.</summary>
         public IList<string> Providers { get; private set; }
     }
 }

@@ -1,20 +1,20 @@
-// Offline play for GamedClient.cs: a game saves to this device, and the device brings it up when it can.
+// Offline play for GamedClient.cs: a game saves to this device, which sends the saves when the server can be reached.
 //
 // Copy it beside GamedClient.cs; C# 6, nothing beyond mscorlib, System and System.Core.
 //
 //     Sync sync = await Sync.OpenAsync(client);            // needs no network, and for the first saves no sign-in
 //     sync.Start(OnChange);                                // in the background, until the Sync is closed
-//     await sync.ReadyAsync();                             // until the server has answered, at most 5 seconds
+//     await sync.ReadyAsync();                             // until the server has responded, at most 5 seconds
 //     Save save = await sync.ReadAsync("auto");            // null: never saved; NotKnown: this device was never online
 //     await sync.WriteAsync("auto", bytes);                // on this device's disk when it ends
-//     foreach (SyncConflict conflict in await sync.ConflictsAsync())      // both sides went on: the player chooses
+//     foreach (SyncConflict conflict in await sync.ConflictsAsync())    // both sides have changed: the player chooses
 //         await conflict.KeepMineAsync();                  // or KeepTheirsAsync(), or MergedAsync(bytes)
 //
-// A write stands on what the game last read or wrote, never on what merely arrived: progress that the player has not
-// seen is not written over. Nothing is decided by a clock. The rules, step by step: docs/developers/offline.md.
+// A write is based on the version that the game last read or wrote, never on one that has only been downloaded: it does
+// not overwrite progress that the player has not seen. No rule uses a clock. All rules: docs/developers/offline.md.
 //
 // Every failure is a GamedError, or an IOException of this device's disk. Methods may be called from any thread and do
-// their work on others, in the order in which they were called; one process at a time for a player's folder.
+// their work on threads of the pool, in the order of the calls; one process at a time may use a player's folder.
 
 using System;
 using System.Collections.Generic;
@@ -29,7 +29,7 @@ using System.Threading.Tasks;
 
 namespace Gamed
 {
-    /// <summary>The server's list has not come to this device yet: it may have a save of this slot.</summary>
+    /// <summary>This device has not received the server's list yet: the server may have a save of this slot.</summary>
     public class NotKnown : Unreachable
     {
         internal NotKnown()
@@ -38,8 +38,8 @@ namespace Gamed
         }
     }
 
-    /// <summary>The sides have changed since this conflict was shown, or it was settled: look at the conflicts again.
-    /// </summary>
+    /// <summary>The sides have changed since this conflict was shown, or it was settled: read the conflicts
+    /// again.</summary>
     public class ConflictOver : GamedError
     {
         internal ConflictOver() : base("conflict_over", "This conflict has changed since it was shown.")
@@ -47,7 +47,7 @@ namespace Gamed
         }
     }
 
-    // --- What is known of a slot: pure, every change makes a new record ----------------------------------------------
+    // --- The record of a slot: immutable, every change returns a new record ------------------------------------------
 
     /// <summary>Bytes on this device, in a file named by their hash.</summary>
     sealed class Local
@@ -57,7 +57,7 @@ namespace Gamed
         internal string ContentType;
         internal IDictionary<string, object> Meta;
 
-        /// <summary>RFC 3339, by some clock: to be shown to the player. Nothing is decided by it.</summary>
+        /// <summary>RFC 3339, by this device's or the server's clock: only show it to the player.</summary>
         internal string Modified;
 
         internal static Local Of(SaveInfo info)
@@ -69,7 +69,7 @@ namespace Gamed
             };
         }
 
-        /// <summary>With the label as the server spells it.</summary>
+        /// <summary>Returns a copy with the content type and meta in the server's spelling.</summary>
         internal Local Labelled(SaveInfo info)
         {
             return new Local
@@ -78,7 +78,7 @@ namespace Gamed
             };
         }
 
-        /// <summary>The same bytes under the same label; nothing equals nothing.</summary>
+        /// <summary>Compares bytes, content type and meta; null equals null.</summary>
         internal static bool Same(Local one, Local other)
         {
             if (one == null || other == null)
@@ -110,8 +110,8 @@ namespace Gamed
         }
     }
 
-    /// <summary>A write, or with Local null a delete, that was sent and may have arrived: nothing else goes out before
-    /// it.</summary>
+    /// <summary>A write, or with Local null a delete, that was sent and may have arrived: it is repeated before any
+    /// other is sent.</summary>
     sealed class Sent
     {
         internal Local Local;
@@ -135,15 +135,15 @@ namespace Gamed
         }
     }
 
-    /// <summary>What the server said when it refused. Reason: changed, deleted, or lost (it does not know this save).
-    /// </summary>
+    /// <summary>The server's response to a refused write. Reason: changed, deleted, or lost (it does not know this
+    /// save).</summary>
     sealed class Dispute
     {
         internal string Reason;
         internal SaveInfo Base;
         internal SaveInfo Current;
 
-        /// <summary>The refused bytes, as the server keeps them.</summary>
+        /// <summary>The conflict copy that the server keeps of the refused bytes.</summary>
         internal SaveInfo Copy;
 
         internal static object ToJson(Dispute dispute)
@@ -156,18 +156,18 @@ namespace Gamed
         }
     }
 
-    /// <summary>A whole list while its pages come; after an interruption the next round goes on with it.</summary>
+    /// <summary>A whole list whose pages are arriving; after an interruption the next pump continues it.</summary>
     sealed class WholeList
     {
         internal string Cursor;
 
-        /// <summary>What is missing on all pages was deleted long ago.</summary>
+        /// <summary>A slot that is missing on all pages was deleted long ago.</summary>
         internal bool Expired;
 
-        /// <summary>Null: deleted.</summary>
+        /// <summary>By slot; null: deleted.</summary>
         internal readonly Dictionary<string, SaveInfo> Listed = new Dictionary<string, SaveInfo>();
 
-        /// <summary>The slots whose base was compared with what is listed.</summary>
+        /// <summary>The slots whose base was compared with their entry.</summary>
         internal readonly HashSet<string> Compared = new HashSet<string>();
 
         internal void Add(string cursor, IDictionary<string, SaveInfo> page)
@@ -190,30 +190,31 @@ namespace Gamed
         /// <summary>The game's save; null if there is none or it was deleted.</summary>
         internal Local Local;
 
-        /// <summary>The version that stands on: what the game last read, or the server last acknowledged.</summary>
+        /// <summary>The version that Local is based on: the game last read it, or the server last acknowledged
+        /// it.</summary>
         internal SaveInfo Base;
 
-        /// <summary>The game went on from there.</summary>
+        /// <summary>True if the game has changed Local since.</summary>
         internal bool Dirty;
 
         internal Sent Sent;
 
-        /// <summary>The server's save in its last answer.</summary>
+        /// <summary>The server's version, as last listed.</summary>
         internal SaveInfo Remote;
 
-        /// <summary>Where there is nothing: there was something.</summary>
+        /// <summary>True without bytes if there were some before.</summary>
         internal bool Deleted;
 
         internal Dispute Dispute;
 
-        /// <summary>The save that was replaced last on this device.</summary>
+        /// <summary>The bytes that a conflict or a delete last replaced on this device.</summary>
         internal Local Dropped;
 
-        /// <summary>A conflict's copy at the server that is not needed once its bytes are current.</summary>
+        /// <summary>A conflict copy at the server that is not needed once its bytes are current.</summary>
         internal SaveInfo Spent;
 
-        /// <summary>Bytes that gave way in a conflict before the server had them. Its Base is never current, so the
-        /// server refuses the write and keeps the bytes as a conflict copy.</summary>
+        /// <summary>Bytes that a conflict replaced before the server had them. Its Base is never current, so the server
+        /// refuses the write and keeps the bytes as a conflict copy.</summary>
         internal Sent UnsentCopy;
 
         internal Record With(Action<Record> change)
@@ -228,8 +229,8 @@ namespace Gamed
             return info == null ? null : info.Etag;
         }
 
-        /// <summary>The server has something that the game has not seen, and the game has nothing to say against it.
-        /// </summary>
+        /// <summary>True if the server has a version that the game has not read, and the game has not changed its
+        /// own.</summary>
         internal bool Newer
         {
             get
@@ -239,7 +240,7 @@ namespace Gamed
             }
         }
 
-        /// <summary>By the game. What it has already is no change.</summary>
+        /// <summary>Records a write of the game; the same bytes are not a change.</summary>
         internal Record Wrote(Local local)
         {
             if (Local.Same(Local, local))
@@ -254,7 +255,7 @@ namespace Gamed
             return local != null && Dispute != null && Remote != null ? record.Heard(Remote) : record;
         }
 
-        /// <summary>The game goes on from what is newer.</summary>
+        /// <summary>Records that the game has read the newer version.</summary>
         internal Record Took()
         {
             Local local = Local.Of(Remote);
@@ -266,7 +267,8 @@ namespace Gamed
             });
         }
 
-        /// <summary>The server lists this. The same bytes are never a conflict, whichever device wrote them.</summary>
+        /// <summary>Records the server's version of a list. The same bytes are never a conflict, whichever device wrote
+        /// them.</summary>
         internal Record Heard(SaveInfo remote, bool deleted = false)
         {
             Record record = With(r =>
@@ -283,8 +285,8 @@ namespace Gamed
             return record.Moved();
         }
 
-        /// <summary>Both sides have the same bytes; another label is brought up still, or taken over if the game has
-        /// none.</summary>
+        /// <summary>Records that both sides have the same bytes. The game's content type and meta are still sent if
+        /// they differ; without own changes it adopts the server's.</summary>
         Record Settled(SaveInfo remote)
         {
             return With(r =>
@@ -298,7 +300,7 @@ namespace Gamed
             });
         }
 
-        /// <summary>A conflict that is open shows what is there now.</summary>
+        /// <summary>Updates an open conflict to the server's current version.</summary>
         Record Moved()
         {
             if (Dispute == null || Tag(Dispute.Current) == Tag(Remote))
@@ -312,15 +314,15 @@ namespace Gamed
             });
         }
 
-        /// <summary>In a whole list. `known`: what this stands on is in the past that the server has now. Where it is
-        /// not, the server has lost what it had acknowledged, and what the game has is news again.</summary>
+        /// <summary>Records an entry of a whole list. `known`: the server's history contains the base of this record.
+        /// If it does not, the server has lost an acknowledged write, and the game's bytes are pending again.</summary>
         internal Record Relisted(bool known, bool deleted, bool listed)
         {
             Record record = known || Dirty || Local == null ? this : With(r => r.Dirty = true);
             return listed ? record : record.Heard(null, deleted);
         }
 
-        /// <summary>In a whole list where this slot is missing because it was deleted long ago.</summary>
+        /// <summary>Records that a whole list lacks this slot because it was deleted long ago.</summary>
         internal Record Expired()
         {
             if (Local == null || Base == null || !(Dirty || Sent != null))
@@ -332,7 +334,7 @@ namespace Gamed
             }).Heard(null, true);
         }
 
-        /// <summary>Records a write that took place as `info`; the game may have saved again since.</summary>
+        /// <summary>Records that the server performed Sent, as `info`; the game may have written since.</summary>
         internal Record Acknowledged(SaveInfo info, bool exactly = true)
         {
             bool done = exactly && Local.Same(Local, Sent == null ? null : Sent.Local);
@@ -364,7 +366,7 @@ namespace Gamed
             });
         }
 
-        /// <summary>It took place, and another device went on from it.</summary>
+        /// <summary>Records that Sent was performed and another device has written after it.</summary>
         internal Record Superseded(Conflict error)
         {
             return Acknowledged(error.Yours).With(r =>
@@ -394,13 +396,13 @@ namespace Gamed
             get { return Dispute == null ? null : Dispute.Current; }
         }
 
-        /// <summary>Nothing of this device is pending or in dispute.</summary>
+        /// <summary>True if this device has neither a pending write nor a conflict here.</summary>
         internal bool Idle
         {
             get { return !Dirty && Sent == null && Dispute == null; }
         }
 
-        /// <summary>Made before the sign-in: without a base, so that it never replaces another.</summary>
+        /// <summary>Adopts bytes from before the sign-in, without a base, so that they never replace others.</summary>
         internal Record Adopted(Local local)
         {
             return With(made =>
@@ -448,7 +450,7 @@ namespace Gamed
             });
         }
 
-        /// <summary>Keep this device's bytes as Dropped, and as UnsentCopy if the server does not have them. The
+        /// <summary>Keeps this device's bytes as Dropped, and as UnsentCopy if the server does not have them. The
         /// server has only the bytes that it refused; the game may have saved newer ones since.</summary>
         Record GaveWay()
         {
@@ -464,7 +466,7 @@ namespace Gamed
             });
         }
 
-        /// <summary>Hashes of all bytes that may still be asked for.</summary>
+        /// <summary>The hashes of all bytes that must stay on the disk.</summary>
         internal ISet<string> Bodies
         {
             get
@@ -493,7 +495,8 @@ namespace Gamed
             });
         }
 
-        /// <summary>Throws FormatException, NotGamed, InvalidCastException, KeyNotFoundException.</summary>
+        /// <summary>Parses the stored form. Throws FormatException, NotGamed, InvalidCastException,
+        /// KeyNotFoundException.</summary>
         internal static Record FromJson(byte[] text)
         {
             var value = (IDictionary<string, object>)Json.Parse(text);
@@ -526,14 +529,14 @@ namespace Gamed
     // --- The disk ----------------------------------------------------------------------------------------------------
 
     /// <summary>A folder of one player at one server: `cursor`, `lock`, and for each slot a folder with `record` and
-    /// bodies. Bodies are on disk before the record that names them, and go after it; only this user can read any of
-    /// it.</summary>
+    /// bodies. A body is stored before the record that names it, and deleted after it, so that a crash never leaves a
+    /// record without its bytes. Only this user can read the folder.</summary>
     sealed class Store : IDisposable
     {
         readonly string folder;
         readonly IDisposable held;
 
-        /// <summary>Throws InUse.</summary>
+        /// <summary>Throws InUse if another process or object has the folder open.</summary>
         internal Store(string folder)
         {
             this.folder = folder;
@@ -548,7 +551,7 @@ namespace Gamed
             held.Dispose();
         }
 
-        /// <summary>By slot. Throws LocalDamaged.</summary>
+        /// <summary>Reads all records, by slot. Throws LocalDamaged.</summary>
         internal SortedDictionary<string, Record> Records()
         {
             var found = new SortedDictionary<string, Record>(StringComparer.Ordinal);
@@ -557,7 +560,7 @@ namespace Gamed
                 string path = Path.Combine(place, "record");
                 byte[] text = Disk.Read(path);
                 if (text == null)
-                    continue;  // the first write to it did not get that far
+                    continue;  // a crash interrupted the first write to it
                 try
                 {
                     found[Path.GetFileName(place)] = Record.FromJson(text);
@@ -591,7 +594,7 @@ namespace Gamed
                     Discard(path);
         }
 
-        /// <summary>Its hash; on disk when it returns.</summary>
+        /// <summary>Writes a body, on disk when it returns; returns its hash.</summary>
         internal string Add(string slot, byte[] data)
         {
             string digest = Saves.Hex(Saves.Hash(data));
@@ -611,7 +614,7 @@ namespace Gamed
                 Discard(path);
         }
 
-        /// <summary>Null when it is not here, or not what it was.</summary>
+        /// <summary>Reads a body; returns null if it is missing or damaged.</summary>
         internal byte[] Load(string slot, string digest)
         {
             byte[] data = Disk.Read(Path.Combine(Of(slot), digest));
@@ -663,27 +666,27 @@ namespace Gamed
         }
     }
 
-    // --- What a game sees --------------------------------------------------------------------------------------------
+    // --- The interface of a game -------------------------------------------------------------------------------------
 
     /// <summary>One slot, for a menu.</summary>
     public sealed class SyncStatus
     {
-        /// <summary>The first list of the server has not come to this device yet.</summary>
+        /// <summary>This device has not received the server's first list yet.</summary>
         public const string Unknown = "unknown";
 
-        /// <summary>Device and server have the same.</summary>
+        /// <summary>Device and server have the same save.</summary>
         public const string InStep = "in_step";
 
-        /// <summary>Something is to be brought up or down.</summary>
+        /// <summary>An upload or a download is pending.</summary>
         public const string Waiting = "waiting";
 
-        /// <summary>Another device saved, or deleted: ReadAsync gives it.</summary>
+        /// <summary>Another device has saved, or deleted: ReadAsync returns the result.</summary>
         public const string Newer = "newer";
 
-        /// <summary>This device and another both went on: the player has to choose.</summary>
+        /// <summary>This device and another have both changed the save: the player has to choose.</summary>
         public const string Conflict = "conflict";
 
-        /// <summary>The server does not take it: see Problem; the bytes are kept here.</summary>
+        /// <summary>The server rejects the save: see Problem; the bytes are kept here.</summary>
         public const string Refused = "refused";
 
         /// <summary>1 to 64 of a-z 0-9 . _ -</summary>
@@ -692,8 +695,8 @@ namespace Gamed
         /// <summary>One of the texts above.</summary>
         public string State { get; internal set; }
 
-        /// <summary>Of what ReadAsync would give, in bytes, as are the next two; null: nothing, it is
-        /// deleted.</summary>
+        /// <summary>The size in bytes of the save that ReadAsync would return; the next two members describe it, too.
+        /// Null if it is deleted.</summary>
         public long? Size { get; internal set; }
 
         /// <summary>The `meta` of the save; empty without any.</summary>
@@ -702,11 +705,11 @@ namespace Gamed
         /// <summary>RFC 3339, to show.</summary>
         public string Modified { get; internal set; }
 
-        /// <summary>Versions at the server that lost a conflict, of any device: GamedClient.RestoreAsync or
-        /// DismissAsync them.</summary>
+        /// <summary>The conflict copies at the server, of any device: use GamedClient.RestoreAsync or
+        /// DismissAsync.</summary>
         public IList<long> Copies { get; internal set; }
 
-        /// <summary>Why the server does not take it, or null.</summary>
+        /// <summary>The reason why the server rejects the save, or null.</summary>
         public GamedError Problem { get; internal set; }
 
         internal bool Shown
@@ -715,7 +718,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>One side of a conflict: its bytes, and what to tell the player about them.</summary>
+    /// <summary>One side of a conflict: its bytes, and their description for the player.</summary>
     public sealed class SyncSide
     {
         /// <summary>The bytes, checked.</summary>
@@ -731,8 +734,8 @@ namespace Gamed
         public string Modified { get; internal set; }
     }
 
-    /// <summary>Both sides went on from <see cref="BaseAsync"/>. Nothing of the slot is sent until it is answered;
-    /// the game may play on.</summary>
+    /// <summary>Both sides have changed <see cref="BaseAsync"/>. Nothing of the slot is sent until the game calls a
+    /// method; play may continue.</summary>
     public sealed class SyncConflict
     {
         readonly Sync sync;
@@ -746,10 +749,10 @@ namespace Gamed
 
         internal Dispute Shown { get; private set; }
 
-        /// <summary>Of the save.</summary>
+        /// <summary>The slot of the save.</summary>
         public string Slot { get; private set; }
 
-        /// <summary>changed; deleted: at the server; lost: the server does not know this save (erased, or an old
+        /// <summary>"changed"; "deleted" at the server; "lost": the server does not know this save (erased, or an old
         /// backup).</summary>
         public string Reason
         {
@@ -762,7 +765,7 @@ namespace Gamed
             get { return Shown.Base; }
         }
 
-        /// <summary>The server's, or null.</summary>
+        /// <summary>The server's save, or null.</summary>
         public SaveInfo Current
         {
             get { return Shown.Current; }
@@ -774,19 +777,20 @@ namespace Gamed
             get { return Shown.Copy; }
         }
 
-        /// <summary>This device's, as it is now; null: it was deleted here.</summary>
+        /// <summary>Reads this device's side, as it is now; returns null if it was deleted here.</summary>
         public Task<SyncSide> MineAsync()
         {
             return sync.MineAsync(Slot);
         }
 
-        /// <summary>The server's; null: deleted, or lost. Fetched if it did not arrive yet.</summary>
+        /// <summary>Reads the server's side; returns null if it is deleted or lost. May send a request.</summary>
         public Task<SyncSide> TheirsAsync(CancellationToken cancel = default(CancellationToken))
         {
             return sync.SideAsync(Slot, Current, cancel);
         }
 
-        /// <summary>The save that both sides continued; null if there was none or it was not stored.</summary>
+        /// <summary>Reads the save that both sides continued; returns null if there was none or it is not
+        /// kept.</summary>
         public async Task<SyncSide> BaseAsync(CancellationToken cancel = default(CancellationToken))
         {
             try
@@ -799,23 +803,23 @@ namespace Gamed
             }
         }
 
-        /// <summary>Write this device's over theirs, which stays in the server's history. Throws
+        /// <summary>Writes this device's side over theirs, which stays in the server's history. Throws
         /// ConflictOver.</summary>
         public Task KeepMineAsync()
         {
             return sync.AnswerAsync(this, record => record.KeptMine());
         }
 
-        /// <summary>Go on from theirs: read it. This device's side stays at the server as a conflict copy: the next
-        /// pump sends what the game has saved since the conflict began. It also stays here, see Sync.DroppedAsync.
-        /// Throws ConflictOver.</summary>
+        /// <summary>Continues from theirs: read it. The server keeps this device's side as a conflict copy: the next
+        /// pump sends the bytes that the game has saved since the conflict began. They also stay here, see
+        /// Sync.DroppedAsync. Throws ConflictOver.</summary>
         public async Task KeepTheirsAsync(CancellationToken cancel = default(CancellationToken))
         {
             await TheirsAsync(cancel).ConfigureAwait(false);
             await sync.AnswerAsync(this, record => record.KeptTheirs()).ConfigureAwait(false);
         }
 
-        /// <summary>Go on from something new that holds both. Throws ConflictOver.</summary>
+        /// <summary>Continues from new bytes that combine both. Throws ConflictOver.</summary>
         public Task MergedAsync(byte[] data, IDictionary<string, object> meta = null)
         {
             return sync.MergedAsync(this, data, meta);
@@ -826,17 +830,17 @@ namespace Gamed
     {
         internal GamedError Error;
 
-        /// <summary>By the monotonic clock, in seconds.</summary>
+        /// <summary>The time of the next try by the monotonic clock, in seconds.</summary>
         internal double Due;
 
-        /// <summary>The server rejected the write.</summary>
+        /// <summary>True if a retry cannot help: the server rejected the write, or a file is damaged.</summary>
         internal bool Final
         {
             get { return (Error.Status >= 400 && Error.Status < 500) || Error is LocalDamaged; }
         }
     }
 
-    /// <summary>Rings until it is cleared.</summary>
+    /// <summary>A signal that stays set until it is cleared.</summary>
     sealed class Bell
     {
         volatile TaskCompletionSource<bool> rung = Fresh();
@@ -863,34 +867,34 @@ namespace Gamed
         }
     }
 
-    /// <summary>One player's saves on this device, and the way to the server.</summary>
+    /// <summary>One player's saves on this device, and their exchange with the server.</summary>
     public sealed class Sync : IDisposable
     {
         const int WaitSeconds = 25;
 
-        /// <summary>How long Dispose waits at most until pending saves are sent.</summary>
+        /// <summary>The longest time that Dispose waits until pending saves are sent.</summary>
         const double ExitSeconds = 5;
 
-        /// <summary>A write that the server refused is tried again after this long, unless it says otherwise: limits
-        /// can be changed.</summary>
+        /// <summary>The pause before retrying a refused write, unless the server sends another: the owner can raise a
+        /// limit meanwhile.</summary>
         const double AgainSeconds = 300;
 
-        /// <summary>How often one pump goes on with a slot that changes meanwhile.</summary>
+        /// <summary>The largest number of writes that one pump sends for a slot that keeps changing.</summary>
         const int Steps = 4;
 
-        /// <summary>The server limits the rate of larger requests.</summary>
+        /// <summary>The server limits the rate of requests for more versions.</summary>
         const int PageVersions = 32;
 
-        /// <summary>The folder of what a game saved before the first sign-in here: no player's, SafeName gives no such
-        /// name.</summary>
+        /// <summary>The folder for saves from before the first sign-in here. SafeName never returns this name, so it is
+        /// not a player's.</summary>
         const string Unowned = "not.signed.in";
 
         readonly GamedClient client;
         readonly string place;
         Store store;
 
-        /// <summary>Around every look at the records and every change; never held while the network is
-        /// awaited.</summary>
+        /// <summary>Held for each read and change of the records; never while a request waits for the
+        /// network.</summary>
         readonly object gate = new object();
 
         readonly object turn = new object();
@@ -900,28 +904,30 @@ namespace Gamed
 
         readonly CancellationTokenSource closing = new CancellationTokenSource();
 
-        /// <summary>What Start has begun, until it ends.</summary>
+        /// <summary>The loop of Start, until it ends.</summary>
         Task running;
 
-        /// <summary>What Start was given.</summary>
+        /// <summary>The callback that was passed to Start.</summary>
         Action<SyncStatus> report = status => { };
 
         /// <summary>How often Start or RunAsync was called.</summary>
         int starts;
 
-        /// <summary>The same when the last pump began.</summary>
+        /// <summary>That number when the last pump began.</summary>
         int pumpStarts;
 
-        /// <summary>The same of the last pump that has ended: Trouble answers these starts, and no later one.</summary>
+        /// <summary>That number at the beginning of the last pump that has ended: Trouble does not concern later
+        /// starts.</summary>
         int triedStarts;
 
-        /// <summary>Rung when a pump has ended, or this Sync.</summary>
+        /// <summary>Rings when a pump has ended, or this Sync.</summary>
         readonly Bell ended = new Bell();
 
         readonly Stopwatch clock = Stopwatch.StartNew();
         readonly Dictionary<string, Problem> problems = new Dictionary<string, Problem>();
 
-        /// <summary>Of each slot's UnsentCopy: they hold up neither writes nor downloads.</summary>
+        /// <summary>The problems of each slot's UnsentCopy, apart from the others: they must not delay writes or
+        /// downloads.</summary>
         readonly Dictionary<string, Problem> copyProblems = new Dictionary<string, Problem>();
 
         SortedDictionary<string, Record> records;
@@ -930,10 +936,10 @@ namespace Gamed
         volatile GamedError trouble;
         volatile bool closed;
 
-        /// <summary>A pump of this Sync has succeeded.</summary>
-        /// <summary>The whole list whose pages have begun to come.</summary>
+        /// <summary>The whole list whose pages are arriving.</summary>
         WholeList whole;
 
+        /// <summary>True once a pump of this Sync has succeeded.</summary>
         volatile bool pumped;
 
         Sync(GamedClient client, string playerId, string place)
@@ -959,9 +965,10 @@ namespace Gamed
         }
 
         /// <summary>
-        /// Of the player who is signed in; `folder` instead of one beside the credential. Before the first sign-in at
-        /// this server the saves wait on this device: the first pump after the sign-in, or the first Sync, adopts them
-        /// for the player. Asks no server. Throws SignInRequired after a sign-out, InUse, LocalDamaged, IOException.
+        /// Opens the saves of the player who is signed in; sends no request. `folder` replaces the one beside the
+        /// credential. Before the first sign-in at this server the saves wait on this device: the first pump after the
+        /// sign-in, or the first Sync, adopts them for the player. Throws SignInRequired after a sign-out, InUse,
+        /// LocalDamaged, IOException.
         /// </summary>
         public static Task<Sync> OpenAsync(GamedClient client, string folder = null,
             CancellationToken cancel = default(CancellationToken))
@@ -977,32 +984,31 @@ namespace Gamed
             }, cancel);
         }
 
-        /// <summary>Whether a player has signed in here before.</summary>
+        /// <summary>Returns whether a player has signed in here before.</summary>
         static bool HasPlayers(string place)
         {
             return Directory.Exists(place)
                 && Directory.GetDirectories(place).Any(path => Path.GetFileName(path) != Unowned);
         }
 
-        /// <summary>Whose saves these are; empty before the first sign-in.</summary>
+        /// <summary>The player; empty before the first sign-in.</summary>
         public string PlayerId { get; private set; }
 
-        /// <summary>Why the last pump did not get through; null when it did: for a sign that says "offline".</summary>
+        /// <summary>The error of the last pump; null if it succeeded: for a display that says "offline".</summary>
         public GamedError Trouble
         {
             get { return trouble; }
         }
 
-        /// <summary>Let another process have the folder, once what was called before is done: waits for this device's
-        /// disk, and after Start at most 5 seconds until pending saves are sent. What is still pending then stays
-        /// pending.</summary>
+        /// <summary>Releases the folder for other processes after all earlier calls: waits for this device's disk, and
+        /// after Start at most 5 seconds until pending saves are sent. The others stay pending.</summary>
         public void Dispose()
         {
             CloseAsync(ExitSeconds).Wait();
         }
 
-        /// <summary>The same without waiting here; after Start it takes at most `within` seconds until pending saves
-        /// are sent, or until the server cannot be reached.</summary>
+        /// <summary>Disposes without blocking; after Start it waits at most `within` seconds until pending saves are
+        /// sent, or until the server cannot be reached.</summary>
         public async Task CloseAsync(double within = 0)
         {
             await InTurn(() => true).ConfigureAwait(false);
@@ -1022,7 +1028,7 @@ namespace Gamed
             }).ConfigureAwait(false);
         }
 
-        /// <summary>Whether a pump has nothing more to send, or cannot send it now.</summary>
+        /// <summary>True if a pump has nothing more to send, or cannot send it now.</summary>
         bool NeedsNoLonger
         {
             get
@@ -1035,8 +1041,8 @@ namespace Gamed
             }
         }
 
-        /// <summary>The last pump failed only for a save of another device, which does not fit here: the rest goes up
-        /// as ever.</summary>
+        /// <summary>True if the last pump only could not store another device's save here: all writes are still sent
+        /// then.</summary>
         bool LacksSpace
         {
             get
@@ -1048,17 +1054,17 @@ namespace Gamed
             }
         }
 
-        /// <summary>Wait for the first pump, at most `within` seconds; return whether the first list has ever come
-        /// here. Call it after RunAsync was started and before the first ReadAsync. False: this device was never
-        /// online with this player; ReadAsync throws NotKnown. A device that knows its saves does not wait for a
-        /// server that does not answer.</summary>
+        /// <summary>Waits for the first pump, at most `within` seconds; returns whether this device has ever received a
+        /// list. Call it after RunAsync was started and before the first ReadAsync. False: this device was never online
+        /// with this player; ReadAsync throws NotKnown. A device that knows its saves does not wait for a server that
+        /// does not respond.</summary>
         public async Task<bool> ReadyAsync(double within = 5, CancellationToken cancel = default(CancellationToken))
         {
             await UntilAsync(() => NeedsNoWait, within, cancel).ConfigureAwait(false);
             return cursor != null;
         }
 
-        /// <summary>Returns after the pump that made it so, and after `within` seconds at most.</summary>
+        /// <summary>Waits until `done` at the end of a pump, at most `within` seconds.</summary>
         async Task UntilAsync(Func<bool> done, double within, CancellationToken cancel)
         {
             double end = Now() + within;
@@ -1073,7 +1079,7 @@ namespace Gamed
                 }
         }
 
-        /// <summary>Whether waiting for a pump would not help ReadyAsync.</summary>
+        /// <summary>True if waiting for a pump would not help ReadyAsync.</summary>
         bool NeedsNoWait
         {
             get
@@ -1083,13 +1089,13 @@ namespace Gamed
             }
         }
 
-        /// <summary>Whether the last pump failed, and Start was not called since to overcome that.</summary>
+        /// <summary>True if the last pump failed, and Start was not called since to overcome that.</summary>
         bool Failed
         {
             get { return trouble != null && !(Ends(trouble) && triedStarts != starts); }
         }
 
-        /// <summary>What ends the loop: waiting does not help.</summary>
+        /// <summary>Returns whether the error ends the loop: waiting does not help.</summary>
         static bool Ends(GamedError error)
         {
             return error is SignInRequired || error is PlayerBlocked;
@@ -1109,25 +1115,25 @@ namespace Gamed
 
         // -- the game's side: this device only, no network --
 
-        /// <summary>The newest bytes this device knows; what the game writes next stands on them. Null if the slot
-        /// was never written. Throws NotKnown before the first list (see ReadyAsync), Deleted, LocalDamaged, and
-        /// Unreachable while a save that is known has not arrived. In a conflict it is this device's side. Etag is
-        /// empty for what the server does not have yet.</summary>
+        /// <summary>Reads the newest bytes on this device; the game's next write is based on them. Returns null if the
+        /// slot was never written. Throws NotKnown before the first list (see ReadyAsync), Deleted, LocalDamaged, and
+        /// Unreachable while a listed save has not been downloaded. In a conflict the result is this device's side.
+        /// Etag is empty for bytes that the server does not have yet.</summary>
         public Task<Save> ReadAsync(string slot)
         {
             return InTurn(() => Look(slot, true));
         }
 
-        /// <summary>The same bytes, but the next write does not stand on them: for a preview, or a copy
+        /// <summary>Reads the same bytes, but does not base the next write on them: for a preview, or a copy
         /// elsewhere.</summary>
         public Task<Save> PeekAsync(string slot)
         {
             return InTurn(() => Look(slot, false));
         }
 
-        /// <summary>On this device's disk when it ends, on top of what the game last read or wrote here. It goes up
-        /// with the next pump. Newer bytes replace older ones that did not go up yet. Leave `data` as it is
-        /// meanwhile. Throws IOException when this device cannot keep it.</summary>
+        /// <summary>Writes bytes to this device's disk, based on the version that the game last read or wrote here. The
+        /// next pump sends them. Newer bytes replace older ones that have not been sent. Do not change `data`
+        /// meanwhile. Throws IOException if the disk cannot store them.</summary>
         public Task WriteAsync(string slot, byte[] data, IDictionary<string, object> meta = null,
             string contentType = GamedClient.Bytes)
         {
@@ -1145,7 +1151,7 @@ namespace Gamed
             });
         }
 
-        /// <summary>What this device knows to be newest; a delete at the server can be taken back for a while. Throws
+        /// <summary>Deletes the newest version that this device knows; the server can restore it for a while. Throws
         /// NotKnown before the first list, unless the game has written this slot here.</summary>
         public Task DeleteAsync(string slot)
         {
@@ -1163,19 +1169,19 @@ namespace Gamed
             });
         }
 
-        /// <summary>Every slot that holds something, or waits for something.</summary>
+        /// <summary>Lists the status of every slot that has bytes or a pending change.</summary>
         public Task<IList<SyncStatus>> SlotsAsync()
         {
             return InTurn(() => (IList<SyncStatus>)Statuses().Where(status => status.Shown).ToList());
         }
 
-        /// <summary>Of one slot, also of one that holds nothing.</summary>
+        /// <summary>Returns the status of a slot, also of an empty one.</summary>
         public Task<SyncStatus> StatusAsync(string slot)
         {
             return InTurn(() => StatusOf(slot));
         }
 
-        /// <summary>Those the player has to choose in.</summary>
+        /// <summary>Lists the conflicts in which the player has to choose.</summary>
         public Task<IList<SyncConflict>> ConflictsAsync()
         {
             return InTurn(() =>
@@ -1186,8 +1192,8 @@ namespace Gamed
             });
         }
 
-        /// <summary>What gave way here last, to theirs or to a delete, also one of this device: for who changes their
-        /// mind.</summary>
+        /// <summary>Reads the bytes that KeepTheirsAsync or a delete, also on this device, last replaced here: to undo
+        /// the choice.</summary>
         public Task<SyncSide> DroppedAsync(string slot)
         {
             return InTurn(() => Side(slot, record => record.Dropped));
@@ -1198,7 +1204,7 @@ namespace Gamed
             return InTurn(() => Side(slot, record => record.Local));
         }
 
-        /// <summary>On another thread, after what was called before.</summary>
+        /// <summary>Runs `work` on another thread, after all earlier work.</summary>
         Task<T> InTurn<T>(Func<T> work)
         {
             lock (turn)
@@ -1243,7 +1249,7 @@ namespace Gamed
             {
                 Record record = RecordOf(slot);
                 if (!record.Dirty && record.Base != null)
-                    store.Discard(slot, local.Sha256);  // the next pump brings it again
+                    store.Discard(slot, local.Sha256);  // the next pump fetches it again
                 throw Damaged(slot);
             }
             return data;
@@ -1254,13 +1260,13 @@ namespace Gamed
             return new LocalDamaged("local_damaged", "The file of " + slot + " on this device is damaged or gone.");
         }
 
-        /// <summary>Whether the server may have a save of this slot that this device has not heard of.</summary>
+        /// <summary>Returns whether the server may have a save of this slot that this device has not listed.</summary>
         bool IsUnknown(Record record)
         {
             return cursor == null && record.Local == null && record.Base == null && record.Remote == null;
         }
 
-        /// <summary>Something newer is here to be read.</summary>
+        /// <summary>Returns whether a newer version has been downloaded.</summary>
         bool Arrived(Record record)
         {
             return record.Newer && (record.Remote == null || store.Has(record.Slot, record.Remote));
@@ -1325,7 +1331,7 @@ namespace Gamed
             }
         }
 
-        /// <summary>From this device, else from the server.</summary>
+        /// <summary>Reads a side from this device, else from the server.</summary>
         internal Task<SyncSide> SideAsync(string slot, SaveInfo info, CancellationToken cancel)
         {
             return Task.Run(async () =>
@@ -1352,7 +1358,7 @@ namespace Gamed
             };
         }
 
-        /// <summary>With its bytes on disk.</summary>
+        /// <summary>Stores the bytes; returns their Local.</summary>
         Local Kept(string slot, byte[] data, string contentType, IDictionary<string, object> meta)
         {
             Open();
@@ -1403,7 +1409,7 @@ namespace Gamed
             return records.TryGetValue(slot, out record) ? record : new Record { Slot = slot };
         }
 
-        /// <summary>On disk when it returns.</summary>
+        /// <summary>Changes a record, on disk when it returns.</summary>
         Record Change(string slot, Func<Record, Record> how)
         {
             lock (gate)
@@ -1427,10 +1433,10 @@ namespace Gamed
 
         // -- the server's side --
 
-        /// <summary>Hear what changed, bring up what is pending, fetch what is newer; gives what a game should look
-        /// at again. Throws what is about the server or the player (Unreachable, SignInRequired, ...); what is about
-        /// one slot is in its status. Nothing is lost by a failure, or by the end of the process: call it
-        /// again.</summary>
+        /// <summary>Requests the changes, sends pending writes, downloads newer saves; returns the statuses that have
+        /// changed. Throws errors that concern the server or the player (Unreachable, SignInRequired, ...); one that
+        /// concerns a slot is in its status. After a failure, or the end of the process, call it again: nothing is
+        /// lost.</summary>
         public Task<IList<SyncStatus>> PumpAsync(CancellationToken cancel = default(CancellationToken))
         {
             return Task.Run(async () =>
@@ -1461,7 +1467,7 @@ namespace Gamed
             }
         }
 
-        /// <summary>Adopt what was saved here before the sign-in, unless another process has it open.</summary>
+        /// <summary>Adopts the saves from before the sign-in, unless another process has them open.</summary>
         void AdoptLeft()
         {
             string folder = Path.Combine(place, Unowned);
@@ -1477,7 +1483,7 @@ namespace Gamed
             }
         }
 
-        /// <summary>Take over the saves of `left`; one whose slot has something pending waits there for the next
+        /// <summary>Adopts the saves of `left`; if the slot has a pending write, the save waits for the next
         /// start.</summary>
         void Adopt(Store left, SortedDictionary<string, Record> theirs)
         {
@@ -1498,7 +1504,7 @@ namespace Gamed
             }
         }
 
-        /// <summary>Open the player's saves once a player has signed in, and adopt what was saved before.</summary>
+        /// <summary>Opens the player's saves once a player has signed in, and adopts the earlier ones.</summary>
         async Task OwnAsync(CancellationToken cancel)
         {
             Credential credential = await client.CredentialAsync(cancel).ConfigureAwait(false);
@@ -1550,15 +1556,15 @@ namespace Gamed
             lock (gate)
             {
                 Problem full = problems.Values.FirstOrDefault(problem => problem.Error.Code == "local_disk");
-                if (full != null)  // as long as a save of another device has no space here
+                if (full != null)  // while a save of another device does not fit here
                     throw new LocalDamaged("local_disk", full.Error.Detail);
             }
         }
 
-        /// <summary>Pump whenever there is something to do, until `stop`, then end soon. `changed` is called on
-        /// threads of the pool, with what a game should look at again. Throws what waiting does not help against:
-        /// SignInRequired, PlayerBlocked, InUse once this Sync is closed; run it again after a sign-in. All else is
-        /// tried again, and in Trouble meanwhile.</summary>
+        /// <summary>Pumps whenever a change is pending here or at the server, until `stop`; calls `changed` on threads
+        /// of the pool with each changed status. Throws errors that waiting cannot end: SignInRequired, PlayerBlocked,
+        /// InUse once this Sync is closed; run it again after a sign-in. Other errors are in Trouble until a retry
+        /// succeeds.</summary>
         public Task RunAsync(Action<SyncStatus> changed = null,
             CancellationToken stop = default(CancellationToken))
         {
@@ -1567,9 +1573,9 @@ namespace Gamed
             return Task.Run(() => RunHereAsync(changed ?? (status => { }), stop));
         }
 
-        /// <summary>The same in the background, until this Sync is closed; why it ended earlier is in Trouble. After
-        /// such an end call it again, once a player has signed in. While it works, a further call only replaces
-        /// `changed`, if it has one.</summary>
+        /// <summary>Calls RunAsync in the background, until this Sync is closed; an error that ends it earlier is in
+        /// Trouble. After such an end call it again, once a player has signed in. While it works, a further call only
+        /// replaces `changed`, if it has one.</summary>
         public void Start(Action<SyncStatus> changed = null)
         {
             lock (gate)
@@ -1582,7 +1588,7 @@ namespace Gamed
             }
         }
 
-        /// <summary>Run again after a Start that came during the pump which ended the loop: its error is an older
+        /// <summary>Runs again after a Start that came during the pump which ended the loop: its error is an older
         /// sign-in's.</summary>
         async Task RunUntilClosedAsync()
         {
@@ -1595,11 +1601,11 @@ namespace Gamed
                 }
                 catch (GamedError)
                 {
-                    // in Trouble
+                    // the error is in Trouble
                 }
                 catch (Exception)
                 {
-                    failed = true;  // of the game's own `changed`, or of this device: nobody awaits this task
+                    failed = true;  // an error of the game's `changed`, or of this device: the task is not awaited
                 }
                 lock (gate)
                 {
@@ -1641,7 +1647,7 @@ namespace Gamed
             }
         }
 
-        /// <summary>Pump; why it did not get through, if that may pass.</summary>
+        /// <summary>Pumps; returns an error that a retry may end, throws others.</summary>
         async Task<GamedError> TriedAsync(CancellationToken stop)
         {
             try
@@ -1663,7 +1669,7 @@ namespace Gamed
             return trouble;
         }
 
-        /// <summary>Until it is time, or the game or the server has something new.</summary>
+        /// <summary>Waits for the time, or for a change of the game or the server.</summary>
         async Task PauseAsync(double seconds, bool heed, CancellationToken stop)
         {
             using (CancellationTokenSource enough = CancellationTokenSource.CreateLinkedTokenSource(stop))
@@ -1688,7 +1694,7 @@ namespace Gamed
             return clock.Elapsed.TotalSeconds;
         }
 
-        /// <summary>Wait at the server for changes, and ring. What changed is for the pump to hear.</summary>
+        /// <summary>Waits at the server for changes, and rings; the pump requests the changes.</summary>
         async Task ListenAsync(CancellationToken over)
         {
             try
@@ -1714,7 +1720,7 @@ namespace Gamed
                         await Delay(Wire.PauseAfter(error, attempt), over).ConfigureAwait(false);
                     if (error != null)
                         attempt = Math.Min(attempt + 1, 8);
-                    if (rang || Now() - began < 1)  // until the pump has heard; and a server that does not wait
+                    if (rang || Now() - began < 1)  // the pump needs a moment; at most one request per second
                         await Delay(1, over).ConfigureAwait(false);
                 }
             }
@@ -1741,7 +1747,7 @@ namespace Gamed
                 return records.Keys.ToArray();
         }
 
-        /// <summary>The statuses that have changed since the last report to the game.</summary>
+        /// <summary>Returns the statuses that have changed since the last report to the game.</summary>
         IList<SyncStatus> News()
         {
             lock (gate)
@@ -1754,8 +1760,8 @@ namespace Gamed
             }
         }
 
-        /// <summary>What makes a status another one for the game: where the server's side matters, which one it is.
-        /// </summary>
+        /// <summary>Returns a text that changes when the game has to show the status again: also for a newer version at
+        /// the server.</summary>
         string LookOf(SyncStatus status)
         {
             SaveInfo remote = RecordOf(status.Slot).Remote;
@@ -1764,7 +1770,7 @@ namespace Gamed
             return status.State + " " + of + " " + (status.Problem == null ? "" : status.Problem.Code);
         }
 
-        /// <summary>The whole list, before any write, page by page.</summary>
+        /// <summary>Requests all changes, page by page, before any write is sent.</summary>
         async Task HearAsync(GamedClient only, CancellationToken cancel)
         {
             while (await HearPageAsync(only, cancel).ConfigureAwait(false))
@@ -1772,8 +1778,8 @@ namespace Gamed
             }
         }
 
-        /// <summary>True if there are more changes. The cursor is kept last, so that a page that was cut off is listed
-        /// again.</summary>
+        /// <summary>Requests a page of changes; returns whether there are more. The cursor is stored last, so that an
+        /// interrupted page is requested again.</summary>
         async Task<bool> HearPageAsync(GamedClient only, CancellationToken cancel)
         {
             string asked = whole == null ? cursor : whole.Cursor;
@@ -1782,7 +1788,7 @@ namespace Gamed
                 throw new NotGamed("The server's pages of changes do not end.");
             var listed = new Dictionary<string, SaveInfo>();  // null: deleted
             foreach (SaveInfo info in changes.Saves.Where(info => Saves.IsSlot(info.Slot)))
-                listed[info.Slot] = info;  // names of a later protocol are left alone
+                listed[info.Slot] = info;  // a later protocol may list names that are not slots here
             foreach (Deletion deletion in changes.Deletions.Where(deletion => Saves.IsSlot(deletion.Slot)))
                 listed[deletion.Slot] = null;
             if (changes.Whole)
@@ -1819,11 +1825,11 @@ namespace Gamed
                 if (asked == null || error.Status != 400)
                     throw;
             }
-            return await only.ChangesAsync(null, 0, cancel).ConfigureAwait(false);  // it does not know such a cursor
+            return await only.ChangesAsync(null, 0, cancel).ConfigureAwait(false);  // the server does not know it
         }
 
-        /// <summary>The past may be another one: what this device stands on must be in the server's, or it is news
-        /// again.</summary>
+        /// <summary>Compares all records with a whole list. The server may have lost writes: a base that is not in its
+        /// history makes the game's bytes pending again.</summary>
         async Task HearAllAsync(GamedClient only, WholeList all, CancellationToken cancel)
         {
             lock (gate)
@@ -1861,7 +1867,8 @@ namespace Gamed
             Change(record.Slot, r => r.Relisted(known, deleted, has));
         }
 
-        /// <summary>Empty for a slot that the server never had; versions older than `downTo` do not matter.</summary>
+        /// <summary>Requests the versions of a slot down to `downTo`; returns none if the server never had
+        /// it.</summary>
         static async Task<IList<SaveVersion>> HistoryAsync(GamedClient only, string slot, long downTo,
             CancellationToken cancel)
         {
@@ -1875,14 +1882,15 @@ namespace Gamed
             }
         }
 
-        /// <summary>What ends a pump: it is about the server or the player, not about one slot.</summary>
+        /// <summary>Returns whether the error ends a pump: it concerns the server or the player, not one
+        /// slot.</summary>
         static bool Halts(GamedError error)
         {
             return error is Unreachable || error is Busy || error is RateLimited || error is SignInRequired
                 || error is PlayerBlocked || error is NotGamed || error is UntrustedAddress;
         }
 
-        /// <summary>What is pending of a slot; true if there may be more.</summary>
+        /// <summary>Sends a slot's pending write; returns whether to call it again.</summary>
         async Task<bool> SendAsync(GamedClient only, string slot, CancellationToken cancel)
         {
             Record record = Next(slot);
@@ -1904,8 +1912,8 @@ namespace Gamed
             return true;
         }
 
-        /// <summary>The record with what to send now, noted on disk before it is sent: the same again until it is
-        /// answered.</summary>
+        /// <summary>Returns the record with the write to send, which is on disk first: the same one until the server
+        /// has answered it.</summary>
         Record Next(string slot)
         {
             lock (gate)
@@ -1916,7 +1924,7 @@ namespace Gamed
                 if (problems.TryGetValue(slot, out problem) && sent != null)
                 {
                     if (problem.Final && !Local.Same(sent.Local, record.Local))
-                        sent = null;  // it was refused as it was; the game has something else now
+                        sent = null;  // the server refused it, and the game has written other bytes since
                     else if (Now() < problem.Due)
                         return null;
                 }
@@ -1925,7 +1933,7 @@ namespace Gamed
                 problems.Remove(slot);
                 if (sent == null && record.Local == null && record.Base == null)
                 {
-                    Change(slot, r => r.With(fresh =>  // it never left this device
+                    Change(slot, r => r.With(fresh =>  // the server never had it
                     {
                         fresh.Dirty = false;
                         fresh.Sent = null;
@@ -1966,7 +1974,7 @@ namespace Gamed
             }
             catch (NotFound)
             {
-                return record => record.Removed(null);  // there is nothing, which is what was wanted
+                return record => record.Removed(null);  // the slot is empty, as wanted
             }
             catch (Conflict refusal)
             {
@@ -1975,7 +1983,7 @@ namespace Gamed
             IList<SaveVersion> history = await only.VersionsAsync(slot, cancel, sent.Base.Version, PageVersions)
                 .ConfigureAwait(false);
             if (history.Any(version => version.Kind == "delete" && version.Parent == sent.Base.Version))
-                return record => record.Removed(error.Current);  // it took place, and another device wrote since
+                return record => record.Removed(error.Current);  // performed before another device wrote
             return record => record.Disputed(error);
         }
 
@@ -1985,8 +1993,8 @@ namespace Gamed
                 which[slot] = new Problem { Error = error, Due = Now() + (error.RetryAfter ?? AgainSeconds) };
         }
 
-        /// <summary>Send the slot's UnsentCopy, until the server has answered. Other writes do not wait for it.
-        /// </summary>
+        /// <summary>Sends the slot's UnsentCopy, until the server has answered. Other writes do not wait for
+        /// it.</summary>
         async Task SendCopyAsync(GamedClient only, string slot, CancellationToken cancel)
         {
             Sent copy;
@@ -2004,13 +2012,13 @@ namespace Gamed
             IDictionary<string, object> meta = copy.Local.Meta.Count == 0 ? null : copy.Local.Meta;
             try
             {
-                if (data != null)  // a damaged file cannot be sent
+                if (data != null)  // a damaged file cannot be sent: give up
                     await only.PutAsync(slot, data, copy.Base, copy.Local.ContentType, meta, cancel)
                         .ConfigureAwait(false);
             }
             catch (Conflict)
             {
-                // the server has kept the bytes, or does not know this save
+                // expected: the server has kept the bytes, or does not know this save
             }
             catch (GamedError error)
             {
@@ -2026,7 +2034,8 @@ namespace Gamed
             }
         }
 
-        /// <summary>A conflict's copy whose bytes became current is not shown to the player as one any more.</summary>
+        /// <summary>Deletes a conflict copy whose bytes have become current, so that the player does not see it as a
+        /// conflict.</summary>
         async Task DismissAsync(GamedClient only, string slot, CancellationToken cancel)
         {
             Record record;
@@ -2043,13 +2052,13 @@ namespace Gamed
                 catch (GamedError error)
                 {
                     if (Halts(error))
-                        throw;  // else it goes by itself in time
+                        throw;  // else the copy expires later
                 }
             }
             Change(slot, r => r.With(fresh => fresh.Spent = null));
         }
 
-        /// <summary>What the game may ask for next, so that it can offline.</summary>
+        /// <summary>Downloads the bytes that the game may read next, also offline.</summary>
         async Task FetchAsync(GamedClient only, string slot, CancellationToken cancel)
         {
             SaveInfo wanted;
@@ -2069,7 +2078,7 @@ namespace Gamed
             }
             catch (NotFound)
             {
-                return;  // replaced meanwhile: the next list says by what
+                return;  // it was replaced meanwhile: the next list has the new version
             }
             catch (GamedError error)
             {
@@ -2083,14 +2092,14 @@ namespace Gamed
                 GamedError full = Errors.OfDisk(error);
                 if (full == null)
                     throw;
-                Refuse(problems, slot, full);  // else each pump would download it again
+                Refuse(problems, slot, full);  // else every pump would download it again
                 return;
             }
             lock (gate)
                 problems.Remove(slot);
         }
 
-        /// <summary>Keep the bytes while a record names them.</summary>
+        /// <summary>Stores the bytes if a record still names them.</summary>
         void KeepBody(string slot, byte[] data)
         {
             lock (gate)

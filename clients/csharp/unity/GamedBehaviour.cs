@@ -10,7 +10,7 @@
 //         await gamed.SaveAsync("auto", bytes);                   // on this device's disk when it ends
 //     }
 //
-// Put it on one object that stays (DontDestroyOnLoad). Its events come on Unity's main thread.
+// Put it on one object that stays (DontDestroyOnLoad). Its events are raised on Unity's main thread.
 
 using System;
 using System.Collections.Generic;
@@ -29,7 +29,7 @@ namespace Gamed
     {
     }
 
-    /// <summary>What a coroutine waits for: `yield return` it, then read Error and Value.</summary>
+    /// <summary>The result of a call in a coroutine: `yield return` it, then read Error and Value.</summary>
     public sealed class GamedWait<T> : CustomYieldInstruction
     {
         readonly Task<T> task;
@@ -39,13 +39,13 @@ namespace Gamed
             this.task = task;
         }
 
-        /// <summary>Whether it has not ended.</summary>
+        /// <summary>True until the call has ended.</summary>
         public override bool keepWaiting
         {
             get { return !task.IsCompleted; }
         }
 
-        /// <summary>Why it failed, with a Detail for the player; null if it succeeded.</summary>
+        /// <summary>The error, with a Detail for the player; null if the call succeeded.</summary>
         public GamedError Error
         {
             get
@@ -93,16 +93,16 @@ namespace Gamed
         Task watching = Wire.Done;
         CancellationTokenSource closing;
 
-        /// <summary>There is a session; a script may load and save.</summary>
+        /// <summary>Raised once there is a session; a script may load and save.</summary>
         public event Action SignedIn;
 
-        /// <summary>Something did not work; show its Detail. The person of the sign-in has shown it already.</summary>
+        /// <summary>Raised after a failure; show its Detail. The person of a sign-in has shown it already.</summary>
         public event Action<GamedError> ProblemFound;
 
-        /// <summary>A game should look at a slot again: State is, for example, `newer`.</summary>
+        /// <summary>Raised when a slot has changed: State is, for example, `newer`.</summary>
         public event Action<SyncStatus> Changed;
 
-        /// <summary>Two devices went on: show both sides, and let the player choose.</summary>
+        /// <summary>Raised when two devices have changed a save: show both sides, and let the player choose.</summary>
         public event Action<SyncConflict> ConflictFound;
 
         /// <summary>The address that the player typed. Set it before the first call.</summary>
@@ -119,15 +119,16 @@ namespace Gamed
             set { app = value; }
         }
 
-        /// <summary>On phones, such as `com.example.game:/signin`; empty: the player types a code.</summary>
+        /// <summary>The return address on phones, such as `com.example.game:/signin`; empty: the player types a
+        /// code.</summary>
         public string ReturnUri
         {
             get { return returnUri; }
             set { returnUri = value; }
         }
 
-        /// <summary>How the sign-in asks and shows, called on the main thread: by default a GamedDialog of this object.
-        /// </summary>
+        /// <summary>The dialogs of the sign-in, called on the main thread: by default a GamedDialog of this
+        /// object.</summary>
         public IPerson Person
         {
             get
@@ -139,8 +140,8 @@ namespace Gamed
             set { person = value; }
         }
 
-        /// <summary>For all that this component does not have. Throws UntrustedAddress for a server's address that
-        /// cannot be one.</summary>
+        /// <summary>The client, for functions that this component does not have. Throws UntrustedAddress for an invalid
+        /// address of the server.</summary>
         public GamedClient Client
         {
             get
@@ -163,8 +164,8 @@ namespace Gamed
 
         // -- for `await` --
 
-        /// <summary>Sign in, if the player is not; true once there is a session, also without a network. The player
-        /// sees every failure; none is thrown.</summary>
+        /// <summary>Signs in, unless the player is signed in; returns true once there is a session, also without a
+        /// network. The player sees every failure; none is thrown.</summary>
         public async Task<bool> SignInAsync()
         {
             var shown = new OnMainThread(this, Person);
@@ -189,28 +190,28 @@ namespace Gamed
             return signedIn;
         }
 
-        /// <summary>End a sign-in that runs, for a Cancel button.</summary>
+        /// <summary>Ends a sign-in that runs, for a Cancel button.</summary>
         public Task CancelSignInAsync()
         {
             return client == null ? Wire.Done : client.CancelSignInAsync();
         }
 
-        /// <summary>The newest bytes of a slot; null if it was never saved. Throws NotKnown on a device that was never
-        /// online, Deleted, and other kinds of GamedError.</summary>
+        /// <summary>Reads the newest bytes of a slot; returns null if it was never saved. Throws NotKnown on a device
+        /// that was never online, Deleted, and other kinds of GamedError.</summary>
         public async Task<byte[]> LoadAsync(string slot)
         {
             Save save = await Opened().ReadAsync(slot);
             return save == null ? null : save.Data;
         }
 
-        /// <summary>Save: on this device's disk when it ends, and on the server when there is a network. `meta` is for
+        /// <summary>Saves on this device's disk when it ends, and at the server once there is a network. `meta` is for
         /// menus, such as a title.</summary>
         public Task SaveAsync(string slot, byte[] data, IDictionary<string, object> meta = null)
         {
             return Opened().WriteAsync(slot, data, meta);
         }
 
-        /// <summary>Sign out; saves that the server does not have yet wait on this device.</summary>
+        /// <summary>Signs out; saves that the server does not have yet wait on this device.</summary>
         public async Task SignOutAsync()
         {
             await Client.SignOutAsync();
@@ -277,18 +278,18 @@ namespace Gamed
         {
             leaving.Cancel();
             if (sync != null)
-                sync.Dispose();                                   // after what was saved is on this device's disk
+                sync.Dispose();                                   // waits until all saves are on this device's disk
             sync = null;
         }
 
-        /// <summary>The browser has opened this app again.</summary>
+        /// <summary>Handles the address with which the browser has opened this app.</summary>
         void Returned(string url)
         {
             if (client != null)
                 client.Returned(url);
         }
 
-        // -- the rest --
+        // -- inside --
 
         SignInOptions How()
         {
@@ -342,7 +343,7 @@ namespace Gamed
             await closed.CloseAsync();
         }
 
-        /// <summary>As long as the session lasts.</summary>
+        /// <summary>Runs the Sync until the session ends.</summary>
         async Task WatchAsync(Sync watched, CancellationToken stop)
         {
             try
@@ -398,7 +399,7 @@ namespace Gamed
         GamedDialog Dialog()
         {
             GamedDialog found = GetComponent<GamedDialog>();
-            return found == null ? null : found;                  // Unity's null is not C#'s
+            return found == null ? null : found;                  // a destroyed object of Unity only equals null
         }
 
         static string NameOf(string text)

@@ -11,7 +11,7 @@ using UnityEngine;
 
 namespace Gamed
 {
-    /// <summary>The dialog in the middle of the screen; hidden while no sign-in needs the player.</summary>
+    /// <summary>The dialog in the middle of the screen; hidden unless a sign-in needs the player.</summary>
     [AddComponentMenu("Gamed/Gamed Dialog")]
     public class GamedDialog : MonoBehaviour, IPerson
     {
@@ -26,10 +26,10 @@ namespace Gamed
         bool wrong;
         TaskCompletionSource<string> choice, code;
 
-        /// <summary>What the Cancel button does.</summary>
+        /// <summary>The action of the Cancel button.</summary>
         internal Action Cancelling { get; set; }
 
-        /// <summary>Whether the player sees it.</summary>
+        /// <summary>True while the player sees the dialog.</summary>
         public bool IsShown
         {
             get { return choice != null || link != null || problem != null; }
@@ -70,7 +70,7 @@ namespace Gamed
             problem = error is LoginCancelled ? null : error;
         }
 
-        /// <summary>The sign-in is over: only a problem stays.</summary>
+        /// <summary>Closes the dialog after the sign-in, unless it shows a problem.</summary>
         internal void Finish()
         {
             choice = code = null;

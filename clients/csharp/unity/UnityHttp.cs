@@ -1,4 +1,4 @@
-// HTTP through UnityWebRequest, for a platform that has nothing else: `new GamedOptions { Send = http.SendAsync }`.
+// HTTP through UnityWebRequest, for a platform without other HTTP: `new GamedOptions { Send = http.SendAsync }`.
 
 using System;
 using System.Collections.Generic;

@@ -1,4 +1,4 @@
-// What the tests ask of the C# client from inside. Checks.exe NAME ARGUMENTS...; silence and 0 is well.
+// Checks of the C# client's internals: Checks.exe NAME ARGUMENTS...; success is no output and exit code 0.
 
 using System;
 using System.Collections.Generic;
@@ -192,7 +192,7 @@ static class Checks
         Thrown<Refused>(() => Saves.Plain(new Dictionary<string, object> { { "a", double.NaN } }), "meta");
     }
 
-    /// <summary>No secret comes out by accident.</summary>
+    /// <summary>Prints and serializes objects without their secrets.</summary>
     public static void Secrets(string folder)
     {
         Credential credential = Credential.Of(Origin.Entered("localhost:1"), Complete("gat_secret", "grc_secret"), 0);
@@ -216,7 +216,7 @@ static class Checks
         };
     }
 
-    /// <summary>Writes what only this user may read; the test looks at the modes.</summary>
+    /// <summary>Writes files that only this user may read; the test checks the modes.</summary>
     public static void Kept(string folder)
     {
         var file = new CredentialFile(Path.Combine(folder, "a", "b", "place"));
@@ -237,7 +237,7 @@ static class Checks
         Disk.WriteWhole(Path.Combine(folder, "a", "b", "place.json"), new byte[] { 1 });
     }
 
-    /// <summary>As on a phone whose engine does not find it.</summary>
+    /// <summary>Writes files without libc, as on a phone whose engine does not find it.</summary>
     public static void KeptWithoutLibc(string folder)
     {
         Disk.HasLibc = false;
@@ -267,7 +267,7 @@ static class Checks
         }
     }
 
-    /// <summary>Before the server was asked, and while it does not answer.</summary>
+    /// <summary>Cancels before a request is sent, and while the server does not respond.</summary>
     public static void Cancelled(string server, string folder)
     {
         var client = new GamedClient(server, new GamedOptions { Folder = folder });
@@ -297,7 +297,7 @@ static class Checks
         Console.WriteLine(person.ChooseProviderAsync(providers, CancellationToken.None).Result ?? "none");
     }
 
-    /// <summary>A question that is not needed any more does not take the next line.</summary>
+    /// <summary>A cancelled question does not read the next line.</summary>
     public static void AsksNoMore()
     {
         using (var cancel = new CancellationTokenSource())
@@ -310,7 +310,7 @@ static class Checks
         Console.WriteLine(ConsolePerson.LineAsync().Result);
     }
 
-    /// <summary>The game fails as `how` says; returns what Main returns.</summary>
+    /// <summary>The game fails as `how` states; returns the exit code of Main.</summary>
     public static void Ends(string how)
     {
         int code = ConsolePerson.Run(async person =>
@@ -340,7 +340,7 @@ static class Checks
             client.ListSavesAsync().Wait();
     }
 
-    /// <summary>Nothing waits for the thread that called.</summary>
+    /// <summary>The client never waits for the calling thread.</summary>
     public static void NeverNeedsTheCallersThread(string server, string folder)
     {
         SynchronizationContext.SetSynchronizationContext(new Stuck());
@@ -361,7 +361,7 @@ static class Checks
         Expect(Stuck.Asked == 0, "the caller's thread was asked for " + Stuck.Asked + " times");
     }
 
-    /// <summary>Writes a slot, brings it up, writes it again.</summary>
+    /// <summary>Writes a slot, sends it, writes it again.</summary>
     public static void SavesOffline(string server, string folder, string slot)
     {
         using (Sync sync = Sync.OpenAsync(new GamedClient(server, new GamedOptions { Folder = folder })).Result)
@@ -403,7 +403,7 @@ static class Checks
         return Sync.OpenAsync(client).Result;
     }
 
-    /// <summary>Two running devices: a save of one is reported to the other, and is a conflict if both continued.</summary>
+    /// <summary>A save of one running device is reported to the other, and is a conflict if both have saved.</summary>
     public static void Running(string folder)
     {
         var news = new System.Collections.Concurrent.BlockingCollection<string>();
@@ -444,8 +444,7 @@ static class Checks
         return save == null ? null : Encoding.UTF8.GetString(save.Data);
     }
 
-    /// <summary>A game that ends right after it has saved: what it saved is sent before its end, if that is possible.
-    /// </summary>
+    /// <summary>A game that ends right after a save sends it before its end, if that is possible.</summary>
     public static void Started(string folder)
     {
         var desk = new GamedClient(Environment.GetEnvironmentVariable("GAMED_URL"), new GamedOptions
@@ -476,7 +475,7 @@ static class Checks
         Expect(Thrown<InUse>(() => last.Start(), "a closed one").Code == "closed", "closed");
     }
 
-    // -- a far end that misbehaves below HTTP --
+    // -- a server that misbehaves below HTTP --
 
     static GamedClient To(TcpListener listener, string folder, double seconds)
     {
@@ -526,7 +525,8 @@ static class Checks
         }
     }
 
-    /// <summary>A server that rejects an upload by its head answers, and does not read the body.</summary>
+    /// <summary>The server rejects an upload by its head and does not read the body; the client reads the
+    /// response.</summary>
     public static void EarlyAnswer(string folder)
     {
         string problem = "{\"code\":\"save_too_large\",\"detail\":\"Too large.\"}";
@@ -546,7 +546,7 @@ static class Checks
         Console.WriteLine(error.Code);
     }
 
-    /// <summary>Prints the release, and how many bytes came.</summary>
+    /// <summary>Prints the release, and the number of received bytes.</summary>
     public static void Fetch(string server, string folder, string state)
     {
         var options = new GamedOptions { Folder = state };

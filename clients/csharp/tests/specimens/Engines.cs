@@ -1,4 +1,4 @@
-// Stand-ins for what the README's samples use of BepInEx: shapes only, nothing runs.
+// Stand-ins for the parts of BepInEx that the README's samples use: declarations only, they are not run.
 
 using System;
 

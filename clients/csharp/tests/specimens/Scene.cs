@@ -1,4 +1,5 @@
-// A game of Unity on the stand-in of the engine: Scene.exe NAME SERVER FOLDER BROWSER...; silence and 0 is well.
+// A game of Unity on the stand-in of the engine: Scene.exe NAME SERVER FOLDER BROWSER...; success is no output and exit
+// code 0.
 
 using System;
 using System.Collections;
@@ -47,7 +48,7 @@ static class Scene
     /// <summary>A start of the game on a device.</summary>
     static void Start(string device, string returnUri = "")
     {
-        // what is no phone keeps its files where the platform says
+        // on a computer the client uses the platform's folder
         Environment.SetEnvironmentVariable("XDG_STATE_HOME", Path.Combine(folder, device));
         Stage.Folder = Path.Combine(folder, device);
         Stage.Opened.Clear();
@@ -62,8 +63,8 @@ static class Scene
         gamed.ConflictFound += conflict => Events.Add("conflict of " + conflict.Slot);
     }
 
-    /// <summary>The player's browser: signs in as this scene's player, and returns by itself where it can; the code, or the
-    /// address.</summary>
+    /// <summary>Runs the player's browser: it signs in as this scene's player and returns by itself if it can. Returns
+    /// the code, or the address.</summary>
     static string Browse()
     {
         Stage.Until(() => Stage.Opened.Count > 0, "the browser opens", scene);
@@ -100,14 +101,14 @@ static class Scene
         Events.Add("level " + level);
     }
 
-    /// <summary>By `await` on the first device, by a coroutine on a second one; both end with the same saves.</summary>
+    /// <summary>A device that uses `await` and one that uses coroutines end with the same saves.</summary>
     public static void Signs()
     {
         Start("desk");
         Task<bool> signIn = gamed.SignInAsync();
         Expect(Browse().StartsWith("http://127.0.0.1"), "the browser comes back");
         Expect(Wait(signIn) && Events.Contains("signed in"), "signed in");
-        Wait(gamed.CancelSignInAsync().ContinueWith(done => true));  // too late: the session stays
+        Wait(gamed.CancelSignInAsync().ContinueWith(done => true));  // it is too late: the session stays
         Expect(!gamed.GetComponent<GamedDialog>().IsShown && Stage.Shown.Count == 0, "the dialog is gone");
         Expect(Wait(gamed.LoadAsync("auto")) == null, "never saved");
         Wait(gamed.SaveAsync("auto", Bytes("1")).ContinueWith(done => true));
@@ -132,7 +133,7 @@ static class Scene
         Stage.Destroy(scene);
     }
 
-    /// <summary>Two devices go on from the same save: the second one is asked, and keeps its own.</summary>
+    /// <summary>Two devices continue from the same save: the second player is asked, and keeps their own.</summary>
     public static void Disagrees()
     {
         Start("desk");
@@ -158,7 +159,7 @@ static class Scene
         Stage.Destroy(desk.gameObject);
     }
 
-    /// <summary>The code is typed: first one that cannot be a code.</summary>
+    /// <summary>The player first types a text that cannot be a code, then the code.</summary>
     public static void Types()
     {
         Stage.Phone = true;
@@ -176,7 +177,7 @@ static class Scene
         Stage.Destroy(scene);
     }
 
-    /// <summary>The system opens the app with the address that the browser came to.</summary>
+    /// <summary>The system opens the app with the address that the browser was redirected to.</summary>
     public static void Returns()
     {
         Stage.Phone = true;

@@ -1,4 +1,4 @@
-// A minimal stand-in for UnityEngine: what the Unity files of the client use, with a main loop and a dialog of text.
+// A minimal stand-in for UnityEngine: the types that the Unity files of the client use, a main loop and a text dialog.
 //
 // Names and parameters are Unity's; `Stage` is the test's: it runs frames, presses buttons and plays the system.
 
@@ -275,7 +275,7 @@ namespace UnityEngine
 
         internal static readonly Queue<MonoBehaviour> Started = new Queue<MonoBehaviour>();
 
-        /// <summary>What the dialog shows in this frame.</summary>
+        /// <summary>The texts that the dialog shows in this frame.</summary>
         public static readonly List<string> Shown = new List<string>();
 
         /// <summary>The addresses that were opened in the browser.</summary>
@@ -288,7 +288,7 @@ namespace UnityEngine
         /// <summary>The button that the player presses, once it is there.</summary>
         public static string Press { get; set; }
 
-        /// <summary>What the player types.</summary>
+        /// <summary>The text that the player types.</summary>
         public static string Typed { get; set; }
 
         public static void Begin()
@@ -297,7 +297,7 @@ namespace UnityEngine
             SynchronizationContext.SetSynchronizationContext(Main);
         }
 
-        /// <summary>Frames until `done`, at most a minute long.</summary>
+        /// <summary>Runs frames until `done`, at most a minute long.</summary>
         public static void Until(Func<bool> done, string what, params GameObject[] scene)
         {
             for (int frame = 0; !done(); frame++)
@@ -321,7 +321,7 @@ namespace UnityEngine
                 Call(each, "OnGUI");
         }
 
-        /// <summary>A coroutine, frame by frame.</summary>
+        /// <summary>Runs a coroutine, frame by frame.</summary>
         public static void Run(IEnumerator coroutine, params GameObject[] scene)
         {
             while (coroutine.MoveNext())
@@ -354,7 +354,7 @@ namespace UnityEngine
                 throw new InvalidOperationException("not on the main thread");
         }
 
-        /// <summary>The system opens the app with an address.</summary>
+        /// <summary>Opens the app with an address, as the system does.</summary>
         public static void Activate(string url)
         {
             Application.Activate(url);
