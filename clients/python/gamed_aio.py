@@ -15,8 +15,8 @@ Copy it beside the three; standard library only, Python 3.9 or newer.
 Names, arguments, results and errors are those of the synchronous classes, whose docstrings describe them; what is a
 property there, and may read the disk, is a call here. There is one implementation: each call runs it in a thread.
 
-A cancelled call has ended when its `await` does: its connection is closed, and it sends nothing any more. A write that
-was cancelled may have reached the server all the same; sending the same bytes again is one write.
+A cancelled call has ended when its `await` does: its connection is closed, and it sends nothing more. A cancelled write
+may have reached the server all the same; sending the same bytes again is one write.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ Core = TypeVar("Core")
 T = TypeVar("T")
 
 END_SECONDS = 1.0
-"""How long a cancelled call awaits the end of its thread. A thread that looks up a name, or connects, cannot be ended
-early; it ends by itself, and sends nothing."""
+"""How long a cancelled call waits for the end of its thread. A thread that looks up a name, or connects, cannot be
+ended early; it ends by itself, and sends nothing."""
 
 
 # --- A synchronous call, awaited --------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ async def in_thread(call: Callable[[], T], cancellation: Cancellation) -> T:
     """Return the result of a call that runs in a thread of its own; cancel it there if this is cancelled."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
-    future.add_done_callback(lambda future: future.exception())  # a cancelled caller does not ask for it
+    future.add_done_callback(lambda future: future.exception())  # else asyncio logs the error of a cancelled call
 
     def run() -> None:
         try:
@@ -74,7 +74,7 @@ async def in_thread(call: Callable[[], T], cancellation: Cancellation) -> T:
         with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
             loop.call_soon_threadsafe(settle)
 
-    # not the loop's own threads: they are few, long polls would occupy them, and the end of the program awaits them
+    # not the loop's own threads: they are few, long polls would occupy them, and the program's end waits for them
     threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True).start()
     try:
         return await asyncio.shield(future)
@@ -112,7 +112,7 @@ def threaded(
 
 
 class AsyncPerson:
-    """How a sign-in talks to the person in front of the screen, as `gamed_client.Person`: in the event loop."""
+    """The interface between a sign-in and the person, like `gamed_client.Person`, but called in the event loop."""
 
     async def choose_provider(self, providers: Sequence[LoginProvider]) -> str:
         raise NotImplementedError
@@ -151,7 +151,7 @@ class _Asked(Person):
         try:
             return self._ask(self._person.finish_code(shown, attempts_left))
         except Cancelled:
-            return None  # in a thread of its own, when the sign-in is over
+            return None  # the sign-in has ended; this is a thread of its own
 
     def problem(self, error: GamedError) -> None:
         self._ask(self._person.problem(error))
@@ -266,10 +266,10 @@ class AsyncConflict(Threaded[SyncConflict]):
 
 
 class AsyncSync(Threaded[Sync]):
-    """One player's saves on this device, and the way to the server; open within `async with`.
+    """One player's saves on this device, and their exchange with the server; open within `async with`.
 
-    The end of the block waits a few seconds until what is pending is sent, if `start` was called.
-    A cancelled `run` or `pump` begins no further request; one that is under way may end after the `await`.
+    The end of the block waits a few seconds until pending saves are sent, if `start` was called.
+    A cancelled `run` or `pump` does not send further requests; a current one may end after the `await`.
     """
 
     def __init__(self, client: AsyncClient, folder: Path | None = None) -> None:
@@ -278,7 +278,7 @@ class AsyncSync(Threaded[Sync]):
         self._folder = folder
         self._cancellation = Cancellation()
         self._leaving = Cancellation()
-        """Ends each `run`; the first one ends also requests that are under way."""
+        """Ends each `run` at the end of the block; `_cancellation` then ends the requests, too."""
         self._opened: Sync | None = None
 
     async def __aenter__(self) -> AsyncSync:
@@ -326,12 +326,12 @@ class AsyncSync(Threaded[Sync]):
             await in_thread(lambda: self.core.run(stop, report), cancellation)
 
     async def conflicts(self) -> list[AsyncConflict]:
-        """Return the conflicts that wait for the player's choice."""
+        """Return the conflicts in which the player has to choose."""
         return await self._call(lambda sync: [AsyncConflict(conflict) for conflict in sync.conflicts])
 
     @property
     def trouble(self) -> GamedError | None:
-        """Return why the last pump did not get through, or None when it did."""
+        """The error of the last pump; None if it succeeded."""
         return self.core.trouble
 
     ready = threaded(Sync.ready)
@@ -349,7 +349,7 @@ class AsyncSync(Threaded[Sync]):
 
 
 class AsyncAssets(Threaded[Assets]):
-    """What this device has of a server's releases; open within `async with`."""
+    """The releases of a server on this device; open within `async with`."""
 
     def __init__(self, client: AsyncClient, folder: Path | None = None) -> None:
         """Remember which releases to open; `folder` replaces the one beside the credential."""

@@ -1,23 +1,23 @@
-"""Downloads for gamed_client.py: the files that a game loads, always of one release, never half of two.
+"""Downloads for gamed_client.py: the files that a game loads, always those of one release.
 
 Copy it beside gamed_client.py; standard library only, Python 3.9 or newer.
 
-    assets = Assets(client)                           # or Assets(client, Path("content")); asks no server
-    assets.download("stable", progress=show)          # only what is new; killed at any time it goes on the next time
-    open(assets.path("data/level1.pck"), "rb")        # of the release that is whole and newest; offline too
+    assets = Assets(client)                           # or Assets(client, Path("content")); sends no request
+    assets.download("stable", progress=show)          # only new bytes; continues an interrupted one
+    open(assets.path("data/level1.pck"), "rb")        # of the newest complete release; offline too
 
-A release that is being played is never touched: a download makes another one beside it, and then changes over at once.
-Its folder, which any program may read:
+A download never changes the release that is in use: it adds another one beside it and then replaces `current` in one
+step. Its folder, which any program may read:
 
     current                   the release to load, one line; replaced last
     releases/<release>/...    its files, under their own paths
-    releases/<release>.json   its manifest; there once every file is
-    staging/                  what has not arrived yet, kept for the next time
-    known                     which files were found whole: they need not be read again
-    use/                      which release some process has open
+    releases/<release>.json   its manifest; written once every file is there
+    staging/                  files that have partly arrived, kept for the next download
+    known                     files that were verified: they are not read again
+    use/                      marks of the releases that processes have open
     lock                      held by the one process that downloads
 
-Every failure is a GamedError; OSError where this device refuses something. Methods may be called from any thread.
+Every failure is a GamedError, or an OSError of this device's disk. Methods may be called from any thread.
 """
 
 from __future__ import annotations
@@ -74,16 +74,16 @@ from gamed_client import (
 WORKERS = 4
 """Connections at a time."""
 PIECE_BYTES = 8 << 20
-"""A larger file arrives in several pieces, which may come at the same time."""
+"""Larger files are fetched in pieces of this size, several at the same time."""
 BLOCK_BYTES = 1 << 16
 MAX_MANIFEST_BYTES = 32 << 20
 MAX_FILES = 100_000
 MAX_FILE_BYTES = (1 << 53) - 1
 MAX_PATH_BYTES, MAX_NAME_BYTES = 1024, 255
 SPARE_BYTES = 16 << 20
-"""Left free on the disk, beside what is downloaded."""
+"""Bytes to leave free on the disk after a download."""
 RESTARTS = 3
-"""How often a download begins anew because its release is gone at the server."""
+"""How often a download starts again because the server has deleted its release."""
 TELL_SECONDS = 0.1
 
 T = TypeVar("T")
@@ -94,11 +94,11 @@ class InUse(GamedError):
 
 
 class DiskFull(GamedError):
-    """This device has no room for the release; what arrived is kept for the next time."""
+    """The release does not fit on this device; received bytes are kept for the next download."""
 
 
 class Stopped(Exception):
-    """Another thread of the same download has failed, or the game has left."""
+    """Another thread of the same download has failed, or the game has cancelled it."""
 
 
 # --- A release: validated before any part of it is used ----------------------------------------------------------
@@ -131,19 +131,19 @@ class AssetFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a release has, by path: relative, with `/`, fit for every file system that players have."""
+    """The files of a release by their paths: relative, with `/`, valid on every file system that players have."""
 
     release: str
     published: str
     note: str
     meta: Mapping[str, Any]
-    """The owner's own words for the game."""
+    """Values that the owner wrote for the game."""
     files: Mapping[str, AssetFile]
     raw: bytes = field(repr=False, compare=False)
 
     @classmethod
     def of(cls, raw: bytes) -> Manifest:
-        """Parse a manifest; raise NotGamed for anything that this device should not write."""
+        """Parse a manifest; raise NotGamed if this device must not store its files."""
         try:
             value = json.loads(raw, object_pairs_hook=_once_each)
         except (ValueError, RecursionError) as e:
@@ -169,7 +169,7 @@ class Manifest:
 
 
 def release_of(raw: bytes) -> str:
-    """Return the id of a release, from the exact bytes of its manifest."""
+    """Return the id of a release: a hash of the exact bytes of its manifest."""
     return f"r{sha256(raw).hexdigest()[:16]}"
 
 
@@ -201,7 +201,7 @@ def fold(path: str) -> str:
 
 
 def flaw_of(path: str) -> str | None:
-    """Return why a path is not allowed, or None."""
+    """Return the reason why a file cannot have this path; None for a valid one."""
     try:
         names = [name.encode() for name in path.split("/")]
     except UnicodeEncodeError:
@@ -246,9 +246,9 @@ def disk_full(missing: int = 0) -> DiskFull:
 
 
 class Known:
-    """Which bytes were found in which file: one of the same size and time need not be read again.
+    """The hashes of verified files: a file with the same size and time is not read again.
 
-    A line per file, added when it is on disk; what a kill tore off is read once more.
+    The file has a line per file, appended once that is on disk; a file whose line was lost in a crash is read again.
     """
 
     def __init__(self, path: Path, root: Path) -> None:
@@ -288,7 +288,7 @@ class Known:
                 lines.write(b"\n" + json.dumps([self._name(file), *entry]).encode())
 
     def tidy(self) -> None:
-        """Forget files that are gone, and lines that were said twice."""
+        """Delete lines of deleted files, and repeated ones."""
         with self._lock, on_disk():
             self._found = {name: entry for name, entry in self._found.items() if (self._root / name).exists()}
             lines = [json.dumps([name, *entry]).encode() for name, entry in self._found.items()]
@@ -308,7 +308,7 @@ def digest_of(file: Path) -> str:
 
 @dataclass(frozen=True)
 class Hold:
-    """A locked mark: this process has the release open. The system lets go of it when the process dies."""
+    """A locked mark: this process has the release open. The system releases it when the process dies."""
 
     release: str
     mark: Path
@@ -321,7 +321,7 @@ class Hold:
 
 
 class Place:
-    """The folder, as the top of this file shows it."""
+    """The folder that the top of this file describes."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -333,7 +333,7 @@ class Place:
 
     @property
     def current(self) -> str | None:
-        """Return the release that the pointer names."""
+        """Return the release that `current` names."""
         try:
             text = (self.root / "current").read_text("ascii", "replace").strip()
         except FileNotFoundError:
@@ -341,7 +341,7 @@ class Place:
         return text if _RELEASE.fullmatch(text) else None
 
     def point(self, release: str) -> None:
-        """Replace the pointer; on Windows this fails while another process reads it."""
+        """Replace `current`; on Windows this fails while another process reads it."""
         for left in reversed(range(20)):
             try:
                 write_whole(self.root / "current", f"{release}\n".encode())
@@ -385,7 +385,7 @@ class Place:
             if folder != str(self.releases):
                 yield from (Path(folder, name) for name in names)
 
-    # -- who has what open --
+    # -- releases that processes have open --
 
     def hold(self) -> Hold | None:
         """Lock the current release against removal; return None if there is none."""
@@ -396,7 +396,7 @@ class Place:
             mark = self.use / f"{release}.{os.getpid()}-{secrets.token_hex(4)}"
             hold = Hold(release, mark, os.open(mark, os.O_RDWR | os.O_CREAT, 0o600))
             locked = try_lock_file(hold.handle)
-            # a removal moves the pointer first, and then reads the marks
+            # a removal first replaces `current`, then reads the marks: check in the opposite order
             if locked and self.current == release and mark.exists() and self._manifest(release).exists():
                 return hold
             hold.let_go()
@@ -418,11 +418,11 @@ class Place:
         return found
 
     def remove_others(self, keep: str) -> None:
-        """Delete unused releases; files that the system still has open are deleted the next time."""
+        """Delete unused releases; files that are still open on Windows are left to the next call."""
         spared = {keep, *self.held()}
         entries = [entry for entry in self.releases.iterdir() if entry.name.partition(".")[0] not in spared]
         torn = [path for path in self.root.iterdir() if path.name.startswith(".") and path.suffix == ".new"]
-        for path in [*sorted(entries, key=Path.is_dir), *torn, *self.staging.iterdir()]:  # a manifest before its files
+        for path in [*sorted(entries, key=Path.is_dir), *torn, *self.staging.iterdir()]:  # manifest first
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             else:
@@ -452,7 +452,7 @@ def sync_file(path: Path) -> None:
 
 
 class Line:
-    """One connection to the server, used again and again by one thread. No redirect is ever followed."""
+    """One connection to the server, which one thread reuses for its requests. It never follows redirects."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -462,12 +462,12 @@ class Line:
         self._connection.close()
 
     def hang_up(self) -> None:
-        """End the waits of other threads for an answer."""
+        """End the waits of other threads for a response."""
         with contextlib.suppress(OSError, AttributeError):
             self._connection.sock.shutdown(socket.SHUT_RDWR)
 
     def get(self, path: str, headers: Mapping[str, str], bearer: str | None) -> http.client.HTTPResponse:
-        """Return a successful answer with an unread body; raise GamedError."""
+        """Return a successful response with an unread body; raise GamedError."""
         fields = {"User-Agent": self._wire.agent, **headers}
         if bearer is not None:
             fields["Authorization"] = f"Bearer {bearer}"
@@ -479,7 +479,7 @@ class Line:
         except GamedError as error:
             self.close()
             if used and isinstance(error, Unreachable):
-                return self.get(path, headers, bearer)  # the server had hung up meanwhile
+                return self.get(path, headers, bearer)  # the server has closed the idle connection
             raise
         if 200 <= response.status < 300:
             return response
@@ -495,14 +495,14 @@ class Line:
         return found
 
     def done(self, response: http.client.HTTPResponse) -> None:
-        """Stop reading the response."""
+        """Finish a response; close the connection if its body was not read to the end."""
         if not response.isclosed():
             self.close()
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A range of a file, in a file of its own until all are there: its length says how far it came."""
+    """A range of a file, in a file of its own until all have arrived: that is as long as the received bytes."""
 
     file: AssetFile
     number: int
@@ -522,7 +522,7 @@ class Piece:
         return self.part.with_suffix(".0")
 
     def arrived(self) -> int:
-        """Return how many bytes of a piece are on disk; a piece without a file was appended to the first."""
+        """Return the bytes of a piece on disk; a piece without a file was appended to the first."""
         with contextlib.suppress(FileNotFoundError):
             return min(self.part.stat().st_size, self.size)
         with contextlib.suppress(FileNotFoundError):
@@ -531,7 +531,7 @@ class Piece:
 
 
 def length_of(response: http.client.HTTPResponse, file: AssetFile, start: int, size: int) -> int:
-    """Return how many bytes precede the wanted ones: none, unless the server sends the whole file."""
+    """Return the number of bytes before the wanted ones: 0, unless the server sends the whole file."""
     if response.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise NotGamed("not_gamed", "Something between here and the server changes the files on their way.")
     said = response.headers.get("Content-Range", "") if response.status == 206 else None
@@ -542,7 +542,7 @@ def length_of(response: http.client.HTTPResponse, file: AssetFile, start: int, s
 
 
 class Access:
-    """A token goes along only where the server asks for one: public files need no sign-in."""
+    """Requests that carry a token only if the server asks for one: public files do not need a sign-in."""
 
     def __init__(self, client: GamedClient) -> None:
         self.wire = client.wire
@@ -565,20 +565,20 @@ class Access:
 
 @dataclass(frozen=True)
 class Progress:
-    """For a bar. `stage`: looking (what is here already), fetching, finishing."""
+    """The progress for a bar. `stage`: looking (for files on this device), fetching, finishing."""
 
     stage: str
     release: str
     done: int
-    """Bytes that need not be fetched any more."""
+    """Bytes that are on this device."""
     size: int
-    """All bytes of the release."""
+    """Size of the release in bytes."""
     fetched: int
-    """Bytes that came over the network since the download began."""
+    """Bytes received over the network since the download began."""
 
 
 class Download:
-    """One release into the folder. What is missing comes through a few threads; one that fails ends all."""
+    """The download of one release into the folder. Threads fetch missing files; the first failure ends all."""
 
     def __init__(self, access: Access, place: Place, known: Known, manifest: Manifest) -> None:
         self._access = access
@@ -587,16 +587,16 @@ class Download:
         self._manifest = manifest
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        """Around everything below, which the threads share."""
+        """Held for all attributes below, which the threads share."""
         self._pieces: queue.Queue[Piece] = queue.Queue()
         self._missing: dict[str, list[Path]] = {}
-        """Where the bytes of a hash belong that are not here."""
+        """Missing hashes with the paths of their files."""
         self._awaited: dict[str, int] = {}
-        """How many pieces of them are still to come."""
+        """Number of pieces of each that have not arrived."""
         self._damaged: set[str] = set()
         self._errors: list[BaseException] = []
         self.changed = False
-        """Whether anything was missing, or not where it belongs."""
+        """True if a file was missing or misplaced."""
         self.progress = Progress("looking", manifest.release, 0, manifest.size, 0)
 
     def run(self, tell: Callable[[Progress], object], again: bool = False) -> None:
@@ -616,7 +616,7 @@ class Download:
                 threads = [thread for thread in threads if thread.is_alive()]
                 tell(self.progress)
         finally:
-            self._stop.set()  # one has failed, `tell` has raised, or Ctrl-C was pressed
+            self._stop.set()  # a thread has failed, `tell` has raised, or Ctrl-C was pressed
             for line in lines if threads else ():
                 line.hang_up()
             for thread in threads:
@@ -625,7 +625,7 @@ class Download:
             raise self._errors[0]
         self._tell(tell, stage="finishing")
 
-    # -- what is here --
+    # -- files on this device --
 
     def _look(self, tell: Callable[[Progress], object], again: bool) -> None:
         """Copy files of any local release, so that they are not downloaded again."""
@@ -784,7 +784,7 @@ class Download:
 
 
 def join(pieces: Sequence[Piece]) -> Path:
-    """All of a file in its first piece's, on disk. Killed in between, it goes on: a piece goes when it was added."""
+    """Append all pieces to the first, on disk when it returns; delete each then, so that a crash can be continued."""
     base = pieces[0].base
     with open(base, "rb+") as whole:
         for piece in pieces[1:]:
@@ -801,12 +801,12 @@ def join(pieces: Sequence[Piece]) -> Path:
     return base
 
 
-# --- What a game sees -------------------------------------------------------------------------------------------------
+# --- The interface of a game ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Release:
-    """A release that is here, whole; no process removes it while this one lives, or before `Assets.switch`."""
+    """A complete release on this device; no process removes it before this one ends or calls `Assets.switch`."""
 
     id: str
     folder: Path
@@ -820,10 +820,10 @@ class Release:
 
 
 class Assets:
-    """What this device has of a server's releases. Nothing but `download` asks the server."""
+    """The releases of a server on this device. Only `download` sends requests."""
 
     def __init__(self, client: GamedClient, folder: Path | None = None) -> None:
-        """Open the releases in `folder`, or in one beside the credential; it must contain nothing else."""
+        """Open the releases in `folder`, or in one beside the credential; it must not have other files."""
         self.folder = folder or client.folder / "assets" / client.place
         self._place = Place(self.folder)
         self._access = Access(client)
@@ -837,13 +837,13 @@ class Assets:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    # -- what is here: no network --
+    # -- this device: no network --
 
     @property
     def current(self) -> Release | None:
-        """Return the newest complete release at the first call, and the same one until `switch`.
+        """The newest complete release at the first read of this property, unchanged until `switch`.
 
-        None: nothing was downloaded yet.
+        None if no release was downloaded yet.
         """
         with self._lock:
             if self._open is None:
@@ -858,7 +858,7 @@ class Assets:
         return release.path(name)
 
     def switch(self) -> Release | None:
-        """Switch this process to the newest complete release; call it when no file of the old one is in use."""
+        """Change to the newest complete release; call it when the game has closed the files of the old one."""
         with self._lock:
             newest = self._newest()
             self.close()
@@ -893,10 +893,10 @@ class Assets:
     ) -> Manifest:
         """Download a channel's release, or one by its id; it is complete and current when this returns.
 
-        Bytes that are here already are not fetched; with `verify` they are read first, whatever is known of them.
-        `progress` is called in this thread, often; it may raise to end the download. What arrived stays for the next.
-        This process goes on with the release it has open: see `switch`. Raises NotFound, SignInRequired where files
-        are for players only, DiskFull, DownloadCorrupt, InUse, Unreachable and its kin.
+        Bytes that are here already are not fetched; `verify` checks all of them first. `progress` is called often, in
+        this thread; it may raise to end the download. Received bytes are kept for the next download. `current` stays
+        as it is until `switch`. Raise NotFound, SignInRequired if files are for players only, DiskFull,
+        DownloadCorrupt, InUse, Unreachable and other errors of requests.
         """
         if not (_CHANNEL.fullmatch(channel) or _RELEASE.fullmatch(channel)):
             raise Refused("invalid_channel", "A channel's name has 1-32 of a-z 0-9 - and begins with a letter.")
@@ -906,7 +906,7 @@ class Assets:
                 try:
                     self._fetch(manifest, progress, verify)
                     return manifest
-                except NotFound:  # removed at the server meanwhile: there is a newer one
+                except NotFound:  # the owner has removed it meanwhile: try the newer one
                     if not left:
                         raise
         raise AssertionError("RESTARTS is at least 1")
@@ -922,7 +922,7 @@ class Assets:
             os.close(handle)
 
     def _manifest(self, channel: str) -> Manifest:
-        """All that follows is of this one release, whatever is published meanwhile."""
+        """Read the manifest. Later requests name its release, so that a publication meanwhile does not matter."""
         current = self._place.current
         here = self._place.manifest(current) if current else None
         headers = {"If-None-Match": f'"{here.release}"'} if here else {}
@@ -952,7 +952,7 @@ class Assets:
 
 
 def check_release(answer: Answer) -> None:
-    """Check that the manifest has the hash in its name."""
+    """Raise DownloadCorrupt unless the manifest has the hash that the release is named by."""
     named = answer.headers.get("Asset-Release") or answer.headers.get("ETag", "").strip().partition('"')[2].rstrip('"')
     if not _RELEASE.fullmatch(named):
         raise NotGamed("not_gamed", "The server's answer lacks 'ETag'.")
@@ -964,7 +964,7 @@ def check_release(answer: Answer) -> None:
 
 
 class Bar:
-    """On a terminal, one line that is drawn again and again; elsewhere nothing."""
+    """A progress bar on a terminal; prints nothing elsewhere."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()

@@ -11,10 +11,10 @@ it can also show a sign-in's link as a QR code.
 
     python gamed_client.py --server https://play.example.org login
 
-To play offline too, copy gamed_sync.py along: it keeps the newest bytes on the device and brings them up when it can.
-For the files that a game loads, gamed_assets.py: it downloads a release, and only what is new of the next one.
+To play offline too, copy gamed_sync.py along: it keeps the newest bytes on the device and sends them when the server
+can be reached. gamed_assets.py downloads the files that a game loads: a release, and only the changes of the next one.
 
-Every failure is a GamedError with the `code` of the protocol and a `detail` a person can read.
+Every failure is a GamedError with the `code` of the protocol and a `detail` that a person can read.
 Methods may be called from any thread; several processes may share one sign-in.
 """
 
@@ -63,16 +63,16 @@ EARLY_SECONDS = 30.0
 EARLY_SHARE = 0.1
 """The client refreshes a short-lived access token when this share of its lifetime is left."""
 RETURN_SECONDS = 5.0
-"""How long the browser's return is awaited before a code is offered, and how long that return awaits its answer."""
+"""How long to wait for the browser's return before offering a code, and how long the return waits for its response."""
 MAX_JSON_BYTES = 4 << 20
 MAX_RETURN_CHARACTERS = 4096
-"""The browser's return has at most this many characters after the app's own address."""
+"""Most characters of the browser's return after the app's own address."""
 EXPORT_SECONDS = 120.0
-"""How long the server may take to make an export before it sends the first byte."""
+"""The server may take this long to prepare an export before it sends the first byte."""
 LONGEST_EXPORT_PAUSE_SECONDS = 60.0
 """The server answers `busy` with 30 seconds while an export whose connection broke still runs."""
 ASK_FIRST_BYTES = 64 << 10
-"""Before the client stages more than this for a commit, it asks whether the server has the bytes."""
+"""A commit asks the server first whether it has the bytes of a save that is larger than this."""
 MAX_SAVE_BYTES = 256 << 20
 
 T = TypeVar("T")
@@ -82,7 +82,7 @@ T = TypeVar("T")
 
 
 class GamedError(Exception):
-    """`code` is for the program, `detail` for the person; `passing` failures were already tried again."""
+    """A failure: `code` is for the program, `detail` for the person. The client has retried `passing` ones already."""
 
     passing = False
 
@@ -91,40 +91,40 @@ class GamedError(Exception):
         self.code = code
         self.detail = detail
         self.status = status
-        """HTTP status; 0 when the client itself decided."""
+        """HTTP status; 0 if the error comes from the client itself."""
         self.problem = dict(problem or {})
-        """Every member of the answer (RFC 9457)."""
+        """Every member of the problem (RFC 9457)."""
         self.retry_after: float | None = None
         self.answer_lost_before = False
-        """An earlier try of the same request got no answer: the server may have done it already."""
+        """An earlier try of the same request got no response: the server may have performed it already."""
 
 
 class Unreachable(GamedError):
-    """No answer, half an answer, or a front proxy that cannot reach its server."""
+    """The response is missing or incomplete, or comes from a front proxy that cannot reach its server."""
 
     passing = True
 
 
 class Busy(GamedError):
-    """The server cannot do it now."""
+    """The server cannot perform the request now."""
 
     passing = True
 
 
 class RateLimited(GamedError):
-    """Too many requests; `retry_after` seconds."""
+    """Too many requests; the server accepts the next one after `retry_after` seconds."""
 
     passing = True
 
 
 class DownloadCorrupt(GamedError):
-    """The bytes that arrived are not those the server named."""
+    """The received bytes do not match the digest that the server sent."""
 
     passing = True
 
 
 class NotGamed(GamedError):
-    """Whatever answers at this address does not speak this protocol."""
+    """The server at this address does not speak this protocol."""
 
 
 class UntrustedAddress(GamedError):
@@ -132,15 +132,15 @@ class UntrustedAddress(GamedError):
 
 
 class Refused(GamedError):
-    """The server did not accept the request as it is; sending it again changes nothing."""
+    """The server rejected the request; sending it again gives the same error."""
 
 
 class SignInRequired(GamedError):
-    """No player is signed in here, or no longer."""
+    """A sign-in is needed: none is stored here, or its session has ended."""
 
 
 class PlayerChanged(SignInRequired):
-    """Another player signed in at this place meanwhile; nothing was read or written in their name."""
+    """Another player has signed in on this device meanwhile; nothing was read or written in their name."""
 
 
 class PlayerBlocked(GamedError):
@@ -152,19 +152,19 @@ class LoginFailed(GamedError):
 
 
 class LoginDeclined(LoginFailed):
-    """The player refused, in the browser or at the provider."""
+    """The player declined, in the browser or at the provider."""
 
 
 class LoginCancelled(LoginFailed):
-    """Cancelled from this side."""
+    """The game or the player cancelled the sign-in on this device."""
 
 
 class LoginExpired(LoginFailed):
-    """The player did not finish it in time."""
+    """The player did not finish the sign-in in time."""
 
 
 class InvalidProof(GamedError):
-    """A wrong finish code; `attempts_left` says how many more may be tried."""
+    """The finish code is wrong; `attempts_left` is the number of further attempts."""
 
     @property
     def attempts_left(self) -> int:
@@ -181,15 +181,15 @@ class Deleted(NotFound):
 
 
 class NotModified(GamedError):
-    """What you have is current (304)."""
+    """The version that was passed is the current one (304)."""
 
 
 class BaseRequired(GamedError):
-    """The slot exists: say which version this write is based on."""
+    """The slot exists: pass the version that this write is based on."""
 
 
 class Conflict(GamedError):
-    """Another device wrote first. The server kept your bytes too, as `yours`, unless it says why not."""
+    """Another device wrote first. The server kept your bytes too, as `yours`, unless `detail` gives a reason."""
 
     @property
     def base(self) -> SaveInfo | None:
@@ -205,14 +205,14 @@ class Conflict(GamedError):
 
     @property
     def slots(self) -> list[SlotConflict]:
-        """Return the sides of each slot that a `commit` could not change; the other errors have none."""
+        """The sides of each slot whose base did not match; empty unless from `commit`."""
         listed = self.problem.get("conflicts")
         found = listed if isinstance(listed, list) else []
         return [SlotConflict.of(entry) for entry in found if isinstance(entry, dict)]
 
 
 class QuotaExceeded(GamedError):
-    """The player's own limits; see `problem["limit"]` and `problem["usage"]`."""
+    """The player has reached a limit; see `problem["limit"]` and `problem["usage"]`."""
 
 
 class StorageFull(GamedError):
@@ -220,7 +220,7 @@ class StorageFull(GamedError):
 
 
 class SaveCorrupt(GamedError):
-    """The server's own copy is damaged; `detail` names the newest good version."""
+    """The server's copy is damaged; `detail` names the newest good version."""
 
 
 ERRORS: Mapping[type[GamedError], str] = {
@@ -249,14 +249,14 @@ LOGIN_ERRORS: Mapping[type[LoginFailed], str] = {
 LOGIN_BY_CODE = {code: error for error, codes in LOGIN_ERRORS.items() for code in codes.split()}
 
 FORGET = frozenset({"refresh_expired", "refresh_reused", "refresh_invalid", "session_revoked"})
-"""The only answers after which a refresh credential is forgotten (PROTOCOL 1, Rules for clients)."""
+"""The only codes after which the client deletes a refresh credential (PROTOCOL 1, Rules for clients)."""
 RENEW = frozenset({"token_expired", "token_invalid"})
 ENDED = frozenset({"session_not_found", "session_revoked", "token_invalid", "refresh_invalid", "signed_out"})
-"""A session that this client has just ended gets one of these."""
+"""Codes of requests in a session that this client has just ended."""
 
 
 def error_of(answer: Answer) -> GamedError:
-    """Return the typed error of an answer that is not a success."""
+    """Return the error of a response that is not a success, by its `code`."""
     problem: Mapping[str, Any] = {}
     if answer.media_type == "application/problem+json":
         with contextlib.suppress(NotGamed):
@@ -276,7 +276,7 @@ def error_of(answer: Answer) -> GamedError:
 
 
 def _error_of_status(answer: Answer) -> GamedError:
-    """Return the error of an answer without a problem: gamed always sends one, so a proxy has answered."""
+    """Return the error of a response without a problem: gamed always sends one, so a proxy has responded."""
     status = answer.status
     if status == 304:
         return NotModified("not_modified", "You have the current version.", status=status)
@@ -290,7 +290,7 @@ def _error_of_status(answer: Answer) -> GamedError:
 
 
 def member(of: Mapping[str, Any], name: str, kind: type[T]) -> T:
-    """Return a member that the protocol requires, of the required type."""
+    """Return a required member of the protocol; raise NotGamed unless it has this type."""
     value = of.get(name)
     if not isinstance(value, kind):
         raise NotGamed("not_gamed", f"The server's answer lacks {name!r}.")
@@ -307,7 +307,7 @@ _URL = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&()*+,;=%-]{1,2048}")
 
 @dataclass(frozen=True)
 class Origin:
-    """Scheme, host and port: who a server is to the player. https, or http on this machine only."""
+    """Scheme, host and port: the identity of a server. https, or http on this machine only."""
 
     scheme: str
     host: str
@@ -315,7 +315,7 @@ class Origin:
 
     @classmethod
     def entered(cls, address: str) -> Origin:
-        """Parse an address that the player typed, such as `play.example.org` or `https://play.example.org:8443`."""
+        """Parse an address as players type it, such as `play.example.org` or `https://play.example.org:8443`."""
         address = address.strip()
         if "://" not in address:
             host = cls._split("https://" + address).host
@@ -328,7 +328,7 @@ class Origin:
 
     @classmethod
     def of(cls, url: str) -> Origin:
-        """Parse a URL from elsewhere; anything unusual in it is rejected, not repaired."""
+        """Parse a URL that a server sent; reject, not repair, an unusual one."""
         if not _URL.fullmatch(url):
             raise UntrustedAddress("untrusted_address", "The link has characters that do not belong in one.")
         return cls._split(url)
@@ -352,7 +352,7 @@ class Origin:
         return f"{self.scheme}://{host}" + ("" if self.port == PORTS[self.scheme] else f":{self.port}")
 
     def require(self, url: str) -> str:
-        """Return `url` if it belongs to this server: a server must not send players to another one."""
+        """Return `url` if it has this origin, else raise: a server must not send a player's browser elsewhere."""
         other = Origin.of(url)
         if other != self:
             detail = f"{self} sends you to {other}. If that is its true address, enter that one instead."
@@ -390,7 +390,7 @@ class Answer:
 
 
 class Cancelled(Exception):
-    """This program has ended the call, see `Cancellation`; a write may have reached the server all the same."""
+    """The call was cancelled, see `Cancellation`; its write may have reached the server all the same."""
 
 
 class Cancellation:
@@ -435,12 +435,12 @@ class Cancellation:
 
 @dataclass(frozen=True)
 class Wire:
-    """Requests to one server. No redirect is ever followed, no cookie kept, no proxy asked."""
+    """Requests to one server. They do not follow redirects, keep cookies or use proxies."""
 
     origin: Origin
     agent: str
     sleep: Callable[[float], None] | None = None
-    """Waits in tests; None waits for the cancellation, too."""
+    """Replaced by tests; None also waits for the cancellation."""
     tries: int = TRIES
     cancellation: Cancellation = field(default_factory=Cancellation)
 
@@ -458,9 +458,9 @@ class Wire:
         timeout: float = TIMEOUT_SECONDS,
         tries: int | None = None,
     ) -> Answer:
-        """Return a successful answer; raise GamedError.
+        """Return a successful response; raise GamedError.
 
-        Passing failures are tried again, so give only requests that may arrive twice. `check` validates the answer as
+        Passing failures are retried, so the server may receive the request twice. `check` validates the response as
         part of a try. `limit` is in bytes, `timeout` in seconds for each step on the network.
         """
         fields = {"User-Agent": self.agent, "Connection": "close", **(headers or {})}
@@ -498,7 +498,7 @@ class Wire:
             with speaking_to(self.origin):
                 connection.connect()
             with self.cancellation.ends(lambda: hang_up(connection)), speaking_to(self.origin):
-                # a server that refuses an upload answers and closes before it read everything: its answer still counts
+                # a server that refuses an upload responds and closes before it has read all: read that response
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
                     connection.request(method, path, body, dict(fields))
                 response = connection.getresponse()
@@ -528,7 +528,7 @@ def hang_up(connection: http.client.HTTPConnection) -> None:
     """End the waits of another thread on this connection, as if the server had closed it."""
     if connection.sock is not None:
         with contextlib.suppress(OSError):
-            # not the method of SSLSocket, which the other thread might meet half done
+            # not SSLSocket.shutdown, which clears the TLS object while the other thread may be using it
             socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
 
 
@@ -541,7 +541,7 @@ def read_whole(response: http.client.HTTPResponse, limit: int) -> bytes:
         if size > limit:
             raise NotGamed("not_gamed", "The server's answer is larger than any expected here.")
     if response.length or (response.length is None and not (response.chunked or response.status in (204, 304))):
-        # the second: http.client takes a header that broke off for a whole one, but gamed names every length
+        # the second: http.client accepts an interrupted head as complete, but gamed sends every length
         raise Unreachable("unreachable", "The answer of the server broke off.")
     return b"".join(parts)
 
@@ -553,7 +553,7 @@ def pause_after(error: GamedError, attempt: int) -> float:
     return random.uniform(0.1, min(8.0, 0.5 * 2**attempt))
 
 
-# --- What is kept between runs ----------------------------------------------------------------------------------------
+# --- Kept between runs ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -569,7 +569,7 @@ class Credential:
     access_expires: float
     """Seconds since 1970 by this machine's clock."""
     access_lifetime: float | None = None
-    """Seconds; None in files that older versions of this client wrote."""
+    """Seconds; None in credentials that older versions of this client stored."""
 
     def fresh(self, now: float) -> bool:
         """Return whether the access token can be used at `now` without a refresh."""
@@ -578,7 +578,7 @@ class Credential:
 
 
 def state_folder(app: str, platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the platform's folder for the data of programs."""
+    """Return this platform's folder for the state of programs, which people do not edit."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}", app):
         raise ValueError("app: letters, digits, space, '.', '_', '-'")
     home = Path.home()
@@ -603,7 +603,7 @@ class CredentialFile:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """One thread of one process at a time; released by the system when a process dies."""
+        """Lock the file for one thread of one process; the system releases it when the process dies."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._threads:
             handle = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
@@ -624,7 +624,7 @@ class CredentialFile:
         return credential if credential.origin == self._origin else None
 
     def write(self, credential: Credential) -> None:
-        """Write the credential to disk before it returns: to lose a used pair would end the session."""
+        """Write the credential, on disk when it returns: the loss of a pair that was used would end the session."""
         write_whole(self.path, json.dumps(asdict(credential)).encode())
 
     def delete(self) -> None:
@@ -669,7 +669,7 @@ def try_lock_file(handle: int) -> bool:
         else:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        return error.errno not in (errno.EACCES, errno.EAGAIN, errno.EDEADLK)  # else: no locks here
+        return error.errno not in (errno.EACCES, errno.EAGAIN, errno.EDEADLK)  # else the file system has no locks
     return True
 
 
@@ -693,35 +693,35 @@ class LoginProvider(NamedTuple):
 
 
 class Person:
-    """How a sign-in talks to the person in front of the screen. A game passes its own, or a Terminal."""
+    """The interface between a sign-in and the person in front of the screen. A game implements it or uses Terminal."""
 
     def choose_provider(self, providers: Sequence[LoginProvider]) -> str:
-        """Return the name of one of them; show a button with the label of each."""
+        """Show a button with the label of each; return the name of the chosen one. Not called if there is only one."""
         raise NotImplementedError
 
     def browser_opened(self, url: str, opened: bool, qr_url: str | None) -> None:
         """Show that the sign-in continues in the browser, and `url` if the browser was not opened.
 
-        `qr_url` is the address of a picture of the link, for the player's phone.
+        `qr_url` is the address of a QR code of the link, for the player's phone.
         """
         raise NotImplementedError
 
     def finish_code(self, show_code: Callable[[], None] | None, attempts_left: int | None) -> str | None:
         """Return the code that the browser shows, or None to stop asking; called in its own thread.
 
-        `show_code` opens the page that shows it ("Show me a code"); None: the page shows it already.
-        `attempts_left` is given after a wrong one. The browser may come back while this waits: then it is not needed.
+        `show_code` opens the page that shows it ("Show me a code"); None if the page shows it already.
+        `attempts_left` is a number after a wrong code. If the browser returns while this waits, the code is not needed.
         """
         raise NotImplementedError
 
     def problem(self, error: GamedError) -> None:
-        """Show `error.detail`: why `ensure_signed_in` has no session, or why it could not ask the server."""
+        """Show `error.detail`, if `ensure_signed_in` does not have a session or could not ask the server."""
         raise NotImplementedError
 
 
 @dataclass
 class Proof:
-    """What shows that browser and client belong together: a `ticket` or a `finish_code`."""
+    """The proof that browser and client belong together: a `ticket` or a `finish_code`."""
 
     kind: str
     text: str = field(repr=False)
@@ -730,7 +730,7 @@ class Proof:
 
 
 def ticket_of(query: str, login_id: str | None) -> str | None:
-    """Return the ticket that the browser brought back, or None if the query is not of this login."""
+    """Return the ticket of the browser's return, or None if the query belongs to another login."""
     values = parse_qs(query, max_num_fields=8) if query.count("&") < 8 else {}
     ticket = "".join(values.get("ticket", []))
     if values.get("login_id") != [login_id] or not re.fullmatch(r"[A-Za-z0-9_-]{1,256}", ticket):
@@ -739,11 +739,11 @@ def ticket_of(query: str, login_id: str | None) -> str | None:
 
 
 class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
-    """The loopback end of the return: 127.0.0.1, a random port, one path, one login."""
+    """The loopback listener for the browser's return: 127.0.0.1, a random port, one path, one login."""
 
     daemon_threads = True
-    block_on_close = False  # a browser keeps spare connections open
-    allow_reuse_address = False  # on Windows that would let another program take the port over
+    block_on_close = False  # browsers keep spare connections open, whose threads would delay the close
+    allow_reuse_address = False  # on Windows it lets another program listen on the same port
 
     def __init__(self, done_url: str, proofs: queue.Queue[Proof | None]) -> None:
         super().__init__(("127.0.0.1", 0), _Return)
@@ -753,11 +753,11 @@ class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
         threading.Thread(target=self.serve_forever, args=(0.1,), daemon=True).start()
 
     def server_bind(self) -> None:
-        socketserver.TCPServer.server_bind(self)  # HTTPServer's own asks a name server about the address
+        socketserver.TCPServer.server_bind(self)  # HTTPServer's own looks up the name of the address
         self.server_name, self.server_port = "127.0.0.1", self.socket.getsockname()[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that leaves is no news."""
+        """Ignore errors: browsers close connections at any time."""
 
     def close(self) -> None:
         self.shutdown()
@@ -778,7 +778,7 @@ class _Return(http.server.BaseHTTPRequestHandler):
         if path != "/gamed/return" or host != f"127.0.0.1:{self.server.server_port}":
             self._answer(404)
         elif login_id is None or ticket is None:
-            self._answer(404)  # of another login, or of none: it has no effect here
+            self._answer(404)  # another login's, or no login's: it must not have an effect
         else:
             proof = Proof("ticket", ticket)
             self.server.proofs.put(proof)
@@ -794,11 +794,11 @@ class _Return(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Not logged: the line would hold the ticket."""
+        """Log nothing: the line would contain the ticket."""
 
 
 class SignIn:
-    """One login: start, browser, return proof, collect. `run` it once; `cancel` from any thread."""
+    """One login: start, browser, return proof, collect. Call `run` once; `cancel` may be called from any thread."""
 
     def __init__(
         self,
@@ -834,7 +834,7 @@ class SignIn:
             complete = self._settle()
             return keep(complete)
         except LoginFailed:
-            raise  # over already
+            raise  # the login has ended already
         except BaseException:
             self.cancel()
             raise
@@ -902,7 +902,7 @@ class SignIn:
         return listed[0].name if len(listed) == 1 else self._person.choose_provider(listed)
 
     def _own(self, url: object) -> str | None:
-        """Return the address of the link's picture if it is at this server; a foreign one is not shown."""
+        """Return the address of the link's QR code if it is on this server; one elsewhere is not shown."""
         with contextlib.suppress(UntrustedAddress):
             return self._wire.origin.require(url) if isinstance(url, str) else None
         return None
@@ -916,7 +916,7 @@ class SignIn:
         self._person.browser_opened(self._login_url, opened, self._qr_url)
 
     def _settle(self) -> Mapping[str, Any]:
-        """Collect until there is an outcome. A lost answer loses nothing: the same proof is sent again."""
+        """Collect until there is an outcome. After a lost response the same proof is sent again."""
         stage: str = "waiting_for_browser"
         proof: Proof | None = None
         while True:
@@ -931,7 +931,7 @@ class SignIn:
                     proof.answered.set()
             if answer.get("status") == "complete":
                 if proof and proof.kind == "ticket":
-                    proof.replied.wait(1)  # the browser gets its page before this process may end
+                    proof.replied.wait(1)  # the game may exit after this: let the browser receive its page first
                 return answer
             if answer.get("status") == "failed":
                 raise login_error(member(answer, "problem", dict))
@@ -939,7 +939,7 @@ class SignIn:
             proof = self._await_proof() if stage == "proof_required" else None
 
     def _collect(self, stage: str, proof: Proof | None) -> Mapping[str, Any]:
-        """Return the answer of a collect request, with retries until the login expires."""
+        """Request collect until the server responds, for as long as the login lives."""
         wait = 0 if proof or stage == "proof_required" else self._max_wait
         body: dict[str, Any] = {"wait": wait, "seen": stage, **({proof.kind: proof.text} if proof else {})}
         how: dict[str, Any] = {"json_body": body, "bearer": self._secret, "timeout": wait + TIMEOUT_SECONDS, "tries": 1}
@@ -956,7 +956,7 @@ class SignIn:
             attempt = min(attempt + 1, 6)
 
     def _await_proof(self) -> Proof | None:
-        """Return the browser's return or a typed code; after 5 s ask the player once for the code, and wait on."""
+        """Wait 5 s for the browser's return or a typed code; without one ask the player, once per sign-in."""
         if self._code_only:
             self._ask(None)
         try:
@@ -979,7 +979,7 @@ class SignIn:
 
 
 def shown_error(error: GamedError | OSError) -> GamedError:
-    """Return the error as the player may see it: one of this device has a text of the system, without its number."""
+    """Return the error for the player: an OSError keeps the system's text, without its number."""
     if isinstance(error, GamedError):
         return error
     return GamedError("local_disk", f"The sign-in failed on this device: {error.strerror or 'unknown reason'}.")
@@ -1004,21 +1004,21 @@ def open_browser(url: str) -> bool:
     try:
         return opened.get(timeout=3)
     except queue.Empty:
-        return True  # it runs in the foreground
+        return True  # some browsers stay in the foreground
 
 
 def qr_code(url: str, colour: bool = False) -> str | None:
     """Return `url` as a QR code in lines of half blocks, or None if the package segno is not installed.
 
-    With `colour` it is black on white by ANSI escapes, whatever the terminal's colours; without, its light modules are
-    the ones drawn, for a dark background.
+    With `colour` ANSI escapes make it black on white in any terminal; without, its light modules are drawn, for a dark
+    background.
     """
     try:
         import segno  # type: ignore[import-not-found,unused-ignore]  # only where the game installs it
     except ImportError:
         return None
     rows = [[bool(dark) for dark in row] for row in segno.make(url, micro=False).matrix_iter(border=4)]
-    rows.append([False] * len(rows[0]))  # an odd number of rows: the last half is quiet too
+    rows.append([False] * len(rows[0]))  # an odd number of rows: the last half line is part of the quiet zone
     drawn = [[dark == colour for dark in row] for row in rows]
     pairs = [(drawn[row], drawn[row + 1]) for row in range(0, len(drawn), 2)]
     lines = ["".join(HALVES[above[x], below[x]] for x in range(len(above))) for above, below in pairs]
@@ -1037,7 +1037,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class SaveInfo:
-    """One version of one slot. `etag` is what a later write names as its base."""
+    """One version of one slot. A later write passes `etag` as its base."""
 
     slot: str
     version: int
@@ -1048,9 +1048,9 @@ class SaveInfo:
     modified: str
     meta: Mapping[str, Any]
     conflicts: Sequence[int] = ()
-    """Versions that lost against this one and wait for the player's choice."""
+    """Numbers of the versions that lost against this one; the player has to choose."""
     device: str | None = None
-    """What the device that wrote this version calls itself."""
+    """Name of the device that wrote this version."""
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> SaveInfo:
@@ -1074,7 +1074,7 @@ class SaveInfo:
 
 @dataclass(frozen=True)
 class Deletion:
-    """In a list of changes: the slot was emptied by `version`."""
+    """An entry of a list of changes: `version` deleted the save."""
 
     slot: str
     version: int
@@ -1082,16 +1082,16 @@ class Deletion:
 
 @dataclass(frozen=True)
 class Changes:
-    """What `changes` found; `cursor` is what to ask with the next time."""
+    """The result of `changes`; pass `cursor` to the next call."""
 
     cursor: str
     saves: Sequence[SaveInfo | Deletion]
     whole: bool
-    """Everything there is, not only what changed: no cursor was given, or the past it stands for is gone."""
+    """The list has all slots, not only changed ones: the call had no cursor, or the server no longer knows it."""
     more: bool = False
-    """The server has further changes: ask with `cursor` at once. A slot may appear again, as it is then."""
+    """The server has further changes: ask with `cursor` at once. A slot may be listed again, with a newer state."""
     expired: bool = False
-    """Of a whole list: what is missing on all its pages was deleted long ago."""
+    """For a whole list: a slot that is missing on all its pages was deleted long ago."""
 
     @classmethod
     def of(cls, value: Mapping[str, Any], whole: bool) -> Changes:
@@ -1115,13 +1115,13 @@ class Version:
     version: int
     kind: str
     parent: int | None
-    """What it was written on top of."""
+    """The version that it was based on."""
     expires: str | None
-    """When it goes at the latest; None while only newer versions can push it out."""
+    """The latest time of its deletion; None while only newer versions can replace it."""
     save: SaveInfo | None
     """None for a delete."""
     device: str | None = None
-    """What the device that wrote or deleted it calls itself."""
+    """Name of the device that wrote or deleted it."""
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Version:
@@ -1148,7 +1148,7 @@ class VersionsPage:
 
 @dataclass(frozen=True)
 class SlotWrite:
-    """One change of a `commit`: new bytes on top of `base`, or without `data` the deletion of that base."""
+    """One change of a `commit`: new bytes that are based on `base`, or without `data` the deletion of that base."""
 
     slot: str
     data: bytes | None = field(repr=False)
@@ -1186,7 +1186,7 @@ class SlotConflict:
 
 @dataclass(frozen=True)
 class Save:
-    """The bytes of a slot as they were when read."""
+    """The bytes of a slot at the time of the read."""
 
     etag: str
     data: bytes = field(repr=False)
@@ -1205,7 +1205,7 @@ def path_of(slot: str) -> str:
 
 
 def _with_query(path: str, **query: str | int | None) -> str:
-    """Return the path with those that are not None."""
+    """Append the query parameters that are not None."""
     given = {name: value for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(given, quote_via=quote, safe='')}" if given else path
 
@@ -1241,7 +1241,7 @@ def check_digest(answer: Answer) -> None:
 
 def save_of(answer: Answer) -> Save:
     meta = None
-    with contextlib.suppress(ValueError, RecursionError):  # the bytes are what counts
+    with contextlib.suppress(ValueError, RecursionError):  # the bytes matter more than damaged metadata
         meta = json.loads(answer.headers.get("Save-Meta") or "{}")
     meta = meta if isinstance(meta, dict) else {}
     return Save(answer.headers.get("ETag", ""), answer.body, answer.headers.get("Content-Type", ""), meta)
@@ -1252,7 +1252,7 @@ def save_of(answer: Answer) -> Save:
 
 @dataclass(frozen=True)
 class DeviceSession:
-    """One sign-in of the player, on this device (`current`) or another; times as the server writes them."""
+    """One sign-in of the player, on this device (`current`) or another; times are the server's texts."""
 
     session_id: str
     current: bool
@@ -1261,7 +1261,7 @@ class DeviceSession:
     expires_at: str
     provider: str
     client: Mapping[str, str]
-    """What the device called itself: `name`, `version`, `platform`, `device_name`, each only if it was sent."""
+    """The device's members `name`, `version`, `platform` and `device_name`, each only if it was sent."""
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> DeviceSession:
@@ -1303,7 +1303,7 @@ class ExportFile:
         self._file = file
         self._wire = wire
         self._tag: str | None = None
-        """The strong etag of the bytes that arrived so far; None: there are none."""
+        """The strong etag of the received bytes; None without any."""
 
     def fetch(self, token: str) -> int:
         """Return the size once every byte has arrived and fits the server's digest; raise GamedError."""
@@ -1352,7 +1352,7 @@ class ExportFile:
             return response.read(1 << 16)
 
     def _begin(self, response: http.client.HTTPResponse, start: int) -> None:
-        """Keep what has arrived if the server continues it; begin again if it sends the whole file."""
+        """Keep the received bytes if the server continues them; start again if it sends the whole file."""
         if response.headers.get("Content-Type", "").partition(";")[0].strip() != "application/zip":
             raise NotGamed("not_gamed", "The server's answer is not an export.")
         if response.status == 206:
@@ -1383,7 +1383,7 @@ class ExportFile:
 
 @dataclass
 class Known:
-    """The credential that a client has used last, and its copies with it."""
+    """The credential that a client has used last; its copies share it."""
 
     held: Credential | None = None
 
@@ -1404,7 +1404,7 @@ class GamedClient:
     ) -> None:
         """Create a client of `server` as the player entered it; `folder` replaces the platform's folder.
 
-        `device_name` is what the player's other devices show of this one; the default is the machine's host name.
+        `device_name` is the name of this device in the player's lists; the default is the machine's host name.
         """
         self.origin = Origin.entered(server)
         self.device = {
@@ -1413,7 +1413,7 @@ class GamedClient:
             "platform": {"win32": "windows", "darwin": "macos"}.get(sys.platform, sys.platform),
             "device_name": (socket.gethostname() if device_name is None else device_name)[:64],
         }
-        """What a sign-in reports to the server about this device."""
+        """The members about this device that a sign-in sends to the server."""
         self._wire = Wire(self.origin, f"{app.replace(' ', '-')}/{version} gamed-client/{__version__}", sleep)
         self._file = CredentialFile(folder or state_folder(app), self.origin)
         self._now = now
@@ -1437,7 +1437,7 @@ class GamedClient:
         """Return a file name for this server, from its host and a hash of its origin."""
         return self._file.path.stem
 
-    # -- who --
+    # -- the player --
 
     @property
     def signed_in(self) -> bool:
@@ -1450,19 +1450,19 @@ class GamedClient:
         if self._known.held is None:
             with self._file.locked():
                 self._known.held = self._file.read()
-        else:  # without the lock, which a refresh may have for long
-            with contextlib.suppress(PermissionError):  # on Windows, while it is being replaced
+        else:  # without the lock, which a refresh may hold for long
+            with contextlib.suppress(PermissionError):  # on Windows the file cannot be read while it is replaced
                 self._known.held = self._file.read()
         return self._known.held
 
     def policy(self) -> tuple[str, tuple[str, ...]]:
-        """Return mode and providers; show a button for each provider, in `local` mode one for the server."""
+        """Request mode and providers: show a button for each provider, in `local` mode one for the server."""
         value = self._offered("/auth/config")
         providers = tuple(name for name in member(value, "providers", list) if isinstance(name, str))
         return member(value, "mode", str), providers
 
     def providers(self) -> list[LoginProvider]:
-        """Return the buttons to show: none for a server in `local` mode, which has one button of the game's own."""
+        """Request the buttons of a sign-in: none in `local` mode, where the game shows its own button."""
         try:
             listed = member(self._offered("/auth/providers"), "providers", list)
         except Refused as error:
@@ -1490,10 +1490,10 @@ class GamedClient:
     ) -> Credential:
         """Sign in with the browser; return when the credential is on disk. Raise LoginFailed or a subclass.
 
-        Without `loopback` (a browser on another machine) the finish code is typed. With `return_uri`, on a phone, the
-        browser opens the app again: pass the address that it was opened with to `returned`. With `adopt` the page
-        first asks for the name and password of an account this server had in `local` mode; the player keeps that one.
-        A sign-in that was kept here before is ended at the server.
+        Without `loopback` (a browser on another machine) the player types the finish code. With `return_uri`, on a
+        phone, the browser opens the app again: pass the address that it was opened with to `returned`. With `adopt`
+        the page first asks for the name and password of an account that this server had in `local` mode; the player
+        keeps that account. The server ends the session that this device had before.
         """
         where: dict[str, Any] = {"open_browser": open_browser, "loopback": loopback, "return_uri": return_uri}
         return self.begin_sign_in(person, provider=provider, adopt=adopt, **where).run(self.keep)
@@ -1509,9 +1509,9 @@ class GamedClient:
     ) -> bool:
         """Return True once there is a session, also without a network; False if the sign-in has failed.
 
-        Ask the server once whether the kept session still works, and sign in if it does not, or if there is none. The
-        player sees every failure through `person.problem`; no GamedError is raised. Without an answer the kept
-        session counts, so that a Sync can play on.
+        Ask the server once whether the kept session still works; sign in if it does not, or if there is none.
+        `person.problem` shows every failure; no GamedError is raised. If the server does not respond, the kept session
+        counts, so that a Sync can play offline.
         """
         try:
             kept = self._usable()
@@ -1528,7 +1528,7 @@ class GamedClient:
         return True
 
     def _usable(self) -> bool:
-        """Ask the server once; return False if only a sign-in helps, and raise GamedError if it cannot answer."""
+        """Ask the server once; return False if only a sign-in helps, and raise GamedError without a response."""
         held = self.credential
         if held is None:
             return False
@@ -1571,15 +1571,15 @@ class GamedClient:
         return any(sign_in.returned(url) for sign_in in self._running)
 
     def _start_login(self, body: Mapping[str, Any], *, as_player: bool) -> Mapping[str, Any]:
-        """Start a login at the server; with `as_player` it is one of the signed-in player, to link an account."""
+        """Start a login at the server; with `as_player` in the player's name, to link an account."""
         if as_player:
             return self._game("POST", "/auth/login", json_body=body).json()
         return self._wire.call("POST", "/auth/login", json_body=body).json()
 
     def sign_out(self, scope: str = "this") -> bool:
-        """Forget the credential here, whatever happens; True if the server knows too.
+        """Delete the credential here, even if the server cannot be reached; return True if it has ended the session.
 
-        `all` ends every session of the player; `others` ends all but this one and forgets nothing.
+        `all` ends every session of the player; `others` ends all but this one and deletes nothing here.
         """
         with self._file.locked():
             kept = self._file.read()
@@ -1599,18 +1599,18 @@ class GamedClient:
         self._wire.call("POST", "/auth/session/logout", json_body=body, timeout=5, tries=2)
 
     def whoami(self) -> dict[str, Any]:
-        """Return player, usage, limits and time of `GET /game/`."""
+        """Request `GET /game/`: player, usage, limits, time."""
         return self._game("GET", "/game/").json()
 
     def set_name(self, name: str | None) -> str | None:
-        """Change the name that games show, None for none; return it as the server stored it."""
+        """Change the name that games show, None to remove it; return it as the server has stored it."""
         changed = member(self._game("PATCH", "/auth/player", json_body={"name": name}).json(), "player", dict)
         return stored if isinstance(stored := changed.get("name"), str) else None
 
     # -- the account --
 
     def list_sessions(self) -> list[DeviceSession]:
-        """Return the player's sign-ins on all devices, the last used first."""
+        """Request the player's sign-ins on all devices, the last used first."""
         listed = member(self._game("GET", "/auth/sessions").json(), "sessions", list)
         return [DeviceSession.of(entry) for entry in listed if isinstance(entry, dict)]
 
@@ -1624,7 +1624,7 @@ class GamedClient:
             self._forget(session_id)
 
     def list_identities(self) -> list[LinkedIdentity]:
-        """Return the accounts at providers that sign in as this player, the oldest first."""
+        """Request the accounts at providers that sign in as this player, the oldest first."""
         listed = member(self._game("GET", "/auth/identities").json(), "identities", list)
         return [LinkedIdentity.of(entry) for entry in listed if isinstance(entry, dict)]
 
@@ -1655,13 +1655,13 @@ class GamedClient:
 
         Raise SignInRequired with `reauthentication_required` if the sign-in is over 10 minutes old.
         """
-        held = self._known.held or self.credential  # of the player whom this client knows, not of another one since
+        held = self._known.held or self.credential  # the known player's, not that of one who has signed in since
         self._delete_once("/auth/player")
         if held is not None:
             self._forget(held.session_id)
 
     def _delete_once(self, path: str) -> None:
-        """Delete what may end this session; the second try then finds it ended, which is a success."""
+        """Send a DELETE that may end this session; a repetition that finds it ended has succeeded."""
         lost = False
 
         def delete(token: str) -> None:
@@ -1679,7 +1679,7 @@ class GamedClient:
                 raise
 
     def _forget(self, session_id: str) -> None:
-        """Delete the credential of a session that has ended, but not one that replaced it meanwhile."""
+        """Delete the credential of a session that has ended, but not a newer one."""
         with self._file.locked():
             kept = self._file.read()
             if kept is not None and kept.session_id == session_id:
@@ -1691,7 +1691,7 @@ class GamedClient:
     def export(self, path: Path | str) -> int:
         """Download all saves and their history as one zip file; return its size in bytes.
 
-        The file has its name only when it is whole; a file that has it already is replaced.
+        The file is written whole or not at all, and replaces an existing one.
         """
         target = Path(path)
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=".new")
@@ -1708,17 +1708,17 @@ class GamedClient:
         return size
 
     def erase_saves(self) -> None:
-        """Erase all saves of the player for good; raise Conflict if another device saved at the same time."""
+        """Erase all saves of the player for good; raise Conflict if another device has saved meanwhile."""
         etag = self._game("GET", "/game/").headers.get("ETag", "")
         if not _ETAG.fullmatch(etag):
             raise NotGamed("not_gamed", "The server's answer lacks 'ETag'.")
         self._game("DELETE", "/game/", headers={"If-Match": etag})
 
     def commit(self, writes: Sequence[SlotWrite]) -> list[SaveInfo | Deletion]:
-        """Change several slots together, all of them or none; return each as it is now, in the order of `writes`.
+        """Change all these slots, or none; return the new state of each, in the order of `writes`.
 
-        Raise Conflict, whose `slots` has the sides of each slot that does not match; no bytes are lost. A repeated
-        commit is one.
+        Raise Conflict, whose `slots` has the sides of each slot that holds another version; no bytes are lost. A
+        repeated commit is one.
         """
         bodies = {hashlib.sha256(write.data).hexdigest(): write.data for write in writes if write.data is not None}
         body = {"writes": [write.to_json() for write in writes]}
@@ -1728,12 +1728,12 @@ class GamedClient:
         except GamedError as error:
             if error.code != "blob_missing":
                 raise
-            self._stage(bodies, ask=False)  # they expired in between, or were damaged
+            self._stage(bodies, ask=False)  # the uploads have expired in between, or were damaged
             answer = self._game("POST", "/game/commit", json_body=body).json()
         return [_change_of(entry) for entry in member(answer, "saves", list) if isinstance(entry, dict)]
 
     def _stage(self, bodies: Mapping[str, bytes], ask: bool) -> None:
-        """Upload the bytes of a commit; with `ask` not the large ones that the server already has."""
+        """Upload the bytes of a commit; with `ask`, skip large ones that the server already has."""
         for digest, data in bodies.items():
             path = f"/game/blobs/{digest}"
             if not (ask and len(data) > ASK_FIRST_BYTES and self._staged(path)):
@@ -1741,7 +1741,7 @@ class GamedClient:
                 self._game("PUT", path, headers=headers, body=data)
 
     def _staged(self, path: str) -> bool:
-        """Return whether the server has the bytes; False also if it gives no answer, as a PUT gets a better error."""
+        """Return whether the server has the bytes; False also without a response: the PUT gets a better error."""
         try:
             self._game("HEAD", path, tries=1)
         except GamedError:
@@ -1755,10 +1755,10 @@ class GamedClient:
         return [SaveInfo.of(entry) for entry in listed if isinstance(entry, dict)]
 
     def changes(self, since: str | None = None, *, wait: int = 0, limit: int | None = None) -> Changes:
-        """Return the changes since the cursor of an earlier answer; all saves without one, or if it is not valid.
+        """Request the changes since the cursor of an earlier result; all slots without one, or if it is not valid.
 
         The oldest changes come first, at most 256 slots or `limit`; if there are `more`, ask again with the new cursor.
-        Where nothing has changed the server may take `wait` seconds (at most 25) to answer, in case something does.
+        If nothing has changed, the server waits up to `wait` seconds (at most 25) for a change before it responds.
         """
         path = _with_query("/game/saves", since=since, limit=limit)
         headers = {"Prefer": f"wait={wait}"} if wait else {}
@@ -1768,7 +1768,7 @@ class GamedClient:
     def get(self, slot: str, *, unless: Save | SaveInfo | str | None = None) -> Save | None:
         """Return the current save with verified bytes, or None if the slot was never written.
 
-        Raises Deleted, and NotModified if the current version is the one given as `unless`.
+        Raise Deleted, and NotModified if `unless` is the current version.
         """
         headers = {} if unless is None else {"If-None-Match": condition(unless)["If-Match"]}
         try:
@@ -1788,10 +1788,10 @@ class GamedClient:
         content_type: str = "application/octet-stream",
         meta: Mapping[str, Any] | None = None,
     ) -> SaveInfo:
-        """Write, on top of `base`: what was read before, its etag, "*" for whatever is there, None for a new slot.
+        """Write a save that is based on `base`; return when the server has it on disk.
 
-        Returns when the server has it on disk. Raises Conflict when the slot holds something else; the server then
-        keeps both. Sending the same bytes twice is one write.
+        `base` is a save that was read, its etag, "*" for any existing version, or None for a new slot. Raise Conflict
+        if the slot holds another version; the server then keeps both. Sending the same bytes twice is one write.
         """
         headers = {"Content-Type": content_type, "Content-Digest": digest_field(data), **condition(base)}
         if meta is not None:
@@ -1803,16 +1803,16 @@ class GamedClient:
         try:
             self._game("DELETE", path_of(slot), headers=condition(base))
         except (Deleted, Conflict) as error:
-            if not (error.code == "deleted" and error.answer_lost_before):  # else: the first try did it
+            if not (error.code == "deleted" and error.answer_lost_before):  # else the lost try did it
                 raise
 
     # -- history --
 
     def versions(self, slot: str, *, down_to: int = 1, limit: int | None = None) -> list[Version]:
-        """Return the stored versions of a slot, newest first, also of a deleted one, and conflict copies.
+        """Request the kept versions of a slot, newest first: also of a deleted slot, and conflict copies.
 
-        A long history takes a request for each 100 versions, or `limit`; those after the first page end once `down_to`
-        is reached.
+        A long history needs one request for each 100 versions, or `limit`; the requests after the first end once
+        `down_to` is reached.
         """
         page = self.versions_page(slot, limit=limit)
         found = list(page.versions)
@@ -1822,7 +1822,7 @@ class GamedClient:
         return found
 
     def versions_page(self, slot: str, *, before: int | None = None, limit: int | None = None) -> VersionsPage:
-        """Return the newest stored versions of a slot that are older than `before`: at most 100, or `limit`."""
+        """Request the newest versions that are older than `before`: at most 100, or `limit`."""
         value = self._game("GET", _with_query(path_of(slot) + "/versions", before=before, limit=limit)).json()
         listed = [Version.of(entry) for entry in member(value, "versions", list) if isinstance(entry, dict)]
         more = value.get("more") is True
@@ -1831,11 +1831,11 @@ class GamedClient:
         return VersionsPage(listed, more)
 
     def version(self, slot: str, number: int) -> Save:
-        """Return a version with verified bytes; raise NotFound if it was deleted."""
+        """Return a version with verified bytes; raise NotFound if the server no longer keeps it."""
         return save_of(self._game("GET", version_path(slot, number), check=check_digest, limit=MAX_SAVE_BYTES))
 
     def restore(self, slot: str, number: int, *, base: Save | SaveInfo | str | None) -> SaveInfo:
-        """Make an old version or a conflict's copy current again, on top of `base`: None undeletes a slot."""
+        """Make an old version or a conflict copy current, based on `base`: None undeletes a slot."""
         path = version_path(slot, number) + "/restore"
         return SaveInfo.of(self._game("POST", path, headers=condition(base)).json())
 
@@ -1878,7 +1878,7 @@ class GamedClient:
         return self.with_token(call, used.access_token)
 
     def _renewable(self, error: SignInRequired, used: Credential) -> bool:
-        """Return whether another token may work; delete an ended session, but not one that replaced it meanwhile."""
+        """Return whether another token may work; delete the credential of an ended session, but not a newer one."""
         if error.code not in FORGET:
             return error.code in RENEW
         with self._file.locked():
@@ -1898,7 +1898,7 @@ class GamedClient:
             raise PlayerChanged("player_changed", "Another player signed in here meanwhile.")
         if held.fresh(self._now()) and held.access_token != stale:
             return held
-        with self._file.locked():  # the first one in refreshes, the others find what it got
+        with self._file.locked():  # the first holder refreshes, the others read its result
             kept = self._file.read()
             if kept is None:
                 self._known.held = None
@@ -1911,7 +1911,7 @@ class GamedClient:
             return kept
 
     def _refresh(self, kept: Credential) -> Credential:
-        """Refresh inside the lock. It may be repeated: the old credential returns the same pair until that is used."""
+        """Refresh; the caller holds the lock. A repetition is safe: the server returns the pair until it is used."""
         body = {"refresh_credential": kept.refresh_credential}
         try:
             pair = self._wire.call("POST", "/auth/session/refresh", json_body=body).json()
@@ -1934,7 +1934,7 @@ class GamedClient:
         }
 
     def keep(self, complete: Mapping[str, Any]) -> Credential:
-        """Store the credentials of a finished sign-in on disk before they are used."""
+        """Store the result of a finished sign-in on disk, before its first use."""
         fresh = Credential(
             origin=str(self.origin),
             player_id=member(member(complete, "player", dict), "id", str),
@@ -1958,7 +1958,7 @@ class GamedClient:
 class Terminal(Person):
     """A person at the terminal: the texts are on stderr, so that stdout holds results only.
 
-    With `qr` the link is shown as a QR code too; else only where no browser could be opened.
+    With `qr` the link is also shown as a QR code; else only if the browser could not be opened.
     """
 
     def __init__(self, qr: bool = False) -> None:
@@ -1985,7 +1985,7 @@ class Terminal(Person):
             self._show_qr(url)
 
     def _show_qr(self, url: str) -> None:
-        """Show a QR code, or say why there is none if an option asks for one."""
+        """Show a QR code; print the reason if an option asks for one that cannot be shown."""
         code = qr_code(url, shows_colour())
         if code is not None and fits(code):
             say(f"Or scan this with a phone:\n\n{code}\n")
@@ -2170,7 +2170,7 @@ def run(client: GamedClient, options: argparse.Namespace) -> tuple[Mapping[str, 
         )
         return {"server_notified": notified}, words
     if options.command == "sync":
-        sys.modules.setdefault("gamed_client", sys.modules[__name__])  # what it imports is this very module
+        sys.modules.setdefault("gamed_client", sys.modules[__name__])  # else gamed_sync.py would import a second copy
         from gamed_sync import run_folder
 
         return run_folder(client, options)

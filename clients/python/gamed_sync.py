@@ -1,19 +1,19 @@
-"""Offline play for gamed_client.py: a game saves to this device, and the device brings it up when it can.
+"""Offline play for gamed_client.py: a game saves to this device, which sends the saves when the server can be reached.
 
 Copy it beside gamed_client.py; standard library only, Python 3.9 or newer.
 
     sync = Sync(client)                               # needs no network, and for the first saves no sign-in
     sync.start()                                      # in the background until `close`, or the end of a `with`
-    sync.ready()                                      # waits until the server has answered, at most 5 seconds
+    sync.ready()                                      # waits until the server has responded, at most 5 seconds
     save = sync.read("auto")                          # None: never saved; NotKnown: this device was never online
     sync.write("auto", b"...", meta={"title": "Chapter 3"})       # on this device's disk when it returns
-    for conflict in sync.conflicts:                   # both sides went on: the player chooses
+    for conflict in sync.conflicts:                   # both sides have changed: the player chooses
         conflict.keep_mine()                          # or keep_theirs(), or merged(b"...")
 
-A write stands on what the game last read or wrote, never on what merely arrived: progress that the player has not seen
-is not written over. Nothing is decided by a clock. The rules, step by step: docs/developers/offline.md.
+A write is based on the version that the game last read or wrote, never on one that has only been downloaded: it does
+not overwrite progress that the player has not seen. No rule uses a clock. All rules: docs/developers/offline.md.
 
-Every failure is a GamedError. Methods may be called from any thread; one process at a time for a player's folder.
+Every failure is a GamedError. Methods may be called from any thread; one process at a time may use a player's folder.
 """
 
 from __future__ import annotations
@@ -61,23 +61,23 @@ from gamed_client import (
 
 FORMAT = 1
 UNOWNED = "not.signed.in"
-"""The folder of what a game saved before the first sign-in here: no player's, `safe_name` gives no such name."""
+"""Folder for saves from before the first sign-in here. `safe_name` never returns this, so it is not a player's."""
 WAIT_SECONDS = 25
-"""How long a request for changes may take that waits for one."""
+"""How long the server waits for a change before it responds to a request for changes."""
 AGAIN_SECONDS = 300.0
-"""A write that the server refused is tried again after this long, unless it says otherwise: limits can be changed."""
+"""Pause before retrying a refused write, unless the server sends another: the owner can raise a limit meanwhile."""
 SLICE_SECONDS = 0.25
 EXIT_SECONDS = 5.0
-"""How long the end of a `with` waits at most until pending saves are sent."""
+"""Longest time that the end of a `with` waits until pending saves are sent."""
 STEPS = 4
+"""Most writes that one pump sends for a slot that keeps changing."""
 PAGE_VERSIONS = 32
-"""The server limits the rate of larger requests."""
-"""How often one pump goes on with a slot that changes meanwhile."""
+"""The server limits the rate of requests for more versions."""
 
 ENDING = (SignInRequired, PlayerBlocked)
-"""What ends the loop: waiting does not help. `start` or `run` begins another, once the player is let in again."""
+"""Errors that end the loop: waiting does not help. Call `start` or `run` again once the player can sign in."""
 HALTING = (Unreachable, Busy, RateLimited, SignInRequired, PlayerBlocked, NotGamed, UntrustedAddress)
-"""What ends a pump: it is about the server or the player, not about one slot."""
+"""Errors that end a pump: they concern the server or the player, not one slot."""
 
 
 class InUse(GamedError):
@@ -85,21 +85,21 @@ class InUse(GamedError):
 
 
 class NotKnown(Unreachable):
-    """The server's list has not come to this device yet: it may have a save of this slot."""
+    """This device has not received the server's list yet: the server may have a save of this slot."""
 
     def __init__(self) -> None:
         super().__init__("not_known", "This device has not reached the server yet, so it does not know this save.")
 
 
 class LocalDamaged(GamedError):
-    """A file of this device does not hold what was written to it."""
+    """A file on this device's disk does not have the bytes that were written."""
 
 
 class ConflictOver(GamedError):
-    """The sides have changed since this conflict was shown, or it was settled: look at `conflicts` again."""
+    """The sides have changed since this conflict was shown, or it was settled: read `conflicts` again."""
 
 
-# --- What is known of a slot: pure, every change makes a new record ---------------------------------------------------
+# --- The record of a slot: immutable, every change returns a new record -----------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Local:
     content_type: str
     meta: Mapping[str, Any]
     modified: str
-    """RFC 3339, by some clock: to be shown to the player. Nothing is decided by it."""
+    """RFC 3339, by this device's or the server's clock: only show it to the player."""
 
     @classmethod
     def of(cls, info: SaveInfo) -> Local:
@@ -119,7 +119,7 @@ class Local:
 
 
 def same(one: Local | None, other: Local | SaveInfo | None) -> bool:
-    """Return whether both are the same bytes with the same label, or both nothing."""
+    """Compare bytes, content type and meta; None equals None."""
     if one is None or other is None:
         return one is other
     return (one.sha256, one.content_type, one.meta) == (other.sha256, other.content_type, other.meta)
@@ -131,7 +131,7 @@ def tag(info: SaveInfo | None) -> str | None:
 
 @dataclass(frozen=True)
 class Sent:
-    """A write, or with `local` None a delete, that was sent and may have arrived: nothing else goes out before it."""
+    """A write, or with `local` None a delete, that was sent and may have arrived: it is repeated before any other."""
 
     local: Local | None
     base: SaveInfo | None
@@ -139,41 +139,41 @@ class Sent:
 
 @dataclass(frozen=True)
 class Dispute:
-    """What the server said when it refused. `reason`: changed, deleted, or lost (it does not know this save)."""
+    """The server's response to a refused write. `reason`: changed, deleted, or lost (it does not know this save)."""
 
     reason: str
     base: SaveInfo | None
     current: SaveInfo | None
     copy: SaveInfo | None
-    """The refused bytes, as the server keeps them."""
+    """The conflict copy that the server keeps of the refused bytes."""
 
 
 @dataclass(frozen=True)
 class Record:
     slot: str
     local: Local | None = None
-    """What the game has; None: nothing, or deleted."""
+    """The game's bytes; None: none, or deleted."""
     base: SaveInfo | None = None
-    """The version that stands on: what the game last read, or the server last acknowledged."""
+    """The version that `local` is based on: the game last read it, or the server last acknowledged it."""
     dirty: bool = False
-    """The game went on from there."""
+    """True if the game has changed `local` since."""
     sent: Sent | None = None
     remote: SaveInfo | None = None
-    """What the server has, as far as it was heard."""
+    """The server's version, as last listed."""
     deleted: bool = False
-    """Where there is nothing: there was something."""
+    """True without bytes if there were some before."""
     dispute: Dispute | None = None
     dropped: Local | None = None
-    """What gave way last, here on this device."""
+    """The bytes that a conflict or a delete last replaced on this device."""
     spent: SaveInfo | None = None
-    """A conflict's copy at the server that is not needed once its bytes are current."""
+    """A conflict copy at the server that is not needed once its bytes are current."""
     unsent_copy: Sent | None = None
-    """Bytes that gave way in a conflict before the server had them. Its `base` is never current, so the server refuses
-    the write and keeps the bytes as a conflict copy."""
+    """Bytes that a conflict replaced before the server had them. Its `base` is never current, so the server refuses the
+    write and keeps the bytes as a conflict copy."""
 
     @property
     def newer(self) -> bool:
-        """Return whether the server has a save that the game has not seen, without a conflict."""
+        """Return whether the server has a version that the game has not read, and the game has not changed its own."""
         return self.idle and tag(self.remote) != tag(self.base) and (self.remote is not None or self.deleted)
 
     def wrote(self, local: Local | None) -> Record:
@@ -185,13 +185,13 @@ class Record:
         return record.heard(self.remote) if local and self.dispute and self.remote else record
 
     def took(self) -> Record:
-        """Record that the game continues from the newer save."""
+        """Record that the game has read the newer version."""
         local = Local.of(self.remote) if self.remote else None
         dropped = self.dropped if local or not self.local else self.local
         return replace(self, local=local, base=self.remote, dropped=dropped)
 
     def heard(self, remote: SaveInfo | None, deleted: bool = False) -> Record:
-        """Record what the server lists; equal bytes are never a conflict, whichever device wrote them."""
+        """Record the server's version of a list; equal bytes are never a conflict, whichever device wrote them."""
         record = replace(self, remote=remote, deleted=deleted if remote is None else False)
         if remote is None:
             return record._settled(None) if self.local is None and not self.sent else record._moved()
@@ -202,13 +202,13 @@ class Record:
         return record._moved()
 
     def _settled(self, remote: SaveInfo | None) -> Record:
-        """Record equal bytes on both sides; a different label is still sent, or adopted if the game has none."""
+        """Record equal bytes on both sides; send a different label, or adopt it if the game has not changed its own."""
         if not self.dirty and remote:
             return replace(self, local=Local.of(remote), base=remote, dispute=None)
         return replace(self, base=remote, dirty=bool(remote) and not same(self.local, remote), dispute=None)
 
     def _moved(self) -> Record:
-        """Update an open conflict with the current save."""
+        """Update an open conflict to the server's current version."""
         if self.dispute is None or tag(self.dispute.current) == tag(self.remote):
             return self
         if self.remote and tag(self.remote) == tag(self.base):
@@ -219,7 +219,7 @@ class Record:
     def relisted(self, *, known: bool, deleted: bool, listed: bool) -> Record:
         """Apply a whole list; `known`: the base of this record is in the server's history.
 
-        Where it is not, the server has lost what it had acknowledged, and what the game has is news again.
+        If it is not, the server has lost an acknowledged write, and the game's bytes are pending again.
         """
         record = self if known or self.dirty or self.local is None else replace(self, dirty=True)
         return record if listed else record.heard(None, deleted=deleted)
@@ -232,11 +232,11 @@ class Record:
         return replace(self, sent=None, dispute=dispute).heard(None, deleted=True)
 
     def acknowledged(self, info: SaveInfo | None, *, exactly: bool = True) -> Record:
-        """Record a write that took place as `info`; the game may have saved again since."""
+        """Record that the server performed `sent`, as `info`; the game may have written since."""
         done = exactly and same(self.local, self.sent.local if self.sent else None)
         local = self.local
         if done and info and local:
-            local = replace(local, content_type=info.content_type, meta=info.meta)  # as the server spells them
+            local = replace(local, content_type=info.content_type, meta=info.meta)  # the server's spelling
         return replace(self, local=local, base=info, dirty=not done, sent=None)
 
     def written(self, info: SaveInfo) -> Record:
@@ -246,7 +246,7 @@ class Record:
         return replace(self.acknowledged(None), remote=current, deleted=current is None)
 
     def superseded(self, error: Conflict) -> Record:
-        """Record a write that took place and that another device continued."""
+        """Record that `sent` was performed and another device has written after it."""
         return replace(self.acknowledged(error.yours), remote=error.current, deleted=error.current is None)
 
     def disputed(self, error: Conflict) -> Record:
@@ -257,11 +257,11 @@ class Record:
 
     @property
     def idle(self) -> bool:
-        """Return whether nothing of this device is pending or in dispute."""
+        """Return whether this device has neither a pending write nor a conflict here."""
         return not (self.dirty or self.sent or self.dispute)
 
     def adopted(self, local: Local) -> Record:
-        """Record a save that the game made before the sign-in: without a base, so that it never replaces another."""
+        """Adopt bytes from before the sign-in, without a base, so that they never replace others."""
         return replace(self, local=local, base=None, dirty=True, deleted=False, dropped=self.local or self.dropped)
 
     def kept_mine(self) -> Record:
@@ -297,7 +297,7 @@ class Record:
 
     @property
     def bodies(self) -> set[str]:
-        """Return the hashes of all bytes that may still be needed."""
+        """Return the hashes of all bytes that must stay on the disk."""
         sides = [self.local, self.base, self.remote, self.dropped]
         sides += [sent.local for sent in (self.sent, self.unsent_copy) if sent]
         sides += [self.dispute.base, self.dispute.current] if self.dispute else []
@@ -338,7 +338,8 @@ def _local(value: dict[str, Any] | None) -> Local | None:
 class Store:
     """A folder of one player at one server: `cursor`, `lock`, and for each slot a folder with `record` and bodies.
 
-    Bodies are on disk before the record that names them, and go after it; only this user can read any of it.
+    A body is stored before the record that names it, and deleted after it, so that a crash never leaves a record
+    without its bytes. Only this user can read the folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -358,7 +359,7 @@ class Store:
             try:
                 found[place.name] = Record.from_json((place / "record").read_bytes())
             except FileNotFoundError:
-                continue  # the first write to it did not get that far
+                continue  # a crash interrupted the first write to it
             except (ValueError, KeyError, TypeError, AttributeError) as e:
                 detail = f"{place / 'record'} cannot be read; the files beside it are untouched."
                 raise LocalDamaged("state_damaged", detail) from e
@@ -422,7 +423,7 @@ class Store:
 
 
 def private_folder(folder: Path) -> None:
-    """There, for this user only, and on disk."""
+    """Create a folder that only this user can read, on disk when this returns."""
     missing = []
     while not folder.is_dir():
         missing.append(folder)
@@ -434,14 +435,14 @@ def private_folder(folder: Path) -> None:
 
 @dataclass
 class Whole:
-    """A whole list while its pages come; after an interruption the next round goes on with it."""
+    """A whole list whose pages are arriving; after an interruption the next pump continues it."""
 
     cursor: str
     expired: bool
-    """What is missing on all pages was deleted long ago."""
+    """A slot that is missing on all pages was deleted long ago."""
     listed: dict[str, SaveInfo | Deletion] = field(default_factory=dict)
     compared: set[str] = field(default_factory=set)
-    """The slots whose base was compared with what is listed."""
+    """The slots whose base was compared with their entry."""
 
     def add(self, cursor: str, listed: Mapping[str, SaveInfo | Deletion]) -> None:
         self.cursor = cursor
@@ -449,7 +450,7 @@ class Whole:
         self.compared.difference_update(listed)
 
 
-# --- What a game sees -------------------------------------------------------------------------------------------------
+# --- The interface of a game ------------------------------------------------------------------------------------------
 
 UNKNOWN, IN_STEP, WAITING, NEWER = "unknown", "in_step", "waiting", "newer"
 CONFLICT, REFUSED = "conflict", "refused"
@@ -461,21 +462,21 @@ class Status:
 
     slot: str
     state: str
-    """unknown: the first list has not come; in_step; waiting: something is to be brought up or down; newer: `read`
-    gives what came from elsewhere; conflict: the player has to choose; refused: see `problem`, the bytes are kept
+    """unknown: the first list has not arrived; in_step; waiting: an upload or a download is pending; newer: `read`
+    returns another device's bytes; conflict: the player has to choose; refused: see `problem`, the bytes are kept
     here."""
     size: int | None
-    """Of what `read` would give, as are the next two; None: nothing, it is deleted."""
+    """Size of the save that `read` would return; the next two describe it, too. None if it is deleted."""
     meta: Mapping[str, Any]
     modified: str
     copies: Sequence[int]
-    """Versions at the server that lost a conflict, of any device: `GamedClient.restore` or `dismiss` them."""
+    """Conflict copies at the server, of any device: use `GamedClient.restore` or `dismiss`."""
     problem: GamedError | None = None
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a conflict: its bytes, and what to tell the player about them."""
+    """One side of a conflict: its bytes, and their description for the player."""
 
     data: bytes = field(repr=False)
     content_type: str
@@ -485,47 +486,47 @@ class Side:
 
 @dataclass(frozen=True)
 class SyncConflict:
-    """Both sides went on from `base`. Nothing of the slot is sent until it is answered; the game may play on."""
+    """Both sides have changed `base`. Nothing of the slot is sent until the game calls a method; play may continue."""
 
     slot: str
     reason: str
-    """changed; deleted: at the server; lost: the server does not know this save (erased, or an old backup)."""
+    """"changed"; "deleted" at the server; "lost": the server does not know this save (erased, or an old backup)."""
     base_info: SaveInfo | None
     current: SaveInfo | None
     copy: SaveInfo | None
-    """What the server keeps of this device's side, beside the current version."""
+    """The conflict copy that the server keeps of this device's side, beside the current version."""
     _sync: Sync = field(repr=False, compare=False)
 
     def mine(self) -> Side | None:
-        """Return this device's save, or None if it was deleted."""
+        """Return this device's side, as it is now, or None if it was deleted here."""
         with self._sync._lock:
             return self._sync._side(self.slot, self._sync._record(self.slot).local)
 
     def theirs(self) -> Side | None:
-        """Return the server's save, downloaded if necessary, or None if it was deleted or lost."""
+        """Return the server's side, or None if it is deleted or lost; may send a request."""
         return self._sync._side(self.slot, self.current)
 
     def base(self) -> Side | None:
-        """Return the save that both sides continued, or None if there was none or it was not stored."""
+        """Return the save that both sides continued, or None if there was none or it is not kept."""
         with contextlib.suppress(GamedError):
             return self._sync._side(self.slot, self.base_info)
         return None
 
     def keep_mine(self) -> None:
-        """Write this device's over theirs, which stays in the server's history."""
+        """Write this device's side over theirs, which stays in the server's history."""
         self._sync._answer(self, Record.kept_mine)
 
     def keep_theirs(self) -> None:
-        """Choose the server's save; `read` returns it.
+        """Continue from the server's save; `read` returns it.
 
-        This device's side stays at the server as a conflict copy: the next pump sends what the game has saved since
-        the conflict began. It also stays here, as `Sync.dropped`.
+        The server keeps this device's side as a conflict copy: the next pump sends the bytes that the game has saved
+        since the conflict began. They also stay here, as `Sync.dropped`.
         """
         self.theirs()
         self._sync._answer(self, Record.kept_theirs)
 
     def merged(self, data: bytes, *, meta: Mapping[str, Any] | None = None) -> None:
-        """Choose a new save that contains both."""
+        """Continue from new bytes that combine both."""
         with self._sync._lock:
             like = self._sync._record(self.slot).local or self.current
             content_type = like.content_type if like else "application/octet-stream"
@@ -537,16 +538,16 @@ class SyncConflict:
 class Problem:
     error: GamedError
     due: float
-    """By the monotonic clock, in seconds."""
+    """Time of the next try by the monotonic clock, in seconds."""
 
     @property
     def final(self) -> bool:
-        """The server rejected the write."""
+        """Return whether a retry cannot help: the server rejected the write, or a file is damaged."""
         return 400 <= self.error.status < 500 or isinstance(self.error, LocalDamaged)
 
 
 class Sync:
-    """One player's saves on this device, and the way to the server."""
+    """One player's saves on this device, and their exchange with the server."""
 
     def __init__(self, client: GamedClient, folder: Path | None = None) -> None:
         """Open the saves of the signed-in player, without a request; `folder` replaces the one beside the credential.
@@ -563,32 +564,32 @@ class Sync:
         """Empty before the first sign-in."""
         self._store = Store(self._folder / (safe_name(self.player_id) if credential else UNOWNED))
         self._lock = threading.RLock()
-        """Around every look at the records and every change; never held while the network is awaited."""
+        """Held for each read and change of the records; never while a request waits for the network."""
         self._pumping = threading.Lock()
         self._ended = threading.Condition(self._lock)
         """Notified when a pump has ended, or this Sync."""
         self._bell = threading.Event()
         self._stop = threading.Event()
-        """Ends the thread that `start` has begun."""
+        """Ends the thread of `start`."""
         self._thread: threading.Thread | None = None
         self._changed: Callable[[Status], object] = lambda status: None
-        """What `start` was given."""
+        """The callback that was passed to `start`."""
         self._starts = 0
         """How often `start` or `run` was called."""
         self._pump_starts = 0
-        """The same when the last pump began."""
+        """That number when the last pump began."""
         self._tried_starts = 0
-        """The same of the last pump that has ended: `trouble` answers these starts, and no later one."""
+        """That number at the beginning of the last pump that has ended: `trouble` does not concern later starts."""
         self._closed = False
         self._whole: Whole | None = None
-        """The whole list whose pages have begun to come."""
+        """The whole list whose pages are arriving."""
         self._pumped = False
-        """A pump of this Sync has succeeded."""
+        """True once a pump of this Sync has succeeded."""
         self.trouble: GamedError | None = None
-        """Why the last pump did not get through; None when it did: for a sign that says "offline"."""
+        """The error of the last pump; None if it succeeded: for a display that says "offline"."""
         self._problems: dict[str, Problem] = {}
         self._copy_problems: dict[str, Problem] = {}
-        """Of each slot's `unsent_copy`: they hold up neither writes nor downloads."""
+        """Problems of each slot's `unsent_copy`, apart from the others: they must not delay writes or downloads."""
         try:
             self._records = self._store.records()
             self._cursor = self._store.cursor
@@ -624,7 +625,7 @@ class Sync:
                     if self._closed or self._tried_starts == self._starts:
                         self._thread = None
         except Cancelled:
-            pass  # by asyncio, with the end of this Sync
+            pass  # gamed_aio cancels it at the end of an AsyncSync
         except BaseException:
             with self._lock:
                 self._thread = None
@@ -634,9 +635,9 @@ class Sync:
         self._changed(status)
 
     def close(self, within: float = 0) -> None:
-        """Let another process have the folder. What is pending stays pending.
+        """Release the folder for other processes. Pending writes stay pending.
 
-        After `start`, wait at most `within` seconds until it is sent, or until the server cannot be reached.
+        After `start`, first wait at most `within` seconds until they are sent, or until the server cannot be reached.
         """
         with self._lock:
             if self._thread is not None:
@@ -661,15 +662,15 @@ class Sync:
 
     @property
     def _lacks_space(self) -> bool:
-        """Return whether the last pump failed only for a save of another device: the rest goes up as ever."""
+        """Return whether the last pump only could not store another device's save: all writes are still sent then."""
         full = self.trouble is not None and self.trouble.code == "local_disk"
         return full and any(problem.error.code == "local_disk" for problem in self._problems.values())
 
     def ready(self, within: float = 5) -> bool:
-        """Wait for the first pump, at most `within` seconds; return whether the first list has ever come here.
+        """Wait for the first pump, at most `within` seconds; return whether this device has ever received a list.
 
         Call it after `run` was started and before the first `read`. False: this device was never online with this
-        player; `read` raises NotKnown. A device that knows its saves does not wait for a server that does not answer.
+        player; `read` raises NotKnown. A device that knows its saves does not wait for a server that does not respond.
         """
         with self._lock:
             self._ended.wait_for(self._needs_no_wait, within)
@@ -689,16 +690,15 @@ class Sync:
     # -- the game's side: this device only, no network --
 
     def read(self, slot: str) -> Save | None:
-        """Return the newest save that this device knows; the next write replaces it.
+        """Return the newest save on this device; the game's next write is based on it.
 
-        None if the slot was never written. Raises NotKnown before the first list (see `ready`), Deleted,
-        LocalDamaged, and Unreachable while a save that is known has not arrived. In a conflict it is this device's
-        side.
+        None if the slot was never written. Raise NotKnown before the first list (see `ready`), Deleted, LocalDamaged,
+        and Unreachable while a listed save has not been downloaded. In a conflict the result is this device's side.
         """
         return self._look(slot, take=True)
 
     def peek(self, slot: str) -> Save | None:
-        """Return the same bytes for a preview or a copy; they do not become the base of the next write."""
+        """Return the same save for a preview or a copy; the next write is not based on it."""
         return self._look(slot, take=False)
 
     def write(
@@ -709,10 +709,10 @@ class Sync:
         meta: Mapping[str, Any] | None = None,
         content_type: str = "application/octet-stream",
     ) -> None:
-        """Write a save to this device's disk; it replaces what the game last read or wrote.
+        """Write a save to this device's disk, based on the version that the game last read or wrote here.
 
-        It goes up with the next pump. Newer bytes replace older ones that did not go up yet. Raises OSError when this
-        device cannot keep it.
+        The next pump sends it. Newer bytes replace older ones that have not been sent. Raise OSError if the disk cannot
+        store them.
         """
         with self._lock:
             local = self._local(slot, data, content_type, meta)
@@ -720,9 +720,9 @@ class Sync:
         self._bell.set()
 
     def delete(self, slot: str) -> None:
-        """Delete the newest save that this device knows; a delete at the server can be undone for a while.
+        """Delete the newest version that this device knows; the server can restore it for a while.
 
-        Raises NotKnown before the first list, unless the game has written this slot here.
+        Raise NotKnown before the first list, unless the game has written this slot here.
         """
         path_of(slot)
         with self._lock:
@@ -732,7 +732,7 @@ class Sync:
         self._bell.set()
 
     def slots(self) -> list[Status]:
-        """Return the status of each slot with a save or a pending change."""
+        """List the status of every slot that has bytes or a pending change."""
         with self._lock:
             return [status for status in map(self.status, sorted(self._records)) if _shown(status)]
 
@@ -758,7 +758,7 @@ class Sync:
             return [self._conflict(record.slot, dispute) for record, dispute in found if dispute]
 
     def dropped(self, slot: str) -> Side | None:
-        """Return the save that was last replaced or deleted on this device, to undo that."""
+        """Return the bytes that `keep_theirs` or a delete, also on this device, last replaced here: to undo that."""
         with self._lock:
             return self._side(slot, self._record(slot).dropped)
 
@@ -789,16 +789,16 @@ class Sync:
         if data is None:
             record = self._record(slot)
             if not record.dirty and record.base:
-                self._store.discard(slot, local.sha256)  # the next pump brings it again
+                self._store.discard(slot, local.sha256)  # the next pump fetches it again
             raise LocalDamaged("local_damaged", f"The file of {slot} on this device is damaged or gone.")
         return data
 
     def _unknown(self, record: Record) -> bool:
-        """Return whether the server may have a save of this slot that this device has not heard of."""
+        """Return whether the server may have a save of this slot that this device has not listed."""
         return self._cursor is None and record.local is None and record.base is None and record.remote is None
 
     def _arrived(self, record: Record) -> bool:
-        """Something newer is here to be read."""
+        """Return whether a newer version has been downloaded."""
         return record.newer and (record.remote is None or self._store.has(record.slot, record.remote))
 
     def _state(self, record: Record, problem: Problem | None) -> str:
@@ -830,7 +830,7 @@ class Sync:
         return Side(data, of.content_type, of.meta, of.modified)
 
     def _local(self, slot: str, data: bytes, content_type: str, meta: Mapping[str, Any] | None) -> Local:
-        """With its bytes on disk."""
+        """Store the bytes; return their Local."""
         path_of(slot)
         try:
             plain = json.loads(json.dumps(meta or {}, allow_nan=False))
@@ -856,7 +856,7 @@ class Sync:
         return self._records.get(slot) or Record(slot)
 
     def _change(self, slot: str, how: Callable[[Record], Record]) -> Record:
-        """On disk when it returns."""
+        """Change a record, on disk when it returns."""
         with self._lock:
             self._open()
             before = self._record(slot)
@@ -873,17 +873,17 @@ class Sync:
     # -- the server's side --
 
     def pump(self) -> list[Status]:
-        """List changes, send pending saves, download newer ones; return the statuses that changed.
+        """Request the changes, send pending writes, download newer saves; return the statuses that have changed.
 
-        Raises what is about the server or the player (Unreachable, SignInRequired, ...); what is about one slot is in
-        its status. Nothing is lost by a failure, or by the end of the process: call it again.
+        Raise errors that concern the server or the player (Unreachable, SignInRequired, ...); one that concerns a slot
+        is in its status. After a failure, or the end of the process, call it again: nothing is lost.
         """
         with self._pumping:
             self._pump()
             return self._news()
 
     def _pump(self) -> None:
-        """Do one round, and note how it ended."""
+        """Run one round and note its error for `trouble`."""
         self._pump_starts = self._starts
         try:
             self._round()
@@ -900,13 +900,13 @@ class Sync:
             self._ended.notify_all()
 
     def _adopt_left(self) -> None:
-        """Adopt what was saved here before the sign-in, unless another process has it open."""
+        """Adopt the saves from before the sign-in, unless another process has them open."""
         if (self._folder / UNOWNED).is_dir():
             with contextlib.suppress(InUse), contextlib.closing(Store(self._folder / UNOWNED)) as left:
                 self._adopt(left, left.records())
 
     def _adopt(self, left: Store, records: Mapping[str, Record]) -> None:
-        """Take over the saves of `left`; one whose slot has something pending waits there for the next start."""
+        """Adopt the saves of `left`; if the slot has a pending write, the save waits for the next start."""
         for slot, record in records.items():
             mine, local = self._record(slot), record.local
             if local and not same(mine.local, local):
@@ -918,7 +918,7 @@ class Sync:
             left.forget(slot)
 
     def _own(self) -> None:
-        """Open the player's saves once a player has signed in, and adopt what was saved before."""
+        """Open the player's saves once a player has signed in, and adopt the earlier ones."""
         credential = self._client.credential
         if credential is None:
             raise _signed_out()
@@ -948,15 +948,15 @@ class Sync:
         for slot in self._known():
             self._fetch(client, slot)
         for problem in list(self._problems.values()):
-            if problem.error.code == "local_disk":  # as long as a save of another device has no space here
+            if problem.error.code == "local_disk":  # another device's save does not fit
                 raise LocalDamaged("local_disk", problem.error.detail)
 
     def run(self, stop: threading.Event, changed: Callable[[Status], object] = lambda status: None) -> None:
-        """Call `pump` whenever there is work, until `stop`; run it in its own thread.
+        """Call `pump` whenever a change is pending here or at the server, until `stop`; run this in its own thread.
 
-        `changed` is called in this thread, with what a game should look at again. Returns soon after `stop`. Raises
-        what waiting does not help against: SignInRequired, PlayerBlocked, InUse once this Sync is closed; run it again
-        after a sign-in. All else is tried again, and in `trouble` meanwhile.
+        `changed` is called in this thread with each changed status. Raise errors that waiting cannot end:
+        SignInRequired, PlayerBlocked, InUse once this Sync is closed; run it again after a sign-in. Other errors are in
+        `trouble` until a retry succeeds.
         """
         with self._lock:
             self._starts += 1
@@ -979,14 +979,14 @@ class Sync:
             over.set()
 
     def _tried(self) -> GamedError | None:
-        """Call `pump`; return the error if it may be temporary."""
+        """Call `pump`; return an error that a retry may end, raise others."""
         try:
             with self._pumping:
                 self._pump()
         except (*ENDING, InUse):
             raise
         except GamedError:
-            pass  # in `trouble`
+            pass  # the error is in `trouble`
         except OSError as error:
             self._note_end(_disk_error(error))
         return self.trouble
@@ -1004,7 +1004,7 @@ class Sync:
             return max(0.0, min(dues, default=1e9) - time.monotonic())
 
     def _listen(self, over: threading.Event) -> None:
-        """Wait at the server for changes, and ring. What changed is for the pump to hear."""
+        """Wait at the server for changes, and ring; the pump requests the changes."""
         attempt = 0
         while not over.is_set():
             cursor, began = self._cursor, time.monotonic()
@@ -1020,7 +1020,7 @@ class Sync:
                 attempt, rang = min(attempt + 1, 8), False
             if rang:
                 self._bell.set()
-            if rang or time.monotonic() - began < 1:  # until the pump has heard; and a server that does not wait
+            if rang or time.monotonic() - began < 1:  # the pump needs a moment; at most one request per second
                 over.wait(1)
 
     def _waited(self, cursor: str) -> bool:
@@ -1040,24 +1040,27 @@ class Sync:
         return [status for slot, status in statuses.items() if now[slot] != before.get(slot) and _shown(status)]
 
     def _look_of(self, status: Status) -> Sequence[str | None]:
-        """Return the parts of a status whose change is reported to the game."""
+        """Return the values whose change is reported to the game: also a newer version at the server."""
         of = tag(self._record(status.slot).remote) if status.state in (NEWER, CONFLICT) else None
         return status.state, of, status.problem.code if status.problem else None
 
     def _hear(self, client: GamedClient) -> None:
-        """Read the whole list before any write, page by page."""
+        """Request all changes, page by page, before any write is sent."""
         while self._hear_page(client):
             pass
 
     def _hear_page(self, client: GamedClient) -> bool:
-        """Return whether there are more changes; the cursor is stored last, so that a page cut off is listed again."""
+        """Request a page of changes; return whether there are more.
+
+        The cursor is stored last, so that an interrupted page is requested again.
+        """
         asked = self._whole.cursor if self._whole else self._cursor
         try:
             changes = client.changes(asked)
         except Refused as error:
             if asked is None or error.status != 400:
                 raise
-            changes = client.changes()  # the server does not know such a cursor
+            changes = client.changes()  # the server does not know this cursor
         if changes.more and changes.cursor == asked:
             raise NotGamed("not_gamed", "The server's pages of changes do not end.")
         listed = {entry.slot: entry for entry in changes.saves if _is_slot(entry.slot)}
@@ -1084,7 +1087,10 @@ class Sync:
         self._change(slot, lambda record: record.heard(remote, deleted=remote is None))
 
     def _hear_all(self, client: GamedClient, whole: Whole) -> None:
-        """The past may be another one: what this device stands on must be in the server's, or it is news again."""
+        """Compare all records with a whole list: the server may have lost writes.
+
+        A base that is not in the server's history makes the game's bytes pending again.
+        """
         self._problems.clear()
         self._copy_problems.clear()
         for slot in self._known():
@@ -1110,14 +1116,14 @@ class Sync:
         return isinstance(entry, SaveInfo) and record.local is not None and entry.sha256 == record.local.sha256
 
     def _history(self, client: GamedClient, slot: str, down_to: int) -> Sequence[Version]:
-        """Return the stored versions of a slot, none for a slot that the server never had; older ones do not matter."""
+        """Request the versions of a slot down to `down_to`; return none if the server never had it."""
         try:
             return client.versions(slot, down_to=down_to, limit=PAGE_VERSIONS)
         except NotFound:
             return ()
 
     def _send(self, client: GamedClient, slot: str) -> bool:
-        """Send the pending change of a slot; return True if there may be more."""
+        """Send a slot's pending write; return whether to call it again."""
         record = self._next(slot)
         if record is None or record.sent is None:
             return False
@@ -1132,20 +1138,20 @@ class Sync:
         return True
 
     def _next(self, slot: str) -> Record | None:
-        """Return the record with the next write, stored before it is sent and repeated until it is answered."""
+        """Return the record with the write to send, on disk first: the same one until the server has answered it."""
         with self._lock:
             record, problem = self._record(slot), self._problems.get(slot)
             sent = record.sent
             if problem and sent:
                 if problem.final and not same(sent.local, record.local):
-                    sent = None  # it was refused as it was; the game has something else now
+                    sent = None  # the server refused it, and the game has written other bytes since
                 elif time.monotonic() < problem.due:
                     return None
             if record.dispute or (sent is None and not record.dirty):
                 return None
             self._problems.pop(slot, None)
             if sent is None and record.local is None and record.base is None:
-                self._change(slot, lambda r: replace(r, dirty=False, sent=None))  # it never left this device
+                self._change(slot, lambda r: replace(r, dirty=False, sent=None))  # the server never had it
                 return None
             return self._change(slot, lambda r: replace(r, sent=sent or Sent(r.local, r.base)))
 
@@ -1167,14 +1173,14 @@ class Sync:
         try:
             client.delete(slot, base=sent.base)
         except NotFound:
-            pass  # there is nothing, which is what was wanted
+            pass  # the slot is empty, as wanted
         except Conflict as refusal:
             error = refusal
             history = client.versions(slot, down_to=sent.base.version, limit=PAGE_VERSIONS)
             deletes = [version.parent for version in history if version.kind == "delete"]
             if sent.base.version not in deletes:
                 return lambda record: record.disputed(error)
-            return lambda record: record.removed(error.current)  # it took place, and another device wrote since
+            return lambda record: record.removed(error.current)  # performed before another device wrote
         return Record.removed
 
     def _refused(self, problems: dict[str, Problem], slot: str, error: GamedError) -> None:
@@ -1190,10 +1196,10 @@ class Sync:
             return
         data, local = self._store.load(slot, copy.local.sha256), copy.local
         try:
-            if data is not None:  # a damaged file cannot be sent
+            if data is not None:  # a damaged file cannot be sent: give up
                 client.put(slot, data, base=copy.base, content_type=local.content_type, meta=local.meta or None)
         except Conflict:
-            pass  # the server has kept the bytes, or does not know this save
+            pass  # expected: the server has kept the bytes, or does not know this save
         except HALTING:
             raise
         except GamedError as error:
@@ -1204,7 +1210,7 @@ class Sync:
             self._change(slot, lambda r: replace(r, unsent_copy=None) if r.unsent_copy == copy else r)
 
     def _dismiss(self, client: GamedClient, slot: str) -> None:
-        """Dismiss a conflict copy whose bytes became current."""
+        """Delete a conflict copy whose bytes have become current, so that the player does not see it as a conflict."""
         record = self._record(slot)
         if record.spent is None or record.dirty or record.sent or record.dispute:
             return
@@ -1214,11 +1220,11 @@ class Sync:
             except HALTING:
                 raise
             except GamedError:
-                pass  # it goes by itself in time
+                pass  # the copy expires later
         self._change(slot, lambda r: replace(r, spent=None))
 
     def _fetch(self, client: GamedClient, slot: str) -> None:
-        """Download saves that the game may read next, so that it can read them offline."""
+        """Download the bytes that the game may read next, also offline."""
         record, problem = self._record(slot), self._problems.get(slot)
         wanted = record.base if not record.dirty else None
         if record.dispute or record.newer:
@@ -1228,7 +1234,7 @@ class Sync:
         try:
             data = self._fetched(client, wanted)
         except NotFound:
-            return  # replaced meanwhile: the next list says by what
+            return  # it was replaced meanwhile: the next list has the new version
         except HALTING:
             raise
         except GamedError as error:
@@ -1236,14 +1242,14 @@ class Sync:
             return
         try:
             self._keep_body(slot, data)
-        except OSError as error:  # else each pump would download it again
+        except OSError as error:  # else every pump would download it again
             self._refused(self._problems, slot, _disk_error(error))
             return
         with self._lock:
             self._problems.pop(slot, None)
 
     def _keep_body(self, slot: str, data: bytes) -> None:
-        """Keep the bytes while a record names them."""
+        """Store the bytes if a record still names them."""
         with self._lock:
             self._open()
             if sha256(data).hexdigest() in self._record(slot).bodies:
@@ -1274,7 +1280,7 @@ def _shown(status: Status) -> bool:
 
 
 def _is_slot(name: str) -> bool:
-    """Ignore names of a later protocol."""
+    """Return whether the name is a slot; a later protocol may list others."""
     with contextlib.suppress(Refused):
         return bool(path_of(name))
     return False
@@ -1293,16 +1299,16 @@ def safe_name(name: str) -> str:
 
 @dataclass
 class Mirror:
-    """A folder as a game: each file whose name is a slot's stands for what the game has in memory.
+    """A folder that plays a game: each file with the name of a slot is the game's save.
 
-    A file is changed before the record says so. What was cut off between is seen as the same bytes, or as a write.
+    A file is changed before its record. After a crash in between it counts as the same bytes, or as a write.
     """
 
     sync: Sync
     folder: Path
     delete: bool
     before: dict[str, tuple[int, int]] | None = None
-    """While watching: how each file looked the last time. One that still changes is left for the next."""
+    """Size and time of each file at the last look of `--watch`. A file that still changes waits for the next one."""
 
     def bring_in(self) -> None:
         """Write the player's changes in the folder to the saves."""

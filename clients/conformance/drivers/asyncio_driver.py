@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The driver of the Python client's asyncio face: that of the reference client, whose calls are awaited here."""
+"""Driver of the Python client's asyncio face: that of the reference client, with awaited calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def awaited(call: Coroutine[Any, Any, T]) -> T:
 
 
 class Awaited:
-    """A face with the methods and properties of its core; what the face lacks is the core's."""
+    """A face with the methods and properties of its core; others are passed on to the core."""
 
     def __init__(self, face: Any) -> None:
         self.face = face
@@ -43,7 +43,7 @@ class Awaited:
 
 
 class Player(aio.AsyncPerson):
-    """Asks the suite instead of a person, in the event loop."""
+    """A person whose questions go to the suite, in the event loop."""
 
     def __init__(self, asks: driver.Player) -> None:
         self._asks = asks

@@ -33,7 +33,7 @@ def say(line: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class TimedWire(gc.Wire):
-    """The client's own, with a shorter patience."""
+    """The client's own, with shorter timeouts."""
 
     seconds: float = gc.TIMEOUT_SECONDS
 
@@ -42,7 +42,7 @@ class TimedWire(gc.Wire):
 
 
 class Player(gc.Person):
-    """Asks the suite instead of a person."""
+    """A person whose questions go to the suite."""
 
     def __init__(self, client: str) -> None:
         self._client = client
@@ -69,7 +69,7 @@ class Player(gc.Person):
 
 
 class Seat:
-    """One client that was opened, and what belongs to it."""
+    """One open client with its objects."""
 
     def __init__(self, name: str, how: Mapping[str, Any]) -> None:
         self.name = name
@@ -141,7 +141,7 @@ def labels(how: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def where(how: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how the browser comes back. The suite is the browser."""
+    """Return the arguments for the browser's return. The suite is the browser."""
     loopback = how.get("loopback", True) is not False
     return {"open_browser": lambda url: True, "loopback": loopback, "return_uri": how.get("return_uri")}
 
@@ -151,7 +151,7 @@ def slot_write(how: Mapping[str, Any]) -> gc.SlotWrite:
 
 
 class Commands:
-    """One method each, called as the command is; `seat` is the client's."""
+    """One method for each command, with its name; `seat` is the client's."""
 
     def clock(self, seat: Seat, how: Mapping[str, Any]) -> Any:
         seat.shift = how["shift"]

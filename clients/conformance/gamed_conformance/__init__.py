@@ -1,1 +1,1 @@
-"""The conformance suite of gamed's clients: scenarios are data, a driver asks the client, a far end misbehaves."""
+"""The conformance suite of gamed's clients: scenarios are data, a driver runs the client, a fake server misbehaves."""

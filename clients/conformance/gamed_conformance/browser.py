@@ -24,7 +24,7 @@ class PageFailed(Exception):
 def fetched(
     url: str, host: str | None = None, method: str = "GET", form: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """No redirect followed: status, location, headers and text. `host` instead of the URL's own."""
+    """Request without following redirects; return status, location, headers and text. `host` replaces the URL's own."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=LIMIT_SECONDS)
     try:
@@ -43,7 +43,7 @@ def fetched(
 
 @dataclass
 class Browser:
-    """One window at the server on `port`, whatever the address says: the way there has no faults of its own."""
+    """One window at the server on `port`, whatever host the URL names: it bypasses the fake server's faults."""
 
     port: int
     cookies: dict[str, str] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Browser:
         return {"status": status, "forms": forms, "code": code and code[1], "return": back, "text": text}
 
     def submit(self, page: dict[str, Any], ends: str, create: bool = False, **fields: str) -> dict[str, Any]:
-        """The form whose action ends so."""
+        """Submit the form whose action ends so."""
         for (action, creates), hidden in page["forms"].items():
             if action.endswith(ends) and creates == create:
                 return self._seen(self._ask("POST", unescape(action), {**hidden, **fields}))
@@ -95,7 +95,7 @@ class Browser:
         return self.submit(page, "/local", create, name=name, password=password)
 
     def sign_in_at_provider(self, url: str, person: str) -> dict[str, Any]:
-        """Continue to the development provider as this person; "" is a person who does not agree there."""
+        """Continue to the development provider as this person; "" is a person who declines there."""
         page = self.open(url)
         [proceed] = [unescape(action) for action, _ in page["forms"] if action.endswith("/continue")]
         answer = self._ask("POST", proceed, page["forms"][proceed, False])

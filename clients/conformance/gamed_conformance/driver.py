@@ -21,11 +21,11 @@ KEPT_LINES = 60
 
 
 class DriverFailed(Exception):
-    """It ended, did not answer, or said something that is not in the README."""
+    """The driver has ended, did not answer, or wrote a line that is not in the README."""
 
 
 class CommandFailed(Exception):
-    """A typed error of the client; `error` is as the driver wrote it."""
+    """A typed error of the client; `error` is the driver's text."""
 
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(json.dumps(error))
@@ -56,12 +56,12 @@ class Pending:
 
 
 class Driver:
-    """One process, started at once."""
+    """One process, started by the constructor."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = list(command)
         self.lines: deque[str] = deque(maxlen=2000)
-        """All it ever said in this scenario, for the check that it says no secrets."""
+        """All lines of this scenario, for the check that they do not contain secrets."""
         self._pending: dict[int, Pending] = {}
         self._number = 0
         self._changed = threading.Condition()
@@ -69,7 +69,7 @@ class Driver:
         self.features: frozenset[str] = frozenset()
         self.language = ""
         self.own_storage = False
-        """The client keeps nothing below its folder; the commands `stored` and `damage` replace reading it."""
+        """True if the client has no files below its folder; the commands `stored` and `damage` replace reading it."""
         self._greeted = threading.Event()
         self._over = threading.Event()
         self._socket: socket.socket | None = None
@@ -161,7 +161,7 @@ class Driver:
         return self.send(do, **arguments).result()
 
     def event(self, name: str, client: str, seconds: float = LIMIT_SECONDS) -> dict[str, Any]:
-        """The oldest one that was not taken yet."""
+        """Return the oldest event that was not returned yet."""
         end = time.monotonic() + seconds
         with self._changed:
             while True:
@@ -174,7 +174,7 @@ class Driver:
                     raise DriverFailed(f"no event {name!r} of {client} within {seconds:g} s; there are {waiting}")
 
     def close(self) -> None:
-        """No handler of it runs."""
+        """Kill the process, without its handlers."""
         self._process.kill()
         self._process.wait()
         self._listener.close()

@@ -47,7 +47,7 @@ class Rule:
 
 
 def answer_of(data: Mapping[str, Any]) -> Answer:
-    """`json`, `text`, `data` (Base64), or `problem`: a code, with `status` and more members of the problem."""
+    """Return the answer of a rule: `json`, `text`, `data` (Base64), or `problem`: a code, with `status` and members."""
     status, headers = data.get("status", 200), {"Gamed-Protocol": "1.0", **data.get("headers", {})}
     if "problem" in data:
         code = data["problem"]
@@ -64,7 +64,7 @@ def answer_of(data: Mapping[str, Any]) -> Answer:
 
 
 def changed(answer: Answer, how: Mapping[str, Any]) -> Answer:
-    """Other members in a JSON body (null: gone), other headers (null: gone), another status."""
+    """Return the answer with other JSON members (null: removed), other headers (null: removed), another status."""
     fields = [
         pair for pair in answer.headers if pair[0].lower() not in {name.lower() for name in how.get("headers", {})}
     ]
@@ -86,18 +86,18 @@ def _objects(*values: Any) -> bool:
 
 @dataclass
 class FakeServer:
-    """`seen` are the requests, in order. Without a `service` what no rule fits is 404, and among the `unexpected`."""
+    """`seen` are the requests, in order. Without a `service` a request without a rule is 404, and `unexpected`."""
 
     service: Service | None = None
     rules: list[Rule] = field(default_factory=list)
     seen: list[Request] = field(default_factory=list)
     unexpected: list[str] = field(default_factory=list)
     secrets: set[bytes] = field(default_factory=set)
-    """Every token that passed here."""
+    """Every token that has passed through this server."""
     given: set[bytes] = field(default_factory=set)
-    """Those that this end handed out."""
+    """The tokens that this server has issued."""
     fate: Callable[[Request], Mapping[str, Any] | None] = lambda request: None
-    """For requests that no rule fits: what happens, as in a rule."""
+    """Returns the action for a request without a rule, in the form of a rule."""
     releases: FakeReleases = field(default_factory=FakeReleases)
 
     def __post_init__(self) -> None:
@@ -162,14 +162,14 @@ class FakeServer:
             connection.shutdown(socket.SHUT_WR)
 
     def _pour(self, connection: socket.socket, limit: int) -> None:
-        """JSON that does not end. A client that reads `limit` bytes of it has no bound of its own."""
+        """Send JSON that does not end, until `limit` bytes: a client that reads them does not bound its memory."""
         connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nGamed-Protocol: 1.0\r\n\r\n{"x":"')
         for _ in range(limit >> 16):
             connection.sendall(b"x" * (1 << 16))
         self.unexpected.append(f"a client that reads {limit} bytes of JSON")
 
     def _performed(self, request: Request, deed: Mapping[str, Any]) -> bytes:
-        """The bytes that go back; none: the connection just closes."""
+        """Return the bytes of the response; without any the connection just closes."""
         time.sleep(deed.get("delay", 0))
         if name := deed.get("hold"):
             with self._changed:
@@ -189,7 +189,7 @@ class FakeServer:
         return raw[: len(raw) // 2 if len(raw) < 400 else len(raw) - 10] if deed.get("tear") == "answer" else raw
 
     def _kill(self, request: Request, when: str) -> None:
-        """`before` it arrives, or `after` it was answered; `restart` starts it anew before it arrives."""
+        """Kill the server `before` the request arrives, or `after` it was answered; `restart` starts it again first."""
         assert self.service
         if when == "after":
             forward(self.service.port, request)

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as bytes: one request per connection, read whole, so that a far end can lose, tear or change it."""
+"""HTTP/1.1 as bytes: one request per connection, read to the end, so that a fake server can lose, tear or change it."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def listening(ports: Sequence[int]) -> socket.socket:
 class Request:
     method: str
     path: str
-    """With its query."""
+    """With the query."""
     headers: Mapping[str, str]
     """Names in lower case."""
     body: bytes = field(repr=False)
     seconds: float = 0.0
-    """When it had arrived, by the monotonic clock."""
+    """The time of its arrival by the monotonic clock."""
 
     @property
     def line(self) -> str:
@@ -47,7 +47,7 @@ class Request:
             return None
 
     def shown(self) -> dict[str, Any]:
-        """For expectations."""
+        """Return the members that expectations compare."""
         text = self.body.decode("utf-8", "backslashreplace")
         return {"line": self.line, "headers": dict(self.headers), "text": text, "json": self.json}
 
@@ -72,7 +72,7 @@ class Answer:
         return Answer(self.status, [pair for pair in self.headers if pair[0].lower() != "content-length"], body)
 
     def raw(self, method: str) -> bytes:
-        """As it goes over the wire; the connection closes behind it."""
+        """Encode the response; the connection closes after it."""
         names = {name.lower() for name, _ in self.headers}
         fields = [pair for pair in self.headers if pair[0].lower() not in ("connection", "transfer-encoding")]
         if "content-length" not in names and self.status not in (204, 304):
@@ -122,7 +122,7 @@ class Stream:
         self._held += part
 
     def chunks(self) -> bytes:
-        """A body that was sent in chunks (RFC 9112 7.1)."""
+        """Read a body that was sent in chunks (RFC 9112 7.1)."""
         parts = []
         while size := int(self.until(b"\r\n").partition(b";")[0], 16):
             parts.append(self.exactly(size))

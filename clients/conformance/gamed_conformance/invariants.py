@@ -15,7 +15,7 @@ from .matching import Mismatch
 from .scenario_run import ScenarioRun
 
 INTERNAL = re.compile(r"\((?:[A-Z]\w*|\w*error)\)|\b\w*[a-z](?:Error|Exception)\b|\bE[A-Z]{4,}\b")
-"""`(TypeError)`, `(gaierror)`, `WebException`, `ECONNREFUSED`: names from a program, not words for a person."""
+"""`(TypeError)`, `(gaierror)`, `WebException`, `ECONNREFUSED`: a program's names, not words for a person."""
 
 
 def check_invariants(scenario_run: ScenarioRun) -> None:
@@ -52,7 +52,7 @@ def no_secret_in_urls(scenario_run: ScenarioRun) -> None:
 
 
 def no_secret_said(scenario_run: ScenarioRun) -> None:
-    """Check that no result and no output of the client shows a secret."""
+    """Check that no result and no output of the client contains a secret."""
     secrets = set().union(*(end.secrets for end in scenario_run.ends.values()))
     for driver in scenario_run.world.drivers:
         for line in list(driver.lines):
@@ -61,7 +61,7 @@ def no_secret_said(scenario_run: ScenarioRun) -> None:
 
 
 def no_class_names(scenario_run: ScenarioRun) -> None:
-    """A game shows `detail` to the player: it has no name of a class, and no errno."""
+    """Check that `detail`, which games show to players, has neither a class's name nor an errno."""
     for error in errors_said(scenario_run):
         if error.get("kind") != "Driver" and INTERNAL.search(str(error.get("detail"))):
             raise Mismatch(f"a text for players names a class: {error['detail']!r}")
@@ -78,7 +78,7 @@ def errors_said(scenario_run: ScenarioRun) -> Iterator[Mapping[str, Any]]:
 
 
 def files_are_private(scenario_run: ScenarioRun) -> None:
-    """Only this user can read a file with a secret in it."""
+    """Check that only this user can read a file with a secret in it."""
     if os.name != "posix":
         return
     for path in Path(scenario_run.memory["folder"]).rglob("*"):
@@ -87,7 +87,7 @@ def files_are_private(scenario_run: ScenarioRun) -> None:
 
 
 def nothing_unexpected(scenario_run: ScenarioRun) -> None:
-    """A scenario without a real server answers each request by a rule."""
+    """Check that a rule has answered each request of a scenario without a real server."""
     for name, end in scenario_run.ends.items():
         if end.unexpected:
             raise Mismatch(f"unexpected at {name}: {end.unexpected}")

@@ -1,4 +1,4 @@
-"""Expectations are data: what is named must be so, what is not named may be anything."""
+"""Expectations are data: named members must match, others may have any value."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ REFERENCE = re.compile(r"\$\{([A-Za-z0-9_.]+)\}")
 
 
 class Mismatch(Exception):
-    """Where, what was expected, what was found."""
+    """The place, the expected value, the found value."""
 
 
 def expect(expected: Any, found: Any, where: str = "the result") -> None:
-    """Objects: the members named; lists: as long, each in turn; else equal. `{"$...": x}` are the matchers below."""
+    """Compare. Objects: the named members; lists: every item; else equal. `{"$...": x}` are the matchers below."""
     if isinstance(expected, dict) and len(expected) == 1 and next(iter(expected)) in MATCHERS:
         [(name, argument)] = expected.items()
         if not MATCHERS[name](argument, found):
@@ -47,7 +47,7 @@ def _numbers(*values: Any) -> bool:
 
 
 def _has(argument: Any, found: Any) -> bool:
-    """Each of `argument` fits an item of the list, or is part of the text."""
+    """Return whether each item of `argument` fits an item of the list, or is part of the text."""
     if isinstance(found, str):
         return str(argument) in found
     wanted = argument if isinstance(argument, list) else [argument]
@@ -68,7 +68,7 @@ MATCHERS = {
 
 
 def filled(value: Any, memory: Mapping[str, Any]) -> Any:
-    """`${name.member}` is replaced by what is remembered; `{"$repeat": [text, n]}` by a long text, `$joined` by one."""
+    """Replace `${name.member}` by the remembered value, `{"$repeat": [text, n]}` by a long text, `$joined` by one."""
     if isinstance(value, str):
         if whole := REFERENCE.fullmatch(value):
             return looked_up(whole[1], memory)
@@ -96,7 +96,7 @@ def looked_up(path: str, memory: Mapping[str, Any]) -> Any:
 
 
 def encoded(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Scenarios write `text`, drivers get `data`; so do the entries of `writes`."""
+    """Encode each `text` of a scenario as the `data` of a driver, also in the entries of `writes`."""
     if "text" in arguments:
         arguments = {**arguments, "data": base64.b64encode(arguments["text"].encode()).decode()}
         del arguments["text"]
@@ -106,7 +106,7 @@ def encoded(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def decoded(result: Any) -> Any:
-    """And the other way round."""
+    """Decode each `data` of a driver as `text`."""
     if isinstance(result, dict) and isinstance(result.get("data"), str):
         try:
             return {**result, "text": base64.b64decode(result["data"], validate=True).decode("utf-8", "replace")}

@@ -1,4 +1,4 @@
-"""One scenario on its way: far ends, memory, and what each kind of step does (README: Scenarios)."""
+"""One run of a scenario: fake servers, memory, and the effect of each kind of step (README: Scenarios)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from .surroundings import Surroundings
 from .world import World, made_up
 
 UNTIL_SECONDS = 40.0
-"""Longer than a request for changes waits (25 s) and the pauses after some failures."""
+"""Longer than a request for changes (25 s) and the pauses after some failures."""
 UNTIL_PAUSE_SECONDS = 0.05
 
 OFFERS = {
     "GET /auth/config": {"answer": {"json": {"mode": "local", "providers": []}}},
     "GET /auth/providers": {"answer": {"status": 404, "problem": "route_not_found"}},
 }
-"""What a far end without the real server answers as long as no rule does: an older server in `local` mode."""
+"""Answers of a fake server without the real one, unless a rule matches: those of an older server in `local` mode."""
 
 
 class ScenarioRun(Surroundings):
-    """Performs the steps; `close` ends what they began."""
+    """Performs the steps; `close` ends all that they started."""
 
     def __init__(self, world: World, name: str, case: Mapping[str, Any], real: bool | str) -> None:
         self.world, self._real = world, bool(real)
@@ -117,7 +117,7 @@ class ScenarioRun(Surroundings):
         self._keep(step, result)
 
     def _start(self, do: str, step: dict[str, Any]) -> None:
-        """A command whose answer is awaited by `finish`."""
+        """Start a command; `finish` waits for its answer."""
         self._pending[step.get("as", do)] = self.send(do, step)
 
     def _finish(self, name: str, step: dict[str, Any]) -> None:
@@ -134,12 +134,12 @@ class ScenarioRun(Surroundings):
                 raise Mismatch(f"there should be no event {name}: {found}")
 
     def _events(self, name: str, step: dict[str, Any]) -> None:
-        """All of them so far, as a list."""
+        """Compare the list of all events so far."""
         driver = self.world.driver(step.get("process", "1"))
         expect(step["expect"], [event for event in driver.events if event["event"] == name], f"the events {name}")
 
     def _process(self, what: str, step: dict[str, Any]) -> None:
-        """`kill`: no handler runs; the next command finds a new process."""
+        """Run a step on the process. `kill` runs no handler; the next command finds a new process."""
         number = step.get("number", "1")
         self.world.kill(number)
         self._clients = {known for known in self._clients if known[0] != number}
@@ -151,7 +151,7 @@ class ScenarioRun(Surroundings):
         end.rules = [Rule.of(rule) for rule in rules] + ([] if step.get("instead") else end.rules)
 
     def _publish(self, files: dict[str, str], step: dict[str, Any]) -> None:
-        """A release of these files (path to text), current in `channel`; `also` are entries without a file."""
+        """Publish a release of these files (path to text) in `channel`; `also` are entries without a file."""
         channel, also, about = step.get("channel", "stable"), step.get("also", {}), step.get("manifest", {})
         if self._real:
             self._keep(step, self.service.publish(files, channel))
@@ -201,13 +201,13 @@ class ScenarioRun(Surroundings):
             raise Mismatch(f"these should be the same: {values}")
 
     def _sleep(self, seconds: float, step: dict[str, Any]) -> None:
-        """Where a client's own time is what it is about."""
+        """Sleep, for scenarios about the client's own time."""
         time.sleep(seconds)
 
     # -- always --
 
     def close(self) -> None:
-        """Before its far ends are."""
+        """Close the clients, then their fake servers."""
         for connection in self.connections:
             connection.close()
         for process, client in sorted(self._clients):

@@ -1,4 +1,4 @@
-"""The real server: `gamed serve` or `gamed dev` as a process, to be killed and started again on the same files."""
+"""The real server: `gamed serve` or `gamed dev` as a process, which a scenario can kill and start on the same files."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ GAME = {"writes_per_minute": 0, "save_bytes": 1 << 17, "slots": 64}
 
 
 class ServiceFailed(Exception):
-    """It ended, or never answered; the text is its log."""
+    """The server has ended, or never answered; the text is its log."""
 
 
 def command_of(text: Sequence[str] | None = None) -> list[str]:
-    """`gamed` of this checkout with the Python that runs the suite, or as the caller says."""
+    """Return the given command, or `gamed` of this checkout with the Python that runs the suite."""
     return list(text) if text else [sys.executable, "-m", "gamed"]
 
 
@@ -61,7 +61,7 @@ class Service:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Returns when it answers."""
+        """Start the server; return when it answers."""
         self.died.clear()
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -95,7 +95,7 @@ class Service:
             connection.close()
 
     def publish(self, files: Mapping[str, str], channel: str) -> str:
-        """With the owner's command; the release, once the service delivers it."""
+        """Publish with the owner's command; return the release once the service delivers it."""
         folder = Path(mkdtemp(dir=self.folder))
         for path, text in files.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ class Service:
             connection.close()
 
     def kill(self) -> None:
-        """No handler runs."""
+        """Kill the process, without its handlers."""
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
@@ -151,7 +151,7 @@ class Service:
 
 
 class ServiceWithProviders(Service):
-    """A server in `oauth` mode, and beside it the development provider, which plays Discord and Google."""
+    """A server in `oauth` mode, and beside it the development provider in place of Discord and Google."""
 
     members: Mapping[str, Any] = {
         "master_key_env": "GAMED_DEV_MASTER_KEY",

@@ -37,7 +37,7 @@ FEATURES = frozenset(CALLS | ABILITIES)
 
 
 class ScenarioFailed(Exception):
-    """Which step, what was expected, what was found, what the driver said last."""
+    """The step, the expected value, the found value, the last output of the driver."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,12 @@ def scenarios(folder: Path = FOLDER) -> list[Scenario]:
 
 
 def lacking(world: World, scenario: Scenario) -> frozenset[str]:
-    """The features that the driver does not have and the scenario needs."""
+    """Return the features that the scenario needs and the driver does not have."""
     return scenario.needs - world.driver().features
 
 
 def run(world: World, scenario: Scenario) -> None:
-    """All cases; ScenarioFailed at the first that is not as it should be."""
+    """Run all cases; raise ScenarioFailed at the first mismatch."""
     for case in scenario.cases:
         _run_case(world, scenario, case)
 

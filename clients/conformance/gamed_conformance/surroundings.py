@@ -1,4 +1,4 @@
-"""Steps about the real server, about people in front of browsers, and about what lies in the client's folder."""
+"""Steps for the real server, for people in front of browsers, and for the files in the client's folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIGN_IN = ("GET /auth/config", "POST /auth/login", "POST /auth/login/collect")
 
 
 class Surroundings:
-    """What a ScenarioRun has beside commands and rules."""
+    """The parts of a ScenarioRun beside commands and rules."""
 
     world: World
     mode: str
@@ -51,7 +51,7 @@ class Surroundings:
     # -- the real server, and people --
 
     def _service(self, what: str, step: dict[str, Any]) -> None:
-        """`kill`, `start`, `restart`; `revive`: starts it once a rule has killed it; `backup`, `restore`."""
+        """Do `kill`, `start`, `restart`, `backup`, `restore`, or `revive`: start it once a rule has killed it."""
         if what in ("backup", "restore"):
             self.service.backup() if what == "backup" else self.service.restore()
             return
@@ -67,11 +67,11 @@ class Surroundings:
         self.memory[name] = self.world.player(self.mode)
 
     def _session(self, name: str, step: dict[str, Any]) -> None:
-        """A sign-in of player `of`, without the client: what collect answers, to `enter` with or to `ask` as."""
+        """Sign in player `of` without the client; remember the answer of collect, to `enter` with or to `ask` as."""
         self.memory[name] = self.world.session(self.memory[step["of"]])
 
     def _enter(self, session: dict[str, Any], step: dict[str, Any]) -> None:
-        """The client signs in; the far end plays the part of the server and hands over `session`."""
+        """Sign in the client; the fake server replaces the server and returns `session`."""
         end = self.end(step.get("end", "main"))
         where = {name: step[name] for name in ("client", "process") if name in step}
         started = {
@@ -98,7 +98,7 @@ class Surroundings:
         self._forget_requests(True, {})
 
     def _ask(self, line: str, step: dict[str, Any]) -> None:
-        """A request of the runner's own to the real server, past the far end: another device, or a look."""
+        """Send the runner's own request to the real server, past the fake one: as another device, or to compare."""
         method, _, path = line.partition(" ")
         headers = dict(step.get("headers", {}))
         if "session" in step:
@@ -118,7 +118,7 @@ class Surroundings:
         self._keep(step, shown)
 
     def _browser(self, what: str, step: dict[str, Any]) -> None:
-        """`sign_in` as `player`, `decline`, or `open`: remembered as `browser` with `code` and `return`."""
+        """`sign_in` as `player`, `decline`, or `open`; remember `browser` with `code` and `return`."""
         window = self.memory.setdefault("_window", Browser(self.service.port))
         how = {"sign_in": lambda: signed_in(window, step["url"], step["player"])}
         how |= {"decline": lambda: window.decline(step["url"]), "open": lambda: window.open(step["url"])}
@@ -127,7 +127,7 @@ class Surroundings:
         expect(step.get("expect", {}), self.memory["browser"], f"the page after {what}")
 
     def _fetch(self, url: str, step: dict[str, Any]) -> None:
-        """As a browser does that is sent there: to the client's listener, most often. `either`: or nobody is there."""
+        """Request a URL as a redirected browser does, usually at the client's listener. `either`: it may be closed."""
         try:
             found = fetched(url, step.get("host"), step.get("method", "GET"))
         except OSError:
@@ -138,21 +138,21 @@ class Surroundings:
         self._keep(step, found)
 
     def _connect(self, url: str, step: dict[str, Any]) -> None:
-        """As browsers do in advance: a connection that says nothing, or `send`, and stays open."""
+        """Connect as browsers do in advance: a connection that sends nothing, or `send`, and stays open."""
         parts = urlsplit(url)
         connection = socket.create_connection((parts.hostname or "", parts.port or 80), timeout=LIMIT_SECONDS)
         self.connections.append(connection)
         connection.sendall(step.get("send", "").encode())
 
     def _parse(self, url: str, step: dict[str, Any]) -> None:
-        """The members of its query, and its `origin`."""
+        """Remember the members of a URL's query, and its `origin`."""
         parts = urlsplit(url)
         self._keep(step, {"origin": f"{parts.scheme}://{parts.netloc}", **dict(parse_qsl(parts.query))})
 
     # -- what lies in folders --
 
     def _stored(self, text: str, step: dict[str, Any]) -> None:
-        """Some file of the client's folder holds it."""
+        """Check that a file of the client's folder contains the text."""
         if not self._places_with(text):
             raise Mismatch(f"no file below the client's folder holds {text[:12]}...")
 
@@ -161,12 +161,12 @@ class Surroundings:
             raise Mismatch(f"{text[:12]}... is still in {count} files")
 
     def _damage(self, text: str, step: dict[str, Any]) -> None:
-        """Each file below the client's folder that holds `text` holds `into` instead."""
+        """Write `into` in place of each file below the client's folder that contains `text`."""
         if not self._places_with(text, step["into"]):
             raise Mismatch(f"no file below the client's folder holds {text[:12]}...")
 
     def _places_with(self, text: str, into: str | None = None) -> int:
-        """Return how many files, or records of a client without files, hold `text`; write `into` in place of it."""
+        """Return the number of files, or of records of a client without files, with `text`; replace it by `into`."""
         folder, driver = self.memory["folder"], self.world.driver()
         if driver.own_storage:
             arguments = {"client": "a", "folder": folder, "text": text}
@@ -178,7 +178,7 @@ class Surroundings:
         return len(paths)
 
     def _zip(self, path: str, step: dict[str, Any]) -> None:
-        """The file is a whole zip of `size` bytes, and one of its members has the text `holds`."""
+        """Check that the file is a whole zip of `size` bytes, and that one of its members has the text `holds`."""
         expect(step["size"], Path(path).stat().st_size, f"the size of {path}")
         try:
             with ZipFile(path) as archive:
@@ -189,7 +189,7 @@ class Surroundings:
             raise Mismatch(f"no member of {path} holds {step['holds'][:20]!r}")
 
     def _file(self, path: str, step: dict[str, Any]) -> None:
-        """`text`: what it holds (null: there is none); `write`: it is put there."""
+        """Compare the file with `text` (null: it must not exist), or write `write` to it."""
         place = Path(path)
         if "write" in step:
             place.parent.mkdir(parents=True, exist_ok=True)

@@ -29,7 +29,7 @@ ROUNDS = 8
 
 
 class Walk:
-    """One walk: who plays, what they have seen, what the server may hold."""
+    """One walk: its players, the versions that they have seen, the versions that the server may have."""
 
     def __init__(self, scenario_run: ScenarioRun, step: Mapping[str, Any]) -> None:
         self.scenario_run, self.random = scenario_run, Random(step["seed"])
@@ -43,12 +43,12 @@ class Walk:
         return decoded(self.scenario_run.send(do, {"client": client, **how}).result())
 
     def passes(self, failure: CommandFailed) -> None:
-        """A failure of the network is one; any other ends the walk."""
+        """Ignore a failure of the network; any other ends the walk."""
         if failure.error.get("kind") not in PASSING:
             raise Mismatch(f"over a bad network came {failure.error}") from None
 
     def at_server(self, path: str) -> Any:
-        """Past the network: JSON, or text, or None for what is not there."""
+        """Request JSON or text past the network; return None for a resource that does not exist."""
         connection = HTTPConnection("127.0.0.1", self.scenario_run.service.port, timeout=60)
         try:
             connection.request("GET", path, headers={"Authorization": f"Bearer {self.session['access_token']}"})
@@ -61,7 +61,7 @@ class Walk:
         return json.loads(text) if answer.getheader("Content-Type") == "application/json" else text
 
     def versions(self, slot: str) -> list[dict[str, Any]]:
-        """Newest first, each with its `text`; none for a slot that never was."""
+        """List the versions, newest first, each with its `text`; none for a slot that was never written."""
         listed = (self.at_server(f"/game/saves/{slot}/versions") or {"versions": []})["versions"]
         texts = [self.at_server(f"/game/saves/{slot}/versions/{version['version']}") for version in listed]
         return [{**version, "text": text} for version, text in zip(listed, texts, strict=True)]
@@ -73,7 +73,7 @@ class Walk:
 
 
 def saves(scenario_run: ScenarioRun, step: Mapping[str, Any]) -> None:
-    """One writer who sends each request again until it is answered: it never conflicts with itself."""
+    """Run one writer that sends each request again until it is answered: it never conflicts with itself."""
     walk = Walk(scenario_run, step)
     held: dict[str, tuple[str, str] | None] = {"one": None, "two": None}
     for number in range(step["steps"]):
@@ -100,7 +100,7 @@ def saves(scenario_run: ScenarioRun, step: Mapping[str, Any]) -> None:
 
 
 def answered(walk: Walk, do: str, done: tuple[str, ...] = (), **how: Any) -> Any:
-    """The same request until there is an answer; None for a code in `done`."""
+    """Repeat a request until there is an answer; return None for a code in `done`."""
     for _ in range(50):
         try:
             return walk.call(do, "a", **how)
@@ -112,17 +112,17 @@ def answered(walk: Walk, do: str, done: tuple[str, ...] = (), **how: Any) -> Any
 
 
 class Devices(Walk):
-    """Two devices of one player, offline and on, on one slot."""
+    """Two devices of one player, offline and online, on one slot."""
 
     slot = "auto"
 
     def __init__(self, scenario_run: ScenarioRun, step: Mapping[str, Any]) -> None:
         super().__init__(scenario_run, step)
         self.held: dict[str, str | None] = {"desk": None, "sofa": None}
-        """What the game has in memory."""
+        """The game's value in memory."""
         self.seen: dict[str, set[str | None]] = {"desk": {None}, "sofa": {None}}
         self.knew: dict[str | None, set[str | None]] = {None: {None}}
-        """The versions that the writer of each value had seen or replaced; those of all deletes under None."""
+        """The versions that the writer of each value had read or replaced; those of all deletes under None."""
         self.count = 0
 
     def wander(self, steps: int) -> None:
@@ -203,7 +203,7 @@ class Devices(Walk):
         self.call("sync_merged", who, slot=self.slot, data=self.new(who))
 
     def settle(self) -> None:
-        """The network is well, and the players choose until there is nothing to choose."""
+        """Repair the network, and let the players choose until no conflict is left."""
         self.heal()
         for _ in range(ROUNDS):
             for who in self.held:

@@ -1,4 +1,4 @@
-"""What all scenarios of a run share: the driver's processes, the real server, a folder."""
+"""The shared objects of all scenarios of a run: the driver's processes, the real server, a folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PASSWORD = "correct horse battery"
 
 
 PERSON = "chidi"
-"""A person of the development provider who has no account at the server before."""
+"""A person of the development provider who has no account at the server yet."""
 
 
 def requested(
@@ -39,12 +39,12 @@ def requested(
 
 
 class World:
-    """`close` ends all of it. Processes start when a scenario needs them, and live on for the next."""
+    """`close` ends all of it. Processes start when a scenario needs them, and are kept for the next one."""
 
     def __init__(
         self, driver: str | Sequence[str], gamed: Sequence[str] | None = None, lender: World | None = None
     ) -> None:
-        """`gamed`: the command of the server; `lender`: another world, whose server this one uses."""
+        """`gamed` is the command of the server; `lender` is another world, whose server this one uses."""
         self._lender = lender
         self.command = shlex.split(driver) if isinstance(driver, str) else list(driver)
         self._gamed = gamed
@@ -65,7 +65,7 @@ class World:
         return self._drivers[number]
 
     def kill(self, number: str) -> None:
-        """As a power cut; the next command finds a new process."""
+        """Kill the process as a power cut does; the next command finds a new one."""
         self._drivers.pop(number).close()
 
     def kill_all(self) -> None:
@@ -77,7 +77,7 @@ class World:
         return list(self._drivers.values())
 
     def service(self, mode: str) -> Service:
-        """Return the server of this mode, running, whatever the scenario before did."""
+        """Return the server of this mode, running, whatever an earlier scenario did to it."""
         if self._lender:
             return self._lender.service(mode)
         if mode not in self._own:
@@ -88,7 +88,7 @@ class World:
         return self._own[mode]
 
     def known_service(self, mode: str) -> Service | None:
-        """Return the server as it is, also killed; None where no scenario needed one yet."""
+        """Return the server as it is, also killed; None if no scenario needed one yet."""
         return self._lender.known_service(mode) if self._lender else self._own.get(mode)
 
     def player(self, mode: str) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class World:
         return {**player, "first": self._signed_in(player)}
 
     def session(self, player: dict[str, Any]) -> dict[str, Any]:
-        """A sign-in of its own: what collect answers to the game."""
+        """Sign the player in once more; return the answer of collect."""
         first: dict[str, Any] | None = player.pop("first", None)
         return first or self._signed_in(player)
 

@@ -47,14 +47,14 @@ __all__ = [
 
 @cache
 def lender() -> World:
-    """Has the service of all tests of a process, and no driver."""
+    """Return the world with the service of all tests of a process, without a driver."""
     world = World([], [sys.executable, "-m", "clients.conformance.tests.quick_passwords"])
     register(world.close)
     return world
 
 
 _worlds: dict[type["ConformanceCase"], World] = {}
-"""The world of the last case, with the processes of its driver: those of Godot use a processor while they wait."""
+"""World of the last case with its drivers; only one is kept, because idle engines of Godot use a processor."""
 
 
 def world_of(case: type["ConformanceCase"]) -> World:
@@ -78,11 +78,11 @@ def test_of(scenario: Scenario) -> Callable[["ConformanceCase"], None]:
 
 
 class ConformanceCase(SynchronousTestCase):
-    """Subclasses say how to start the driver, and which features it lacks; those it lacks are no tests, but named."""
+    """Subclasses start their driver and name the features that it lacks; scenarios for those are not tests."""
 
     lacks: ClassVar[frozenset[str]] = frozenset()
     few: ClassVar[Sequence[str]] = ("*",)
-    """The names of the scenarios that run unless GAMED_EXAMPLES asks for many."""
+    """Names of the scenarios to run, unless GAMED_EXAMPLES asks for many."""
 
     @classmethod
     def driver(cls) -> Sequence[str]:
@@ -95,7 +95,7 @@ class ConformanceCase(SynchronousTestCase):
                 setattr(cls, f"test_{scenario.name}", test_of(scenario))
 
         def test_features(self: ConformanceCase) -> None:
-            """The driver has every feature but those that are named here as missing."""
+            """The driver has every feature, except those that are named here as missing."""
             self.assertEqual(world_of(type(self)).driver().features, FEATURES - cls.lacks)
 
         cls.test_features = test_features

@@ -1,4 +1,4 @@
-"""This module runs `gamed` with argon2id at its least work: a scenario begins with a player, whose hash takes 40 ms."""
+"""`gamed` with argon2id at its least work: each scenario creates a player, whose usual hash takes 40 ms."""
 
 from argon2 import PasswordHasher
 

@@ -1,4 +1,4 @@
-"""The suite notices: the Python client with one rule taken out of its source fails the scenario that is about it."""
+"""The suite fails the Python client if one rule is removed from its source, in the scenario of that rule."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ CLIENT, SYNC, ASSETS = "gamed_client.py", "gamed_sync.py", "gamed_assets.py"
 
 
 class Defect(Struct, frozen=True):
-    """In `file`, `right` is replaced by `wrong`; then `scenario` fails, and says `words`."""
+    """`wrong` replaces `right` in `file`; then `scenario` fails with `words`."""
 
     file: str
     right: str

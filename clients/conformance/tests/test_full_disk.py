@@ -1,4 +1,4 @@
-"""A device whose disk is full keeps what it has, sends it, and recovers: each client on a small file system."""
+"""A device whose disk is full keeps its saves, sends them, and recovers: each client on a small file system."""
 
 import subprocess
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from clients.conformance.tests.helpers import ConformanceCase, Scenario, World, 
 
 DISK_KIB = 128
 SAVE: Mapping[str, Any] = {"$repeat": ["x", 120 * 1024]}
-"""A save that the server takes and this disk has no space for."""
+"""A save that the server accepts and that does not fit on this disk."""
 BEGIN: list[Mapping[str, Any]] = [
     {"player": "anna"},
     {"session": "first", "of": "anna"},
@@ -25,7 +25,7 @@ BEGIN: list[Mapping[str, Any]] = [
 
 class FullDiskCase(SynchronousTestCase):
     def start_world(self, case: type[ConformanceCase]) -> None:
-        """Start the driver of a client, whose folder is a small file system of its own."""
+        """Start the driver of a client, whose folder is a small file system."""
         self.world = World(case.driver(), lender=lender())
         self.addCleanup(self.world.close)
         self.disk = self.world.folder / "places"
@@ -39,7 +39,7 @@ class FullDiskCase(SynchronousTestCase):
         run(self.world, Scenario("full_disk", {"about": about, "real": True, "steps": [*BEGIN, *steps]}))
 
     def unfinished(self) -> list[Path]:
-        """Return the files that a write left behind: with a name of their own, or larger than any small save."""
+        """Return the files that a write left behind: other names, or larger than any small save."""
         found = [path for path in self.disk.rglob("*") if path.is_file()]
         return [path for path in found if path.suffix == ".new" or path.stat().st_size > DISK_KIB * 512]
 
@@ -99,25 +99,25 @@ class FullDiskCase(SynchronousTestCase):
 
 
 class FullDisk(FullDiskCase):
-    """A save that does not fit is an exception of the language's own where `write` can raise it."""
+    """A save that does not fit raises the language's own exception, in languages with exceptions."""
 
     def test_python(self) -> None:
-        """The Python client keeps on saving."""
+        """The Python client continues to save."""
         self.start_world(test_python.Python)
         self.check_save_of_another_device()
 
     def test_javascript(self) -> None:
-        """The JavaScript client does, in Node.js."""
+        """The JavaScript client in Node.js continues to save."""
         self.start_world(test_js.JavaScript)
         self.check_save_of_another_device()
 
     def test_csharp(self) -> None:
-        """The C# client does."""
+        """The C# client continues to save."""
         self.start_world(test_csharp.CSharp)
         self.check_save_of_another_device()
 
     def test_godot3(self) -> None:
-        """The client for Godot 3 does."""
+        """The client for Godot 3 continues to save."""
         self.start_world(test_godot3.Godot3)
         self.check_save_of_another_device()
 
@@ -127,7 +127,7 @@ class FullDisk(FullDiskCase):
         self.check_own_save()
 
     def test_godot4(self) -> None:
-        """The client for Godot 4 keeps on saving."""
+        """The client for Godot 4 continues to save."""
         self.start_world(test_godot4.Godot4)
         self.check_save_of_another_device()
 
@@ -137,26 +137,26 @@ class FullDisk(FullDiskCase):
         self.check_own_save()
 
     def test_python_close(self) -> None:
-        """In Python the end of the game waits for its own save."""
+        """In Python the end of the game waits until its save is sent."""
         self.start_world(test_python.Python)
         self.check_close()
 
     def test_javascript_close(self) -> None:
-        """In JavaScript it waits."""
+        """In JavaScript the end of the game waits until its save is sent."""
         self.start_world(test_js.JavaScript)
         self.check_close()
 
     def test_csharp_close(self) -> None:
-        """In C# it waits."""
+        """In C# the end of the game waits until its save is sent."""
         self.start_world(test_csharp.CSharp)
         self.check_close()
 
     def test_godot3_loop(self) -> None:
-        """In Godot 3 it is sent at once."""
+        """In Godot 3 the loop sends the save at once."""
         self.start_world(test_godot3.Godot3)
         self.check_loop_heeds()
 
     def test_godot4_loop(self) -> None:
-        """In Godot 4 it is sent at once."""
+        """In Godot 4 the loop sends the save at once."""
         self.start_world(test_godot4.Godot4)
         self.check_loop_heeds()

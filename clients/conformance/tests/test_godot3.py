@@ -17,7 +17,7 @@ def godot3_server() -> str:
 
 
 def own_folders() -> list[str]:
-    """The engine writes below these; `env` sets them, for what a developer's own engine keeps there to stay alone."""
+    """Return a command that sets own folders for the engine, so that a developer's own files are not touched."""
     home = Path(mkdtemp(prefix="gamed-godot-"))
     register(rmtree, home, ignore_errors=True)
     names = ["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"]

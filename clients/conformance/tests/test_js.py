@@ -14,7 +14,7 @@ class JavaScript(ConformanceCase):
 
 
 class JavaScriptInChromium(ConformanceCase):
-    """The same client in a page: it keeps what it stores in IndexedDB, and the player types the code."""
+    """The same client in a page: it uses IndexedDB, and the player types the code."""
 
     lacks = frozenset({"loopback"})
 

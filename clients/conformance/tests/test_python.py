@@ -15,7 +15,7 @@ class Python(ConformanceCase):
 
 
 class PythonAsyncio(ConformanceCase):
-    """The face calls the client above, so a few scenarios show whether it passes everything on."""
+    """The face calls the client above, so a few scenarios show that it passes all arguments and results on."""
 
     few = (
         "account_nonsense",

@@ -1,4 +1,4 @@
-"""The runner says what it finds: a tool that is missing, a driver without a feature, a driver that talks nonsense."""
+"""The runner reports a missing tool, a driver without a feature, and a driver that writes nonsense."""
 
 import json
 import re
@@ -34,7 +34,7 @@ for line in sys.stdin:
 
 
 def ran(answer: str, *names: str) -> tuple[int, str]:
-    """The command line, with a driver that gives the same answer to everything."""
+    """Run the command line with a driver that gives the same answer to every command."""
     command = [sys.executable, str(RUN), "--driver", f"{sys.executable} driver.py", *names]
     with open("driver.py", "w") as driver:
         driver.write(HELLO % answer)
@@ -44,7 +44,7 @@ def ran(answer: str, *names: str) -> tuple[int, str]:
 
 class RunnerTests(SynchronousTestCase):
     def test_missing_tool(self) -> None:
-        """A driver that cannot be started is a failure, and named."""
+        """The failure of a driver that cannot be started names it."""
         world = World(["gamed-no-such-tool"])
         self.addCleanup(world.close)
         self.assertIn("gamed-no-such-tool", str(self.assertRaises(DriverFailed, world.driver)))
@@ -63,7 +63,7 @@ class RunnerTests(SynchronousTestCase):
         self.assertEqual((code, "0 passed, 0 failed" in said), (0, True), said)
 
     def test_nonsense(self) -> None:
-        """A line that is no JSON fails the scenario at once, as does a driver's own error."""
+        """A line that is not JSON fails the scenario at once, and so does a driver's own error."""
         for answer, words in (
             ("'{nonsense'", "no JSON"),
             ('\'{"id":1,"error":{"code":"driver_failed","kind":"Driver","detail":"oh"}}\'', "oh"),
@@ -73,11 +73,11 @@ class RunnerTests(SynchronousTestCase):
             self.assertEqual((code, words in said, "FAILED https_is_tls" in said), (1, True, True), said)
 
     def test_no_such_scenario(self) -> None:
-        """A name that is misspelt is not a success."""
+        """A misspelt name is not a success."""
         self.assertEqual(ran("'x'", "slotz")[0], 1)
 
     def test_scenarios_are_whole(self) -> None:
-        """Each says what it is about and where that is written; it needs only features that there are."""
+        """Each scenario states its subject and its source, and needs only existing features."""
         found = scenarios()
         self.assertGreater(len(found), 80)
         for scenario in found:
@@ -89,7 +89,7 @@ class RunnerTests(SynchronousTestCase):
 
 class PageTests(SynchronousTestCase):
     def test_example(self) -> None:
-        """The scenario that the page shows runs as it is printed."""
+        """The scenario on the page runs as printed."""
         [printed] = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
         scenario = Scenario("page", json.loads(printed))
         world = World(PYTHON, lender=lender())
@@ -97,7 +97,7 @@ class PageTests(SynchronousTestCase):
         self.assertIsNone(run(world, scenario))
 
     def test_every_word(self) -> None:
-        """The page has each kind of step, each member of a rule, each command and each feature."""
+        """The page lists each kind of step, each member of a rule, each command and each feature."""
         steps = [step for scenario in scenarios() for step in scenario.data["steps"]]
         words = {next(name for name in step if name != "with") for step in steps}
         words |= {name for step in steps for rule in step.get("rules", ()) for name in rule}
@@ -138,7 +138,7 @@ class MatchingTests(SynchronousTestCase):
             self.assertRaises(Mismatch, expect, bad, found)
 
     def test_filled(self) -> None:
-        """References keep the type of what they lead to, also in names of members."""
+        """References keep the type of their value, also in names of members."""
         memory = {"x": {"y": [1, {"z": None}]}, "n": "name"}
         value = {"${n}": ["${x.y}", "${x.y.0}!", "${x.y.1.z}", {"$repeat": ["ab", 2]}]}
         self.assertEqual(filled(value, memory), {"name": [[1, {"z": None}], "1!", None, "abab"]})

@@ -1,4 +1,4 @@
-"""This program is the player's browser: it signs in at the page of a link, and follows the way back to the game."""
+"""The player's browser as a program: it signs in at the page of a link, and follows the return to the game."""
 
 import sys
 

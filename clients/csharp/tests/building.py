@@ -1,4 +1,4 @@
-"""Builds C# as games do: one compiler call over the copied files, with no assembly but those of every .NET."""
+"""Builds of C# as games do them: one compiler call over the copied files, with only the assemblies of every .NET."""
 
 import subprocess
 import tempfile
@@ -18,7 +18,7 @@ SECONDS = 240
 
 
 def tool(name: str) -> str:
-    """Its path; an AssertionError that says what to do where there is none."""
+    """Return the path of a tool; raise AssertionError with the package to install if it is missing."""
     found = which(name)
     if found is None:
         raise AssertionError(f"{name} is not installed: apt-get install mono-mcs mono-runtime")
@@ -27,7 +27,7 @@ def tool(name: str) -> str:
 
 @cache
 def folder() -> Path:
-    """For this process, and gone after it."""
+    """Return a folder of this process, which is removed at its end."""
     made = Path(tempfile.mkdtemp(prefix="gamed-csharp-"))
     register(rmtree, made, ignore_errors=True)
     return made
@@ -37,7 +37,7 @@ def folder() -> Path:
 def built(
     name: str, *sources: Path, alone: bool = False, explained: bool = False, beside: tuple[Path, ...] = ()
 ) -> Path:
-    """An .exe of the client and these files; an AssertionError with what the compiler said.
+    """Compile the client and these files to an .exe; raise AssertionError with the compiler's output.
 
     `alone`: a library, of these files and the client's first. `explained`: no public member lacks a comment. `beside`:
     further libraries.
@@ -50,7 +50,7 @@ def built(
 
 @cache
 def library(source: Path) -> Path:
-    """A library of one file without the client."""
+    """Compile a library of one file without the client."""
     return compiled(folder() / f"{source.stem}.dll", source, options=["-target:library"])
 
 
@@ -70,7 +70,7 @@ def ran(program: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def bounded(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-    """With what it printed; killed if it takes for ever."""
+    """Run a command; return its output. Kill it if it does not end."""
     return subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, check=False
     )

@@ -1,4 +1,4 @@
-"""The C# client downloads releases (PROTOCOL 5): whole or not at all, only what is new, and on from where it broke."""
+"""The C# client downloads releases (PROTOCOL 5): complete ones only, new bytes only, and continues interrupted ones."""
 
 import subprocess
 import time
@@ -15,7 +15,7 @@ BIG = {"big.pck": Random(7).randbytes(3 << 20)}
 
 class Downloads(AssetsCase):
     def fetch(self, code: str | None = None) -> tuple[Path, int]:
-        """The release's folder and how many bytes came; or, with `code`, that it failed so."""
+        """Return the release's folder and the number of received bytes; with `code`, expect that error."""
         done = ran(built("Checks", CHECKS), "Fetch", self.server, str(self.folder), str(self.root / "state"))
         found = done.stdout.split("\n")
         self.assertEqual(done.returncode, int(code is not None), done.stdout + done.stderr)
@@ -29,7 +29,7 @@ class Downloads(AssetsCase):
         return path.read_text().strip() if path.exists() else None
 
     def test_only_what_is_new(self) -> None:
-        """Bytes that are here under any path are not fetched again; the old release goes when no process uses it."""
+        """Local bytes under any path are not fetched again; the old release is deleted when no process uses it."""
         first = self.fake.publish(FIRST)
         folder, fetched = self.fetch()
         self.assertEqual((tree(folder), folder.name, self.pointer()), (FIRST, first, first))
@@ -43,7 +43,7 @@ class Downloads(AssetsCase):
         self.assertEqual(list((self.folder / "staging").iterdir()), [])
 
     def test_what_another_process_plays_stays(self) -> None:
-        """Also if that one is the Python client: what one has downloaded the other plays."""
+        """A release that another process has open is kept, also if that is the Python client."""
         first = self.fake.publish(FIRST)
         self.fetch()
         self.assert_has(FIRST)
@@ -57,7 +57,7 @@ class Downloads(AssetsCase):
         self.assert_has(SECOND)
 
     def test_goes_on_where_it_broke_off(self) -> None:
-        """With a range, of the very same bytes; a byte is not fetched twice."""
+        """An interrupted download continues with a range of the same bytes; a byte is not fetched twice."""
         self.fake.publish(BIG)
         [digest] = self.fake.objects
         whole = len(BIG["big.pck"])
@@ -72,7 +72,7 @@ class Downloads(AssetsCase):
         self.assertEqual(second.headers["If-Range"], f'"{digest}"')
 
     def test_killed_it_goes_on(self) -> None:
-        """The next process goes on with what the first one had."""
+        """The process after a killed one continues with the received bytes."""
         self.fake.publish(BIG)
         [digest] = self.fake.objects
         part = self.folder / "staging" / digest
@@ -92,7 +92,7 @@ class Downloads(AssetsCase):
         self.assertEqual((tree(folder), fetched), (BIG, len(BIG["big.pck"]) - held))
 
     def test_a_server_without_ranges(self) -> None:
-        """The whole file after all: what is here already is skipped."""
+        """If the server sends the whole file instead of a range, the received bytes are skipped."""
         self.fake.publish(BIG)
         self.fake.ranges = False
         [digest] = self.fake.objects
@@ -102,7 +102,7 @@ class Downloads(AssetsCase):
         self.assertEqual((tree(folder), fetched), (BIG, len(BIG["big.pck"]) - 5000))
 
     def test_damaged_bytes(self) -> None:
-        """Fetched once more; twice damaged, they never become a file of a release."""
+        """Damaged bytes are fetched once more; damaged twice, they never become a file of a release."""
         self.fake.publish(FIRST)
         self.fetch()
         before = self.pointer()
@@ -115,7 +115,7 @@ class Downloads(AssetsCase):
         self.assertEqual(self.fetch()[1], len(BIG["big.pck"]))
 
     def test_hostile_lists(self) -> None:
-        """A path that leads out of the folder, or is a device, ends the download before a byte is written."""
+        """A path that leads out of the folder, or is a device, ends the download before the first write."""
         for path in ("a/../../evil", "/evil"):
             raw = manifest({path: b"evil"})
             self.fake.publish_raw(raw, {path: b"evil"})
@@ -126,7 +126,7 @@ class Downloads(AssetsCase):
         self.assertIsNone(self.pointer())
 
     def test_files_for_players_only(self) -> None:
-        """A token goes along only where it is asked for."""
+        """A token is sent only if the server asks for one."""
         self.fake.publish(FIRST)
         self.fetch()
         self.assertEqual({seen.bearer for seen in self.fake.seen}, {""})
@@ -137,6 +137,6 @@ class Downloads(AssetsCase):
         self.assertEqual(tree(self.fetch()[0]), SECOND)
 
     def test_no_such_channel(self) -> None:
-        """As the server says it."""
+        """A missing channel is the server's error."""
         self.fetch(code="channel_not_found")
         self.assertIsNone(self.pointer())

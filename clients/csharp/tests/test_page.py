@@ -1,4 +1,4 @@
-"""The READMEs of the C# client are true: their samples compile, the tiny game and the test run against a server."""
+"""The READMEs of the C# client are true: their samples compile, the tiny game and the tests run against a server."""
 
 import json
 import os
@@ -37,14 +37,14 @@ def shown(page: str = "README.md") -> list[Path]:
 
 class Page(SynchronousTestCase):
     def test_samples(self) -> None:
-        """Against stand-ins for the engines."""
+        """The samples compile with stand-ins for the engines."""
         game, *samples, _ = shown()
         unity = shown("unity/README.md")
         self.assertEqual((len(samples), len(unity)), (2, 2))
         self.assertTrue(built("Shown", game, *samples, *unity, *UNITY, UNITY_STUB, ENGINES).exists())
 
     def test_a_games_own_tests(self) -> None:
-        """Two devices, a conflict, a download, as `gamed dev --script` runs them; and two that run on by themselves."""
+        """Two devices, a conflict and a download, as `gamed dev --script` runs them; and two devices with loops."""
         mono, online, checks = tool("mono"), built("Online", shown()[-1]), built("Checks", CHECKS)
         places = [Path(self.mktemp()).absolute() for _ in range(2)]
         steps = f"{mono} {online} && {mono} {checks} Started {places[0]} && {mono} {checks} Running {places[1]}"
@@ -83,7 +83,7 @@ class GameCase(SynchronousTestCase):
 
 class Example(GameCase):
     def test_commands(self) -> None:
-        """The game with everything signs in, saves, lists the devices, exports, and takes no slip as a command."""
+        """The complete game signs in, saves, lists the devices, exports, and rejects a typing error."""
         command = [tool("mono"), str(built("Example", CSHARP / "Example.cs")), self.service.base]
         typed = (
             f"add 3\nadd x\nmine\nsync\ndevices\nexport {self.place}/all.zip\nexport /nowhere/all.zip\nleave\nquit\n"
@@ -134,11 +134,11 @@ class TinyGame(GameCase):
         connection.close()
 
     def test_lines(self) -> None:
-        """A game that is signed in, has loaded and saved, is short."""
+        """A game that signs in, loads and saves is short."""
         self.assertLessEqual(len(self.game.splitlines()), TINY_LINES)
 
     def test_two_devices_and_a_revoke(self) -> None:
-        """The first device's save is on a fresh second one; after a revoke the game signs in again and goes on."""
+        """A fresh second device reads the first one's save; after a revoke the game signs in again and continues."""
         first = self.play("desk")
         self.assertEqual(first.stdout, "Level 1\n")
         self.assertIn("Sign in in your browser.", first.stderr)
@@ -154,7 +154,7 @@ class TinyGame(GameCase):
         self.assertEqual(self.play("sofa").stdout, "Level 5\n")
 
     def test_offline(self) -> None:
-        """A device that has been online plays on without the server, and sends what it saved later."""
+        """A device that has been online continues without the server, and sends its saves later."""
         self.service = Service(self.place / "service")
         self.service.start()
         self.addCleanup(self.service.kill)
@@ -168,7 +168,7 @@ class TinyGame(GameCase):
         self.assertEqual(self.play("sofa").stdout, "Level 4\n")
 
     def test_no_server(self) -> None:
-        """An address that leads nowhere is explained in a player's words, without a traceback."""
+        """The text for a wrong address is for the player, without a traceback."""
         self.run_line = self.run_line.replace("8080", "9")
         self.assertRegex(self.play("desk").stderr, r"^http://127\.0\.0\.1:9 does not answer\. [^\n]*\n$")
         self.run_line = self.run_line.replace("http://127.0.0.1:9", "http://play.example.org")

@@ -1,4 +1,4 @@
-"""What the C# client takes and refuses, by itself: JSON, names, addresses, secrets, the disk, a network that fails."""
+"""Rules of the C# client without the suite: JSON, names, addresses, secrets, the disk, a failing network."""
 
 import fcntl
 import subprocess
@@ -18,20 +18,20 @@ class Rules(ClientCase):
         return done.stdout.strip()
 
     def test_json(self) -> None:
-        """Text that is no JSON, or says a thing twice, is refused; what is JSON comes back as it was."""
+        """Text that is not JSON, or has a name twice, is rejected; JSON is encoded as it was parsed."""
         self.assertEqual(self.check("JsonIsRefused") + self.check("JsonComesBack"), "")
 
     def test_names_and_addresses(self) -> None:
-        """Slots, paths of assets, servers and links: what could lead elsewhere is refused, not repaired."""
+        """Slots, paths of assets, servers and links that could lead elsewhere are rejected, not repaired."""
         for name in ("Names", "Paths", "Origins", "Words"):
             self.assertEqual(self.check(name), "")
 
     def test_no_secret_is_shown(self) -> None:
-        """Nor is one taken over that would break a header, or that is another server's."""
+        """No secret is printed, and a credential that would break a header, or is another server's, is not adopted."""
         self.assertEqual(self.check("Secrets", self.folder), "")
 
     def test_only_this_user_can_read_what_is_kept(self) -> None:
-        """0700 and 0600 from the start, nothing left beside, and one holder of the lock at a time."""
+        """Files are 0600 and folders 0700 from the start, nothing else is left, and the lock has one holder."""
         self.assertEqual(self.check("Kept", self.folder), "")
         place = self.folder / "a" / "b"
         self.assertEqual({S_IMODE(path.stat().st_mode) for path in (place, place.parent)}, {0o700})
@@ -39,16 +39,16 @@ class Rules(ClientCase):
         self.assertEqual(modes, {"place.json": 0o600, "place.lock": 0o600})
 
     def test_what_is_kept_without_libc(self) -> None:
-        """Where the system's own calls are not found: whole and locked all the same."""
+        """Without the system's own calls, files are still complete and locked."""
         self.assertEqual(self.check("KeptWithoutLibc", self.folder), "")
 
     def test_cancelled_before_it_began(self) -> None:
-        """The player sees nothing, and the server has no sign-in; a server that does not answer is not awaited."""
+        """A cancelled sign-in shows nothing and starts no login, and does not wait for a server without a response."""
         self.assertEqual(self.check("Cancelled", self.server, self.folder), "")
         self.assertEqual(self.fake.requests("/auth/login"), [])
 
     def test_console(self) -> None:
-        """The ready person for consoles asks again after a slip, and gives up at the end of its input."""
+        """The ready person for consoles asks again after a typing error, and stops at the end of its input."""
         program = [tool("mono"), str(built("Checks", CHECKS))]
         typed = "x\n7\n2\n\nbkt\nbkt-rvw\nBKTRVX\n"
         done = subprocess.run(
@@ -67,7 +67,7 @@ class Rules(ClientCase):
             self.assertEqual(process.stdout.readline(), b"add 3\n")
 
     def test_console_game(self) -> None:
-        """A game that ends with an error ends with a text for the player, without class, number or path."""
+        """A game that ends with an error prints a text for the player, without class, number or path."""
         for how, said in (("disk", "This device cannot store anything."), ("gamed", "No player is signed in here.")):
             done = ran(built("Checks", CHECKS), "Ends", how)
             self.assertEqual(done.stdout, "1\n")
@@ -76,7 +76,7 @@ class Rules(ClientCase):
         self.assertEqual(ran(built("Checks", CHECKS), "Ends", "well").stdout, "0\n")
 
     def test_the_lock_is_that_of_the_python_client(self) -> None:
-        """Two games of one folder, in two languages, refresh one at a time."""
+        """Two games with one folder, in two languages, refresh one at a time."""
         self.folder.mkdir()
         path = self.folder / "lock"
         with path.open("w") as held:
@@ -85,14 +85,14 @@ class Rules(ClientCase):
         self.assertEqual(self.check("Locked", path), "free")
 
     def test_the_sign_in_is_that_of_the_python_client(self) -> None:
-        """The same place, the same members."""
+        """The C# client stores the sign-in at the same path with the same members."""
         self.assertEqual(self.check("WhoIsSignedIn", self.server, self.folder), "nobody")
         self.signed_in()
         self.assertEqual(self.check("WhoIsSignedIn", self.server, self.folder), self.fake.player)
         self.assertIsNotNone(self.on_disk())
 
     def test_what_is_pending_is_that_of_the_python_client(self) -> None:
-        """A save that one client wrote offline is read and continued by the other."""
+        """One client reads and continues a save that the other wrote offline."""
         self.signed_in()
         self.check("SavesOffline", self.server, self.folder, "auto")
         with gs.Sync(self.client) as sync:
@@ -103,28 +103,28 @@ class Rules(ClientCase):
         self.assertEqual(self.check("Shown", self.server, self.folder), 'auto waiting {"b":1.5,"a":null} 03')
 
     def test_never_needs_the_thread_that_called(self) -> None:
-        """An engine's main thread may wait for it, or be busy; and writes keep the order in which they were called."""
+        """The client works while an engine's main thread waits for it or is busy; writes keep the order of calls."""
         self.signed_in()
         self.assertEqual(self.check("NeverNeedsTheCallersThread", self.server, self.folder), "")
         self.assertIsNone(self.on_disk())
 
     def test_silence_ends(self) -> None:
-        """A server that says nothing, or stops in the middle; and a person who does not want to wait."""
+        """Requests end if the server sends nothing, or stops in the middle, or the player cancels."""
         self.assertEqual(self.check("Silence", self.folder), "")
 
     def test_an_answer_in_the_middle_of_an_upload(self) -> None:
-        """Its code counts; where the network drops it, the upload may be tried again."""
+        """A response in the middle of an upload counts; if the network drops it, the upload is retried."""
         self.assertIn(self.check("EarlyAnswer", self.folder), ("save_too_large", "unreachable"))
 
 
 class Samples(ClientCase):
     def test_the_sample_runs(self) -> None:
-        """It compiles without a warning, and says in words what is wrong with an address."""
+        """The sample compiles without a warning, and explains a wrong address."""
         done = ran(built("Example", CSHARP / "Example.cs"), "http://play.example.org")
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn("needs https://", done.stderr)
 
     def test_no_file_needs_more_than_the_client(self) -> None:
-        """Each of the others is optional; and every public member says what it is."""
+        """Each of the other files is optional, and every public member has a comment."""
         for name in ("GamedSync.cs", "GamedAssets.cs"):
             self.assertTrue(built(Path(name).stem, CSHARP / name, alone=True, explained=True).exists())

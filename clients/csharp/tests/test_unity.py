@@ -25,11 +25,11 @@ class Unity(SynchronousTestCase):
         return done.stdout
 
     def test_two_devices(self) -> None:
-        """Awaited on one device, as a coroutine on another: each loads what the other saved."""
+        """A device that awaits and one that uses coroutines each load the save of the other."""
         self.scene("Signs")
 
     def test_conflict(self) -> None:
-        """A save of another device is shown as a conflict on the main thread, and the player's choice is kept."""
+        """A save of another device is shown as a conflict on the main thread, and the player's choice is stored."""
         self.scene("Disagrees")
 
     def test_code(self) -> None:
@@ -51,7 +51,7 @@ class Unity(SynchronousTestCase):
         self.assertRegex(untrusted, r"^untrusted_address: .* needs https://")
 
     def test_metadata(self) -> None:
-        """The packages need nothing but modules of the engine, and the component has an assembly of its own."""
+        """The packages need only modules of the engine, and the component has an assembly of its own."""
         package = json.loads((CSHARP / "unity" / "package.json").read_text("utf-8"))
         self.assertEqual(package["name"], "org.gamed.client")
         self.assertEqual({name.rpartition(".")[0] for name in package["dependencies"]}, {"com.unity.modules"})
@@ -63,6 +63,6 @@ class Unity(SynchronousTestCase):
         self.assertEqual([list(group) for group in members["dependencies"]], [[], []])
 
     def test_library(self) -> None:
-        """It compiles without a warning, also with each optional file; every public member has a comment."""
+        """The library compiles without a warning, also with each optional file; every public member has a comment."""
         made = built("Gamed", *CLIENT[1:], *UNITY, alone=True, explained=True, beside=(library(UNITY_STUB),))
         self.assertTrue(made.exists())

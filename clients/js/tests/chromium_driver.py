@@ -1,4 +1,4 @@
-"""The conformance suite's way to the JavaScript client in Chromium: each driver is a tab of one headless browser.
+"""Driver of the JavaScript client in Chromium for the suite: each driver is a tab of one headless browser.
 
     python clients/conformance/run.py --driver "python clients/js/tests/chromium_driver.py"
 
@@ -38,7 +38,7 @@ ARGUMENTS = [
     "--remote-debugging-pipe",
 ]
 PAGE = "http://game.localhost/"
-"""An origin that stays the same, for IndexedDB; no server has it: `Browser` answers its requests."""
+"""A constant origin, for IndexedDB; no server has it: `Browser` answers its requests."""
 HTML = b'<!doctype html><title>Driver</title><script type="module" src="driver.mjs"></script>'
 START_SECONDS, GRACE_SECONDS, CALL_SECONDS = 60.0, 20.0, 60.0
 UNLOAD_SECONDS = 0.3
@@ -46,7 +46,7 @@ UNLOAD_SECONDS = 0.3
 
 
 class Browser:
-    """A Chromium of its own, spoken to by the Chrome DevTools Protocol over a pipe."""
+    """A separate Chromium, controlled by the Chrome DevTools Protocol over a pipe."""
 
     def __init__(self, profile: Path) -> None:
         (their_in, self._out), (self._in, their_out) = os.pipe(), os.pipe()
@@ -91,7 +91,7 @@ class Browser:
         return self.send(method, session, **params).result(CALL_SECONDS)
 
     def tab(self, heard: Callable[[str], None]) -> tuple[str, str]:
-        """Open the driver's page in a tab; return its target and session. `heard` gets each line that it says."""
+        """Open the driver's page in a tab; return its target and session. `heard` is called with each line of it."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         self._heard[session] = heard
@@ -191,7 +191,7 @@ def ended(connection: socket.socket) -> bool:
 
 
 def write_files(target: str, files: dict[str, str]) -> None:
-    """Put what a page cannot write into a folder, or with the path "" into one file; whole or not at all."""
+    """Write the files of a page into a folder, or with the path "" into one file; whole or not at all."""
     whole = Path(target)
     whole.parent.mkdir(parents=True, exist_ok=True)
     if "" in files:

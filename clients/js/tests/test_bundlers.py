@@ -1,4 +1,4 @@
-"""The bundlers that games use make one file for browsers of the package, and the client in it works."""
+"""The bundlers that games use make one file of the package for browsers, and the client in it works."""
 
 import json
 import os
@@ -48,7 +48,7 @@ play().then(
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """The files of a folder, without a log."""
+    """Serves the files of a folder, without a log."""
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -116,9 +116,9 @@ class Bundlers(SynchronousTestCase):
         self.check("esbuild")
 
     def test_vite(self) -> None:
-        """Vite does."""
+        """Vite bundles each part without a warning, and a page saves with the bundle."""
         self.check("vite")
 
     def test_webpack(self) -> None:
-        """webpack does."""
+        """webpack bundles each part without a warning, and a page saves with the bundle."""
         self.check("webpack")

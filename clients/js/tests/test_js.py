@@ -1,4 +1,4 @@
-"""The JavaScript client's own tests: in Node.js, and what only a browser has in Chromium."""
+"""The JavaScript client's own tests: in Node.js, and the parts that only browsers have in Chromium."""
 
 import json
 import re
@@ -48,7 +48,7 @@ ASK = "() => { window.asked = Promise.all([1, 2, 3].map(() => window.client.whoa
 
 class NodeTests(SynchronousTestCase):
     def test_suite(self) -> None:
-        """`node --test` passes, and ran what is there."""
+        """`node --test` passes, and ran all tests."""
         files = sorted(HERE.glob("*.test.mjs"))
         command = [NODE, "--test", "--test-reporter=tap", *map(str, files)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
@@ -57,7 +57,7 @@ class NodeTests(SynchronousTestCase):
         self.assertIn(f"# pass {written}\n", done.stdout)
 
     def test_node_and_npm_of_the_package(self) -> None:
-        """Both run where the machine has neither, and `node` on PATH is the one that the tests name."""
+        """The packaged `node` and `npm` run on a machine without them, and `node` on PATH is the tests' own."""
         command = ["sh", "-c", 'command -v node; node --version; exec "$@"', "sh", *NPM, "--version"]
         done = subprocess.run(command, env=with_node({"PATH": "/bin"}), capture_output=True, text=True, check=True)
         path, node, npm = done.stdout.splitlines()
@@ -66,7 +66,7 @@ class NodeTests(SynchronousTestCase):
         self.assertRegex(npm, r"^\d+\.\d+\.\d+$")
 
     def test_one_width_and_no_packages(self) -> None:
-        """Lines of one width, and nothing imported but the files beside."""
+        """Lines have at most one width, and modules import only the files beside them."""
         for file in sorted((ROOT / "clients" / "js").glob("*.mjs")):
             text = file.read_text("utf-8")
             self.assertEqual([line for line in text.splitlines() if len(line) > 120], [], file)
@@ -88,10 +88,10 @@ console.log(JSON.stringify([client.credential.playerId, before && new TextDecode
 
 
 class OneFolderTests(SynchronousTestCase):
-    """What the JavaScript client keeps on a disk is what the Python client keeps, and the other way round."""
+    """The JavaScript client and the Python client read each other's files."""
 
     def in_node(self, folder: Path, step: str = "") -> list[object]:
-        """Return the player and the saves that JavaScript finds, and let it write a save."""
+        """Return the player and the saves that JavaScript reads, and let it write a save."""
         script = SAVED.format(clients=ROOT / "clients" / "js", folder=folder, step=step)
         command = [NODE, "--input-type=module", "-e", script]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
@@ -129,7 +129,7 @@ class BrowserTests(CommandTestCase):
         self.addCleanup(self.window.close)
 
     def test_browser(self) -> None:
-        """Two tabs share the sign-in, and one refreshes it for both; a download goes on where it was given up."""
+        """Two tabs share the sign-in, and one refreshes it for both; a cancelled download continues where it was."""
         seen, found = self.window.step(self.refreshes)
         self.assertEqual(found, [self.complete["player"]["id"]] * 8)
         self.assertEqual(seen.count("POST /auth/session/refresh"), 1)
@@ -140,7 +140,7 @@ class BrowserTests(CommandTestCase):
         self.assertGreater(here, 1_000_000)
 
     def test_no_server(self) -> None:
-        """An unreachable server is reported in words, not with the browser's name for its error."""
+        """An unreachable server is reported in a text for the player, not with the browser's name for its error."""
 
         def message(tab: Page) -> str:
             tab.goto(self.address)

@@ -1,4 +1,4 @@
-"""The game of the README, as it is printed: on a first device, on a second one, after a revoke; and its dialog."""
+"""The game of the README, as printed: on a first device, on a second one, after a revoke; and its dialog."""
 
 import json
 import re
@@ -101,7 +101,7 @@ class PageTests(GamePageCase):
         self.assertEqual(self.problems, [])
 
     def test_short(self) -> None:
-        """At most 15 lines lead to a player who is signed in, has loaded and has saved."""
+        """At most 15 lines sign the player in, load and save."""
         script = printed_page().split('<script type="module">\n')[1].splitlines()
         until = next(number for number, line in enumerate(script, 1) if "sync.write(" in line)
         self.assertLessEqual(until, MOST_LINES)
@@ -141,7 +141,7 @@ class DialogTests(GamePageCase):
         self.assertEqual(self.problems, [])
 
     def test_link(self) -> None:
-        """The dialog shows the link, and its picture for a phone."""
+        """The dialog shows the link, and its QR code for a phone."""
         window = self.asked(provider="google")
 
         def shown(page: Page) -> tuple[str, int]:
@@ -155,7 +155,7 @@ class DialogTests(GamePageCase):
         self.assertGreater(width, 50)
 
     def test_problem(self) -> None:
-        """A server that does not answer is reported in words; the dialog closes when the player has read it."""
+        """A server that does not respond is reported in a text; the dialog closes when the player has read it."""
         window = self.asked(server=f"http://127.0.0.1:{free_port()}")
         window.step(lambda page: page.get_by_role("alert").filter(has_text="does not answer").wait_for())
         window.step(lambda page: page.get_by_role("button", name="Close").click())
@@ -164,7 +164,7 @@ class DialogTests(GamePageCase):
         self.assertEqual(self.problems, [])
 
     def test_accessible(self) -> None:
-        """axe-core finds nothing to improve in the dialog, in both schemes, and a narrow window is wide enough."""
+        """axe-core reports nothing for the dialog, in both colour schemes, and a narrow window is wide enough."""
         axe = (installed() / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
 
         def found(page: Page) -> list[object]:

@@ -1,4 +1,4 @@
-"""The types of the JavaScript client: the strict compiler accepts them, and they are those of the modules."""
+"""The types of the JavaScript client: the strict compiler accepts them, and they match the modules."""
 
 import json
 import os
@@ -19,7 +19,7 @@ PATIENCE_SECONDS = 240
 TARGET = ("--module", "nodenext", "--target", "es2024", "--lib", "es2024,dom,dom.iterable")
 STRICTER = ("--exactOptionalPropertyTypes", "--noUncheckedIndexedAccess", "--noPropertyAccessFromIndexSignature")
 INTERNAL = {"Answer", "Wire", "SignIn"}
-"""Classes that a game meets only as what a method returns."""
+"""Classes that a game only gets as results of methods."""
 BETWEEN_FILES = frozenset(
     [
         "errorOf",
@@ -44,12 +44,12 @@ BETWEEN_FILES = frozenset(
 )
 """Functions that the files of the client share; games do not call them."""
 HIDDEN = {"kind", "passing"}
-"""Members of errors that some classes override; their base class states them."""
+"""Members of errors that some classes override; their base class declares them."""
 
 
 class TypesTests(SynchronousTestCase):
     def compiled(self, *arguments: str) -> None:
-        """Run the compiler, which must find nothing."""
+        """Run the compiler, which must report nothing."""
         compiler = installed() / "node_modules" / "typescript" / "bin" / "tsc"
         command = [NODE, str(compiler), "--noEmit", "--strict", *TARGET, *arguments]
         environ = with_node(os.environ)
@@ -72,7 +72,7 @@ class TypesTests(SynchronousTestCase):
         self.compiled(*STRICTER, str(SPECIMENS / "game.ts"))
 
     def test_complete(self) -> None:
-        """Every function, class and member is stated, and nothing is stated that does not exist."""
+        """Every function, class and member is declared, and nothing else is."""
         modules = sorted(file.name for file in FILES.glob("gamed*.mjs"))
         command = [NODE, str(SPECIMENS / "members.mjs"), str(installed()), str(FILES), *modules]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
@@ -87,7 +87,7 @@ class TypesTests(SynchronousTestCase):
                     self.assertEqual(members - HIDDEN, existing, f"{module}: {name}")
 
     def test_package(self) -> None:
-        """package.json names every module with its types, has the server's version, and needs nothing."""
+        """package.json names every module with its types, has the server's version, and has no dependencies."""
         package = json.loads((FILES / "package.json").read_text("utf-8"))
         modules = {f"./{file.name}" for file in FILES.glob("gamed*.mjs")}
         exported = {

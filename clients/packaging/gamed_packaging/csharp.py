@@ -73,11 +73,11 @@ IMPORTERS = {
     ".md": "TextScriptImporter:\n  externalObjects: {}\n",
     "": "folderAsset: yes\nDefaultImporter:\n  externalObjects: {}\n",
 }
-"""What Unity writes into the .meta file of a file with this ending, or of a folder."""
+"""Content of Unity's .meta file for each file ending, and for folders."""
 
 
 def make_unity(out: Path) -> list[Path]:
-    """Write the package for Unity, with the .meta files that an installed package cannot get any more."""
+    """Write the package for Unity with .meta files, which Unity cannot add to an installed package."""
     component = FOLDER / "unity"
     names = sorted(path.name for path in component.iterdir() if path.suffix in (".cs", ".asmdef"))
     manifest = json.loads(read(component, "package.json")["package.json"])

@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 CLIENTS = ROOT / "clients"
 SOURCE = ROOT / "gamed" / "__init__.py"
-"""The one place where the version is decided."""
+"""The one place that defines the version."""
 
 _STATED = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)
 _VERSION = re.compile(r"(?P<release>\d+\.\d+\.\d+)(?:(?P<stage>a|b|rc)(?P<number>\d+))?(?:\.dev(?P<dev>\d+))?")
@@ -67,7 +67,7 @@ def version() -> str:
 
 
 def semver(text: str) -> str:
-    """Return a version of PEP 440 as npm, NuGet and Unity want it (SemVer 2.0): `1.0.0rc1` is `1.0.0-rc.1`."""
+    """Return a version of PEP 440 as the SemVer 2.0 of npm, NuGet and Unity: `1.0.0rc1` is `1.0.0-rc.1`."""
     found = _VERSION.fullmatch(text)
     if found is None:
         raise VersionError(

@@ -1,4 +1,4 @@
-"""The packages as `clients/build` makes them, and games that use them against the real server."""
+"""The packages that `clients/build` makes, and games that use them against the real server."""
 
 import re
 import shutil
@@ -19,7 +19,7 @@ from gamed_conformance.browser import Browser, fetched  # isort: skip  (the help
 BUILD = CLIENTS / "build"
 LIMIT_SECONDS = 120
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/auth/login/[\w-]+$")
-"""The address of a sign-in, with which a game ends a line."""
+"""The address of a sign-in at the end of a game's line."""
 PLAYERS = count(1)
 
 
@@ -42,7 +42,7 @@ def made(kind: str) -> list[Path]:
 
 
 def build(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Run `clients/build`, where no network can be reached by a proxy."""
+    """Run `clients/build` with a proxy that does not exist, so that it cannot reach a network."""
     return run([sys.executable, str(BUILD), *arguments], folder())
 
 

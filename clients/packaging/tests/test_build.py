@@ -1,4 +1,4 @@
-"""`clients/build` makes the same bytes twice, and refuses what does not belong together."""
+"""`clients/build` makes the same bytes twice, and refuses files that do not belong together."""
 
 import re
 import shutil
@@ -34,7 +34,7 @@ class Command(SynchronousTestCase):
         self.assertEqual((done.returncode, done.stderr), (1, f"clients/build: {file / 'below'}: Not a directory\n"))
 
     def test_twice(self) -> None:
-        """Two builds give the same bytes, and SHA256SUMS is right about them."""
+        """Two builds give the same bytes, and SHA256SUMS matches them."""
         again = folder() / "again"
         self.assertEqual(build("--out", str(again), *KINDS).returncode, 0)
         first = {path.name: path.read_bytes() for kind in KINDS for path in made(kind)}

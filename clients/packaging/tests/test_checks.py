@@ -1,4 +1,4 @@
-"""The checks of `clients/build` find what is wrong with a package."""
+"""The checks of `clients/build` reject a wrong package."""
 
 import json
 import sys

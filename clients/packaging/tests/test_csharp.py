@@ -1,4 +1,4 @@
-"""The packages for NuGet and Unity: a compiler takes what is in them, and the made games sign in and save."""
+"""The packages for NuGet and Unity: a compiler accepts their files, and the built games sign in and save."""
 
 import json
 import re
@@ -56,14 +56,14 @@ class Unity(SynchronousTestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_manifest(self) -> None:
-        """The manifest names what Unity needs, and the assembly is the one of the sources."""
+        """The manifest names the modules that Unity needs, and the assembly is the one of the sources."""
         manifest = json.loads((self.files / "package.json").read_text("utf-8"))
         self.assertRegex(manifest["name"], r"^[a-z0-9.-]+$")
         self.assertLess({"name", "version", "displayName", "description", "unity"}, set(manifest))
         self.assertEqual(json.loads((self.files / "Runtime" / "Gamed.asmdef").read_text("utf-8"))["name"], "Gamed")
 
     def test_guids(self) -> None:
-        """Each file and folder has a GUID of its own, and the component's stays as it is: scenes refer to it."""
+        """Each file and folder has a GUID of its own, and the component's never changes: scenes refer to it."""
         assets = [path for path in self.files.rglob("*") if path.suffix != ".meta"]
         guids = {path.name: GUID.search(Path(f"{path}.meta").read_text("utf-8"))[1] for path in assets}
         self.assertEqual(len(set(guids.values())), len(assets))

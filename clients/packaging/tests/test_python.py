@@ -120,7 +120,7 @@ class Installed(SynchronousTestCase):
         self.assertLess({f"{name}/{file}" for name in MODULES for file in ("__init__.py", "py.typed")}, set(listed[0]))
 
     def test_checks(self) -> None:
-        """`pip check` has nothing against it."""
+        """`pip check` reports nothing."""
         self.assertIn("No broken", call([*pip(environment(self.wheel)), "check"], self.home))
 
     def test_typed(self) -> None:

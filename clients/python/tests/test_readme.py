@@ -60,17 +60,17 @@ class GameTests(SynchronousTestCase):
         return done.stdout.strip(), done.stderr.strip()
 
     def window(self, what: str = "sign-in") -> str:
-        """Return the command of a browser in which the player does this."""
+        """Return the command of a browser in which the player does this step."""
         return f"{sys.executable} {self.folder / 'browser.py'} %s {what} {self.name} '{PASSWORD}'"
 
     def test_lines(self) -> None:
-        """It takes at most 15 lines until the player is signed in and the game is loaded and saved."""
+        """At most 15 lines sign the player in, load and save."""
         lines = [line for line in self.game.splitlines() if line.strip()]
         self.assertLessEqual(len(lines), 16, "15, and the text of a problem")
         self.assertLessEqual(next(n for n, line in enumerate(lines, 1) if "sync.write" in line), 15)
 
     def test_devices(self) -> None:
-        """A first device, a second fresh one that goes on there, the first again, and after it was signed out."""
+        """A second device continues the first one's game, and the first continues, also after its session was ended."""
         self.assertEqual(self.plays("desk", self.window("create"))[0], "Level 1")
         self.assertEqual(self.plays("sofa", self.window())[0], "Level 2")
         self.assertEqual(self.plays("desk"), ("Level 3", ""))
@@ -82,7 +82,7 @@ class GameTests(SynchronousTestCase):
         self.assertEqual((save.version, save.conflicts), (5, ()))
 
     def test_offline(self) -> None:
-        """Without the server the game goes on, says so, and sends its save at the next start."""
+        """Without the server the game continues, prints that, and sends its save at the next start."""
         self.plays("desk", self.window("create"))
         game = self.folder / "game.py"
         text = game.read_text()
@@ -101,7 +101,7 @@ class GameTests(SynchronousTestCase):
         self.assertEqual((shown, "does not answer" in said), ("", True))
 
     def test_declined(self) -> None:
-        """A player who declines in the browser reads why there is no game."""
+        """A player who declines in the browser reads the reason."""
         shown, said = self.plays("desk", self.window("decline"))
         self.assertEqual((shown, "declined" in said.splitlines()[-1]), ("", True))
 
@@ -114,7 +114,7 @@ class GameTests(SynchronousTestCase):
 
 class PageTests(SynchronousTestCase):
     def test_person(self) -> None:
-        """The person that the page shows has what a person needs."""
+        """The person on the page has all methods of a person."""
         [dialogs] = [block for block in BLOCKS if "(Person)" in block]
         asked = {name for name in vars(gc.Person) if not name.startswith("_")}
         self.assertEqual(set(re.findall(r"def (\w+)", dialogs)), asked)

@@ -1,4 +1,4 @@
-"""No text for a player is made of a program's names: classes, error numbers, exceptions as they print themselves."""
+"""Texts for players have no names of a program: classes, error numbers, exceptions as they print themselves."""
 
 import ast
 from collections.abc import Iterator
@@ -25,13 +25,13 @@ def flaws(source: str) -> Iterator[str]:
 
 class TextTests(SynchronousTestCase):
     def test_files(self) -> None:
-        """The files of the client have none."""
+        """The files of the client have no such value."""
         files = sorted(FOLDER.glob("gamed_*.py"))
         self.assertGreaterEqual(len(files), 3)
         self.assertEqual({file.name: [*flaws(file.read_text("utf-8"))] for file in files}, {f.name: [] for f in files})
 
     def test_finds(self) -> None:
-        """Each way to write one is found."""
+        """The check finds each form of such a value."""
         for text in ('f"{type(e).__name__}"', 'f"{e}"', 'f"{e!r}"', 'f"{e.errno}"'):
             source = f"try:\n    pass\nexcept OSError as e:\n    print({text})\n"
             self.assertEqual(len([*flaws(source)]), 1, text)

@@ -1,4 +1,4 @@
-"""The asyncio face of the client: the same calls as the synchronous one, and none of them blocks the event loop."""
+"""The asyncio face of the client: the same calls as the synchronous one, without blocking the event loop."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ WITHOUT = {
     ga.Assets: {"close"},
     gc.Person: set(),
 }
-"""Public names that have no awaited call: those of values, and those that asyncio has a way of its own for."""
+"""Public names without an awaited call: those of values, and those that asyncio replaces."""
 
 OWN = {"core", "trouble", "returned"}
 """Names of the awaited classes: `trouble` is an attribute of each Sync."""
@@ -37,7 +37,7 @@ def public(of: type) -> set[str]:
 
 
 class Dialogs(aio.AsyncPerson):
-    """A person who signs in as the test says; `notes` is what happened, in order."""
+    """A person who signs in as the test says; `notes` lists the calls in order."""
 
     def __init__(self, opened: Callable[[], object] = lambda: None, code: str | None = None) -> None:
         self.opened = opened
@@ -93,14 +93,14 @@ class AioCase(ClientCase):
         self.fake.watch = watch
 
     async def until(self, happened: Callable[[], bool]) -> None:
-        """Wait in the event loop, which this shows to be free."""
+        """Wait in the event loop, which shows that it is free."""
         end = time.monotonic() + PATIENCE_SECONDS
         while not happened():
             self.assertLess(time.monotonic(), end)
             await asyncio.sleep(0.01)
 
     async def cancelled(self, call: Coroutine[object, object, object]) -> float:
-        """Cancel a call that waits for the held answer; return how many seconds it went on."""
+        """Cancel a call that waits for the held answer; return the seconds until it ended."""
         task = asyncio.ensure_future(call)
         await self.until(self.held.is_set)
         return await self.ended(task)
@@ -115,7 +115,7 @@ class AioCase(ClientCase):
 
 class Faces(ClientCase):
     def test_each_call(self) -> None:
-        """Each public call has its awaited one, with the same parameters and the same docstring."""
+        """Each public call has an awaited one, with the same parameters and the same docstring."""
         faces = {
             gc.GamedClient: aio.AsyncClient,
             gs.Sync: aio.AsyncSync,
@@ -154,7 +154,7 @@ class Calls(AioCase):
         asyncio.run(play())
 
     def test_side_by_side(self) -> None:
-        """Forty calls may wait at once, and the event loop goes on."""
+        """Forty calls may wait at once, and the event loop continues."""
         self.client.keep(self.fake.credentials())
         self.hold("/game/")
 
@@ -187,7 +187,7 @@ class Cancelling(AioCase):
         self.client.keep(self.fake.credentials())
 
     def test_waiting(self) -> None:
-        """A cancelled call is over at once: its thread has ended, and it is not tried again."""
+        """A cancelled call ends at once: its thread has ended, and it is not retried."""
         self.hold("/game/")
         before = threading.active_count()
 
@@ -218,7 +218,7 @@ class Cancelling(AioCase):
         self.assertLess(time.monotonic() - began, gc.TIMEOUT_SECONDS / 2)
 
     def test_between_tries(self) -> None:
-        """A call that waits for its next try is over at once, and sends nothing any more."""
+        """A call that waits for its next try ends at once, and sends nothing more."""
         self.fake.scripted["PUT", "/game/saves/auto"].append(problem(503, "busy", retry_after=1))
         self.fake.watch = lambda request: request.method == "PUT" and self.held.set()
 
@@ -281,7 +281,7 @@ class Connecting(AioCase):
         self.assertEqual(set(sent), {b""})
 
     def test_not_cancelled(self) -> None:
-        """The same call without the cancellation is sent when it is connected."""
+        """The same call without the cancellation is sent once it is connected."""
 
         async def play() -> list[bytes]:
             task = asyncio.ensure_future(self.async_client().policy())
@@ -296,7 +296,7 @@ class Connecting(AioCase):
 
 class SignIns(AioCase):
     def test_returns(self) -> None:
-        """The person is asked in the event loop; the code that is not needed any more is no longer asked for."""
+        """The person is asked in the event loop; the question ends when the code is not needed any more."""
         self.patch(gc, "RETURN_SECONDS", 0.1)
 
         async def play() -> tuple[str, list[str]]:
@@ -327,13 +327,13 @@ class SignIns(AioCase):
         self.assertTrue(asyncio.run(play()))
 
     def test_plain_person(self) -> None:
-        """A person without coroutines will do."""
+        """A person without coroutines works, too."""
         self.fake.stage = "proof_required"
         kept = asyncio.run(self.async_client().sign_in(self.player(CODE), open_browser=None, loopback=False))
         self.assertEqual(kept.player_id, "ply_1")
 
     def test_cancelled(self) -> None:
-        """A cancelled sign-in is cancelled at the server, its question, too, and no problem is shown."""
+        """A cancelled sign-in is cancelled at the server, its question ends, and no problem is shown."""
         self.fake.stage = "proof_required"
 
         async def play() -> list[str]:
@@ -349,7 +349,7 @@ class SignIns(AioCase):
         self.assertIsNone(self.on_disk())
 
     def test_declined(self) -> None:
-        """The person is shown in the event loop why the sign-in has failed."""
+        """The person is shown in the event loop the reason of the failed sign-in."""
         self.fake.scripted["POST", "/auth/login"].append(problem(403, "registration_closed"))
 
         async def play() -> tuple[bool, list[str]]:

@@ -23,7 +23,7 @@ class Syncs(SyncCase):
         asyncio.run(main())
 
     def test_both_ways(self) -> None:
-        """A write of the game goes up, and one of another device is reported in the event loop."""
+        """A write of the game is sent, and one of another device is reported in the event loop."""
         self.server.put(self.slot, b"elsewhere", base=None)
 
         async def game(sync) -> None:
@@ -91,14 +91,14 @@ class Syncs(SyncCase):
         asyncio.run(twice())
 
     def test_not_open(self) -> None:
-        """A Sync that is not open says so."""
+        """Calls of a Sync that is not open raise an error that names this."""
         with self.assertRaisesRegex(RuntimeError, "async with"):
             asyncio.run(aio.AsyncSync(aio.AsyncClient("https://play.example.org")).read("auto"))
 
 
 class Downloads(AssetsCase):
     def test_download(self) -> None:
-        """A release arrives whole, with its progress in the event loop; a cancelled download leaves the old one."""
+        """A release is downloaded, with its progress in the event loop; a cancelled download leaves the old one."""
         self.fake.publish(FIRST)
 
         async def play() -> None:

@@ -1,4 +1,4 @@
-"""What the tests of downloads start from: a far edge, a client without a player, a folder."""
+"""Fixtures of the tests of downloads: a fake server, a client without a player, a folder."""
 
 from pathlib import Path
 from random import Random
@@ -26,12 +26,12 @@ SECOND = {
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """Every file below it."""
+    """Return every file below it with its bytes."""
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 class AssetsCase(SynchronousTestCase):
-    """Pieces are small, pauses short: `self.pauses` are those that would have been."""
+    """Pieces are small; `self.pauses` records the pauses instead of waiting."""
 
     def setUp(self) -> None:
         self.fake = FakeAssets()
@@ -48,12 +48,12 @@ class AssetsCase(SynchronousTestCase):
         self.assets = self.another()
 
     def pause(self, error: Exception, attempt: int) -> float:
-        """Hours stay hours, so that no test waits for them."""
+        """Record a pause and return a short one, except one of hours: the client must give up then."""
         self.pauses.append(gc.pause_after(error, attempt))
         return self.pauses[-1] if self.pauses[-1] > gc.LONGEST_PAUSE_SECONDS else 0.01
 
     def another(self):
-        """As another process would have it."""
+        """Open the folder as another process does."""
         found = ga.Assets(self.client, self.folder)
         self.addCleanup(found.close)
         return found
@@ -64,7 +64,7 @@ class AssetsCase(SynchronousTestCase):
         return found
 
     def assert_has(self, files: dict[str, bytes]) -> None:
-        """A process that starts now finds exactly these files."""
+        """Assert that a process which starts now finds exactly these files."""
         with self.another() as assets:
             release = assets.current
             self.assertEqual(tree(release.folder), files)

@@ -1,4 +1,4 @@
-"""This process forks downloads, each of which dies as by kill -9 at its n-th operation on the disk.
+"""A process that forks downloads, each of which dies as by kill -9 at its n-th operation on the disk.
 
 `python dying_client.py CLIENT-FOLDER SERVER ROOT STATE` reads lines `n folder channel` from stdin. For each it runs one
 download that dies at its n-th operation, and prints `killed` or `done`. The fork is safe, because there are no threads.
@@ -15,7 +15,7 @@ PIECE = 10_000
 
 
 def die_after(limit: int) -> None:
-    """Every operation counts, in whichever thread."""
+    """Count every operation, in all threads; die after `limit`."""
     lock, left = threading.Lock(), [limit]
 
     def counted(real):
@@ -40,7 +40,7 @@ def die_after(limit: int) -> None:
 
 
 class Counted:
-    """A file whose writes count; what was written before is on the disk."""
+    """A file that counts its writes; earlier writes are on the disk."""
 
     def __init__(self, file, counted) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""A fake server of downloads has releases in memory, ranges, and every way to misbehave that `FakeGamed` has."""
+"""A fake server of downloads has releases in memory, ranges, and every fault of `FakeGamed`."""
 
 import json
 import re
@@ -14,7 +14,7 @@ RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
 
 def manifest(files: Mapping[str, bytes], note: str = "", **more: object) -> bytes:
-    """As a publisher writes it."""
+    """Return a manifest as a publisher writes it."""
     listed = {
         path: {"size": len(data), "sha256": sha256(data).hexdigest(), "type": "application/octet-stream"}
         for path, data in files.items()
@@ -33,7 +33,7 @@ def headers_of(data: bytes, etag: str) -> dict[str, str]:
 
 
 class FakeAssets(FakeGamed, dict=True):
-    """A fake server of releases that a test publishes; `served` counts the bytes of files that it sent."""
+    """A fake server of releases that a test publishes; `served` counts the sent bytes of files."""
 
     channels: dict[str, str] = field(default_factory=dict)
     releases: dict[str, bytes] = field(default_factory=dict)
@@ -53,12 +53,12 @@ class FakeAssets(FakeGamed, dict=True):
         return release
 
     def withdraw(self, release: str) -> None:
-        """As `gc` does: its manifest and its files are gone."""
+        """Delete the manifest and the files of a release, as `gc` does."""
         del self.releases[release]
         self.objects.clear()
 
     def asked(self) -> list[Seen]:
-        """Requests for files."""
+        """Return the requests for files."""
         return [seen for seen in self.seen if seen.path.startswith("/assets/objects/")]
 
     def _route(self, request: Seen) -> Reply:

@@ -1,4 +1,4 @@
-"""`python gamed_client.py assets FOLDER`, and what makes gamed_assets.py a file to copy."""
+"""`python gamed_client.py assets FOLDER`, and gamed_assets.py as a file to copy."""
 
 import ast
 import json
@@ -23,7 +23,7 @@ class Commands(AssetsCase):
         return subprocess.run([*command, *arguments], check=False, capture_output=True, timeout=120, **how)
 
     def test_download(self) -> None:
-        """The command prints where the release is, and writes nothing elsewhere."""
+        """The command prints the path of the release, and writes nothing elsewhere."""
         release = self.fake.publish(FIRST, note="1.0")
         done = self.run_client("assets", str(self.folder))
         self.assertEqual((done.returncode, done.stderr), (0, b""))
@@ -39,7 +39,7 @@ class Commands(AssetsCase):
         self.assert_has(SECOND)
 
     def test_offline(self) -> None:
-        """The command prints which release is here, and sends no request."""
+        """The command prints the local release, and sends no request."""
         none = self.run_client("assets", str(self.folder), "--offline")
         self.assertEqual((none.returncode, none.stdout), (5, b""))
         release = self.fake.publish(FIRST)
@@ -50,7 +50,7 @@ class Commands(AssetsCase):
         self.assertEqual(len(self.fake.seen), asked)
 
     def test_refusals(self) -> None:
-        """One sentence, and the exit code of its kind."""
+        """Each failure prints one sentence, and has the exit code of its kind."""
         for channel, code, word in (("none", 5, b"channel_not_found"), ("NO", 1, b"invalid_channel")):
             done = self.run_client("assets", str(self.folder), "--channel", channel)
             self.assertEqual((done.returncode, done.stdout), (code, b""))
@@ -59,7 +59,7 @@ class Commands(AssetsCase):
         self.assertEqual(self.run_client("assets", str(self.folder)).returncode, 3)
 
     def test_bar(self) -> None:
-        """On a terminal, one line that fills up."""
+        """A terminal shows one line that fills up."""
         self.fake.publish(FIRST)
         near, far = pty.openpty()
         command = [sys.executable, str(CLIENT), "--server", self.server, "assets", str(self.folder)]
@@ -79,7 +79,7 @@ class Commands(AssetsCase):
         )
 
     def test_one_file(self) -> None:
-        """It needs nothing but Python 3.9 and gamed_client.py."""
+        """The file needs only Python 3.9 and gamed_client.py."""
         tree = ast.parse(PATH.read_text("utf-8"), feature_version=(3, 9))
         imported = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
         imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
@@ -87,7 +87,7 @@ class Commands(AssetsCase):
         self.assertEqual(roots - sys.stdlib_module_names - {"__future__"}, {"gamed_client"})
 
     def test_page(self) -> None:
-        """Each command line of the client's page is one that it takes."""
+        """Each command line on the client's page is valid."""
         lines = re.findall(r"(?m)^python gamed_client.py (.+)$", (PATH.parent / "README.md").read_text("utf-8"))
         commands = [gc.parser().parse_args(line.split()).command for line in lines]
         self.assertEqual(commands, ["login", "save", "account", "account", "sync", "assets"])

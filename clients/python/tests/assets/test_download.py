@@ -1,4 +1,4 @@
-"""A download brings one release, whole: only what is new of it, and again what was cut off."""
+"""A download brings one complete release, fetches only new bytes, and continues interrupted files."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ def object_path(data: bytes) -> str:
 
 class Downloads(AssetsCase):
     def test_first(self) -> None:
-        """Every file under its own path; bytes that two paths share come once; nothing of the download is left."""
+        """Every file has its own path; bytes that two paths share are fetched once; no temporary file is left."""
         release = self.fake.publish(FIRST, note="1.0")
         self.assertIsNone(self.assets.current)
         self.assertRaises(gc.Unreachable, self.assets.path, "data/level1.pck")
@@ -43,7 +43,7 @@ class Downloads(AssetsCase):
         self.assertRaises(gc.NotFound, self.assets.path, "data/level9.pck")
 
     def test_pieces(self) -> None:
-        """A large file comes in ranges of its own version; a small one in one request without any."""
+        """A large file is fetched in ranges of its own version; a small one in one request without any."""
         self.fake.publish(FIRST)
         self.assets.download()
         ranges = {seen.headers["Range"] for seen in self.fake.asked() if seen.path == object_path(LEVEL1)}
@@ -52,7 +52,7 @@ class Downloads(AssetsCase):
         self.assertEqual([seen.headers.get("Range") for seen in small], [None])
 
     def test_next(self) -> None:
-        """Only what is new is fetched, and files that moved are not; the old release goes when no process uses it."""
+        """Only new bytes are fetched, not moved files; the old release is deleted when no process uses it."""
         old = self.fake.publish(FIRST)
         self.assets.download()
         self.fake.served = 0
@@ -64,7 +64,7 @@ class Downloads(AssetsCase):
         self.assertNotEqual(old, new)
 
     def test_nothing_new(self) -> None:
-        """Asked with the release it has; no file is read or fetched, nothing is written."""
+        """The request names the local release; no file is read, fetched or written."""
         release = self.fake.publish(FIRST)
         self.assets.download()
         asked, known = len(self.fake.asked()), (self.folder / "known").stat()
@@ -77,7 +77,7 @@ class Downloads(AssetsCase):
         self.assert_has(FIRST)
 
     def test_unknown_files(self) -> None:
-        """Without the list of what is known every file is read, and none fetched that is good."""
+        """Without the list of verified files every file is read, and no good one is fetched."""
         self.fake.publish(FIRST)
         self.assets.download()
         (self.folder / "known").unlink()
@@ -92,7 +92,7 @@ class Downloads(AssetsCase):
         self.assert_has(FIRST)
 
     def test_damaged_file(self) -> None:
-        """A file that was changed, cut or lost here is fetched again; with `verify` also one that hides it."""
+        """A file that was changed, cut or lost here is fetched again; with `verify` also one with an unchanged time."""
         self.fake.publish(FIRST)
         self.assets.download()
         folder = self.assets.current.folder
@@ -111,14 +111,14 @@ class Downloads(AssetsCase):
         self.assert_has(FIRST)
 
     def test_pinned(self) -> None:
-        """By the id of a release: that one, whatever the channel has."""
+        """The id of a release downloads that one, whatever the channel has."""
         old = self.fake.publish(FIRST)
         self.fake.publish(SECOND)
         self.assertEqual(self.assets.download(old).release, old)
         self.assert_has(FIRST)
 
     def test_channels(self) -> None:
-        """Another channel; one that is not there; a name that no channel has is not sent."""
+        """Another channel is downloaded, a missing one is an error, and an invalid name is not sent."""
         self.fake.publish(FIRST)
         self.fake.publish(SECOND, "beta")
         self.assets.download("beta")
@@ -131,13 +131,13 @@ class Downloads(AssetsCase):
         self.assert_has(SECOND)
 
     def test_empty_release(self) -> None:
-        """No files at all are a release, too."""
+        """A release may have no files."""
         self.fake.publish({})
         self.assets.download()
         self.assert_has({})
 
     def test_without_a_network(self) -> None:
-        """Downloaded files are complete and usable while no server answers."""
+        """Downloaded files are complete and usable while no server responds."""
         self.fake.publish(FIRST)
         self.assets.download()
         self.fake.stop()
@@ -147,7 +147,7 @@ class Downloads(AssetsCase):
         self.assert_has(FIRST)
 
     def test_no_hard_links(self) -> None:
-        """Where there are none, unchanged files are copied."""
+        """On a file system without hard links unchanged files are copied."""
         self.patch(os, "link", self.refuse_link)
         self.fake.publish(FIRST)
         self.assets.download()
@@ -164,7 +164,7 @@ class Pins(AssetsCase):
     """A player never loads half of one release and half of another."""
 
     def test_in_use(self) -> None:
-        """A release that some process has open stays, and that process stays with it until it switches."""
+        """A release that a process has open is kept, and that process keeps it until it switches."""
         old = self.fake.publish(FIRST)
         self.assets.download()
         playing = self.another()
@@ -188,7 +188,7 @@ class Pins(AssetsCase):
         self.assertEqual(list((self.folder / "use").iterdir()), [])
 
     def test_process_that_is_gone(self) -> None:
-        """Its mark keeps nothing."""
+        """The mark of a process that has ended keeps no release."""
         old = self.fake.publish(FIRST)
         self.assets.download()
         (self.folder / "use" / f"{old}.1-dead").touch()
@@ -206,7 +206,7 @@ class Pins(AssetsCase):
         self.assertIsInstance(found[0], ga.InUse)
 
     def test_published_meanwhile(self) -> None:
-        """The download ends with the release that it began; the next one brings the new one."""
+        """A download ends with the release that it began; the next one fetches the new one."""
         old, new = self.fake.publish(FIRST), []
 
         def publish(request: object) -> None:
@@ -221,7 +221,7 @@ class Pins(AssetsCase):
         self.assert_has(SECOND)
 
     def test_removed_meanwhile(self) -> None:
-        """A release that the server no longer has is begun anew with the newest one."""
+        """A download whose release the server has deleted starts again with the newest one."""
         old, new = self.fake.publish(FIRST), []
 
         def replace(request: object) -> None:
@@ -240,10 +240,10 @@ class Pins(AssetsCase):
 
 
 class Interrupted(AssetsCase):
-    """What arrived is not fetched again."""
+    """Received bytes are not fetched again."""
 
     def test_stopped(self) -> None:
-        """Ended by the game while the server says nothing; the next download asks for the rest, in bytes."""
+        """The game ends a download while the server sends nothing; the next one asks for the rest, in bytes."""
         self.fake.publish({"big": LEVEL1})
         self.patch(ga, "WORKERS", 1)
         waits, goes_on = threading.Event(), threading.Event()
@@ -270,7 +270,7 @@ class Interrupted(AssetsCase):
         self.assert_has({"big": LEVEL1})
 
     def test_answers_that_break_off(self) -> None:
-        """Lost before, or in the middle of the body: tried again from where it stopped."""
+        """A response that is lost before or in its body is requested again from the interruption."""
         self.fake.publish({"big": LEVEL1})
         path = object_path(LEVEL1)
         first = Reply(206, LEVEL1[:PIECE], {"Content-Range": f"bytes 0-9999/{len(LEVEL1)}"}, torn=6000)
@@ -283,7 +283,7 @@ class Interrupted(AssetsCase):
         self.assert_has({"big": LEVEL1})
 
     def test_answers_that_always_break_off(self) -> None:
-        """As long as each brings something, the download goes on."""
+        """The download continues as long as each response brings some bytes."""
         self.fake.publish({"big": LEVEL1})
         self.patch(ga, "WORKERS", 1)
         for start in range(0, PIECE, 1000):
@@ -295,7 +295,7 @@ class Interrupted(AssetsCase):
         self.assertEqual(len(self.pauses), 9)
 
     def test_connection_that_was_closed(self) -> None:
-        """A server that hangs up between two requests is asked again at once."""
+        """After the server closes an idle connection, the request is sent again at once."""
         with socket.create_server(("127.0.0.1", 0)) as server:
             threading.Thread(target=self.hang_up, args=(server,), daemon=True).start()
             client = gc.GamedClient(f"http://127.0.0.1:{server.getsockname()[1]}", folder=self.root / "other")
@@ -308,7 +308,7 @@ class Interrupted(AssetsCase):
         self.assertEqual(self.pauses, [])
 
     def hang_up(self, server: socket.socket) -> None:
-        """After each answer, without a word."""
+        """Close the connection after each response."""
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = server.accept()
@@ -330,7 +330,7 @@ class Interrupted(AssetsCase):
         self.assertLessEqual(self.fake.served, sum(map(len, {*FIRST.values(), *SECOND.values()})))
 
     def test_patience(self) -> None:
-        """Busy, limited, away: asked again after as long as the server says, and then enough is enough."""
+        """A busy or absent server is asked again after its Retry-After, until the tries are used up."""
         self.fake.publish({"a": b"bytes"})
         path = object_path(b"bytes")
         self.fake.scripted["GET", path] += [problem(503, "busy", 2), problem(429, "rate_limited", 3), LOST]
@@ -347,7 +347,7 @@ class Interrupted(AssetsCase):
 
 @covers("threats/59")
 class Misbehaviour(AssetsCase):
-    """Whatever the server sends, the old release stays, and nothing that is wrong becomes current."""
+    """The old release stays, and no wrong bytes become current, whatever the server sends."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -362,7 +362,7 @@ class Misbehaviour(AssetsCase):
         self.assert_has(FIRST)
 
     def test_damaged_once(self) -> None:
-        """Bytes whose hash is another are thrown away and fetched anew."""
+        """Bytes with another hash are deleted and fetched again."""
         self.fake.scripted["GET", self.path] += [Reply(200, b"mad bytes")]
         self.assets.download()
         self.assert_has({"new": self.data})
@@ -386,7 +386,7 @@ class Misbehaviour(AssetsCase):
         self.refused(gc.DownloadCorrupt, "download_corrupt")
 
     def test_redirect(self) -> None:
-        """Not followed, neither for the list nor for a file."""
+        """No redirect is followed, neither for the manifest nor for a file."""
         elsewhere = Reply(302, b"", {"Location": f"{self.server}/assets/objects/{sha256(LEVEL1).hexdigest()}"})
         self.fake.scripted["GET", self.path] += [elsewhere]
         asked = len(self.fake.asked())
@@ -396,7 +396,7 @@ class Misbehaviour(AssetsCase):
         self.refused(gc.NotGamed, "not_gamed")
 
     def test_other_ranges(self) -> None:
-        """A range of something else, or a proxy that packs what it passes on."""
+        """Another range, and a body that a proxy has compressed, are refused."""
         other = LEVEL1[::-1]
         big, asked = self.fake.publish({"big": other}), len(self.fake.asked())
         wrong = Reply(206, b"x" * PIECE, {"Content-Range": f"bytes 0-9999/{len(LEVEL1) + 1}"})
@@ -410,14 +410,14 @@ class Misbehaviour(AssetsCase):
         self.assert_has({"big": other})
 
     def test_no_ranges(self) -> None:
-        """A proxy that knows no ranges costs time, not bytes."""
+        """A proxy that ignores ranges costs time, not bytes."""
         self.fake.ranges = False
         other = self.fake.publish({"big": LEVEL1[::-1]})
         self.assertEqual(self.assets.download().release, other)
         self.assert_has({"big": LEVEL1[::-1]})
 
     def test_list_is_another(self) -> None:
-        """The list of files must be the one that its release is named after."""
+        """The manifest must have the hash that its release is named by."""
         other = manifest({"new": b"evil"})
         wrong = Reply(200, other, {"Content-Type": "application/json", **headers_of(other, self.release)})
         self.fake.scripted["GET", "/assets/stable"] += [wrong] * 4
@@ -429,7 +429,7 @@ class Misbehaviour(AssetsCase):
         self.assert_has({"new": self.data})
 
     def test_no_room(self) -> None:
-        """Said before a byte is fetched, with how much is missing."""
+        """A full disk is reported before the first request for a file, with the number of missing bytes."""
         self.patch(ga.shutil, "disk_usage", lambda path: ga.shutil._ntuple_diskusage(100, 98, 2))
         asked = len(self.fake.asked())
         error = self.raised(ga.DiskFull, "disk_full")
@@ -445,7 +445,7 @@ class Misbehaviour(AssetsCase):
         self.assertEqual(list((self.folder / "staging").iterdir()), [])
 
     def test_disk_fills_up(self) -> None:
-        """In the middle of it: typed, and the old release stays."""
+        """A disk that fills up during the download is a typed error, and the old release stays."""
         for number in (ga.errno.ENOSPC, ga.errno.EDQUOT):
             full = self.patch(os, "fsync", partial(self.fill, number))
             self.refused(ga.DiskFull, "disk_full")
@@ -458,14 +458,14 @@ class Misbehaviour(AssetsCase):
 
 
 class Private(AssetsCase):
-    """`assets.access: players`."""
+    """Downloads with `assets.access: players`."""
 
     def setUp(self) -> None:
         super().setUp()
         self.fake.publish(FIRST)
 
     def test_public(self) -> None:
-        """The client asks for no sign-in, and sends no token."""
+        """For public files the client does not require a sign-in, and sends no token."""
         self.client.keep(self.fake.credentials())
         self.assets.download()
         self.assertEqual({seen.bearer for seen in self.fake.seen}, {""})
@@ -475,7 +475,7 @@ class Private(AssetsCase):
         self.raised(gc.SignInRequired, "signed_out")
 
     def test_signed_in(self) -> None:
-        """With the token, which is renewed when it runs out in the middle."""
+        """For private files the client sends the token, and renews it when it expires during the download."""
         self.fake.private = True
         self.client.keep(self.fake.credentials())
         generation = self.fake.generation

@@ -1,4 +1,4 @@
-"""kill -9 of a download at each of its steps: the old release stays whole, and the next download ends with the new."""
+"""kill -9 of a download at each of its steps: the old release stays complete, and the next download finishes."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ from tests.support.python_client import gamed_assets as ga
 
 DYING_CLIENT = Path(__file__).with_name("dying_client.py")
 STEP = examples(few=2, many=1)
-"""Each so many steps; 1 is every one of them."""
+"""Distance of the tested steps; 1 tests each."""
 LIMIT_SECONDS = 60
 
 
@@ -34,7 +34,7 @@ class Killed(AssetsCase):
         self.client_process.communicate()
 
     def dies_at(self, number: int, folder: Path) -> bool:
-        """False: it was done before."""
+        """Return whether the download died; False if it was done before."""
         self.client_process.stdin.write(f"{number} {folder} stable\n")
         self.client_process.stdin.flush()
         said = self.client_process.stdout.readline().strip()
@@ -42,7 +42,7 @@ class Killed(AssetsCase):
         return said == "killed"
 
     def test_each_step(self) -> None:
-        """Wherever it died: one of the two releases is current, whole; it goes on without what had arrived."""
+        """After a kill at any step a complete release is current, and the next download does not repeat bytes."""
         kills, current = 0, set()
         while True:
             folder = self.root / f"copy{kills}"
@@ -63,7 +63,7 @@ class Killed(AssetsCase):
         self.assertEqual(current, {self.old, self.new})
 
     def test_again_and_again(self) -> None:
-        """Killed after a while each time it still comes to an end, and fetches hardly more than once."""
+        """A download that is killed again and again still finishes, and fetches hardly any byte twice."""
         self.fake.served, deaths = 0, 0
         while self.dies_at(40, self.folder):
             self.whole(self.folder)
@@ -74,7 +74,7 @@ class Killed(AssetsCase):
         self.assertLessEqual(self.fake.served, 1500 + 10_000 + deaths * 4000 * ga.WORKERS)
 
     def whole(self, folder: Path) -> str:
-        """Which release is current; every file of it is as it was published."""
+        """Return the current release; assert that every file of it is as published."""
         with ga.Assets(self.client, folder) as assets:
             release = assets.current
             self.assertEqual(tree(release.folder), {self.old: FIRST, self.new: SECOND}[release.id])

@@ -1,4 +1,4 @@
-"""A hostile list of files is refused before a byte is written."""
+"""A hostile manifest is refused before the first write."""
 
 import json
 
@@ -52,16 +52,16 @@ GOOD = ("data/level1.pck", "a b/ünïcödé ☃.ogg", ".hidden/.file", "con1/nul
 @covers("threats/59")
 class Paths(SynchronousTestCase):
     def test_refused(self) -> None:
-        """Whatever leads elsewhere, is a device, or cannot be a file's name on some player's system."""
+        """A path is refused if it leads elsewhere, is a device, or is not a valid file name on some player's system."""
         for path in EVIL:
             self.assertRaises(gc.NotGamed, ga.refuse_paths, [path])
 
     def test_accepted(self) -> None:
-        """Each of them, and all together."""
+        """Each valid path is accepted, and all together."""
         ga.refuse_paths(GOOD)
 
     def test_clashes(self) -> None:
-        """Two that are one file where case does not count, or a file that another needs for a folder."""
+        """Two paths are refused if they are one file where case does not count, or one needs the other as a folder."""
         for pair in (("A.txt", "a.TXT"), ("straße", "STRASSE"), ("a", "a/b"), ("a/b", "A"), ("x/A/y", "x/a")):
             self.assertRaises(gc.NotGamed, ga.refuse_paths, pair)
             self.assertRaises(gc.NotGamed, ga.refuse_paths, pair[::-1])
@@ -85,12 +85,12 @@ class Manifests(AssetsCase):
         self.assertEqual(sorted(path.name for path in self.root.iterdir()), ["content"])
 
     def test_paths(self) -> None:
-        """Fetch and write no file of a release that has one such path."""
+        """No file of a release with one such path is fetched or written."""
         for path in ("../../outside", "/tmp/gamed-outside", "nul", "\ud800"):
             self.refused(manifest({"good": b"x", "HERE": b"y"}).replace(b'"HERE"', json.dumps(path).encode()))
 
     def test_forms(self) -> None:
-        """No JSON, no object, another format, members of other kinds, a member twice, nesting without end."""
+        """Other forms are refused: no JSON, no object, another format, wrong types, repeated members, deep nesting."""
         good = json.loads(manifest({"good": b"x"}))
         file = good["files"]["good"]
         for raw in (b"", b"[]", b"\xff", b"[" * 100_000, b'{"format":1,"format":1,"files":{}}', b'{"format":1}'):
@@ -102,7 +102,7 @@ class Manifests(AssetsCase):
         self.refused(json.dumps({**good, "files": {"a": file, "b": {**file, "size": 2}}}).encode())
 
     def test_absurd_size(self) -> None:
-        """More than this disk has is refused before anything is fetched."""
+        """A release that is larger than this disk is refused before the first request for a file."""
         good = json.loads(manifest({"good": b"x"}))
         good["files"]["good"]["size"] = 2**53 - 1
         self.fake.publish_raw(json.dumps(good).encode(), {})
@@ -110,7 +110,7 @@ class Manifests(AssetsCase):
         self.assertEqual(tree(self.folder), self.before)
 
     def test_too_many(self) -> None:
-        """More files, or a longer list, than any release has."""
+        """More files, or a longer manifest, than the protocol allows are refused."""
         self.patch(ga, "MAX_FILES", 2)
         self.refused(manifest({"a": b"", "b": b"", "c": b""}))
         self.patch(ga, "MAX_MANIFEST_BYTES", 100)

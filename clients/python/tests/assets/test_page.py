@@ -1,4 +1,4 @@
-"""The page on assets names what the Python client has."""
+"""The page on assets describes the Python client."""
 
 import re
 
@@ -15,7 +15,7 @@ class PageTests(SynchronousTestCase):
         self.part = page.partition("## In Python\n")[2].partition("\n## ")[0]
 
     def test_calls(self) -> None:
-        """Each public method has its row, and no other."""
+        """Each public method has its row, and the table has no others."""
         rows = set(re.findall(r"(?m)^\| `(\w+)", self.part))
         public = {name for name in vars(ga.Assets) if not name.startswith("_")}
         self.assertEqual(rows, public | {"folder"})
@@ -23,18 +23,18 @@ class PageTests(SynchronousTestCase):
         self.assertLessEqual({"stage", "done", "size"}, set(ga.Progress.__dataclass_fields__))
 
     def test_numbers(self) -> None:
-        """Ranges and connections are as many as it says."""
+        """The page has the right numbers of ranges and connections."""
         text = " ".join(self.part.split())
         self.assertIn(f"ranges of {ga.PIECE_BYTES >> 20} MiB, {['four'][ga.WORKERS - 4]} at a time", text)
 
     def test_errors(self) -> None:
-        """Each error is there."""
+        """The page lists each error."""
         named = set(re.findall(r"`([A-Z]\w+)`", self.part)) - {"GamedError"}
         self.assertEqual({name for name in named if not (hasattr(ga, name) or hasattr(gc, name))}, set())
         self.assertGreaterEqual(len(named), 5)
 
     def test_commands(self) -> None:
-        """Each line for the terminal is one that it takes."""
+        """Each command line on the page is valid."""
         lines = re.findall(r"(?m)^python gamed_client.py (.+)$", self.part)
         self.assertEqual(len(lines), 2)
         for line in lines:

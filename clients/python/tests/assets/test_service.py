@@ -43,7 +43,7 @@ class ServedCase(SynchronousTestCase):
         return self.assertRaises(error, self.assets.download)
 
     def settled(self, release: str) -> None:
-        """The service sees within a second where a channel points."""
+        """Wait until the service has read the channel's new release, within a second."""
         deadline = time.monotonic() + LIMIT_SECONDS
         while self.listed() != release:
             self.assertLess(time.monotonic(), deadline)
@@ -59,7 +59,7 @@ def quiet(*_: object) -> None: ...
 
 class Served(ServedCase):
     def test_public(self) -> None:
-        """Without a sign-in; only what is new of the next release; one begun before a publish ends as it began."""
+        """Public files need no sign-in, only new bytes are fetched, and a publish does not affect a running download."""
         self.service.start()
         self.assertEqual(self.raised(gc.NotFound).code, "channel_not_found")
         first = self.publish(FIRST, note="1.0")
@@ -83,7 +83,7 @@ class Served(ServedCase):
         self.assertEqual(reports[-1].fetched, 256)
 
     def test_players(self) -> None:
-        """For players only: refused without a sign-in, and with one the token goes along. What broke off goes on."""
+        """Private files are refused without a sign-in and fetched with one; an interrupted download continues."""
         write_game(self.service, assets={"access": "players"})
         self.service.start()
         release = self.publish({"big": FIRST["data/level1.pck"]})

@@ -1,4 +1,4 @@
-"""What every test of the client starts from: a far edge, a folder, a client whose pauses are recorded, not slept."""
+"""Fixtures of all tests of the client: a fake server, a folder, a client that records its pauses."""
 
 import http.client
 import threading
@@ -12,7 +12,7 @@ from clients.python.tests.client.fake_server import TICKET, FakeGamed, Player
 from tests.support.python_client import gamed_client as gc
 
 OFFER_SECONDS, PATIENCE_SECONDS = gc.RETURN_SECONDS, 60.0
-"""After the first a player is offered a code; here a browser that is to come back has more time for it."""
+"""After the first a player is offered a code; a browser that returns in a test has the second."""
 
 
 def returned(url: str, host: str | None = None) -> tuple[int, str | None]:
@@ -27,7 +27,7 @@ def returned(url: str, host: str | None = None) -> tuple[int, str | None]:
 
 
 class ClientCase(SynchronousTestCase):
-    """`self.fake` is up; `self.client` is its client; `self.pauses` are the seconds it would have waited."""
+    """`self.fake` runs; `self.client` is its client; `self.pauses` records the seconds of its waits."""
 
     def setUp(self) -> None:
         self.fake = FakeGamed()
@@ -41,11 +41,11 @@ class ClientCase(SynchronousTestCase):
         self.client = self.another()
 
     def another(self):
-        """A client of the same place, as a second process would be."""
+        """Return a client of the same folder, as a second process has it."""
         return gc.GamedClient(self.server, folder=self.folder, sleep=self.pauses.append, now=lambda: self.clock)
 
     def signed_in(self):
-        """The client, with the credentials of the fake's session in its file."""
+        """Return the client, with the credentials of the fake's session in its file."""
         self.client.keep(self.fake.credentials())
         return self.client
 
@@ -59,7 +59,7 @@ class ClientCase(SynchronousTestCase):
         return found
 
     def browser(self, *steps: Callable[[], object]) -> Callable[[str], bool]:
-        """A browser that does `steps` beside the client when it is opened."""
+        """Return a browser that runs `steps` in a thread when it is opened."""
 
         def opened(url: str) -> bool:
             self.running.append(threading.Thread(target=lambda: [step() for step in steps], daemon=True))
@@ -69,19 +69,19 @@ class ClientCase(SynchronousTestCase):
         return opened
 
     def browsers_done(self) -> None:
-        """Every browser was answered."""
+        """Wait until every browser has ended."""
         for thread in self.running:
             thread.join(PATIENCE_SECONDS)
 
     def comes_back(
         self, ticket: str = TICKET, login_id: str = "lgn_1", host: str | None = None
     ) -> tuple[int, str | None]:
-        """The browser follows the page that sends it to the client's listener."""
+        """Request the client's listener, as the browser does after the page's redirect."""
         port = self.fake.started["loopback_port"]
         return returned(f"http://127.0.0.1:{port}/gamed/return?login_id={login_id}&ticket={ticket}", host)
 
     def signs_in(self) -> None:
-        """The player does their part in the browser."""
+        """Do the player's part in the browser."""
         self.fake.move("proof_required")
 
     def player(self, *codes: str | None) -> Player:

@@ -1,4 +1,4 @@
-"""A small server implements enough of the protocol, and can misbehave on request."""
+"""A small server with enough of the protocol, and with scripted faults."""
 
 import json
 import queue
@@ -35,7 +35,7 @@ class Seen(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """One answer. `torn` bytes of the body are held back; `lost`: the connection closes without a byte."""
+    """One response. `torn` bytes of the body are held back; `lost`: the connection closes without a byte."""
 
     status: int = 200
     body: bytes = b""
@@ -91,7 +91,7 @@ class FakeGamed(Struct):
     after: dict[tuple[str, str], deque[Reply]] = field(default_factory=lambda: defaultdict(deque))
     seen: list[Seen] = field(default_factory=list)
     watch: Callable[[Seen], object] = lambda request: None
-    """Called with each request before it has an effect."""
+    """Called with each request before it is performed."""
     changed: threading.Condition = field(default_factory=threading.Condition)
     tls: ssl.SSLContext | None = None
     _server: ThreadingHTTPServer | None = None
@@ -139,7 +139,7 @@ class FakeGamed(Struct):
         self._server.server_close()
 
     def move(self, stage: str, outcome: Reply | None = None) -> None:
-        """The browser did something."""
+        """Change the stage of the login, as the browser does."""
         with self.changed:
             self.stage, self.outcome = stage, outcome
             self.changed.notify_all()
@@ -149,7 +149,7 @@ class FakeGamed(Struct):
 
     @property
     def started(self) -> dict:
-        """The body of the newest start."""
+        """Return the body of the newest start."""
         return self.requests("/auth/login")[-1].json
 
     def decide(self, request: Seen) -> Reply:
@@ -217,7 +217,7 @@ class FakeGamed(Struct):
         return of_json(self.credentials())
 
     def credentials(self) -> dict:
-        """The members of a completed collect."""
+        """Return the members of a completed collect."""
         player = {"id": self.player, "created": True, "owner": False}
         return {"status": "complete", "provider": "local", "player": player, **self.pair()}
 
@@ -244,7 +244,7 @@ class FakeGamed(Struct):
         return Reply(204)
 
     def _refresh(self, request: Seen) -> Reply:
-        """The current credential rotates; its immediate predecessor gives the same successor again."""
+        """Rotate the current credential; its immediate predecessor returns the same successor again."""
         with self.changed:
             presented = request.json["refresh_credential"]
             if presented == self.refresh:
@@ -322,7 +322,7 @@ def failed(code: str) -> Reply:
 
 
 class Player(gc.Person):
-    """A person who does what the test says, and remembers what they were shown."""
+    """A person who follows the test, and records what they were shown."""
 
     def __init__(self, *codes: str | None) -> None:
         self.codes = deque(codes)

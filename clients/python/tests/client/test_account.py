@@ -1,4 +1,4 @@
-"""The player's account: sessions, all saves at once, a sign-in that need not happen, and their commands."""
+"""The player's account: sessions, all saves at once, `ensure_signed_in`, and their commands."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from tests.support.python_client import gamed_client as gc
 
 
 class Shown(Player):
-    """A player who remembers the problems that were shown."""
+    """A player who records the shown problems."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Shown(Player):
 
 class Ensure(ClientCase):
     def test_device_refuses(self) -> None:
-        """A device that cannot store the sign-in is a text for the player, without the name of an error."""
+        """A device that cannot store the sign-in is reported in a text, without the name of an error."""
         self.folder.write_bytes(b"a file where the folder should be")
         person = Shown()
         self.fake.move("x", self.fake.complete())
@@ -39,7 +39,7 @@ class Ensure(ClientCase):
         self.assertNotRegex(shown.detail, r"Error|Errno|\[")
 
     def test_asks_once(self) -> None:
-        """A network that is away is asked once, not again and again: the player wants to play."""
+        """An absent server is asked once only: the player wants to play."""
         self.signed_in()
         self.fake.scripted["GET", "/game/"].extend([LOST] * 9)
         self.assertTrue(self.client.ensure_signed_in(Shown()))
@@ -57,7 +57,7 @@ class Ensure(ClientCase):
         self.another().keep(self.fake.credentials())
 
     def test_mistake_of_the_game(self) -> None:
-        """A defect of the game's dialogs is raised: it is nothing to show the player."""
+        """A defect of the game's dialogs is raised, not shown to the player."""
 
         class Broken(Shown):
             def browser_opened(self, url, opened, qr_url):
@@ -80,20 +80,20 @@ class Cancel(ClientCase):
         self.assertEqual(len(self.fake.requests("/auth/login/cancel")), 1)
 
     def test_server_away(self) -> None:
-        """The cancelled sign-in ends also while the server does not answer."""
+        """The cancelled sign-in ends also while the server does not respond."""
         self.fake.scripted["POST", "/auth/login/collect"].extend([LOST] * 50)
         self.fake.watch = lambda request: request.path.endswith("/collect") and self.client.cancel_sign_in()
         self.raised(gc.LoginCancelled, "login_cancelled", self.client.sign_in, self.player(), open_browser=None)
 
     def test_nothing_runs(self) -> None:
-        """To cancel or to return without a sign-in has no effect."""
+        """Without a sign-in, `cancel_sign_in` and `returned` have no effect."""
         self.client.cancel_sign_in()
         self.assertFalse(self.client.returned("com.example.game:/signin?login_id=lgn_1&ticket=x"))
 
 
 class Names(ClientCase):
     def test_device_name(self) -> None:
-        """The device's name is the host's unless the game gives one; a long one is cut to what the server takes."""
+        """The device's name is the host's unless the game passes one; a long one is cut to the server's limit."""
         for given, expected in [("Anna's sofa", "Anna's sofa"), ("x" * 100, "x" * 64), ("", "")]:
             self.assertEqual(gc.GamedClient(self.server, device_name=given).device["device_name"], expected)
         self.assertTrue(gc.GamedClient(self.server).device["device_name"])
@@ -101,7 +101,7 @@ class Names(ClientCase):
 
 class Sessions(ClientCase):
     def test_odd_client(self) -> None:
-        """A session whose device reported nothing readable is shown without it."""
+        """A session without readable members of its device is listed without them."""
         self.signed_in()
         for reported in (None, 7, "desk", [1], {"name": 7}):
             session = {"session_id": "ses_1", "current": True, "client": reported}
@@ -111,14 +111,14 @@ class Sessions(ClientCase):
 
 
 class Together(ClientCase):
-    """`commit` and `export`, in what the conformance suite does not look at."""
+    """The parts of `commit` and `export` that the conformance suite does not check."""
 
     def setUp(self) -> None:
         super().setUp()
         self.signed_in()
 
     def test_head_is_not_needed(self) -> None:
-        """A server that does not answer whether it has large bytes gets them."""
+        """Large bytes are uploaded if the server does not respond to the question whether it has them."""
         data = b"x" * (gc.ASK_FIRST_BYTES + 1)
         path = f"/game/blobs/{gc.SlotWrite('a', data, None).to_json()['sha256']}"
         for refused in (LOST, Reply(401), problem(404, "blob_missing"), Reply(502)):
@@ -129,7 +129,7 @@ class Together(ClientCase):
         self.assertEqual(len([seen for seen in self.fake.requests(path) if seen.method == "PUT"]), 4)
 
     def test_foreign_conflict(self) -> None:
-        """The sides of a conflict that are not those of the protocol are an error, and do not end the program."""
+        """Malformed sides of a conflict are an error, and do not end the program."""
         for conflicts, slots in ((None, 0), ("x", 0), ([7], 0), ([{"slot": "a", "code": "deleted"}], 1)):
             self.fake.scripted["POST", "/game/commit"].append(problem(412, "deleted", conflicts=conflicts))
             error = self.raised(gc.Conflict, "deleted", self.client.commit, [gc.SlotWrite("a", None, "*")])
@@ -144,7 +144,7 @@ class Together(ClientCase):
         self.assertEqual(self.fake.requests("/game/export"), [])
 
     def test_disk_full(self) -> None:
-        """An error of the disk is that error, not one of the network, and leaves no part of a file."""
+        """An error of the disk is not reported as one of the network, and leaves no part of a file."""
         self.fake.scripted["GET", "/game/export"].append(Reply(200, b"PK" * 9, {"Content-Type": "application/zip"}))
 
         class Full:
@@ -162,7 +162,7 @@ class Together(ClientCase):
         self.assertEqual(error.errno, 28)
 
     def test_another_place(self) -> None:
-        """The client rejects an export that a server continues at another place than it was asked for."""
+        """The client rejects a continued export from another position than it asked for."""
         whole = {"Content-Type": "application/zip", "ETag": '"a.1-00"'}
         self.fake.scripted["GET", "/game/export"].append(Reply(200, b"PK" * 9, whole, torn=8))
         part = {**whole, "Content-Range": "bytes 3-17/18"}
@@ -192,7 +192,7 @@ class Commands(SynchronousTestCase):
         return done.stdout or done.stderr
 
     def test_sessions(self) -> None:
-        """The list marks this device; a device that is ended is gone from it."""
+        """The list marks this device; an ended device is not listed any more."""
         other = self.world.session(self.anna)["session_id"]
         lines = self.account("account", "sessions").splitlines()
         self.assertEqual([line.count("this device") for line in sorted(lines)].count(1), 1)
@@ -202,12 +202,12 @@ class Commands(SynchronousTestCase):
         self.assertIn("session_not_found", self.account("account", "end", "ses_unknown", code=5))
 
     def test_name(self) -> None:
-        """The name is changed, and deleted without one."""
+        """`account name` changes the name, and deletes it without an argument."""
         self.assertEqual(self.account("account", "name", "Anna"), "Games show Anna.\n")
         self.assertEqual(self.account("account", "name"), "Your name is deleted.\n")
 
     def test_identities(self) -> None:
-        """The account of a server in local mode is the only one, and stays."""
+        """The account of a server in local mode is the only one, and cannot be unlinked."""
         [only] = json.loads(self.account("--json", "account", "identities"))["identities"]
         self.assertIn("last_identity", self.account("account", "unlink", only["provider"], code=1))
 
@@ -220,7 +220,7 @@ class Commands(SynchronousTestCase):
             self.assertIn(b"level 1", [archive.read(name) for name in archive.namelist()])
 
     def test_erase(self) -> None:
-        """Nothing is erased without --yes; then the saves, then the player."""
+        """Without --yes nothing is erased; with it the saves, then the player."""
         self.account("account", "erase", code=2)
         self.account("account", "delete", code=2)
         self.assertIn("auto", self.account("save", "ls"))

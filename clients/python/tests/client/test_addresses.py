@@ -1,4 +1,4 @@
-"""Which addresses a player may enter, and where a server may send them."""
+"""The addresses that a player may enter, and those that a server may send."""
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -10,7 +10,7 @@ class Entered(SynchronousTestCase):
     """The address of the server, as typed."""
 
     def test_usual_forms(self) -> None:
-        """A name means https, this machine's own names http; case, a final slash and default ports do not count."""
+        """A name is https, this machine's own names are http; case, a final slash and default ports do not count."""
         forms = {
             "play.example.org": "https://play.example.org",
             " https://Play.Example.org/ ": "https://play.example.org",
@@ -28,7 +28,7 @@ class Entered(SynchronousTestCase):
 
     @covers("threats/64")
     def test_refused_forms(self) -> None:
-        """Plain http over a network, other schemes, names with a user, a path or nonsense in them are refused."""
+        """Plain http over a network, other schemes, and names with a user, a path or garbage are refused."""
         for form in [
             "http://play.example.org",
             "http://192.168.1.5:8080",
@@ -57,7 +57,7 @@ class Entered(SynchronousTestCase):
 
 
 class Required(SynchronousTestCase):
-    """A URL the server gave is used only if it is of that very server."""
+    """A URL of the server is used only if it has the server's own origin."""
 
     origin = gc.Origin.entered("https://play.example.org")
 
@@ -68,7 +68,7 @@ class Required(SynchronousTestCase):
 
     @covers("threats/29")
     def test_another_authority(self) -> None:
-        """Another host, port or scheme, a user part, or characters that mean something to a shell."""
+        """Another host, port or scheme, a user part, and characters with a meaning in a shell are refused."""
         for url in [
             "https://evil.example/auth/login/x",
             "https://play.example.org.evil.example/x",

@@ -19,7 +19,7 @@ class Cancel(ClientCase):
         self.arrived = threading.Event()
 
     def cancelled(self, call: Callable[[], object]) -> float:
-        """Cancel the call when it has arrived; return how many seconds it went on, which raises Cancelled."""
+        """Cancel the call when its request has arrived; return the seconds until it raised Cancelled."""
         raised: list[BaseException] = []
 
         def run() -> None:
@@ -38,7 +38,7 @@ class Cancel(ClientCase):
         return time.monotonic() - began
 
     def test_waiting_for_an_answer(self) -> None:
-        """A call that waits for an answer ends at once, and is not tried again."""
+        """A call that waits for a response ends at once, and is not retried."""
         release = threading.Event()
         self.addCleanup(release.set)
 
@@ -66,7 +66,7 @@ class Cancel(ClientCase):
         self.assertIsNone(self.another().get("auto"))
 
     def test_lost_answer_of_a_refresh(self) -> None:
-        """A refresh whose answer was not awaited costs the player nothing: the next one gets the same pair."""
+        """A refresh without its response costs the player nothing: the next one returns the same pair."""
         self.clock += 10_000
         self.fake.after["POST", "/auth/session/refresh"].append(LOST)
         self.fake.watch = lambda request: self.cancellation.cancel()
@@ -82,7 +82,7 @@ class Cancel(ClientCase):
         self.assertEqual(len(self.fake.requests("/auth/login/cancel")), 1)
 
     def test_sign_in_before_the_return(self) -> None:
-        """So does one that waits for the browser's return to this machine."""
+        """A sign-in that waits for the browser's return to this machine ends at once, too."""
         self.fake.stage = "proof_required"
         self.fake.watch = lambda request: self.arrived.set() if request.path == "/auth/login/collect" else None
         seconds = self.cancelled(lambda: self.client.sign_in(self.player(), open_browser=None))

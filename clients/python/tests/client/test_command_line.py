@@ -29,7 +29,7 @@ class CommandLine(ClientCase):
         return subprocess.run(command, check=False, input=stdin, capture_output=True, timeout=120, env=env)
 
     def test_saves(self) -> None:
-        """put, ls, get and rm: bytes come back as they went, results on stdout, nothing else there."""
+        """put, ls, get and rm return the same bytes, with nothing but results on stdout."""
         self.signed_in()
         raw = bytes(range(256))
         source, target = self.folder.parent / "in.bin", self.folder.parent / "out.bin"
@@ -46,7 +46,7 @@ class CommandLine(ClientCase):
         self.assertEqual(self.fake.saves, {})
 
     def test_exit_codes(self) -> None:
-        """Each kind of failure has its exit code; the words go to stderr, without a traceback."""
+        """Each kind of failure has its exit code, and its text is on stderr, without a traceback."""
         none = self.run_client("whoami")
         self.assertEqual((none.returncode, none.stdout), (3, b""))
         self.signed_in()
@@ -64,7 +64,7 @@ class CommandLine(ClientCase):
             self.assertNotIn(b"Traceback", done.stderr)
 
     def test_json_errors(self) -> None:
-        """With --json an error is an object too, with the server's members."""
+        """With --json an error is an object, too, with the server's members."""
         self.signed_in()
         self.fake.scripted["GET", "/game/"].append(problem(403, "player_blocked", since="today"))
         done = self.run_client("--json", "whoami")
@@ -73,7 +73,7 @@ class CommandLine(ClientCase):
         self.assertEqual(done.stderr, b"")
 
     def test_login(self) -> None:
-        """`login --no-browser` prints the address and takes the code, again after a slip; nothing secret is printed."""
+        """`login --no-browser` prints the address, asks again after a typing error, and prints no secret."""
         self.fake.stage = "proof_required"
         done = self.run_client("login", "--no-browser", stdin=f"nonsense\nbbb-bbb\n{CODE}\n".encode())
         self.assertEqual(done.stdout, b"Signed in as ply_1.\n")
@@ -86,14 +86,14 @@ class CommandLine(ClientCase):
         self.assertIsNone(self.on_disk())
 
     def test_proxy_is_ignored(self) -> None:
-        """Proxies of the environment are not asked: they would see what goes to this machine."""
+        """The client ignores proxies of the environment: they would read requests to this machine."""
         self.signed_in()
         nobody = "http://127.0.0.1:1"
         done = self.run_client("whoami", environ={"http_proxy": nobody, "HTTP_PROXY": nobody, "ALL_PROXY": nobody})
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_choice(self) -> None:
-        """In `oauth` mode the terminal shows one choice per provider; number or name."""
+        """In `oauth` mode the terminal lists the providers; the player types a number or a name."""
         self.fake.mode, self.fake.providers, self.fake.stage = "oauth", ("discord", "google"), "proof_required"
         for typed in ["7\n2\n", "google\n"]:
             done = self.run_client("login", "--no-browser", stdin=f"{typed}{CODE}\n".encode())
@@ -106,7 +106,7 @@ class CommandLine(ClientCase):
         self.assertEqual(self.fake.started["intent"], "adopt")
 
     def test_browser_hook(self) -> None:
-        """The person's own browser is opened by its program, and again for "Show me a code"."""
+        """The person's own browser is opened by its command, and again for "Show me a code"."""
         self.fake.stage = "proof_required"
         script = self.folder.parent / "browser"
         script.write_text(f'#!{sys.executable}\nimport sys\nopen("{script}.url", "a").write(sys.argv[1] + "\\n")\n')
@@ -118,7 +118,7 @@ class CommandLine(ClientCase):
         self.assertEqual((script.parent / "browser.url").read_text(), f"{url}\n{url}\n")
 
     def test_interrupted(self) -> None:
-        """Ctrl-C ends the program quietly, and the login with it."""
+        """Ctrl-C ends the program without a message, and cancels the login."""
         began = threading.Event()
         self.fake.watch = lambda request: request.path.endswith("/collect") and began.set()
         place = ["--server", self.server, "--folder", str(self.folder)]
@@ -136,13 +136,13 @@ class CommandLine(ClientCase):
 
 @covers("1/14")
 class OneFile(SynchronousTestCase):
-    """What makes it a file to copy."""
+    """The client is one file to copy."""
 
     def setUp(self) -> None:
         self.tree = ast.parse(PATH.read_text("utf-8"), feature_version=(3, 9))
 
     def test_standard_library_only(self) -> None:
-        """It needs nothing but Python, none of the server's modules; segno and its companions it can miss."""
+        """The file imports only Python's standard library, none of the server's modules; segno is optional."""
         imported = set()
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""What is kept on the player's machine, and when it is forgotten (PROTOCOL 1, Rules for clients; SPEC 5.6)."""
+"""The credentials on the player's machine, and their deletion (PROTOCOL 1, Rules for clients; SPEC 5.6)."""
 
 import os
 from pathlib import Path
@@ -35,7 +35,7 @@ class OnDisk(ClientCase):
 
     @covers("threats/28")
     def test_modes(self) -> None:
-        """The folder is 0700, the file 0600, whatever the umask; one that was opened up is closed by the next write."""
+        """The folder is 0700 and the file 0600 for any umask; the next write restores the mode."""
         self.addCleanup(os.umask, os.umask(0))
         client = self.signed_in()
         [path] = self.folder.glob("*.json")
@@ -46,13 +46,13 @@ class OnDisk(ClientCase):
         self.assertEqual(S_IMODE(path.stat().st_mode), 0o600)
 
     def test_per_origin(self) -> None:
-        """Each origin has a file of its own: no server is ever sent the credential of another."""
+        """Each origin has its own file: no server receives the credential of another."""
         self.signed_in()
         for server in ["https://127.0.0.1", self.server.replace("127.0.0.1", "localhost"), "https://play.example.org"]:
             self.assertFalse(gc.GamedClient(server, folder=self.folder).signed_in)
 
     def test_file_of_another_origin(self) -> None:
-        """A file that was copied to another origin's name is not used."""
+        """A file that was copied to another origin's name is not read."""
         self.signed_in()
         [path] = self.folder.glob("*.json")
         other = gc.CredentialFile(self.folder, gc.Origin.entered("https://evil.example"))
@@ -70,13 +70,13 @@ class OnDisk(ClientCase):
         self.assertIsNotNone(self.on_disk())
 
     def test_no_secret_in_repr(self) -> None:
-        """Neither credential nor answer shows a secret when it lands in a log."""
+        """The repr of credentials and responses has no secret."""
         shown = repr(self.signed_in().credential) + repr(self.fake.pair() and gc.Answer(200, {}, b"gat_x"))
         self.assertNotIn("gat_", shown)
         self.assertNotIn("grc_", shown)
 
     def test_nothing_left_over(self) -> None:
-        """A write leaves the credential and its lock, no temporary file; a failed one leaves what was there."""
+        """A write leaves the credential and its lock, no temporary file; a failed one leaves the old credential."""
         self.signed_in()
         names = sorted(path.suffix for path in self.folder.iterdir())
         self.assertEqual(names, [".json", ".lock"])
@@ -89,7 +89,7 @@ class OnDisk(ClientCase):
 
 
 class Place(SynchronousTestCase):
-    """The platform's place."""
+    """The platform's folder."""
 
     def test_platforms(self) -> None:
         """XDG_STATE_HOME on Linux, Application Support on macOS, LOCALAPPDATA on Windows."""
@@ -99,26 +99,26 @@ class Place(SynchronousTestCase):
         self.assertEqual(places, [Path("/state/mygame"), mac, Path("/local/mygame")])
 
     def test_default(self) -> None:
-        """~/.local/state where nothing else is said."""
+        """The default is ~/.local/state."""
         self.assertEqual(gc.state_folder("mygame", "linux", {}), Path.home() / ".local/state/mygame")
 
     def test_no_escape(self) -> None:
-        """The name of a game cannot lead out of that place."""
+        """The name of a game cannot lead out of that folder."""
         for app in ["..", "a/b", "/etc", "", "a\\b", "a\n"]:
             self.assertRaises(ValueError, gc.state_folder, app)
 
 
 class Forget(ClientCase):
-    """Which answers forget the refresh credential."""
+    """The responses after which the refresh credential is deleted."""
 
     def expired(self):
-        """A client that must refresh before it can do anything."""
+        """Return a client that must refresh before its first request."""
         client = self.signed_in()
         self.clock += self.fake.access_seconds + 1
         return client
 
     def test_refresh_refused(self) -> None:
-        """Each of the four codes, given to a refresh, forgets the credential and asks for a sign-in."""
+        """Each of the four codes deletes the credential after a refresh and requires a sign-in."""
         for code in FORGOTTEN:
             client = self.expired()
             self.fake.scripted["POST", "/auth/session/refresh"].append(problem(401, code))
@@ -128,7 +128,7 @@ class Forget(ClientCase):
             self.assertFalse(client.signed_in)
 
     def test_refresh_not_decided(self) -> None:
-        """No other answer does: the player is still signed in when the server is well again."""
+        """After any other response the player is still signed in once the server works again."""
         html = Reply(401, b"<html>sign in to the hotel's network</html>", {"Content-Type": "text/html"})
         broken = Reply(200, b"{}", {"Content-Type": "application/json"})
         for reply in [problem(status, code) for status, code in KEPT] + [html, broken, LOST, Reply(302)]:
@@ -141,7 +141,7 @@ class Forget(ClientCase):
             self.assertEqual(client.whoami()["player"]["id"], "ply_1")
 
     def test_revoked_in_play(self) -> None:
-        """`session_revoked` from a game route forgets too; the other refusals there do not."""
+        """`session_revoked` of a game route deletes the credential, too; the other refusals there do not."""
         for status, code in [*KEPT, (410, "erased"), (401, "session_revoked")]:
             client = self.signed_in()
             self.fake.scripted["GET", "/game/"].extend([problem(status, code)] * gc.TRIES)
@@ -150,7 +150,7 @@ class Forget(ClientCase):
             self.fake.scripted["GET", "/game/"].clear()
 
     def test_another_sign_in_meanwhile(self) -> None:
-        """A session that ended does not take the one another process signed in with meanwhile; play goes on with it."""
+        """The end of a session does not delete another process's newer sign-in; the client continues with that."""
         client = self.signed_in()
         client.whoami()
         self.fake.session = "ses_2"
@@ -160,7 +160,7 @@ class Forget(ClientCase):
         self.assertEqual(self.on_disk().session_id, "ses_2")
 
     def test_another_player_meanwhile(self) -> None:
-        """A running game never goes on as another player who signed in at the same place."""
+        """A running game never continues as another player who has signed in on the same device."""
         client = self.signed_in()
         client.whoami()
         self.fake.session, self.fake.player = "ses_2", "ply_2"
@@ -172,7 +172,7 @@ class Forget(ClientCase):
 
 @covers("5/12")
 class SignOut(ClientCase):
-    """Leaving."""
+    """Sign-out."""
 
     def test_server_notified(self) -> None:
         """Sign-out sends the refresh credential, so that it works with an expired access token."""
@@ -185,7 +185,7 @@ class SignOut(ClientCase):
         self.assertFalse(client.signed_in)
 
     def test_forgotten_whatever_happens(self) -> None:
-        """The credential is forgotten also when the server refuses, breaks or cannot be reached."""
+        """The credential is deleted also if the server refuses, fails or cannot be reached."""
         for reply in [LOST, problem(503, "busy"), problem(500, "internal_error"), Reply(502, b"<html>")]:
             client = self.signed_in()
             self.fake.scripted["POST", "/auth/session/logout"].extend([reply] * 2)
@@ -194,7 +194,7 @@ class SignOut(ClientCase):
             self.fake.scripted["POST", "/auth/session/logout"].clear()
 
     def test_forgotten_first(self) -> None:
-        """It is forgotten before the server is asked: a machine that is switched off meanwhile has nothing left."""
+        """The credential is deleted before the request: a machine that is switched off meanwhile keeps nothing."""
         client, found = self.signed_in(), []
         self.fake.watch = lambda request: found.append(list(self.folder.glob("*.json")))
         client.sign_out()
@@ -209,6 +209,6 @@ class SignOut(ClientCase):
         self.assertIsNotNone(self.on_disk())
 
     def test_nobody(self) -> None:
-        """Signing out twice is signing out."""
+        """A second sign-out has no effect."""
         self.assertTrue(self.client.sign_out())
         self.assertEqual(self.fake.seen, [])

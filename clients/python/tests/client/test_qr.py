@@ -1,4 +1,4 @@
-"""The link as a QR code: for a phone, where this machine has no browser."""
+"""The link as a QR code, for a phone if this machine does not have a browser."""
 
 import ast
 import os
@@ -23,7 +23,7 @@ HALVES = {" ": (0, 0), "\u2580": (1, 0), "\u2584": (0, 1), "\u2588": (1, 1)}
 
 
 def modules(text: str) -> list[list[int]]:
-    """1 where ink stands, row by row."""
+    """Return 1 for each dark module, row by row."""
     rows = []
     for line in text.split("\n"):
         pairs = [HALVES[character] for character in line]
@@ -32,21 +32,21 @@ def modules(text: str) -> list[list[int]]:
 
 
 def framed(url: str) -> list[list[int]]:
-    """Return the modules that a scanner must see: the code and four light modules around it, and one more light row."""
+    """Return the modules that a scanner needs: the code, four light modules around it, and one more light row."""
     rows = [[int(bool(module)) for module in row] for row in segno.make(url, micro=False).matrix_iter(border=4)]
     return [*rows, [0] * len(rows[0])]
 
 
 class Drawing(SynchronousTestCase):
     def test_colours(self) -> None:
-        """Black ink on white, set and reset on each line, whatever the terminal's own colours are."""
+        """The code is black on white, set and reset on each line, whatever the terminal's own colours are."""
         text = gc.qr_code(URL, colour=True)
         for line in text.split("\n"):
             self.assertRegex(line, r"\A\x1b\[38;5;16;48;5;231m[ \u2580\u2584\u2588]+\x1b\[0m\Z")
         self.assertEqual(modules(ESCAPE.sub("", text)), framed(URL))
 
     def test_without_colours(self) -> None:
-        """Without escapes ink is the light part: it is drawn for a dark background."""
+        """Without escapes the light modules are drawn, for a dark background."""
         text = gc.qr_code(URL)
         self.assertNotIn("\x1b", text)
         self.assertEqual([[1 - module for module in row] for row in modules(text)], framed(URL))
@@ -58,7 +58,7 @@ class Drawing(SynchronousTestCase):
         self.assertLess(len(lines), 30)
 
     def test_optional(self) -> None:
-        """segno is the only import from elsewhere; it stands inside a function and may be missing."""
+        """segno is the only foreign import; it is inside a function and may be missing."""
         tree = ast.parse(PATH.read_text("utf-8"))
         [drawer] = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "qr_code"]
         tried = [node for node in ast.walk(drawer) if isinstance(node, ast.Try)]
@@ -68,7 +68,7 @@ class Drawing(SynchronousTestCase):
 
 
 class Asking(ClientCase):
-    """`login --qr`, and a terminal where no browser opens."""
+    """`login --qr`, and a terminal without a browser."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -86,7 +86,7 @@ class Asking(ClientCase):
         return [sys.executable, str(PATH), "--server", self.server, "--folder", str(self.folder), "login", *arguments]
 
     def piped(self, *arguments: str, **more: str) -> str:
-        """stderr of a sign-in that succeeds, where stderr is no terminal."""
+        """Return stderr of a sign-in that succeeds, in a pipe."""
         done = subprocess.run(
             self.command(*arguments),
             input=f"{CODE}\n".encode(),
@@ -99,7 +99,7 @@ class Asking(ClientCase):
         return done.stderr.decode()
 
     def on_a_terminal(self, *arguments: str, columns: int = 100) -> str:
-        """The same where it is one."""
+        """Return stderr of a sign-in that succeeds, on a terminal."""
         ours, theirs = pty.openpty()
         termios.tcsetwinsize(theirs, (50, columns))
         typed = f"{CODE}\n" if arguments else f"\n{CODE}\n"
@@ -116,11 +116,11 @@ class Asking(ClientCase):
         return said.decode().replace("\r\n", "\n")
 
     def drawn(self, said: str) -> list[str]:
-        """Lines that are part of a code."""
+        """Return the lines that are part of a code."""
         return [line for line in ESCAPE.sub("", said).split("\n") if re.fullmatch("[ \u2580\u2584\u2588]{30,}", line)]
 
     def test_asked_for(self) -> None:
-        """The link as text and as a code; no browser is opened here, no port waits for its return."""
+        """With --qr the link is shown as text and as a code; no browser is opened, and the client does not listen."""
         said = self.piped("--qr")
         self.assertIn(f"  {self.url}\n", said)
         self.assertEqual("\n".join(self.drawn(said)), gc.qr_code(self.url))
@@ -134,7 +134,7 @@ class Asking(ClientCase):
         self.assertEqual(self.drawn(said), [])
 
     def test_no_browser_opens(self) -> None:
-        """On a terminal the code comes by itself when no browser could be opened, in colours of its own."""
+        """On a terminal the code is shown if no browser could be opened, in colours of its own."""
         said = self.on_a_terminal()
         self.assertIn(f"  {self.url}\n", said)
         self.assertIn(gc.qr_code(self.url, colour=True), said)
@@ -148,13 +148,13 @@ class Asking(ClientCase):
         self.assertIn("No QR code: this terminal cannot show one.", said)
 
     def test_no_blocks(self) -> None:
-        """Nor where stderr has no such characters."""
+        """A terminal without these characters shows no code either."""
         said = self.piped("--qr", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
         self.assertIn("No QR code: this terminal cannot show one.", said)
         self.assertNotIn("\\u25", said)
 
     def test_without_segno(self) -> None:
-        """The sign-in works all the same, and says what is missing."""
+        """Without segno the sign-in works, and its message names the package."""
         Path(self.empty, "segno.py").write_text("raise ImportError('not here')\n")
         said = self.piped("--qr", PYTHONPATH=str(self.empty))
         self.assertIn(f"  {self.url}\n", said)

@@ -1,4 +1,4 @@
-"""Staying signed in: one refresh at a time, no pair used that is not on disk (PROTOCOL 3.7)."""
+"""The session stays: one refresh at a time, and no pair is used before it is on disk (PROTOCOL 3.7)."""
 
 import json
 import subprocess
@@ -15,10 +15,10 @@ REFRESH = "/auth/session/refresh"
 
 
 class Renewal(ClientCase):
-    """When an access token is renewed."""
+    """The time of the refresh."""
 
     def test_before_it_expires(self) -> None:
-        """Shortly before its end, by the seconds the server named; not earlier."""
+        """The client refreshes shortly before the end by the server's seconds, not earlier."""
         client = self.signed_in()
         self.clock += self.fake.access_seconds - gc.EARLY_SECONDS - 1
         client.whoami()
@@ -51,7 +51,7 @@ class Renewal(ClientCase):
         self.assertEqual(self.fake.requests(REFRESH), [])
 
     def test_refused_token(self) -> None:
-        """A token the server does not take any more is renewed once and the request repeated, with its body."""
+        """A rejected token is renewed once and the request repeated, with its body."""
         for code in ["token_expired", "token_invalid"]:
             client = self.signed_in()
             self.fake.scripted["PUT", "/game/saves/auto"].append(problem(401, code))
@@ -59,7 +59,7 @@ class Renewal(ClientCase):
             self.assertEqual(self.fake.saves["auto"][1], code.encode())
 
     def test_once(self) -> None:
-        """A server that refuses the new token as well is not asked a third time."""
+        """A server that rejects the new token, too, is not asked a third time."""
         client = self.signed_in()
         self.fake.scripted["GET", "/game/"].extend([problem(401, "token_invalid")] * 9)
         self.raised(gc.SignInRequired, "token_invalid", client.whoami)
@@ -67,17 +67,17 @@ class Renewal(ClientCase):
         self.assertEqual(len(self.fake.requests(REFRESH)), 1)
 
     def test_stored_access_token(self) -> None:
-        """A process that starts uses the access token that is there instead of asking for another."""
+        """A new process uses the stored access token instead of refreshing."""
         self.signed_in()
         self.another().whoami()
         self.assertEqual(self.fake.requests(REFRESH), [])
 
 
 class Lost(ClientCase):
-    """Answers that do not arrive."""
+    """Lost responses."""
 
     def test_lost_answer(self) -> None:
-        """The same credential is presented again and brings the same successor."""
+        """The same credential is sent again and returns the same successor."""
         client = self.signed_in()
         self.clock += 1000
         self.fake.after["POST", REFRESH].append(LOST)
@@ -102,7 +102,7 @@ class Lost(ClientCase):
         self.assertEqual(found, [("gat_ses_1_2", "gat_ses_1_2")])
 
     def test_cannot_be_written(self) -> None:
-        """A pair that cannot be written is not used: the old credential, still on disk, brings it again later."""
+        """A pair that cannot be written is not used: the old credential returns it again later."""
         client = self.signed_in()
         self.clock += 1000
 
@@ -118,7 +118,7 @@ class Lost(ClientCase):
 
 
 class SingleFlight(ClientCase):
-    """Many at once."""
+    """Several callers at once."""
 
     def test_threads(self) -> None:
         """Sixteen threads of one client need one refresh."""
@@ -146,7 +146,7 @@ class SingleFlight(ClientCase):
 
     @covers("threats/26")
     def test_processes(self) -> None:
-        """Several processes too."""
+        """Several processes need one refresh."""
         self.fake.access_seconds = 0
         self.signed_in()  # by the clock of this test: expired long ago for the processes
         self.fake.access_seconds = 900

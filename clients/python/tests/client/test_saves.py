@@ -1,4 +1,4 @@
-"""Saves over a wire that breaks (PROTOCOL 4)."""
+"""Saves over an unreliable network (PROTOCOL 4)."""
 
 from dataclasses import replace
 from hashlib import sha256
@@ -13,7 +13,7 @@ PLAIN = Seen("GET", "/game/saves/auto", {}, b"")
 
 
 class SaveCase(ClientCase):
-    """Signed in."""
+    """A client that is signed in."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -22,7 +22,7 @@ class SaveCase(ClientCase):
 
 class Devices(SaveCase):
     def test_device(self) -> None:
-        """A save has the device that wrote it; one of an older server has none."""
+        """A save has the name of the device that wrote it; one of an older server does not."""
         answer = info("auto", 1, b"1")
         for sent, read in (("ANNA-PC", "ANNA-PC"), (None, None), (7, None)):
             self.assertEqual(gc.SaveInfo.of({**answer, "device": sent}).device, read)
@@ -30,10 +30,10 @@ class Devices(SaveCase):
 
 
 class Put(SaveCase):
-    """Writing on top of what was read."""
+    """Writes that are based on a save that was read."""
 
     def test_new(self) -> None:
-        """A new slot is written only if it is empty; bytes, type, digest and meta go along."""
+        """A new slot is written only if it is empty; the request has bytes, type, digest and meta."""
         written = self.client.put("auto", b"level 1", base=None, content_type="x/y", meta={"title": "Käse"})
         self.assertEqual((written.slot, written.version, written.etag), ("auto", 1, etag(1, b"level 1")))
         sent = self.fake.requests("/game/saves/auto")[0].headers
@@ -45,7 +45,7 @@ class Put(SaveCase):
         self.assertEqual(gc.digest_field(b""), "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:")
 
     def test_on_top(self) -> None:
-        """The base may be the save that was read, what a write answered, its etag, or whatever is there."""
+        """The base may be a save that was read, the result of a write, its etag, or any existing version."""
         written = self.client.put("auto", b"1", base=None)
         written = self.client.put("auto", b"2", base=written)
         written = self.client.put("auto", b"3", base=self.client.get("auto"))
@@ -55,7 +55,7 @@ class Put(SaveCase):
         self.assertEqual(sent, [etag(1, b"1"), etag(2, b"2"), etag(3, b"3"), "*"])
 
     def test_conflict(self) -> None:
-        """A write on top of something else raises Conflict with both sides."""
+        """A write that is based on another version raises Conflict with both sides."""
         first = self.client.put("auto", b"1", base=None)
         self.client.put("auto", b"2", base=first)
         error = self.raised(gc.Conflict, "version_conflict", self.client.put, "auto", b"mine", base=first)
@@ -64,30 +64,30 @@ class Put(SaveCase):
         self.assertIsNone(error.base)
 
     def test_lost_answer(self) -> None:
-        """A write whose answer was lost is sent again and is one version."""
+        """A write without a response is sent again and is one version."""
         self.fake.after["PUT", "/game/saves/auto"].append(LOST)
         written = self.client.put("auto", b"1", base=None)
         self.assertEqual(written.version, 1)
         self.assertEqual(len(self.fake.requests("/game/saves/auto")), 2)
 
     def test_refused_early(self) -> None:
-        """A server that refuses an upload without reading it is understood."""
+        """The client reads the response of a server that refuses an upload without reading it."""
         self.fake.scripted["PUT", "/game/saves/auto"].append(problem(413, "save_too_large", limit=1))
         error = self.raised(gc.QuotaExceeded, "save_too_large", self.client.put, "auto", b"x" * 5_000_000, base=None)
         self.assertEqual(error.problem["limit"], 1)
 
     def test_slot_names(self) -> None:
-        """A name that is no slot is not sent at all."""
+        """An invalid name is not sent."""
         for slot in ["", "..", "../x", "a/b", "A", "a?b", "ä", "a" * 65, "a\r\nX: y"]:
             self.raised(gc.Refused, "invalid_slot", self.client.put, slot, b"x", base=None)
         self.assertEqual(self.fake.seen, [])
 
 
 class Get(SaveCase):
-    """Reading, checked."""
+    """Verified reads."""
 
     def test_bytes(self) -> None:
-        """Bytes, etag and meta; None where there was never anything."""
+        """A read returns bytes, etag and meta; None for a slot that was never written."""
         self.fake.saves["auto"] = (3, b"\x00\xff" * 70_000)
         save = self.client.get("auto")
         self.assertEqual((save.data, save.etag), (b"\x00\xff" * 70_000, etag(3, b"\x00\xff" * 70_000)))
@@ -95,7 +95,7 @@ class Get(SaveCase):
         self.assertIsNone(self.client.get("other"))
 
     def test_deleted(self) -> None:
-        """A deleted slot is not an empty one."""
+        """A deleted slot differs from an empty one."""
         self.fake.scripted["GET", "/game/saves/auto"].append(problem(410, "deleted", last=3))
         self.raised(gc.Deleted, "deleted", self.client.get, "auto")
 
@@ -106,7 +106,7 @@ class Get(SaveCase):
         self.raised(gc.NotModified, "not_modified", self.client.get, "auto", unless=save)
 
     def test_damaged_on_the_way(self) -> None:
-        """Bytes that do not match their digest are fetched again, and never returned."""
+        """Bytes that do not match their digest are fetched again, never returned."""
         self.fake.saves["auto"] = (1, b"right")
         good = served(1, b"right", PLAIN)
         wrong = Reply(200, b"wrong", good.headers)
@@ -116,31 +116,31 @@ class Get(SaveCase):
         self.raised(gc.DownloadCorrupt, "download_corrupt", self.client.get, "auto")
 
     def test_no_digest(self) -> None:
-        """An answer without a digest, or with a malformed one, is refused."""
+        """A response without a digest, or with a malformed one, is refused."""
         for field in [{}, {"Repr-Digest": "sha-256=:=:"}, {"Repr-Digest": "md5=:AAAA:"}]:
             reply = Reply(200, b"x", {"Content-Type": "application/octet-stream", **field})
             self.fake.scripted["GET", "/game/saves/auto"].append(reply)
             self.raised(gc.NotGamed, "not_gamed", self.client.get, "auto")
 
     def test_torn(self) -> None:
-        """A body that broke off is fetched again, and never returned."""
+        """An interrupted body is fetched again, never returned."""
         self.fake.saves["auto"] = (1, b"right")
         whole = served(1, b"right", PLAIN)
         self.fake.scripted["GET", "/game/saves/auto"].append(Reply(200, whole.body, whole.headers, torn=2))
         self.assertEqual(self.client.get("auto").data, b"right")
 
     def test_server_copy_damaged(self) -> None:
-        """The server's own damage is its own error, and not tried again."""
+        """Damage at the server has its own error, and is not retried."""
         self.fake.scripted["GET", "/game/saves/auto"].append(problem(500, "corrupt_blob"))
         self.raised(gc.SaveCorrupt, "corrupt_blob", self.client.get, "auto")
         self.assertEqual(len(self.fake.requests("/game/saves/auto")), 1)
 
 
 class ListAndDelete(SaveCase):
-    """The rest."""
+    """Lists and deletes."""
 
     def test_list(self) -> None:
-        """Every slot with its etag."""
+        """The list has every slot with its etag."""
         self.fake.saves.update(a=(1, b"x"), b=(7, b"yy"))
         found = [(save.slot, save.version, save.etag, save.size) for save in self.client.list_saves()]
         self.assertEqual(found, [("a", 1, etag(1, b"x"), 1), ("b", 7, etag(7, b"yy"), 2)])
@@ -150,14 +150,14 @@ class ListAndDelete(SaveCase):
         self.assertEqual(gc.SaveInfo.of({**info("a", 1, b"x"), "colour": "blue"}).version, 1)
 
     def test_delete(self) -> None:
-        """Deleting names the version that was read."""
+        """A delete is based on the version that was read."""
         self.fake.saves["auto"] = (3, b"x")
         self.client.delete("auto", base=self.client.get("auto"))
         self.assertEqual(self.fake.requests("/game/saves/auto")[-1].headers["If-Match"], etag(3, b"x"))
         self.assertEqual(self.fake.saves, {})
 
     def test_delete_lost_answer(self) -> None:
-        """A delete whose answer was lost finds its own work done; one that finds another's does not."""
+        """A delete without a response counts as done if its repetition finds its own delete, not another one."""
         gone = problem(412, "deleted", current=None)
         self.fake.scripted["DELETE", "/game/saves/auto"].extend([LOST, gone, gone])
         self.client.delete("auto", base="*")
@@ -165,7 +165,7 @@ class ListAndDelete(SaveCase):
 
 
 class Weather(SaveCase):
-    """Trying again."""
+    """Retries."""
 
     def test_passing(self) -> None:
         """A temporary failure is retried a few times with random, growing pauses."""
@@ -184,7 +184,7 @@ class Weather(SaveCase):
         self.assertEqual((len(self.pauses), error.retry_after), (gc.TRIES - 1, 1.0))
 
     def test_retry_after(self) -> None:
-        """The pause is never shorter than the server asked for; a long one is the game's to decide on."""
+        """The pause is never shorter than Retry-After; a long one is left to the game."""
         self.fake.scripted["GET", "/game/"].append(problem(429, "rate_limited", 12))
         self.client.whoami()
         self.assertGreaterEqual(self.pauses[0], 12)
@@ -209,13 +209,13 @@ class Weather(SaveCase):
         self.assertEqual(self.pauses, [])
 
     def test_unreachable(self) -> None:
-        """A server that is not there is Unreachable."""
+        """A missing server raises Unreachable."""
         self.fake.stop()
         self.raised(gc.Unreachable, "unreachable", self.client.whoami)
         self.fake.start()
 
     def test_broken_off(self) -> None:
-        """An answer that ends within its header, or its body, is tried again, whatever its status says."""
+        """A response that ends within its head or its body is retried, whatever its status is."""
         whole = b"HTTP/1.1 412 X\r\nContent-Type: application/problem+json\r\nContent-Length: 2\r\n\r\n{}"
         cuts = [whole[:5], whole[:16], whole[:40], whole[:70], whole[:-1]]
         with create_server(("127.0.0.1", 0)) as listener:

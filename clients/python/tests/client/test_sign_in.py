@@ -1,4 +1,4 @@
-"""The sign-in against a server that behaves and one that does not (PROTOCOL 3)."""
+"""The sign-in at a correct and at a misbehaving server (PROTOCOL 3)."""
 
 import os
 import time
@@ -10,10 +10,10 @@ from tests.support.python_client import gamed_client as gc
 
 
 class Return(ClientCase):
-    """The browser comes back to the listener on 127.0.0.1."""
+    """The browser returns to the listener on 127.0.0.1."""
 
     def test_ticket(self) -> None:
-        """The ticket is collected at once, then the browser is sent to the done page of the entered server."""
+        """The ticket is collected at once, then the browser is redirected to the done page of the entered server."""
         answers = []
         browser = self.browser(self.signs_in, lambda: answers.append(self.comes_back()))
         player = self.player()
@@ -26,7 +26,7 @@ class Return(ClientCase):
         self.assertEqual(answers, [(303, f"{self.server}/auth/login/done?login_id=lgn_1")])
 
     def test_answered_after_collect(self) -> None:
-        """The browser goes on to the done page only when that has something to say: after the collect was answered."""
+        """The browser is redirected to the done page only after the collect was answered."""
         outcomes = []
         self.fake.watch = lambda request: time.sleep(0.3) if b"ticket" in request.body else None
 
@@ -52,7 +52,7 @@ class Return(ClientCase):
 
     @covers("threats/4")
     def test_foreign_return(self) -> None:
-        """A return that names another login, another host, no ticket or no login at all has no effect."""
+        """A return with another login, another host, or without a ticket or a login has no effect."""
         answers = []
 
         def foreign() -> None:
@@ -72,7 +72,7 @@ class Return(ClientCase):
 
     @covers("threats/4")
     def test_wrong_ticket(self) -> None:
-        """A made-up ticket is answered, costs nothing, and the right one still works."""
+        """A made-up ticket is answered, costs no attempt, and the right one still works."""
         answers = []
         wrong = lambda: answers.append(self.comes_back(ticket="made-up"))  # noqa: E731
         player = self.player()
@@ -82,19 +82,19 @@ class Return(ClientCase):
         self.assertEqual(player.offered, 0)
 
     def test_listener_ends(self) -> None:
-        """After the sign-in nothing listens any more."""
+        """The listener ends with the sign-in."""
         self.client.sign_in(self.player(), open_browser=self.browser(self.signs_in, self.comes_back))
         self.assertRaises(ConnectionRefusedError, self.comes_back)
 
     def test_without_proof(self) -> None:
-        """A server that asks for no proof completes by itself."""
+        """A server that requires no proof completes the login by itself."""
         self.fake.return_proof = "none"
         finished = lambda: self.fake.move("proof_required", self.fake.complete())  # noqa: E731
         self.client.sign_in(self.player(), open_browser=self.browser(finished))
         self.assertTrue(self.client.signed_in)
 
     def test_session_before(self) -> None:
-        """The session that was kept here before is ended at the server once the new one is on disk."""
+        """The server ends the session that this device had before, once the new one is on disk."""
         self.signed_in()
         self.fake.session = "ses_2"
         self.client.sign_in(self.player(), open_browser=self.browser(self.signs_in, self.comes_back))
@@ -104,10 +104,10 @@ class Return(ClientCase):
 
 
 class Code(ClientCase):
-    """The finish code, where the browser cannot come back."""
+    """The finish code, if the browser cannot return."""
 
     def test_offered(self) -> None:
-        """Five seconds after the browser finished elsewhere the player is offered a code; the page opens again."""
+        """Five seconds after the browser finished elsewhere the player is asked for a code; the page opens again."""
         self.patch(gc, "RETURN_SECONDS", OFFER_SECONDS)
         player = self.player("bkt-rvw")
         opened, finished = [], []
@@ -124,7 +124,7 @@ class Code(ClientCase):
         self.assertEqual(opened[0], opened[1])
 
     def test_return_while_asked(self) -> None:
-        """The browser that comes back while the player is being asked settles it."""
+        """A browser that returns while the player is asked completes the login."""
         self.patch(gc, "RETURN_SECONDS", 0.2)
         player = self.player(None)
         late = lambda: [player.offers.get(timeout=PATIENCE_SECONDS), self.comes_back()]  # noqa: E731
@@ -132,7 +132,7 @@ class Code(ClientCase):
         self.assertTrue(self.client.signed_in)
 
     def test_no_listener(self) -> None:
-        """Without a listener the page shows the code by itself: it is asked for at once, and no page opened again."""
+        """Without a listener the page shows the code: the player is asked at once, and no page is opened again."""
         player, opened = self.player(CODE), []
         browser = self.browser(self.signs_in)
         self.client.sign_in(player, open_browser=lambda url: [opened.append(url), browser(url)], loopback=False)
@@ -141,13 +141,13 @@ class Code(ClientCase):
         self.assertEqual(len(opened), 1)
 
     def test_wrong_code(self) -> None:
-        """A wrong code is asked for again, with the number of tries that are left."""
+        """After a wrong code the player is asked again, with the number of attempts that are left."""
         player = self.player("BBBBBB", "CCCCCC", CODE)
         self.client.sign_in(player, open_browser=self.browser(self.signs_in), loopback=False)
         self.assertEqual([player.offers.get_nowait()[1] for _ in range(3)], [None, 4, 3])
 
     def test_too_many_wrong_codes(self) -> None:
-        """The fifth wrong code ends the login, and nothing is kept."""
+        """The fifth wrong code ends the login, and nothing is stored."""
         player = self.player(*["BBBBBB"] * 6)
         browser = self.browser(self.signs_in)
         self.raised(
@@ -157,7 +157,7 @@ class Code(ClientCase):
         self.assertIsNone(self.on_disk())
 
     def test_form(self) -> None:
-        """Case, dashes and blanks do not count; what cannot be a code is not sent."""
+        """Case, dashes and blanks do not count; a text that cannot be a code is not sent."""
         typed = ["bkt-rvw", " BKTRVW ", "b k t r v w", "BKT-RVWX", "BKTRV", "AAAAAA", ""]
         self.assertEqual([gc.finish_code(text) for text in typed], [CODE] * 3 + [None] * 4)
 
@@ -169,7 +169,7 @@ class Outcome(ClientCase):
         return self.raised(error, code, self.client.sign_in, self.player(), open_browser=self.browser(*steps))
 
     def test_typed(self) -> None:
-        """Each failed login raises LoginFailed or its kin with the code; nothing is kept."""
+        """Each failed login raises LoginFailed or a subclass with the code; nothing is stored."""
         codes = {
             "login_denied": gc.LoginDeclined,
             "provider_denied": gc.LoginDeclined,
@@ -187,26 +187,26 @@ class Outcome(ClientCase):
         self.assertIsNone(self.on_disk())
 
     def test_kept_credential_stays(self) -> None:
-        """A login that fails leaves the one who is signed in signed in, even with a code that ends sessions."""
+        """A failed login leaves the player signed in, even with a code that ends sessions."""
         self.signed_in()
         self.fake.move("waiting_for_browser", failed("session_revoked"))
         self.fails(gc.LoginFailed, "session_revoked")
         self.assertEqual(self.on_disk().refresh_credential, "grc_ses_1_1")
 
     def test_secret_refused(self) -> None:
-        """A server that knows the login no more ends it."""
+        """A server that does not know the login any more ends it."""
         for status, code in [(401, "device_secret_invalid"), (410, "login_collected")]:
             self.fake.scripted["POST", "/auth/login/collect"].append(problem(status, code))
             self.fails(gc.LoginFailed, code)
 
     def test_cancel(self) -> None:
-        """Cancelled from another thread, the login ends within a moment."""
+        """A login that another thread cancels ends at once."""
         cancels = lambda: login.cancel()  # noqa: E731, PLW0108 - it exists only in the next line
         login = self.client.begin_sign_in(self.player(), open_browser=self.browser(cancels))
         self.raised(gc.LoginCancelled, "login_cancelled", login.run, self.client.keep)
 
     def test_broken_off(self) -> None:
-        """Whatever breaks the client's part off cancels the login at the server: Ctrl-C too."""
+        """Any interruption of the client, also Ctrl-C, cancels the login at the server."""
 
         def interrupt(url: str) -> bool:
             raise KeyboardInterrupt
@@ -216,7 +216,7 @@ class Outcome(ClientCase):
         self.assertEqual(cancelled.bearer, "gds_secret")
 
     def test_cannot_be_kept(self) -> None:
-        """Credentials that cannot be written down are not used: the login is cancelled, which ends its session."""
+        """Credentials that cannot be written are not used: the login is cancelled, which ends its session."""
         self.client.credential  # noqa: B018 - makes the folder
         os.rename(self.folder, str(self.folder) + "-gone")
         self.folder.write_bytes(b"in the way")
@@ -244,7 +244,7 @@ class Trust(ClientCase):
         self.assertEqual(len(self.fake.requests("/auth/login/cancel")), len(urls))
 
     def test_poll_url(self) -> None:
-        """A poll URL of another authority is not asked: it would get the device secret."""
+        """A poll URL of another authority is not requested: it would receive the device secret."""
         self.fake.move("waiting_for_browser", failed("login_expired"))
         self.fake.poll_url = "https://evil.example/auth/login/collect"
         opened = []
@@ -254,14 +254,14 @@ class Trust(ClientCase):
         self.assertEqual(opened, [])
 
     def test_redirect(self) -> None:
-        """A server that answers with a redirect is not followed."""
+        """A redirect of the server is not followed."""
         moved = Reply(307, b"", {"Location": f"{self.server}/elsewhere"})
         self.fake.scripted["POST", "/auth/login"].append(moved)
         self.raised(gc.NotGamed, "not_gamed", self.client.sign_in, self.player())
         self.assertEqual(self.fake.requests("/elsewhere"), [])
 
     def test_not_gamed(self) -> None:
-        """A web server that is no gamed server is recognised before anything is started."""
+        """A web server without gamed is recognised before the start of a login."""
         page = Reply(200, b"<html>", {"Content-Type": "text/html"})
         other = Reply(200, b'{"mode":"local","providers":[]}', {"Content-Type": "application/json"})
         for reply in [page, other, Reply(404, b"<html>", {"Content-Type": "text/html"})]:
@@ -275,7 +275,7 @@ class Providers(ClientCase):
     """The choice of a provider in `oauth` mode."""
 
     def test_one(self) -> None:
-        """A single provider is taken without a question, several are asked about, a given one is used."""
+        """A single provider is used without a question, several are listed for the player, a given one is used."""
         finished = lambda: self.fake.move("x", self.fake.complete())  # noqa: E731
         self.fake.mode = "oauth"
         for providers, given, expected in [
@@ -288,7 +288,7 @@ class Providers(ClientCase):
             self.assertEqual(self.fake.started["provider"], expected)
 
     def test_adopt(self) -> None:
-        """An account of before is adopted when that is asked for, and never otherwise."""
+        """An earlier account is adopted only if the game asks for that."""
         finished = lambda: self.fake.move("x", self.fake.complete())  # noqa: E731
         self.fake.mode, self.fake.providers = "oauth", ("discord",)
         for asked in (True, False):
@@ -296,16 +296,16 @@ class Providers(ClientCase):
             self.assertEqual(self.fake.started.get("intent"), "adopt" if asked else None)
 
     def test_policy(self) -> None:
-        """Mode and names, in the server's order."""
+        """The policy has the mode and the names, in the server's order."""
         self.fake.mode, self.fake.providers = "oauth", ("google", "discord")
         self.assertEqual(self.client.policy(), ("oauth", ("google", "discord")))
 
 
 class Weather(ClientCase):
-    """Lost answers and a server that is busy, during a sign-in."""
+    """Lost responses and a busy server, during a sign-in."""
 
     def test_lost_answer(self) -> None:
-        """Credentials whose answer was lost are collected again, with the same proof."""
+        """Credentials whose response was lost are collected again, with the same proof."""
         self.fake.scripted["POST", "/auth/login/collect"].extend([LOST, Reply(200, b"{}", torn=1)])
 
         def lose_the_credentials() -> None:
@@ -335,7 +335,7 @@ class Weather(ClientCase):
         self.assertEqual(player.offered, 0)
 
     def test_retry_after(self) -> None:
-        """429 and 503 never end a login; the client waits for Retry-After and a little longer."""
+        """429 and 503 never end a login; the client waits a little longer than Retry-After."""
         replies = [problem(429, "rate_limited", 7), problem(503, "busy", 2), Reply(502, b"<html>")]
         self.fake.scripted["POST", "/auth/login/collect"].extend(replies)
         self.client.sign_in(self.player(), open_browser=self.browser(self.signs_in, self.comes_back))
@@ -344,7 +344,7 @@ class Weather(ClientCase):
         self.assertLess(self.pauses[0], 11)
 
     def test_long_poll(self) -> None:
-        """While nothing happens a single request waits, naming the stage that was seen."""
+        """While nothing changes a single request waits, with the last stage."""
         self.client.sign_in(self.player(), open_browser=self.browser(self.signs_in, self.comes_back))
         first = self.fake.requests("/auth/login/collect")[0].json
         self.assertEqual((first["wait"], first["seen"]), (25, "waiting_for_browser"))

@@ -1,4 +1,4 @@
-"""Over https the server proves who it is, or gets nothing (SPEC 5.5)."""
+"""Over https a server without a valid certificate receives no request (SPEC 5.5)."""
 
 import json
 import os
@@ -46,7 +46,7 @@ class Tls(SynchronousTestCase):
         return json.loads(done.stdout)
 
     def test_trusted(self) -> None:
-        """A certificate of the right name from an authority that the machine trusts: the player is served."""
+        """The client accepts the certificate of a trusted authority with the right name."""
         path = certificate(self.folder, IPAddress(IPv4Address("127.0.0.1")))
         fake = self.serve(path)
         gc.GamedClient(fake.base, folder=self.folder, now=lambda: 4e9).keep(fake.credentials())
@@ -54,7 +54,7 @@ class Tls(SynchronousTestCase):
 
     @covers("threats/29")
     def test_not_trusted(self) -> None:
-        """Unknown authority, another name, expired: refused at once, and no request is sent."""
+        """An unknown authority, another name and an expired certificate are refused at once, and no request is sent."""
         own = IPAddress(IPv4Address("127.0.0.1"))
         good = certificate(self.folder, own)
         for path, trusted in [
@@ -68,7 +68,7 @@ class Tls(SynchronousTestCase):
             self.assertEqual(fake.seen, [])
 
     def test_refused_upload(self) -> None:
-        """A server that answers and closes before it read a body: what it said counts, over https too."""
+        """The client reads the response of a server that closes before it has read the body, also over https."""
         path = certificate(self.folder, IPAddress(IPv4Address("127.0.0.1")))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(path)

@@ -1,4 +1,4 @@
-"""What the tests of offline play start from: one service for all of them, a player, devices behind a proxy each."""
+"""Fixtures of the tests of offline play: one service for all of them, a player, devices behind a proxy each."""
 
 import json
 from atexit import register
@@ -22,7 +22,7 @@ NUMBERS = count(1)
 
 
 class World(Struct, frozen=True):
-    """A service, and what a sign-in as its player gave."""
+    """A service, and the credentials of its player."""
 
     service: Service
     credentials: dict
@@ -42,7 +42,7 @@ def new_world(folder: Path) -> World:
 
 @cache
 def shared_world() -> World:
-    """For all tests of a process: its start takes longer than most of them."""
+    """Return the world of all tests of a process: its start takes longer than most of them."""
     folder = Path(mkdtemp(prefix="gamed-sync-"))
     register(rmtree, folder, ignore_errors=True)
     world = new_world(folder / "world")
@@ -51,7 +51,7 @@ def shared_world() -> World:
 
 
 class Device(Struct):
-    """A machine the player plays on: a folder, a network of its own, the game's Sync."""
+    """A machine of the player: a folder, a network of its own, the game's Sync."""
 
     folder: Path
     proxy: Proxy
@@ -59,7 +59,7 @@ class Device(Struct):
     sync: object = None
 
     def start(self):
-        """The game starts; also after it was killed or closed."""
+        """Start the game, also after it was killed or closed."""
         client = gc.GamedClient(self.proxy.base, folder=self.folder, sleep=lambda seconds: None)
         client.keep(self.credentials)
         self.sync = gs.Sync(client)
@@ -81,7 +81,7 @@ class Device(Struct):
 
 
 class SyncCase(SynchronousTestCase):
-    """`self.server` is a client of the same player that asks the service itself; `self.slot` was never used before."""
+    """`self.server` is a client of the same player without the proxy; `self.slot` was never written before."""
 
     def setUp(self) -> None:
         self.slot = f"slot-{next(NUMBERS)}"
@@ -99,7 +99,7 @@ class SyncCase(SynchronousTestCase):
             self.server.delete(save.slot, base=save)
 
     def device(self, name: str = "desk") -> Device:
-        """The game runs on it, and has not asked the server yet."""
+        """Return a device on which the game runs, before its first request."""
         proxy = Proxy(self.world.service.port).start()
         device = Device(self.folder / name, proxy, self.world.credentials)
         device.start()
@@ -108,7 +108,7 @@ class SyncCase(SynchronousTestCase):
         return device
 
     def two(self, slot: str | None = None, data: bytes = b"start") -> tuple[Device, Device]:
-        """Both have the same save."""
+        """Return two devices with the same save."""
         slot = slot or self.slot
         desk, sofa = self.device("desk"), self.device("sofa")
         desk.sync.write(slot, data)
@@ -118,7 +118,7 @@ class SyncCase(SynchronousTestCase):
         return desk, sofa
 
     def everywhere(self, slot: str) -> set[bytes]:
-        """All bytes that the server keeps of a slot, whatever became of them."""
+        """Return all bytes that the server keeps of a slot, in any version."""
         try:
             versions = self.server.versions(slot)
         except gc.NotFound:

@@ -1,4 +1,4 @@
-"""A game to be killed: it saves as fast as it can and says what it did. Run as a program, with a fresh interpreter.
+"""A game that tests kill: it saves as fast as it can and prints each change. Run as a program, with a new interpreter.
 
 Arguments: where the client's files are, the server, the folder, the first number, slots. Each line on stdout is
 `read SLOT VALUE`, `try SLOT VALUE` before a change or `done SLOT VALUE` after it; the value `-` is a delete.

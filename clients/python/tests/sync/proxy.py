@@ -1,4 +1,4 @@
-"""A network that loses things: a TCP proxy between devices and the service.
+"""A network that loses requests and responses: a TCP proxy between devices and the service.
 
 It takes one request per connection, as the reference client makes them, and loses requests before they arrive and
 answers after; it does not know what they mean.
@@ -16,12 +16,12 @@ LIMIT_SECONDS = 30
 
 
 class Fate(Enum):
-    """What becomes of an exchange."""
+    """The outcome of an exchange."""
 
     PASSES = auto()
     REQUEST_LOST = auto()
     REQUEST_TORN = auto()
-    """Half of it arrives."""
+    """Half of the request arrives."""
     ANSWER_LOST = auto()
     ANSWER_TORN = auto()
 
@@ -31,7 +31,7 @@ class Request(Struct, frozen=True):
     path: str
     condition: str
     body: bytes
-    """Behind the header."""
+    """The bytes after the head."""
 
 
 def always(request: Request) -> Fate | bytes:
@@ -39,13 +39,13 @@ def always(request: Request) -> Fate | bytes:
 
 
 class Proxy(Struct):
-    """`decide` chooses the fate of each request; bytes are an answer of its own, and the request arrives nowhere.
+    """`decide` chooses the fate of each request; bytes are a response of its own, and the request is not passed on.
 
     `next_fates` come first, each for the next request of its method. `seen` is every request, in order.
     """
 
     port: int
-    """Of the service; it may be away."""
+    """The service's port; the service may be down."""
     decide: Callable[[Request], Fate | bytes] = always
     offline: bool = False
     next_fates: dict[str, deque[Fate | bytes]] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class Proxy(Struct):
 
 
 def _whole_request(client: socket.socket) -> bytes | None:
-    """None when it broke off."""
+    """Return the request; None if it was interrupted."""
     raw = b""
     while b"\r\n\r\n" not in raw:
         part = client.recv(1 << 16)
@@ -148,7 +148,7 @@ def _field(head: bytes, name: str) -> str:
 
 
 def problem(status: int, code: str, retry_after: int | None = None) -> bytes:
-    """An answer as the service would give it."""
+    """Return a response as the service sends it."""
     body = f'{{"status":{status},"code":"{code}","title":"{code}","detail":"{code}."}}'.encode()
     wait = f"Retry-After: {retry_after}\r\n" if retry_after is not None else ""
     head = f"HTTP/1.1 {status} X\r\nContent-Type: application/problem+json\r\nContent-Length: {len(body)}\r\n{wait}\r\n"

@@ -1,4 +1,4 @@
-"""Saves of a game that begins without an account, and what the first sign-in does with them."""
+"""Saves of a game that begins without an account, and their adoption at the first sign-in."""
 
 import threading
 
@@ -31,7 +31,7 @@ class BeforeSignIn(SyncCase):
         self.assertEqual(sync.read(self.slot).data, b"one")
 
     def test_pending_stays(self) -> None:
-        """A slot in which the player has a pending write is adopted once that was sent, as a conflict."""
+        """A save of a slot with a pending write is adopted once that was sent, as a conflict."""
         sync = self.opened()
         sync.write(self.slot, b"without an account")
         self.client.keep(self.world.credentials)
@@ -50,7 +50,7 @@ class BeforeSignIn(SyncCase):
         self.assertEqual(self.current(self.slot), b"pending")
 
     def test_deleted(self) -> None:
-        """A save that was deleted before the sign-in deletes nothing at the server."""
+        """A save that was deleted before the sign-in does not delete one at the server."""
         self.server.put(self.slot, b"theirs", base=None)
         sync = self.opened()
         sync.write(self.slot, b"mine")

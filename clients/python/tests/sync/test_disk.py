@@ -1,4 +1,4 @@
-"""What lies on the device's disk: whole, private, one process at a time."""
+"""The files on the device's disk are complete, private, and open in one process at a time."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ class Disk(SyncCase):
         return self.store(device) / "slots" / self.slot / "record"
 
     def test_private(self) -> None:
-        """Only this user can read any of it, whatever the umask."""
+        """Only this user can read the files, for any umask."""
         before = os.umask(0)
         self.addCleanup(os.umask, before)
         desk, _ = self.two()
@@ -30,7 +30,7 @@ class Disk(SyncCase):
         self.assertIn(desk.sync.player_id, str(self.store(desk)))
 
     def test_one_process(self) -> None:
-        """A second process of the game is refused, typed, and may go on when the first has ended, however it ended."""
+        """A second process of the game gets a typed error, and may start once the first has ended in any way."""
         desk = self.device()
         desk.sync.write(self.slot, b"x")
         script = (
@@ -75,7 +75,7 @@ class Disk(SyncCase):
         self.raised(gc.SignInRequired, "signed_out", gs.Sync, desk.sync._client)
 
     def test_only_what_is_needed(self) -> None:
-        """Bytes that no record names are deleted, also those of a write that was cut off."""
+        """Bytes that no record names are deleted, also those of an interrupted write."""
         desk, _ = self.two()
         for number in range(5):
             desk.sync.write(self.slot, b"%d" % number)
@@ -88,7 +88,7 @@ class Disk(SyncCase):
         self.assertEqual(self.current(self.slot), b"4")
 
     def test_damaged_bytes(self) -> None:
-        """Damaged bytes are never given to the game; the server's copy comes back, pending ones are a typed refusal."""
+        """The game never gets damaged bytes: the server's copy is downloaded again, pending ones are a typed error."""
         desk, _ = self.two()
         self.damage(desk)
         self.raised(gs.LocalDamaged, "local_damaged", desk.sync.read, self.slot)
@@ -108,7 +108,7 @@ class Disk(SyncCase):
                 path.write_bytes(bytes(path.stat().st_size))
 
     def test_damaged_record(self) -> None:
-        """A record that cannot be read is an error that names it, and nothing beside it is touched."""
+        """A record that cannot be read is an error that names it, and the files beside it are not changed."""
         desk = self.device()
         desk.sync.write(self.slot, b"pending")
         desk.stop()
@@ -119,7 +119,7 @@ class Disk(SyncCase):
             self.assertEqual(len(list(self.record(desk).parent.iterdir())), 2)
 
     def test_full_disk(self) -> None:
-        """A write that this device cannot keep raises, and what was there stays."""
+        """A write that does not fit on the disk raises, and the old save stays."""
         desk = self.device()
         desk.sync.write(self.slot, b"one")
 

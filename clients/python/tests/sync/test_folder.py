@@ -1,4 +1,4 @@
-"""`gamed_client.py sync FOLDER`: a folder on two machines, as a new user tries it."""
+"""`gamed_client.py sync FOLDER`: a folder on two machines, as a new user uses it."""
 
 import json
 import signal
@@ -35,7 +35,7 @@ class Folder(SyncCase):
         return self.folder / f"{name}-files" / (slot or self.slot)
 
     def test_two_machines(self) -> None:
-        """Files come across; both changed is exit code 4 with both sides in reach; the person chooses."""
+        """Files are copied; if both sides changed one, the exit code is 4, both are shown, and the person chooses."""
         self.file("desk").write_bytes(b"one")
         self.file("desk", "README.TXT").write_bytes(b"not a slot")
         self.assertEqual([slot["state"] for slot in self.sync("desk")["slots"]], ["in_step"])
@@ -53,7 +53,7 @@ class Folder(SyncCase):
         self.assertEqual(self.file("sofa").read_bytes(), b"desk")
 
     def test_files_that_go(self) -> None:
-        """A file that is gone comes back, unless deletes are asked for; those reach the other machine."""
+        """A deleted file is restored, unless deletes are allowed; those reach the other machine."""
         self.file("desk").write_bytes(b"one")
         self.sync("desk")
         self.sync("sofa")
@@ -66,7 +66,7 @@ class Folder(SyncCase):
         self.assertEqual((self.current(self.slot), self.file("sofa").exists()), (None, False))
 
     def test_watch(self) -> None:
-        """With --watch it goes on until it is interrupted."""
+        """With --watch it runs until it is interrupted."""
         with subprocess.Popen(self.command("desk", "--watch"), stderr=subprocess.PIPE) as process:
             self.file("desk").write_bytes(b"one")
             self.until(lambda: self.current(self.slot) == b"one")
@@ -84,7 +84,7 @@ class Folder(SyncCase):
             time.sleep(0.05)
 
     def test_alone(self) -> None:
-        """Copied without its second file, the client says what is missing."""
+        """Without its second file the client names the missing file."""
         alone = self.folder / "alone.py"
         alone.write_bytes(PATH.read_bytes())
         command = [sys.executable, str(alone), *self.command("desk")[2:]]

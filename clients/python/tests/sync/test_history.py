@@ -11,7 +11,7 @@ class History(SyncCase):
         self.two = self.server.put(self.slot, b"two", base=self.one)
 
     def test_versions(self) -> None:
-        """Newest first, with kind and parent; each can be read; a delete is one of them."""
+        """Versions are listed newest first, with kind and parent; each can be read; a delete is one of them."""
         self.server.delete(self.slot, base=self.two)
         found = self.server.versions(self.slot)
         self.assertEqual(
@@ -24,7 +24,7 @@ class History(SyncCase):
         self.raised(gc.NotFound, "save_not_found", self.server.versions, self.slot + "-none")
 
     def test_restore(self) -> None:
-        """On top of what is current, or of nothing when it was deleted; else a conflict."""
+        """A restore is based on the current version, or on none after a delete; any other base is a conflict."""
         three = self.server.restore(self.slot, 1, base=self.two)
         self.assertEqual((three.version, self.current(self.slot)), (3, b"one"))
         self.raised(gc.Conflict, "superseded", self.server.restore, self.slot, 2, base=self.one)
@@ -32,7 +32,7 @@ class History(SyncCase):
         self.assertEqual(self.server.restore(self.slot, 2, base=None).version, 5)
 
     def test_dismiss(self) -> None:
-        """A conflict's copy is let go of, and only that; once more is no failure."""
+        """A dismissed conflict copy is deleted, and only that; a second dismissal is not an error."""
         error = self.raised(gc.Conflict, "version_conflict", self.server.put, self.slot, b"other", base=self.one)
         number = error.yours.version
         self.assertEqual([save.conflicts for save in self.server.list_saves()], [(number,)])

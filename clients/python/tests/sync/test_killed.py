@@ -24,11 +24,11 @@ class Killed(SyncCase):
         self.random = Random(7)
         self.slots = [self.slot + "-a", self.slot + "-b"]
         self.may_be = {slot: {"-"} for slot in self.slots}
-        """What each slot may hold: the last change that was done, and one that was tried since."""
+        """Possible values of each slot: the last finished change, and one that was tried since."""
         self.number = 0
 
     def test_both(self) -> None:
-        """Each game that starts finds what the last one had saved; at the end the server has it, without a conflict."""
+        """Each new game reads the last save of the one before; at the end the server has it, without a conflict."""
         device = self.device()
         for slot in self.slots:
             device.sync.write(slot, b"0 ")
@@ -82,10 +82,10 @@ class Killed(SyncCase):
 
 
 class Cut(SyncCase):
-    """Instead of by chance: the game ends after each single step on its disk."""
+    """The game ends after each single step on its disk, instead of at random."""
 
     def test_every_step(self) -> None:
-        """Wherever the process ends in a write, a pump or an answer, the next one goes on without loss or conflict."""
+        """If the process ends anywhere in a write, a pump or an answer, the next one continues without loss."""
         steps = 0
         while self.survives(steps):
             steps += 1
@@ -126,10 +126,10 @@ class Cut(SyncCase):
 
 
 class Gone(SyncCase):
-    """A service that is away."""
+    """A service that is down."""
 
     def test_service_killed_in_the_middle(self) -> None:
-        """It ends between the list and the write: the next pump that reaches it goes on."""
+        """The service ends between the list and the write: the next pump that reaches it continues."""
         desk = self.device()
         desk.sync.write(self.slot, b"x")
 

@@ -1,4 +1,4 @@
-"""Two devices on one slot over a network that loses things, at random, and what must hold whatever happens.
+"""Two devices on one slot over an unreliable network, at random, and invariants that always hold.
 
 Every written value is unique and names its writer, so that a list of versions shows every write.
 """
@@ -17,7 +17,7 @@ from tests.support.python_client import gamed_sync as gs
 RUNS = examples(few=3, many=60)
 STEPS = 45
 Value = bytes | None
-"""None: deleted, or never there."""
+"""None: deleted, or never written."""
 
 
 class Player(Struct):
@@ -26,24 +26,24 @@ class Player(Struct):
     name: str
     device: Device
     held: Value = None
-    """What the game has in memory."""
+    """The game's value in memory."""
     seen: set[Value] = field(default_factory=lambda: {None})
     count: int = 0
 
 
 class World(Struct):
-    """The truth, kept beside."""
+    """The true state, for comparison."""
 
     case: SyncCase
     slot: str
     random: Random
     players: list[Player]
     knew: dict[bytes, set[Value]] = field(default_factory=dict)
-    """The versions that the writer of each value had seen or replaced."""
+    """The versions that the writer of each value had read or replaced."""
     deleted: set[Value] = field(default_factory=lambda: {None})
-    """What was seen by who deleted."""
+    """The versions that the deleting devices had read."""
     gave_way: set[bytes] = field(default_factory=set)
-    """What a device had when its player decided for the other side, or for both."""
+    """The value of a device whose player chose the other side, or both."""
 
     def step(self) -> None:
         player = self.random.choice(self.players)
@@ -124,7 +124,7 @@ class World(Struct):
         conflict.merged(player.held)
 
     def settle(self) -> None:
-        """The network is well again, and the players choose until there is nothing to choose."""
+        """Repair the network, and let the players choose until no conflict is left."""
         for player in self.players:
             player.device.proxy.decide = lambda request: Fate.PASSES
         for _ in range(8):
@@ -179,20 +179,20 @@ class Model(SyncCase):
         self._empty()
 
     def test_devices(self) -> None:
-        """No lost progress, no unseen replacement, no conflict with oneself; in the end all agree."""
+        """No progress is lost or replaced unseen, no device conflicts with itself, and in the end all agree."""
         for seed in range(RUNS):
             self.run_one(seed)
         self.assertFalse(self.server.list_saves())
 
     def defect(self, name: str, wrong: Callable, noticed: str, first: int = 0) -> None:
-        """`first` is a seed that is known to notice; others follow, should the order of requests ever change."""
+        """`first` is a seed that finds the defect; others follow, in case the order of requests changes."""
         self.patch(gs.Record, name, wrong)
         with self.assertRaisesRegex(self.failureException, noticed):
             for seed in range(first, first + 15):
                 self.run_one(seed)
 
     def test_planted_arrival(self) -> None:
-        """The model notices a base that moves when something arrives, instead of when the game reads it."""
+        """The model finds a base that changes when a save arrives, instead of when the game reads it."""
         right = gs.Record.heard
 
         def heard(record, remote, deleted=False):
@@ -202,7 +202,7 @@ class Model(SyncCase):
         self.defect("heard", heard, "something was replaced by who had not seen it")
 
     def test_planted_impatience(self) -> None:
-        """It notices newer bytes that go out before the answer to older ones."""
+        """The model finds newer bytes that are sent before the response to older ones."""
         right = gs.Record.wrote
 
         def wrote(record, local):
@@ -211,7 +211,7 @@ class Model(SyncCase):
         self.defect("wrote", wrote, "a conflict with oneself", first=5)
 
     def test_planted_loss(self) -> None:
-        """It notices a device that lets go of bytes which the server has not seen."""
+        """The model finds a device that deletes bytes which the server has not seen."""
         right = gs.Record.kept_theirs
 
         def kept_theirs(record):

@@ -1,4 +1,4 @@
-"""The page on offline play names what exists."""
+"""The page on offline play describes the client."""
 
 import re
 
@@ -13,7 +13,7 @@ class PageTests(SynchronousTestCase):
         self.page = (ROOT / "docs/developers/offline.md").read_text("utf-8")
 
     def test_calls(self) -> None:
-        """Each public method has its row, and no other."""
+        """Each public method has its row, and the table has no others."""
         rows = re.findall(r"(?m)^\| (`.+?) \| .+ \|$", self.page[: self.page.index("| `state` |")])
         named = {name for row in rows for name in re.findall(r"`(\w+)", row)}
         public = {name for name in vars(gs.Sync) if not name.startswith("_")}

@@ -1,4 +1,4 @@
-"""The server's past changes: erased, or an old backup. What a device has is neither dropped nor forced on it."""
+"""The server's history changes, by an erase or an old backup: a device's saves are neither dropped nor forced on it."""
 
 import shutil
 from contextlib import closing
@@ -14,7 +14,7 @@ class Resets(SyncCase):
         gamed(self.world.service, "saves", "erase", self.world.player, "--yes")
 
     def test_erased(self) -> None:
-        """Erased elsewhere: nothing comes back by itself, nothing goes here by itself; the player is asked."""
+        """After an erase elsewhere nothing is written again or deleted here by itself; the player is asked."""
         desk = self.device()
         slots = [self.slot + letter for letter in "abc"]
         for slot in slots:
@@ -38,7 +38,7 @@ class Resets(SyncCase):
 
     @sqlite_files("a copy of its file that is put back; test_new_epoch_only and test_erased have what a restore brings")
     def test_backup(self) -> None:
-        """An old backup came back: where the server has older bytes the player chooses, where it has the same not."""
+        """After the restore of an old backup the player chooses for slots with older bytes, not for equal ones."""
         desk, sofa = self.two()
         other = self.slot + "-same"
         desk.sync.write(other, b"same")
@@ -65,7 +65,7 @@ class Resets(SyncCase):
         self.assertEqual((sofa.bytes(self.slot), desk.state(other)), (b"after the backup", "in_step"))
 
     def test_new_epoch_only(self) -> None:
-        """Where the past is the same after all, what moved on and what was deleted is an ordinary change."""
+        """If the history is the same after all, later changes and deletes are ordinary changes."""
         desk, sofa = self.two()
         gone = self.slot + "-gone"
         desk.sync.write(gone, b"x")
@@ -81,7 +81,7 @@ class Resets(SyncCase):
         self.raised(gc.Deleted, "deleted", desk.sync.read, gone)
 
     def test_strange_cursor(self) -> None:
-        """A cursor that the server does not take is like none: the whole list."""
+        """A cursor that the server rejects is replaced by the whole list."""
         desk, sofa = self.two()
         sofa.sync.write(self.slot, b"newer")
         sofa.sync.pump()
@@ -91,7 +91,7 @@ class Resets(SyncCase):
         self.assertEqual((desk.sync.conflicts, desk.bytes(self.slot)), ([], b"newer"))
 
     def test_nothing_left(self) -> None:
-        """The database of saves is gone: a device that has them is asked, and can bring them all back."""
+        """The database of saves is lost: the player of a device with saves is asked, and can write them again."""
         desk = self.device()
         desk.sync.write(self.slot, b"progress")
         desk.sync.pump()
@@ -124,6 +124,6 @@ class Resets(SyncCase):
         self.redraw()
 
     def redraw(self) -> None:
-        """As restoring a backup does."""
+        """Change the epoch, as restoring a backup does."""
         with closing(connect(self.world.service.data, "state")) as connection:
             connection.execute("UPDATE player_saves SET epoch = 'other' || epoch").fetchall()

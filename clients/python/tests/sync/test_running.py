@@ -1,4 +1,4 @@
-"""`run` in a thread of its own: what the game writes goes out, what another device wrote comes in."""
+"""`run` in its own thread sends the game's writes and downloads those of other devices."""
 
 import threading
 import time
@@ -33,7 +33,7 @@ class Running(SyncCase):
             time.sleep(0.02)
 
     def test_both_ways(self) -> None:
-        """Through a network that loses things and one that is away: written here, read there."""
+        """A write on one device is read on the other, through a network that loses requests and one that is down."""
         desk, sofa = self.two()
         fates = iter([Fate.REQUEST_LOST, Fate.PASSES, Fate.ANSWER_LOST])
         desk.proxy.decide = lambda request: next(fates, Fate.PASSES)
@@ -50,7 +50,7 @@ class Running(SyncCase):
         self.until(lambda: desk.state(self.slot) == "in_step" and not desk.sync.trouble)
 
     def test_ready(self) -> None:
-        """`ready` returns when the first list and the saves that it names have come to a fresh device."""
+        """`ready` returns when the first list and its saves have arrived on a new device."""
         desk = self.device()
         desk.sync.write(self.slot, b"one")
         desk.sync.pump()
@@ -61,7 +61,7 @@ class Running(SyncCase):
         self.assertEqual(sofa.bytes(self.slot), b"one")
 
     def test_ready_sees_other_devices(self) -> None:
-        """On a device that knows its saves `ready` waits, too: the first read is what the other device wrote last."""
+        """On a device with saves `ready` waits, too: the first read returns the last write of the other device."""
         desk, sofa = self.two()
         desk.sync.write(self.slot, b"two")
         desk.sync.pump()
@@ -71,7 +71,7 @@ class Running(SyncCase):
         self.assertEqual(sofa.bytes(self.slot), b"two")
 
     def test_ready_offline(self) -> None:
-        """Without a network `ready` waits only where nothing is known, and only as long as the game says."""
+        """Without a network `ready` waits only on a device without saves, and only as long as the game allows."""
         desk, fresh = self.two()[0], self.device("fresh")
         desk.proxy.offline = fresh.proxy.offline = True
         desk.restart()
@@ -82,7 +82,7 @@ class Running(SyncCase):
         self.raised(gs.NotKnown, "not_known", fresh.sync.read, self.slot)
 
     def test_ready_signed_out(self) -> None:
-        """`ready` does not wait for a session that is over."""
+        """`ready` does not wait for an ended session."""
         desk = self.device()
         desk.proxy.next("GET", problem(401, "session_revoked"))
         self.raised(gc.SignInRequired, "session_revoked", desk.sync.run, threading.Event())
@@ -91,7 +91,7 @@ class Running(SyncCase):
         self.assertLess(time.monotonic() - began, LIMIT_SECONDS / 2)
 
     def test_quiet(self) -> None:
-        """With nothing to do it waits at the server, instead of asking again and again."""
+        """With nothing to send it waits at the server, instead of asking again and again."""
         desk = self.device()
         self.runs(desk)
         self.until(lambda: len(desk.proxy.sent("GET")) >= 2)
@@ -99,7 +99,7 @@ class Running(SyncCase):
         self.assertLessEqual(len(desk.proxy.sent("GET")), 4)
 
     def test_ends(self) -> None:
-        """A session that is over ends it, typed."""
+        """An ended session ends `run` with a typed error."""
         desk = self.device()
         desk.proxy.next("GET", problem(401, "session_revoked"))
         error = self.raised(gc.SignInRequired, "session_revoked", desk.sync.run, threading.Event())

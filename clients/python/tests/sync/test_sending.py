@@ -1,4 +1,4 @@
-"""What goes out, when and how often: the same until it is answered (PROTOCOL 4.1, W1 and W5)."""
+"""Requests of a Sync, their time and number: the same write until it is answered (PROTOCOL 4.1, W1 and W5)."""
 
 from hashlib import sha256
 
@@ -15,7 +15,7 @@ class Losses(SyncCase):
         self.raised(gc.Unreachable, "unreachable", device.sync.pump)
 
     def test_every_loss(self) -> None:
-        """Whatever is lost on the way: the same bytes under the same condition until they are there, as one version."""
+        """After any loss the same bytes are sent with the same condition until they are there, as one version."""
         desk = self.device()
         desk.sync.write(self.slot, b"first")
         desk.sync.pump()
@@ -35,7 +35,7 @@ class Losses(SyncCase):
         self.assertEqual([version.kind for version in self.server.versions(self.slot)], ["write"] * 5)
 
     def test_newer_bytes_wait(self) -> None:
-        """A write whose answer was lost is settled before a newer one goes out: never a conflict with oneself."""
+        """A write without a response is settled before a newer one is sent: a device never conflicts with itself."""
         for fate in LOSSES:
             desk, slot = self.device(fate.name), f"{self.slot}-{fate.value}"
             desk.sync.write(slot, b"sent")
@@ -49,7 +49,7 @@ class Losses(SyncCase):
             self.assertLessEqual(self.everywhere(slot), {b"sent", b"newest"})
 
     def test_superseded(self) -> None:
-        """A write that took place unheard, and that another device went on from, is no conflict."""
+        """A write that was performed without a response, and that another device continued, is not a conflict."""
         desk, sofa = self.two()
         desk.sync.write(self.slot, b"mine")
         desk.proxy.next("PUT", Fate.ANSWER_LOST)
@@ -63,7 +63,7 @@ class Losses(SyncCase):
         self.assertEqual(desk.bytes(self.slot), b"went on")
 
     def test_superseded_and_played_on(self) -> None:
-        """If both went on from it, it is one."""
+        """If both devices have continued from it, it is a conflict."""
         desk, sofa = self.two()
         desk.sync.write(self.slot, b"mine")
         desk.proxy.next("PUT", Fate.ANSWER_LOST)
@@ -95,7 +95,7 @@ class Losses(SyncCase):
         self.assertEqual((desk.state(self.slot), self.current(self.slot)), ("in_step", b"two"))
 
     def test_list_first(self) -> None:
-        """Write nothing before the first list has arrived; retry a list that is lost."""
+        """Nothing is written before the first list has arrived; a lost list is requested again."""
         desk = self.device()
         desk.sync.write(self.slot, b"one")
         desk.proxy.next("GET", *LOSSES)
@@ -119,7 +119,7 @@ class Losses(SyncCase):
         self.assertEqual((conflict.base(), conflict.base_info), (None, None))
 
     def test_unseen(self) -> None:
-        """A write stands on what the game has read, not on what arrived meanwhile; reading is what moves it."""
+        """A write is based on the version that the game has read, not on one that has arrived since."""
         desk, sofa = self.two()
         sofa.sync.write(self.slot, b"sofa")
         sofa.sync.pump()
@@ -131,7 +131,7 @@ class Losses(SyncCase):
         self.assertEqual(self.current(self.slot), b"sofa")
 
     def test_clocks(self) -> None:
-        """Order no save by a clock: a device with a clock of another century works like any other."""
+        """No save is ordered by a clock: a device with a clock of another century works like any other."""
         desk, sofa = self.two()
         self.patch(gs.time, "gmtime", lambda: gs.time.struct_time((1970, 1, 1, 0, 0, 0, 3, 1, 0)))
         sofa.sync.write(self.slot, b"sofa")
@@ -140,7 +140,7 @@ class Losses(SyncCase):
         self.assertEqual(desk.bytes(self.slot), b"sofa")
 
     def test_label(self) -> None:
-        """Type and meta travel along; a change of nothing but the meta is brought up too, without a conflict."""
+        """Type and meta are stored; a change of only the meta is sent, too, without a conflict."""
         desk, sofa = self.device("desk"), self.device("sofa")
         desk.sync.write(self.slot, b"x", content_type="application/x-game", meta={"title": "Käse", "n": [1, 2.5]})
         desk.sync.pump()
@@ -166,7 +166,7 @@ class Refusals(SyncCase):
     """A rejected save stays on the device, and the game gets the reason."""
 
     def test_own_limits(self) -> None:
-        """Too large and blank: typed, not sent again at once; a smaller one goes out, on top of what was there."""
+        """A save over the limits and an empty one are typed errors, not sent again at once; a smaller one is sent."""
         desk = self.device()
         desk.sync.write(self.slot, b"small")
         desk.sync.pump()
@@ -183,7 +183,7 @@ class Refusals(SyncCase):
         self.assertEqual((desk.state(self.slot), self.current(self.slot)), ("in_step", b"smaller"))
 
     def test_others_go_on(self) -> None:
-        """One slot that is refused does not hold up another."""
+        """A refused slot does not delay another."""
         desk = self.device()
         desk.sync.write(self.slot, b"")
         desk.sync.write(self.slot + "-z", b"fine")
@@ -191,7 +191,7 @@ class Refusals(SyncCase):
         self.assertEqual((desk.state(self.slot), self.current(self.slot + "-z")), ("refused", b"fine"))
 
     def test_disk_of_the_owner(self) -> None:
-        """507 is tried again with the same bytes, not before Retry-After."""
+        """507 is retried with the same bytes, not before Retry-After."""
         desk = self.device()
         desk.sync.write(self.slot, b"x")
         desk.proxy.next("PUT", problem(507, "storage_full", 300))
@@ -207,7 +207,7 @@ class Refusals(SyncCase):
         self.assertEqual([request.body for request in desk.proxy.sent("PUT")], [b"x", b"x", b"y"])
 
     def test_weather(self) -> None:
-        """429 and 503 end a pump with what the server asks for; the next one goes on."""
+        """429 and 503 end a pump with the server's pause; the next one continues."""
         for status, code, kind in ((429, "rate_limited", gc.RateLimited), (503, "busy", gc.Busy)):
             desk = self.device(code)
             desk.sync.write(self.slot, code.encode())
@@ -217,7 +217,7 @@ class Refusals(SyncCase):
             self.assertEqual(desk.sync.trouble, error)
 
     def test_session(self) -> None:
-        """A session that is over ends the pump; nothing is lost, and the next sign-in of the player goes on."""
+        """An ended session ends the pump; nothing is lost, and the next sign-in of the player continues."""
         desk = self.device()
         desk.sync.write(self.slot, b"x")
         desk.proxy.next("GET", problem(401, "session_revoked"))
@@ -229,7 +229,7 @@ class Refusals(SyncCase):
         self.assertEqual(self.current(self.slot), b"x")
 
     def test_other_player(self) -> None:
-        """Write no save in the name of another player who has signed in since."""
+        """No save is written in the name of another player who has signed in since."""
         desk = self.device()
         desk.sync.write(self.slot, b"x")
         other = {**desk.credentials, "player": {"id": "ply_other"}}
@@ -242,7 +242,7 @@ class Refusals(SyncCase):
         self.assertEqual(theirs.slots(), [])
 
     def test_wrong_use(self) -> None:
-        """An invalid slot or meta is rejected at once, and nothing is stored."""
+        """An invalid slot or meta is rejected at once, and not stored."""
         desk = self.device()
         for slot in ("", "A", "../x", "nul.sav", "a.", "a/b"):
             self.raised(gc.Refused, "invalid_slot", desk.sync.write, slot, b"x")
@@ -252,7 +252,7 @@ class Refusals(SyncCase):
         self.assertEqual(desk.sync.slots(), [])
 
     def test_damaged_on_the_way(self) -> None:
-        """Bytes that are not those the list named are not given to the game."""
+        """The game never gets bytes with another hash than the listed one."""
         desk, sofa = self.two()
         sofa.sync.write(self.slot, b"right")
         sofa.sync.pump()

@@ -20,14 +20,14 @@ class Started(SyncCase):
         return sum(thread.name.endswith("(_run_until_closed)") for thread in threading.enumerate())
 
     def ended(self) -> None:
-        """The threads of this test end soon."""
+        """Wait until the threads of this test have ended."""
         limit = time.monotonic() + LIMIT_SECONDS
         while self.threads():
             self.assertLess(time.monotonic(), limit)
             time.sleep(0.02)
 
     def test_sends_before_the_end(self) -> None:
-        """A game that ends right after it has saved leaves nothing behind."""
+        """A game that ends right after a save leaves nothing unsent."""
         desk = self.device()
         with desk.sync as sync:
             sync.start()
@@ -37,7 +37,7 @@ class Started(SyncCase):
         self.ended()
 
     def test_ends_offline(self) -> None:
-        """Without a network the end does not wait, and the save goes up at the next start."""
+        """Without a network the end does not wait, and the save is sent at the next start."""
         desk = self.device()
         desk.sync.pump()
         desk.proxy.offline = True
@@ -67,7 +67,7 @@ class Started(SyncCase):
         self.ended()
 
     def test_refused_save(self) -> None:
-        """A save that the server has refused does not keep the end from waiting for another one."""
+        """The end waits for a save although the server has refused another one."""
         desk = self.device()
         desk.proxy.next("PUT", problem(413, "save_too_large"))
         with desk.sync as sync:

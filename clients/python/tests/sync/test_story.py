@@ -1,4 +1,4 @@
-"""Two devices of one player: both play offline, both come back (PROTOCOL 4.1)."""
+"""Two devices of one player that both play offline and then reconnect (PROTOCOL 4.1)."""
 
 from clients.python.tests.sync.cases import SyncCase
 from clients.python.tests.sync.proxy import Fate, Request
@@ -8,7 +8,7 @@ from tests.support.python_client import gamed_sync as gs
 
 class Story(SyncCase):
     def offline(self):
-        """Both went on from the same save without a network, the sofa came back first."""
+        """Return two devices that have changed the same save offline; the sofa's is sent first."""
         desk, sofa = self.two(data=b"level 1")
         desk.proxy.offline = sofa.proxy.offline = True
         desk.sync.write(self.slot, b"level 2", meta={"title": "desk"})
@@ -42,7 +42,7 @@ class Story(SyncCase):
         self.assertEqual((device.state(self.slot), device.sync.conflicts), ("in_step", []))
 
     def test_keep_mine(self) -> None:
-        """The player keeps this device's: it becomes current everywhere, the other stays in the history."""
+        """The player keeps this device's side: it becomes current everywhere, the other stays in the history."""
         desk, sofa = self.offline()
         self.conflict(desk).keep_mine()
         self.back(desk)
@@ -53,7 +53,7 @@ class Story(SyncCase):
         self.assertEqual(desk.sync.status(self.slot).copies, ())
 
     def test_keep_theirs(self) -> None:
-        """The player keeps the other's: this one stays as a conflict's copy on the server, and here."""
+        """The player keeps the other side: this one stays as a conflict copy at the server, and here."""
         desk, sofa = self.offline()
         self.conflict(desk).keep_theirs()
         self.assertEqual(desk.bytes(self.slot), b"level 9")
@@ -81,7 +81,7 @@ class Story(SyncCase):
         self.assertEqual(newest.meta, {"title": "newest"})
 
     def test_merged(self) -> None:
-        """The player merges: both sides stay, and the merged save goes on from theirs."""
+        """The player merges: both sides stay, and the merged save is based on theirs."""
         desk, _ = self.offline()
         self.conflict(desk).merged(b"level 12", meta={"title": "both"})
         self.back(desk)
@@ -90,7 +90,7 @@ class Story(SyncCase):
         self.assertEqual(self.everywhere(self.slot), {b"level 1", b"level 3", b"level 9", b"level 12"})
 
     def test_play_on(self) -> None:
-        """While the player does not choose, the game may play on; what it has then is what is kept."""
+        """Until the player chooses, the game may play on; its newest save is the side that is kept."""
         desk, _ = self.offline()
         conflict = self.conflict(desk)
         desk.proxy.offline = False
@@ -103,7 +103,7 @@ class Story(SyncCase):
         self.assertEqual(self.current(self.slot), b"level 4")
 
     def test_moved_on(self) -> None:
-        """A choice is about what was shown: when theirs has changed since, the player is asked again."""
+        """A choice is valid for the shown sides: if theirs has changed since, the player is asked again."""
         desk, sofa = self.offline()
         old = self.conflict(desk)
         sofa.sync.write(self.slot, b"level 10")
@@ -121,7 +121,7 @@ class Story(SyncCase):
         self.assertEqual((conflict.theirs().data, self.current(self.slot)), (b"level 11", b"level 11"))
 
     def test_dissolves(self) -> None:
-        """A conflict is over when the other side turns out the same."""
+        """A conflict ends if the other side becomes the same."""
         desk, sofa = self.offline()
         self.conflict(desk)
         sofa.sync.write(self.slot, b"level 3")
@@ -130,7 +130,7 @@ class Story(SyncCase):
         self.assertEqual(desk.bytes(self.slot), b"level 3")
 
     def test_dissolves_here(self) -> None:
-        """Also when it is this device that comes to the same."""
+        """A conflict ends if this device's side becomes the same."""
         desk, _ = self.offline()
         self.conflict(desk)
         desk.sync.write(self.slot, b"level 9", meta={"title": "sofa"})
@@ -138,7 +138,7 @@ class Story(SyncCase):
         self.back(desk)
 
     def test_same_after_all(self) -> None:
-        """A refused write is no conflict when the game meanwhile has what the server has."""
+        """A refused write is not a conflict if the game meanwhile has the server's bytes."""
         desk, sofa = self.two()
         sofa.sync.write(self.slot, b"level 9")
         sofa.sync.pump()
@@ -155,10 +155,10 @@ class Story(SyncCase):
 
 
 class Deletions(SyncCase):
-    """A deleted save is not one that never was (PROTOCOL 4.2)."""
+    """A deleted save differs from one that was never written (PROTOCOL 4.2)."""
 
     def test_offline(self) -> None:
-        """A delete waits for the network like a write; the other device learns of it, and keeps its bytes."""
+        """A delete waits for the network like a write; the other device is notified, and keeps its bytes."""
         desk, sofa = self.two()
         desk.proxy.offline = True
         desk.sync.delete(self.slot)
@@ -185,7 +185,7 @@ class Deletions(SyncCase):
         self.assertEqual((sofa.bytes(self.slot), self.current(self.slot)), (b"new game", b"new game"))
 
     def test_deleted_and_played_on(self) -> None:
-        """Deleted there, changed here: the player chooses."""
+        """The player chooses if a save was deleted there and changed here."""
         for keep, left in (("keep_mine", b"played on"), ("keep_theirs", None)):
             slot = self.slot + keep[-1]
             desk, sofa = self.two(slot)
@@ -207,7 +207,7 @@ class Deletions(SyncCase):
             self.folder = self.folder / "second"
 
     def test_played_on_and_deleted(self) -> None:
-        """Deleted here, changed there: nothing is deleted that the player has not seen."""
+        """A save that was deleted here and changed there is not deleted unseen."""
         desk, sofa = self.two()
         sofa.sync.write(self.slot, b"played on")
         sofa.sync.pump()
@@ -222,7 +222,7 @@ class Deletions(SyncCase):
         self.assertEqual((desk.state(self.slot), self.current(self.slot)), ("in_step", None))
 
     def test_what_the_menu_shows(self) -> None:
-        """A delete is of what this device knows to be newest, read or not."""
+        """A delete is based on the newest version that this device knows, read or not."""
         desk, sofa = self.two()
         sofa.sync.write(self.slot, b"played on")
         sofa.sync.pump()
@@ -232,7 +232,7 @@ class Deletions(SyncCase):
         self.assertEqual((desk.state(self.slot), self.current(self.slot)), ("in_step", None))
 
     def test_lost_answer(self) -> None:
-        """A delete whose answer was lost has taken place, also when another device wrote since."""
+        """A delete without a response was performed, also if another device has written since."""
         desk, sofa = self.two()
         desk.sync.delete(self.slot)
         desk.proxy.next("DELETE", Fate.ANSWER_LOST)
