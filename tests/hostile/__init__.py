@@ -1,1 +1,1 @@
-"""Providers, browsers and networks that misbehave in every way we can think of, against the whole way of a sign-in."""
+"""Providers, browsers and networks with every known fault, against complete sign-ins."""

@@ -23,18 +23,18 @@ NOWHERE, BURNED, NO_PAGE = texts.CALLBACK_UNKNOWN_PROVIDER, texts.CALLBACK_INVAL
 
 
 class Bad(Struct, frozen=True):
-    """One request, made by the right browser unless `act` says otherwise."""
+    """One request, sent by the right browser unless `act` does otherwise."""
 
     name: str
     act: Act
     status: int = 400
     sentence: str = MALFORMED
     burned: str = ""
-    """By which check, if the attempt is."""
+    """The check that ends the attempt, if one does."""
 
 
 def raw(query: str, path: str = "/auth/idp/callback", **headers: str) -> Act:
-    """`{state}` and `{code}` are the true ones."""
+    """Return a request with this query; `{state}` and `{code}` are the true ones."""
 
     def act(_: "HostileCase", sign_in: "SignIn") -> Page:
         filled = query.replace("{state}", sign_in.state).replace("{code}", sign_in.code)
@@ -44,7 +44,7 @@ def raw(query: str, path: str = "/auth/idp/callback", **headers: str) -> Act:
 
 
 def by(cookie: Callable[[str], str | None], query: str = "state={state}&code={code}") -> Act:
-    """A browser whose cookie is made of the right one's."""
+    """Return a request of a browser whose cookie is made from the right one's."""
 
     def act(case: "HostileCase", sign_in: "SignIn") -> Page:
         stranger = case.new_browser()
@@ -67,14 +67,14 @@ def method(name: str) -> Act:
 
 
 def _of_another_browser(case: "HostileCase", sign_in: "SignIn") -> Page:
-    """An attacker's own callback, brought to the victim's browser (RFC 6749 10.12)."""
+    """Send an attacker's own callback in the victim's browser (RFC 6749 10.12)."""
     page = sign_in.browser.get(case.callback(case.depart()))
     case.fake.visited(sign_in.url)
     return page
 
 
 def _of_another_login(case: "HostileCase", sign_in: "SignIn") -> Page:
-    """A stranger who began an attempt of his own at the victim's link carries the victim's state."""
+    """Send the victim's state from a stranger who has begun an attempt of their own at the victim's link."""
     stranger = case.new_browser()
     page = stranger.post(stranger.get(sign_in.game.url).form("/continue"))
     case.assertEqual(page.status, 303)
@@ -82,7 +82,7 @@ def _of_another_login(case: "HostileCase", sign_in: "SignIn") -> Page:
 
 
 def _dropped(case: "HostileCase", sign_in: "SignIn") -> Page:
-    """The oldest of six attempts, the sixth of which is the true one."""
+    """Send the oldest of six attempts, the sixth of which is the true one."""
     first = sign_in.state
     for _ in range(5):
         page = sign_in.browser.post(sign_in.browser.get(sign_in.game.url).form("/continue"))

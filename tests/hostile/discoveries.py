@@ -1,4 +1,4 @@
-"""Every way a provider's metadata is wrong or not to be had, when a browser is about to be sent there, by name."""
+"""Every fault of a provider's metadata at the time of the redirect to it, by name."""
 
 from gzip import compress
 
@@ -11,7 +11,7 @@ _NAMES = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 
 
 def says(**members: object) -> Twist:
-    """Good metadata with other members; None leaves one out."""
+    """Return good metadata with other members; None removes one."""
 
     def twist(fake: Idp) -> None:
         fake.metadata |= members

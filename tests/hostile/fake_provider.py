@@ -1,4 +1,4 @@
-"""These providers can be set to misbehave; at first both are correct."""
+"""Providers that can be set to misbehave; at first both are correct."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,11 +18,11 @@ from tests.providers.fake_provider import (
 from tests.providers.signing import CLIENT_ID, claims_of
 
 MARK = "Xyzzy"
-"""Stands in everything a provider says in its own words: no log, page or answer of ours may repeat it."""
+"""A word in every text of a provider: no log, page or response of gamed may repeat it."""
 ACCESS = "opaque-access-token"
 SUBJECT = "player-7"
 ABSENT = object()
-"""A claim that is left out."""
+"""A claim that is omitted."""
 Forge = Callable[["Idp", Mapping[str, object]], str]
 
 DISCOVERY, KEYS, TOKEN = "/.well-known/openid-configuration", "/keys", "/token"
@@ -34,7 +34,7 @@ def honest(fake: "Idp", claims: Mapping[str, object]) -> str:
 
 
 class Idp(FakeOpenIdProvider):
-    """Its tokens are made for the nonce and the time of the sign-in; `changes` and `forge` spoil them."""
+    """A provider whose tokens match the nonce and the time of the sign-in; `changes` and `forge` falsify them."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Idp(FakeOpenIdProvider):
         return {"access_token": ACCESS, "token_type": "Bearer", "id_token": self.forge(self, claims)} | more
 
     def visited(self, url: str) -> None:
-        """A browser came along with this address."""
+        """Record that a browser was redirected to this address."""
         self.nonce = dict(parse_qsl(urlsplit(url).query))["nonce"]
 
 
@@ -69,7 +69,7 @@ FAKES: Mapping[str, type[Idp] | type[Discord]] = {"idp": Idp, "discord": Discord
 
 
 def settings_of(name: str, home: str = "") -> Provider:
-    """As the owner's file says it; `home` is where it is really found, if not at its own name."""
+    """Return the provider's settings as in the owner's file; `home` is its real address, if not its own name."""
     common: dict[str, Any] = {"name": name, "client_id": CLIENT_ID, "client_secret": Secret(CLIENT_SECRET.encode())}
     if name == "idp":
         oidc = {"protocol": ProviderProtocol.OIDC, "label": "Idp", "scopes": ("openid",)}

@@ -1,4 +1,4 @@
-"""These fixtures run a whole server in memory with a provider that misbehaves, and assert what must always be true."""
+"""Fixtures that run a whole server in memory with a misbehaving provider, and assert the invariants."""
 
 from collections.abc import Callable, Mapping
 from json import loads
@@ -24,10 +24,10 @@ from tests.support.stores import contents
 
 LASTING = ("player", "identity", "session", "credential", "local_account")
 PROMPTLY_SECONDS = 1.0
-"""The time within which a waiting game gets the outcome."""
+"""Within this time a waiting game gets the outcome."""
 WORDS = ("waiting_for_browser", "at_provider", "exchanging", "proof_required")
 HEALING_SECONDS = 31.0
-"""After this a provider that was repaired can be used again."""
+"""After this time a repaired provider can be used again."""
 
 
 class SignIn(Struct, eq=False):
@@ -36,7 +36,7 @@ class SignIn(Struct, eq=False):
     game: Game
     browser: PageBrowser
     url: str
-    """Where the browser was sent."""
+    """The address that the browser was redirected to."""
     code: str
     poll: Connection
     """The game's open request."""
@@ -56,13 +56,13 @@ class SignIn(Struct, eq=False):
 
 
 class HostileCase(BrowserCase):
-    """`self.fake` is the provider, `self.heard` what the owner's log says."""
+    """`self.fake` is the provider, `self.heard` the lines of the owner's log."""
 
     name = "idp"
     fake: Any
 
     def serve_hostile(self, name: str = "idp", agent: Any = None, clock: Any = None, home: str = "") -> None:
-        """In oauth mode with one provider; `agent` and `clock` other than those in memory."""
+        """Serve in oauth mode with one provider; `agent` and `clock` replace those in memory."""
         self.prepare(mode=ServerMode.OAUTH, ttl_seconds=3600)
         server = self.server
         access = replace(server.access, sign_in_failed=LoggedSignInFailures().sign_in_failed)
@@ -76,7 +76,7 @@ class HostileCase(BrowserCase):
         self.addCleanup(globalLogPublisher.removeObserver, self._hear)
 
     def enable(self, name: str, agent: Any = None, clock: Any = None, home: str = "") -> None:
-        """This provider, beside those there are; from now on it is `self.fake`."""
+        """Add this provider to the others; from now on it is `self.fake`."""
         self.name, server = name, self.server
         self.fake = FAKES[name](server.now_ms)
         self.wire = RequestTraversalAgent(self.fake)
@@ -119,12 +119,12 @@ class HostileCase(BrowserCase):
         return SignIn(game, browser, url, f"code-{len(self.sign_ins) + 7}", poll)
 
     def callback(self, sign_in: SignIn, **query: str) -> str:
-        """The address of the callback as the provider writes it; an empty parameter is left out."""
+        """Return the address of the callback as the provider writes it; omit empty parameters."""
         asked = {"state": sign_in.state, "code": sign_in.code, **query}
         return f"/auth/{self.name}/callback?{urlencode({name: value for name, value in asked.items() if value})}"
 
     def return_(self, sign_in: SignIn, waits: float = 0, **query: str) -> Page:
-        """The browser comes back, is answered after so many seconds, and follows to done."""
+        """Return the browser to the callback, advance the clock by `waits` until the response, and follow to done."""
         connection = self.site.send("GET", self.callback(sign_in, **query), sign_in.browser.headers())
         if waits:
             self.pass_time(waits - 0.1)
@@ -172,7 +172,7 @@ class HostileCase(BrowserCase):
         return [line for level, line in self.heard if level >= LogLevel.warn]
 
     def ends(self, sign_in: SignIn, page: Page, outcome: LoginFailure, cause: str) -> None:
-        """The game has its code, the player one sentence, the owner one line; none has what is another's."""
+        """Assert that the game has its code, the player one sentence, the owner one line, and none another's text."""
         result = self.poll_result(sign_in)
         self.assertEqual((result["status"], result["problem"]["code"]), ("failed", outcome.value))
         title, advice = texts.ENDED[outcome]
@@ -191,7 +191,7 @@ class HostileCase(BrowserCase):
         self.assertNotIn("access_token", result)
 
     def nothing_leaks(self) -> None:
-        """No secret and no word of the provider's in log, page, answer or row."""
+        """Assert that no log, page, response or row has a secret or a word of the provider's."""
         rows = [self.server.rows(f"SELECT * FROM {name}") for name in ("login", "authorization_attempt", *LASTING)]
         secrets = {CLIENT_SECRET, quote(CLIENT_SECRET), quote_plus(CLIENT_SECRET), ACCESS, SUBJECT, MARK, "eyJ"}
         for sign_in in self.sign_ins:
@@ -203,7 +203,7 @@ class HostileCase(BrowserCase):
             self.assertEqual([secret for secret in secrets if secret in text], [], text[:500])
 
     def sent_once(self) -> None:
-        """No code left this server twice, and the client secret went to the token endpoint only."""
+        """Assert that no code was sent twice, and the client secret only to the token endpoint."""
         codes = [call.form.get("code") for call in self.fake.seen if call.method == "POST"]
         self.assertEqual(len(codes), len(set(codes)))
         for call in self.fake.seen:
@@ -221,7 +221,7 @@ def method_name(name: str) -> str:
 
 
 def tests_of(case: type[HostileCase], modes: Any, run: Callable[[Any, Any], None]) -> None:
-    """One test for each mode."""
+    """Add one test for each mode."""
     for mode in modes:
 
         def method(self: Any, mode: Any = mode) -> None:

@@ -1,4 +1,4 @@
-"""Every way a provider misbehaves while a code is redeemed, by name, and how the sign-in has to end.
+"""Every fault of a provider while a code is redeemed, by name, with the right end of the sign-in.
 
 `python -m tests.hostile.modes` lists them. An `outcome` of None: the players notice nothing.
 """
@@ -44,19 +44,19 @@ HOUR = 3600
 class Mode(Struct, frozen=True):
     name: str
     twist: Twist
-    """Done to the provider before the browser is sent there."""
+    """Changes the provider before the browser is redirected to it."""
     outcome: LoginFailure | None = ERROR
     cause: str = ""
-    """Stands in the owner's line."""
+    """The cause in the owner's line."""
     provider: str = "idp"
     primed: float | None = None
-    """One honest sign-in this many seconds before."""
+    """Seconds between an honest sign-in and this one."""
     waits: float = 0
-    """Seconds after which the provider is given up."""
+    """Seconds after which the request to the provider ends."""
     heals: float = 31
-    """Seconds after which it is believed again, once it is honest."""
+    """Seconds after which the provider is asked again, once it is correct."""
     late_seconds: int = 0
-    """By how much this machine's clock is ahead."""
+    """Seconds by which this machine's clock is ahead."""
 
 
 # -- twists --
@@ -67,7 +67,7 @@ def claims(**changes: object) -> Twist:
 
 
 def moved(**seconds: float) -> Twist:
-    """Times that far from the provider's now."""
+    """Set times relative to the provider's clock."""
     return lambda fake: fake.changes.update({name: fake.now_ms() // 1000 + by for name, by in seconds.items()})
 
 
@@ -98,7 +98,7 @@ def signers(*published: Signer, by: Signer = RSA) -> Twist:
 
 
 def granted(**members: object) -> Twist:
-    """Good tokens with other members."""
+    """Return good tokens with other members."""
 
     def twist(fake: Any) -> None:
         fake.usual[TOKEN] = lambda _: Reply.json({k: v for k, v in fake.tokens(**members).items() if v is not ABSENT})
@@ -131,7 +131,7 @@ def _pem(signer: Signer) -> bytes:
 
 
 def _altered(fake: Idp, claimed: Mapping[str, object]) -> str:
-    """A good signature, of other claims."""
+    """Keep a good signature, but of other claims."""
     head, _, signature = fake.signer.sign(claimed).split(".")
     return f"{head}.{fake.signer.sign({**claimed, 'sub': 'other'}).split('.')[1]}.{signature}"
 
@@ -152,7 +152,7 @@ def _two_signatures(fake: Idp, claimed: Mapping[str, object]) -> str:
 
 
 def _twice(fake: Idp, claimed: Mapping[str, object]) -> str:
-    """Signed claims that name their subject twice."""
+    """Sign claims that name their subject twice."""
     return _raw(fake, dumps(claimed)[:-1].encode() + b', "sub": "other"}')
 
 

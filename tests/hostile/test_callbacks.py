@@ -1,4 +1,4 @@
-"""Callbacks that the provider did not write for this browser (PROTOCOL 3.3)."""
+"""Callbacks that the provider has not written for this browser (PROTOCOL 3.3)."""
 
 from typing import Any
 from urllib.parse import quote
@@ -37,7 +37,7 @@ class CallbackCase(HostileCase):
         self.assertEqual(len([line for line in self.site.log.lines if request in str(line)]), 1)
 
     def refused(self, bad: Bad) -> None:
-        """The true callback comes after it, and is taken, or the link is opened again."""
+        """Send a bad callback; then the true one is accepted, or the player opens the link again."""
         self.before, self.saved = self.lasting(), self.saves()
         if bad.burned:
             self.fake.metadata[PROMISED] = True
@@ -86,7 +86,7 @@ del _case  # a second name for a class makes trial run its tests twice
 @covers("threats/23")
 class Errors(CallbackCase):
     def test_errors_of_the_provider(self) -> None:
-        """Each `error` ends the login: typed for the game, a sentence for the player, our own words for the owner."""
+        """Each `error` ends the login: a code for the game, a sentence for the player, own words for the owner."""
         unavailable, denied, wrong = "provider_unavailable", "provider_denied", "provider_misconfigured"
         for error, code in (
             *(("access_denied", denied), ("temporarily_unavailable", unavailable), ("server_error", unavailable)),
@@ -130,7 +130,7 @@ class Late(CallbackCase):
         self.assertEqual(len(self.fake.calls(TOKEN)), 1)
 
     def test_replayed_after_a_failure(self) -> None:
-        """A code that failed is not tried again; the page says how it ended."""
+        """A code that failed is not sent again; the page shows the outcome."""
         self.fake.changes["sub"] = 7
         sign_in = self.depart()
         self.return_(sign_in)
@@ -141,7 +141,7 @@ class Late(CallbackCase):
         self.signs_in()
 
     def test_over(self) -> None:
-        """Cancelled, declined, or out of time: 410, no code leaves, the game knows."""
+        """A callback after a cancel, a decline or the expiry gets 410; no code is sent, and the game is notified."""
         for end, outcome in (
             (self.cancelled, LoginFailure.LOGIN_CANCELLED),
             (self.declined, LoginFailure.LOGIN_DENIED),
@@ -165,7 +165,7 @@ class Late(CallbackCase):
         self.pass_time(3600)
 
     def test_two_at_once(self) -> None:
-        """Two callbacks with different codes while the provider is slow: one code leaves, both see one outcome."""
+        """Two callbacks with different codes at a slow provider get one outcome, and only one code is sent."""
         sign_in = self.depart()
         self.fake.script(TOKEN, Reply(hang=True))
         first, second = (
@@ -182,7 +182,7 @@ class Late(CallbackCase):
         self.assertEqual([call.form["code"] for call in self.fake.calls(TOKEN)], ["one"])
 
     def test_every_cause_stays_here(self) -> None:
-        """Keep the provider's text out of the address that the browser is redirected to."""
+        """The address that the browser is redirected to does not have the provider's text."""
         sign_in = self.depart()
         page = sign_in.browser.get(self.callback(sign_in) + f"&iss={quote(ISSUER)}&scope={MARK}&prompt={MARK}")
         self.assertEqual(page.status, 303)

@@ -1,4 +1,4 @@
-"""A browser is about to be sent to a provider whose metadata cannot be used, or not be had."""
+"""Browsers before the redirect to a provider whose metadata is wrong or missing."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ class DiscoveryCase(HostileCase):
         self.before, self.saved = self.lasting(), self.saves()
 
     def pressed(self, mode: Mode) -> tuple[Any, Any, Page, Any]:
-        """The button, and a game that waits meanwhile."""
+        """Press the button while a game waits."""
         game, browser = self.game(provider=self.name), self.new_browser()
         form = browser.get(game.url).form("/continue")
         poll = game.wait(wait=25, seen=WORDS[0])
@@ -43,7 +43,7 @@ class DiscoveryCase(HostileCase):
         self.sent_once()
 
     def refused(self, mode: Mode) -> None:
-        """The sign-in ends, and the game, the player and the owner see why."""
+        """Assert that the sign-in ends, with the reason for the game, the player and the owner."""
         self.prepared(mode)
         game, browser, page, poll = self.pressed(mode)
         self.assertEqual(page.status, 303, page.text)

@@ -1,4 +1,4 @@
-"""A code is redeemed at a provider that misbehaves: typed for the game, plain for the player, clear for the owner."""
+"""Codes at a misbehaving provider: a code for the game, a sentence for the player, the cause for the owner."""
 
 from tests.hostile.helpers import HostileCase, tests_of
 from tests.hostile.modes import CLAIMS, EXCHANGES, KEY_SETS, SIGNATURES, TOKENS, USERS, Mode
@@ -7,7 +7,7 @@ from tests.support.covers import covers
 
 class ExchangeCase(HostileCase):
     def tried(self, mode: Mode) -> None:
-        """One sign-in while the provider is as `mode` says, one after it."""
+        """Sign in once while the provider is as `mode` sets it, and once after it."""
         self.serve_hostile(mode.provider)
         if mode.primed is not None:
             self.signs_in()
@@ -65,6 +65,6 @@ del _case  # a second name for a class makes trial run its tests twice
 
 class Table(ExchangeCase):
     def test_names(self) -> None:
-        """Each mode has a name of its own."""
+        """The names of all modes differ."""
         self.assertEqual(len({mode.name for mode in EXCHANGES}), len(EXCHANGES))
         self.assertGreater(len(EXCHANGES), 80)

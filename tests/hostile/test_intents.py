@@ -1,4 +1,4 @@
-"""A provider misbehaves while a player links it, or keeps an account by it: typed, and nothing lasting is left."""
+"""Faults of a provider while a player links it, or adopts an account: typed errors, and nothing is stored."""
 
 from typing import Any, ClassVar
 
@@ -28,14 +28,14 @@ class IntentCase(HostileCase):
         return game, browser, browser.post(browser.get(game.url).form("/continue"), self.typed)
 
     def prepared(self, mode: Mode) -> str:
-        """The player whom the account at the provider would sign in."""
+        """Return the player whom the account at the provider would sign in."""
         raise NotImplementedError
 
     def people(self) -> list[Any]:
         return [self.server.rows(f"SELECT player_id FROM {table} ORDER BY 1") for table in ("player", "local_account")]
 
     def tried(self, mode: Mode) -> None:
-        """Refused; then, at an honest provider, done, for the right player and no new one."""
+        """Assert that the intent is refused; at a correct provider it then succeeds for the right player."""
         player_id = self.prepared(mode)
         if mode.late_seconds:
             self.fake.clock_ms = lambda: self.server.now_ms() - mode.late_seconds * 1000
@@ -79,7 +79,7 @@ class Adopting(IntentCase):
     typed: ClassVar = {"name": "Anna", "password": PASSWORD}
 
     def prepared(self, mode: Mode) -> str:
-        """Anna, who has an account from local mode."""
+        """Create Anna, who has an account from local mode."""
         self.serve_hostile(mode.provider)
         return ANNA
 
@@ -90,6 +90,6 @@ tests_of(Adopting, MODES, IntentCase.tried)
 
 class Table(HostileCase):
     def test_enough(self) -> None:
-        """A few dozen, of every outcome there is."""
+        """The modes are a few dozen, with every outcome."""
         self.assertGreater(len(MODES), 24)
         self.assertEqual({mode.outcome for mode in MODES}, {mode.outcome for mode in EXCHANGES} - {None})

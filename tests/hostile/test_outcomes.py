@@ -1,4 +1,4 @@
-"""Game, player and owner see the right outcome when a provider fails repeatedly, asks to wait, or is misconfigured."""
+"""Outcomes for game, player and owner when a provider fails repeatedly, asks to wait, or is misconfigured."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ class OutcomeCase(HostileCase):
         self.ends(sign_in, self.return_(sign_in, waits), outcome, cause)
 
     def turned_away(self) -> int:
-        """A start is refused before a browser is opened; the seconds to wait, which both header and body say."""
+        """Assert that a start is refused before a browser is opened; return the seconds to wait of header and body."""
         logins = self.server.rows("SELECT count(*) FROM login")
         answer = self.game(provider=self.name).answer
         self.assertEqual((answer.status, answer.code), (503, "provider_unavailable"))
@@ -64,7 +64,7 @@ class BreakerTests(OutcomeCase):
             self.assertEqual(self.turned_away(), pause)
 
     def test_who_is_under_way(self) -> None:
-        """It opens while a browser is at the provider: that one comes back, is tried, and closes it."""
+        """A browser that is at the provider when the circuit opens returns, is tried, and closes it."""
         early = self.depart()
         self.fake.always(DISCORD_TOKEN, Reply(500))
         self.opened()
@@ -74,7 +74,7 @@ class BreakerTests(OutcomeCase):
         self.signs_in()
 
     def test_errors_are_no_failures(self) -> None:
-        """A provider that answers, whatever the status, keeps getting requests."""
+        """A provider that responds with any status keeps getting requests."""
         self.fake.always(DISCORD_TOKEN, error("invalid_grant"))
         for _ in range(2 * FAILURES):
             self.fails(LoginFailure.PROVIDER_ERROR)
@@ -82,7 +82,7 @@ class BreakerTests(OutcomeCase):
         self.signs_in()
 
     def test_of_each_provider(self) -> None:
-        """Keep one provider usable while another one fails."""
+        """Each provider has its own circuit: one stays usable while another fails."""
         self.fake.always(DISCORD_TOKEN, Reply(500))
         self.opened()
         self.turned_away()
@@ -98,7 +98,7 @@ class PatienceTests(OutcomeCase):
         self.serve_hostile("discord")
 
     def test_a_moment_is_waited_for(self) -> None:
-        """Up to 3 s, once, and only what may be asked twice; the player sees nothing of it."""
+        """A pause of up to 3 s is waited for, once, for repeatable requests; the player does not notice it."""
         for seconds in ("1", "3"):
             self.fake.script(DISCORD_USER, Reply(429, headers={"Retry-After": seconds}))
             sign_in = self.depart()
@@ -114,13 +114,13 @@ class PatienceTests(OutcomeCase):
         self.sent_once()
 
     def test_a_second_refusal_ends_it(self) -> None:
-        """There is one wait, not a loop."""
+        """After a second refusal the sign-in ends: there is one wait, not a loop."""
         self.fake.always(DISCORD_USER, Reply(503, headers={"Retry-After": "1"}))
         self.fails(UNAVAILABLE, "userinfo_endpoint: answered 503", waits=1)
         self.assertEqual(len(self.fake.calls(DISCORD_USER)), 2)
 
     def test_a_code_is_never_sent_twice(self) -> None:
-        """However politely the token endpoint asks for it."""
+        """A code is never sent twice, also if the token endpoint asks for that."""
         self.fake.always(DISCORD_TOKEN, Reply(503, headers={"Retry-After": "1"}))
         self.fails(UNAVAILABLE, "token_endpoint: answered 503")
         self.assertEqual(len(self.fake.calls(DISCORD_TOKEN)), 1)
@@ -143,7 +143,7 @@ class PatienceTests(OutcomeCase):
             self.signs_in()
 
     def test_nonsense(self) -> None:
-        """A Retry-After that is none counts as none."""
+        """An invalid Retry-After is ignored."""
         for asked in ("", "-1", "soon", "1.5", "1e3", "\u0663".encode().decode("latin-1"), "1, 2", "0x10"):
             self.serve_hostile("discord")
             self.fake.always(DISCORD_TOKEN, Reply(503, headers={"Retry-After": asked}))
@@ -153,7 +153,7 @@ class PatienceTests(OutcomeCase):
 
 
 class ClockTests(OutcomeCase):
-    """This machine's clock is wrong by so many seconds; the provider's is right."""
+    """Tests with this machine's clock wrong by so many seconds; the provider's is right."""
 
     def late(self, seconds: int, date: bool = True) -> None:
         self.serve_hostile()
@@ -163,7 +163,7 @@ class ClockTests(OutcomeCase):
             self.fake.clock_ms = true_ms
 
     def test_measured(self) -> None:
-        """The owner reads by how much and in which direction; game and player have words of their own for it."""
+        """The owner reads the difference and its direction; game and player get a code and a text of their own."""
         for seconds in (-86_400, -3_700, -121, 800, 4_000, 86_400):
             self.late(seconds)
             side = "ahead of" if seconds > 0 else "behind"
@@ -171,26 +171,26 @@ class ClockTests(OutcomeCase):
             self.nothing_leaks()
 
     def test_small(self) -> None:
-        """Two minutes are nothing."""
+        """A difference of two minutes has no effect."""
         for seconds in (-120, -60, 60, 120):
             self.late(seconds)
             self.signs_in()
 
     def test_not_measured(self) -> None:
-        """Without a Date the wrong clock is unknown: the provider's error."""
+        """Without a Date the wrong clock is unknown: the sign-in ends with the provider's error."""
         for seconds in (-3_700, 4_000):
             self.late(seconds, date=False)
             self.fails(LoginFailure.PROVIDER_ERROR)
 
     def test_not_an_excuse(self) -> None:
-        """A wrong Date excuses no token that is out of time by it as well."""
+        """A wrong Date does not excuse a token that is invalid by that Date, too."""
         self.late(0)
         self.fake.clock_ms = lambda: self.server.now_ms() - 7_200_000
         self.fake.changes["exp"] = self.fake.now_ms() // 1000 - 50_000
         self.fails(LoginFailure.PROVIDER_ERROR, "exp has passed")
 
     def test_set_right(self) -> None:
-        """Once the clock is right, players sign in; the clock is not the provider's failure."""
+        """Once the clock is right, players can sign in: the clock does not count as the provider's failure."""
         self.late(4_000)
         for _ in range(FAILURES + 1):
             self.fails(LoginFailure.SERVER_CLOCK_SKEW)
@@ -215,7 +215,7 @@ class MisconfiguredTests(OutcomeCase):
         self.nothing_leaks()
 
     def test_named(self) -> None:
-        """client_id, the secret's variable, redirect URI, scopes."""
+        """The log names client_id, the secret's variable, the redirect URI or the scopes."""
         for name, path in (("discord", DISCORD_TOKEN), ("idp", TOKEN)):
             for reply, words in (
                 (error("invalid_client", 401), ("client_id", "client_secret_env")),
@@ -228,7 +228,7 @@ class MisconfiguredTests(OutcomeCase):
                 self.tried(name, path, reply, *words)
 
     def test_heard_by_every_game(self) -> None:
-        """Two games wait at once, each at its own provider's fault: each hears its own outcome."""
+        """Two games wait for providers with different faults: each gets its own outcome."""
         self.serve_hostile()
         sign_ins = [self.depart() for _ in range(2)]
         for sign_in, (path, reply, outcome) in zip(
@@ -246,7 +246,7 @@ class MisconfiguredTests(OutcomeCase):
             self.ends(sign_in, self.return_(sign_in), outcome, "")
 
     def test_discovery_once(self) -> None:
-        """Many browsers at a provider that is down cause one request at a time, and every game sees the outcome."""
+        """Many browsers at a failing provider cause one request at a time, and every game gets the outcome."""
         self.serve_hostile()
         self.fake.always(DISCOVERY, Reply(hang=True))
         waiting: list[Any] = []

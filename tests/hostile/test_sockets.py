@@ -19,7 +19,7 @@ from tests.support.covers import covers
 
 reactor: Any = installed
 DRIPPING_TURNS = 10
-"""So often the reactor turns while the provider drips or says nothing; then our ten seconds are over."""
+"""Turns of the reactor while the provider sends single bytes or nothing; then the deadline of 10 s is over."""
 Script = Callable[[wire.FakeProtocol], None]
 OK = wire.HEAD
 TOKENS = f'{{"access_token":"{ACCESS}","token_type":"Bearer"}}'.encode()
@@ -41,11 +41,11 @@ def drips(head: bytes, piece: bytes, seconds: float = 0.02) -> Script:
 class Socket(Struct, frozen=True):
     name: str
     scripts: tuple[Script, ...]
-    """Of the connections in their order: the token endpoint, then the account."""
+    """Scripts of the connections in their order: the token endpoint, then the account."""
     outcome: LoginFailure
     cause: str
     at_once: bool = False
-    """Whether the script runs before a byte was received."""
+    """True if the script runs before a byte was received."""
     connections: int = 1
 
     @property
@@ -97,7 +97,7 @@ SOCKETS = (
 
 @covers("threats/20")
 class Sockets(HostileCase, TestCase):
-    """One test for each, made below."""
+    """Tests for each mode, made below."""
 
     def begin_at(self, *scripts: Script, at_once: bool = False) -> wire.FakeFactory:
         factory = wire.FakeFactory(scripts, at_once)
@@ -108,7 +108,7 @@ class Sockets(HostileCase, TestCase):
         return factory
 
     async def back(self, sign_in: Any, factory: wire.FakeFactory, endless: bool = False) -> Page:
-        """As return_(), when the answer comes; what is `endless` is given up while the last script runs."""
+        """Return the browser as return_() does; if `endless`, pass the deadline while the last script runs."""
         connection, turns = self.site.send("GET", self.callback(sign_in), sign_in.browser.headers()), 0
         while not connection.answers:
             await deferLater(reactor, 0.01, lambda: None)
@@ -131,7 +131,7 @@ class Sockets(HostileCase, TestCase):
         self.nothing_leaks()
 
     async def test_honest(self) -> None:
-        """Over the same sockets, a provider as it should be signs players in."""
+        """Over the same sockets players sign in at a correct provider."""
         factory = self.begin_at(GOOD, whole(b'{"id":"7"}'))
         sign_in = self.depart()
         await self.back(sign_in, factory)

@@ -59,7 +59,7 @@ def quiet(*_: object) -> None: ...
 
 class Served(ServedCase):
     def test_public(self) -> None:
-        """Public files need no sign-in, only new bytes are fetched, and a publish does not affect a running download."""
+        """Public files need no sign-in, only new bytes are fetched, and a publish does not affect a download."""
         self.service.start()
         self.assertEqual(self.raised(gc.NotFound).code, "channel_not_found")
         first = self.publish(FIRST, note="1.0")
