@@ -1,4 +1,4 @@
-"""A sign-in through a provider step by step, by a browser without a window."""
+"""Sign-ins through a provider step by step, by a browser without a window."""
 
 from typing import ClassVar
 from urllib.parse import urlencode, urlsplit
@@ -16,7 +16,7 @@ class HandCase(ProviderCase):
     cookie = ""
 
     def visit(self, url: str, form: dict[str, str] | None = None) -> Answer:
-        """One browser, which keeps its cookie and follows nothing by itself."""
+        """Request as one browser that keeps its cookie and follows no redirect."""
         headers = {"Cookie": self.cookie} if self.cookie else {}
         path = url.removeprefix(self.service.base)
         if form is None:
@@ -29,12 +29,12 @@ class HandCase(ProviderCase):
         return answer
 
     def press(self, page: Page) -> Answer:
-        """The button that leads to the provider."""
+        """Press the button that leads to the provider."""
         form = page.form("/continue")
         return self.visit(form["action"], form["fields"])
 
     def choose(self, url: str) -> str:
-        """A person at the provider; the callback's address."""
+        """Choose a person at the provider; return the callback's address."""
         parts = urlsplit(url)
         form = urlencode({"query": parts.query, "person": "anna", "manner": "at once"}).encode()
         headers = {"Content-Type": "application/x-www-form-urlencoded"}

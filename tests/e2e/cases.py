@@ -1,4 +1,4 @@
-"""What the end-to-end tests start from: the service as a process, windows, the reference client."""
+"""Fixtures of the end-to-end tests: the service as a process, windows, the reference client."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 300
 
 
 class Player(gc.Person):
-    """A person who reads the code from their window when the game asks for one."""
+    """A person who reads the code from their window if the game asks for one."""
 
     def __init__(self, *codes: Callable[[], str] | str) -> None:
         self.codes = list(codes)
@@ -37,7 +37,7 @@ class Player(gc.Person):
 
 
 class ServiceCase(SynchronousTestCase):
-    """`self.service` runs. At the end of each test nothing of it is left, and its log has no traceback."""
+    """`self.service` runs. At the end of each test no process of it is left, and its log has no traceback."""
 
     config: ClassVar[Mapping[str, object] | None] = {"mode": "local"}
     environ: ClassVar[Mapping[str, str]] = {}
@@ -59,14 +59,14 @@ class ServiceCase(SynchronousTestCase):
         return window
 
     def client(self, **how: object):
-        """The reference client; the same place each time, as after a restart of the game."""
+        """Return the reference client, with the same folder each time, as after a restart of the game."""
         return gc.GamedClient(self.service.base, folder=self.folder / "player", **how)
 
     def ask(self, method: str, path: str, **how: object) -> Answer:
         return ask(self.service.port, method, path, **how)
 
     def opens(self, window: Window, *steps: Callable[[], object]) -> Callable[[str], bool]:
-        """A browser that opens what the game asks for, then does `steps`; what goes wrong there fails the test."""
+        """Return a browser that opens the game's link, then runs `steps`; an error there fails the test."""
         running: list[Future] = []
         self.addCleanup(lambda: [future.result(PATIENCE_SECONDS) for future in running])
 
@@ -77,13 +77,13 @@ class ServiceCase(SynchronousTestCase):
         return open_browser
 
     def created(self, window: Window, **how: object):
-        """A player who made an account and signed in; the client that got the credentials."""
+        """Create an account and sign in; return the client with the credentials."""
         client = self.client(**how)
         client.sign_in(Player(), open_browser=self.opens(window, lambda: window.create_account(NAME, PASSWORD)))
         return client
 
     def start(self, **members: object) -> dict:
-        """A login begun without the reference client."""
+        """Start a login without the reference client."""
         answer = self.ask("POST", "/auth/login", json_body=members)
         self.assertEqual(answer.status, 201, answer.body)
         return answer.json

@@ -1,4 +1,4 @@
-"""A person at a browser: headless Chromium, run by a thread of its own."""
+"""Headless Chromium as a person's browser, in a thread of its own."""
 
 import atexit
 import os
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Chromium:
-    """One browser program per test process; Playwright wants all its calls from one thread."""
+    """One browser program per test process; all calls of Playwright must come from one thread."""
 
     def __init__(self) -> None:
         self._work: queue.Queue[tuple[Callable[[Browser], Any], Future[Any]] | None] = queue.Queue()
@@ -29,13 +29,13 @@ class Chromium:
         atexit.register(self._close)
 
     def later(self, step: Callable[[Browser], T]) -> "Future[T]":
-        """`step` in the browser's thread, after what was asked before."""
+        """Run `step` in the browser's thread, after all earlier ones."""
         future: Future[T] = Future()
         self._work.put((step, future))
         return future
 
     def do(self, step: Callable[[Browser], T]) -> T:
-        """The same, waited for; inside a step, at once."""
+        """Run `step` and wait for it; inside a step, at once."""
         if threading.current_thread() is self._thread:
             return step(self._browser)
         return self.later(step).result(STEP_SECONDS)
@@ -71,7 +71,7 @@ def chromium() -> Chromium:
 
 
 def settled(page: Page) -> str:
-    """The page's HTML. One that goes on by itself has none while it does: then that of the page it comes to."""
+    """Return the page's HTML. If the page redirects by itself, wait for the next one, as it has none until then."""
     while True:
         try:
             return page.content()
@@ -82,7 +82,7 @@ def settled(page: Page) -> str:
 
 
 def opened(page: Page, url: str) -> int:
-    """The status of the page there, once more if the page before went on by itself in the same moment."""
+    """Open a page and return its status; retry once if the page before redirects by itself in the same moment."""
     try:
         answer = page.goto(url)
     except Error as e:
@@ -93,12 +93,12 @@ def opened(page: Page, url: str) -> int:
 
 
 class Window:
-    """One browser with cookies of its own, and one page in it."""
+    """One browser with its own cookies, and one page in it."""
 
     def __init__(self) -> None:
         self._chromium = chromium()
         self.seen: list[tuple[str, str]] = []
-        """Address and HTML of each page where it stopped."""
+        """Address and HTML of each page on which it stopped."""
         self.page: Page = self._chromium.do(lambda browser: browser.new_context(ignore_https_errors=True).new_page())
         self.step(lambda page: page.context.set_default_timeout(PATIENCE_MS))
 
@@ -109,7 +109,7 @@ class Window:
         return self._chromium.do(lambda _: step(self.page))
 
     def later(self, *steps: Callable[[], object]) -> "Future[list[object]]":
-        """Steps of this window, beside whatever the test does meanwhile."""
+        """Run steps of this window beside the test."""
         return self._chromium.later(lambda _: [step() for step in steps])
 
     def note(self) -> None:
@@ -160,7 +160,7 @@ class Window:
         self.note()
 
     def sign_in(self, name: str, password: str) -> None:
-        """With an account that exists."""
+        """Sign in with an existing account."""
 
         def fill(page: Page) -> None:
             form = page.locator("form").filter(has=page.get_by_label("Password"))
@@ -178,14 +178,14 @@ class Window:
         self.note()
 
     def wait_for(self, text: str) -> None:
-        """Until the page says so."""
+        """Wait until the page has this text."""
         self.step(lambda page: page.get_by_text(text).first.wait_for())
         self.note()
 
     def code(self) -> str:
-        """The finish code this page shows."""
+        """Return the finish code of this page."""
         return self.step(lambda page: page.inner_text(".code")).strip()
 
     def has_code(self) -> bool:
-        """Anything on this page that looks like one, wherever it stands."""
+        """Return whether any part of this page looks like a code."""
         return bool(re.search(r"\b[BCDFGHJKLMNPQRSTVWXZ]{3}-?[BCDFGHJKLMNPQRSTVWXZ]{3}\b", self.html))

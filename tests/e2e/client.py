@@ -1,4 +1,4 @@
-"""A player who is signed in without a browser, for tests that are about saves only."""
+"""A player who is signed in without a browser, for tests of saves only."""
 
 import json
 import os
@@ -13,7 +13,7 @@ CONFIG = {"mode": "local", "session": {"access_ttl": "24h", "refresh_ttl": "720h
 
 
 def gamed(service: Service, *arguments: str, stdin: str = "") -> str:
-    """A command on the service's folder; its output."""
+    """Run a command on the service's folder; return its output."""
     environ = {name: os.environ[name] for name in INHERITED if name in os.environ}
     places = ["--config", str(service.config), "--data", str(service.data)]
     done = forks.run(
@@ -28,7 +28,7 @@ def gamed(service: Service, *arguments: str, stdin: str = "") -> str:
 
 
 def write_game(service: Service, **members: object) -> None:
-    """game.json beside the configuration, before the service starts."""
+    """Write game.json beside the configuration, before the service starts."""
     service.config.with_name("game.json").write_text(json.dumps(members))
 
 
@@ -48,7 +48,7 @@ class Keeper:
         sent: Callable[[], object] = lambda: None,
         **headers: str,
     ) -> Answer:
-        """`path` below /game/saves; `If_Match` is If-Match; `sent` as in ask()."""
+        """Request `path` below /game/saves; `If_Match` is If-Match; `sent` as in ask()."""
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
         where = f"/game/saves{path}"
         return ask(self.service.port, method, where, body=body, bearer=self.token, headers=fields, sent=sent)

@@ -25,11 +25,11 @@ INSTALL_SECONDS, START_SECONDS = 600, 60
 
 
 class ProviderDied(Exception):
-    """It ended, or never said that it is ready; the text is what it said instead."""
+    """The provider has ended, or never wrote that it is ready; the text is its output."""
 
 
 def installed(scripts: Path = SCRIPTS, folder: Path = FOLDER) -> Path:
-    """The folder with the packages in it and the scripts beside them; test processes wait for each other."""
+    """Install the packages; return the folder with them and the scripts. Test processes wait for each other."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -53,7 +53,7 @@ def installed(scripts: Path = SCRIPTS, folder: Path = FOLDER) -> Path:
 
 
 class Process:
-    """A provider that listens on `port` of 127.0.0.1 and believes that its address is `base`."""
+    """A provider that listens on `port` of 127.0.0.1 and whose configured address is `base`."""
 
     def __init__(self, command: Sequence[str], options: dict[str, object], folder: Path = ROOT) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
@@ -84,13 +84,13 @@ class Process:
 
 
 def node(script: str, **options: object) -> Process:
-    """One of the scripts in `node/`."""
+    """Start a script in `node/`."""
     folder = installed()
     return Process([NODE, script], options, folder)
 
 
 def python(module: str, **options: object) -> Process:
-    """A module below `tests.e2e` that reads the same argument."""
+    """Start a module below `tests.e2e` that reads the same argument."""
     return Process([sys.executable, "-m", f"tests.e2e.{module}"], options)
 
 

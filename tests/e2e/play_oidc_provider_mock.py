@@ -1,4 +1,4 @@
-"""PyPI oidc-provider-mock as a process. One argument, JSON: port. Says "ready" when it listens."""
+"""PyPI oidc-provider-mock as a process. One argument, JSON: port. Prints "ready" when it listens."""
 
 import json
 import logging
@@ -11,7 +11,7 @@ import oidc_provider_mock
 
 class Silent(WSGIRequestHandler):
     def log_message(self, format: str, *arguments: object) -> None:
-        """Requests are noted by the recorder in front."""
+        """Log nothing: the recorder in front records requests."""
 
 
 def main() -> None:

@@ -71,7 +71,7 @@ class PostgresqlServiceCase(SynchronousTestCase):
         return json.loads(gamed(self.service, "players", "token", name, "--json"))
 
     def load(self) -> list[Client]:
-        """Return clients that go on until the end of the test."""
+        """Return clients that run until the end of the test."""
         port = self.service.port
         self.token = self.credentials("saver")["access_token"]
         self.clients = [Saver(port, number, self.token) for number in range(SAVERS)]
@@ -82,7 +82,7 @@ class PostgresqlServiceCase(SynchronousTestCase):
         return self.clients
 
     def progress(self, more: int = 2) -> float:
-        """Wait until each client had so many more acknowledged requests; return the seconds."""
+        """Wait until each client has so many more acknowledged requests; return the seconds."""
         began, wanted = time.monotonic(), [client.promised + more for client in self.clients]
         wait_until(
             lambda: all(
@@ -93,7 +93,7 @@ class PostgresqlServiceCase(SynchronousTestCase):
         return time.monotonic() - began
 
     def verify(self) -> int:
-        """Stop the clients, and check everything that was acknowledged; return how much that is."""
+        """Stop the clients, and check all acknowledged changes; return their number."""
         for client in self.clients:
             client.stop()
         found = [client.verify() for client in self.clients]

@@ -1,4 +1,4 @@
-"""Players of a service on PostgreSQL who go on while the database comes and goes, and know what they were promised."""
+"""Players of a service on PostgreSQL who play during outages, and record what the service has acknowledged."""
 
 import http.client
 import json
@@ -16,15 +16,15 @@ from tests.e2e.wire import Answer, ask, ask_on
 PATIENCE_SECONDS = 60
 LARGE = 300 * 1024
 PAUSE_SECONDS = 0.02
-"""After a refusal; Retry-After would be a second."""
+"""Pause after a refusal; Retry-After would be a second."""
 
 
 class Refused(Exception):
-    """An answer that promises nothing, or none."""
+    """A response that acknowledges nothing, or no response."""
 
 
 class Client(Thread):
-    """Requests one after another until the test stops them; what goes wrong is kept in `problem`."""
+    """Sends requests one after another until the test stops it; `problem` has its error."""
 
     def __init__(self, port: int, number: int) -> None:
         super().__init__(daemon=True)
@@ -96,15 +96,15 @@ class Saver(Client):
         self.token = token
         self.path = f"/game/saves/slot{number}"
         self.versions: dict[int, str] = {}
-        """The hash of each version that an answer has named."""
+        """Hash of each version that a response has named."""
         self.current: str | None = None
-        """The hash of the bytes that the slot has, as far as it is known; None: it was never written."""
+        """Hash of the slot's bytes, as far as they are known; None: never written."""
         self.number = 0
-        """The version that an answer named last."""
+        """Version that a response named last."""
         self.possible: set[str | None] = set()
-        """What requests without an answer may have made of the slot."""
+        """Hashes that the slot may have after requests without a response."""
         self.condition: Mapping[str, str] | None = {"If-None-Match": "*"}
-        """The condition of the next write; None after a refusal."""
+        """Condition of the next write; None after a refusal."""
 
     def step(self) -> None:
         if self.condition is None:
@@ -122,7 +122,7 @@ class Saver(Client):
         self.possible.clear()
 
     def learn(self) -> None:
-        """Read the slot; raise AssertionError if it has not what was acknowledged, or asked for since."""
+        """Read the slot; raise AssertionError unless it has an acknowledged hash, or one requested since."""
         answer = self.ask("GET", self.path, (200, 404), bearer=self.token)
         found = digest(answer.body) if answer.status == 200 else None
         assert found in {self.current, *self.possible}, (self.path, self.number, answer.headers)
@@ -183,7 +183,7 @@ class Starter(Client):
 
 
 def until_answered(port: int, method: str, path: str, status: int, seconds: float, **how: Any) -> float:
-    """Return after how many seconds such a request was answered with this status."""
+    """Return the seconds until such a request was answered with this status."""
     began = time.monotonic()
     while (answer := ask(port, method, path, **how)).status != status:
         assert time.monotonic() - began < seconds, answer

@@ -1,4 +1,4 @@
-"""Sign-in through providers: a recorder in front of each, the service in `oauth` mode behind."""
+"""Sign-ins through providers: a recorder in front of each, the service in `oauth` mode behind."""
 
 import json
 from base64 import b64decode, b64encode
@@ -21,7 +21,7 @@ from tests.support.python_client import gamed_client as gc
 
 KEY = b64encode(sha256(b"the master key of these tests").digest()).decode()
 SECRET = "a/secret+with:odd%characters=" + "x" * 16
-"""Long enough for all of them, and with whatever an encoding could lose."""
+"""Long enough for all providers, and with characters that an encoding could lose."""
 CLIENT_ID = "client-1024"
 DISCORD_BOT = r"DiscordBot \({base}, [0-9][^ ),]*\)"
 GAMED = r"gamed/[0-9][^ ]*"
@@ -29,23 +29,23 @@ GAMED = r"gamed/[0-9][^ ]*"
 
 
 class Stand(Struct, frozen=True):
-    """One provider: how it is started, configured, used by a person, and what it must be sent."""
+    """A provider: its start, its configuration, its person, and the requests that it must receive."""
 
     name: str
-    """In `authentication.json`."""
+    """Its name in `authentication.json`."""
     start: Callable[[int, str, str], foreign.Process]
-    """Port, its address as others see it, the redirect URI that is registered."""
+    """Arguments: port, public address, registered redirect URI."""
     members: Callable[[str], Mapping[str, object]]
-    """Of its entry in the file, by its address; client_id and client_secret_env come with it."""
+    """Members of its entry in the file, for its address; client_id and client_secret_env are added."""
     scope: str
     authorize: str
     token: str
-    """Paths."""
+    """Path of its token endpoint."""
     nonce: bool = True
     prompt: str | None = None
     agent: str = GAMED
     others: tuple[str, ...] = ()
-    """Paths the service may ask beside the token endpoint."""
+    """Paths that the service may request beside the token endpoint."""
 
     @property
     def variable(self) -> str:
@@ -148,7 +148,7 @@ class ProviderCase(ServiceCase):
 
     stands: ClassVar[tuple[Stand, ...]] = ()
     secret: ClassVar[str] = SECRET
-    """As the owner set it in the variables."""
+    """The secret that the owner has set in the variable."""
     client_id: ClassVar[str] = CLIENT_ID
 
     def setUp(self) -> None:
@@ -172,13 +172,13 @@ class ProviderCase(ServiceCase):
         self.addCleanup(lambda: [process.close() for _, process in self._processes.values()])
 
     def register(self, stand: Stand) -> None:
-        """Change the redirect URI in the provider's console to what it must be now."""
+        """Register the current redirect URI in the provider's console."""
         port = self.withdraw(stand)
         started = stand.start(port, self.recorders[stand.name].base, self.redirect_uri(stand))
         self._processes[stand.name] = port, started
 
     def withdraw(self, stand: Stand) -> int:
-        """The provider is away; the recorder in front of it, too, as far as answers go. Its port."""
+        """Stop the provider, and the responses of its recorder; return its port."""
         port, process = self._processes[stand.name]
         process.close()
         return port
@@ -199,14 +199,14 @@ class ProviderCase(ServiceCase):
         return {"mode": "oauth", **common, "providers": providers}
 
     def signed_in(self, stand: Stand, window: Window, *steps: Callable[[], object], **how: object):
-        """A client that went the whole way, at the provider by these steps."""
+        """Return a client that has signed in, at the provider by these steps."""
         client = self.client(**how)
         client.sign_in(Player(), provider=stand.name, open_browser=self.opens(window, *steps))
         window.wait_for("You can go back to the game")
         return client
 
     def on_device(self, device: str, stand: Stand, window: Window, *steps: Callable[[], object]):
-        """The same on another device, by typing the code: quicker, because the browser does not return."""
+        """Sign in on another device by typing the code, which is quicker than the browser's return."""
         client = gc.GamedClient(self.service.base, folder=self.folder / device)
         browser = self.opens(window, lambda: window.press("Continue with"), *steps)
         client.sign_in(Player(window.code), provider=stand.name, open_browser=browser, loopback=False)
@@ -237,7 +237,7 @@ class ProviderCase(ServiceCase):
         self._secret_once(stand, recorder, exchange)
 
     def _authorization(self, stand: Stand, recorder: Recorder) -> dict[str, str]:
-        """The first request of the browser: exactly these parameters."""
+        """Check the first request of the browser: it has exactly these parameters."""
         first = next(exchange for exchange in recorder.exchanges if exchange.from_browser)
         self.assertEqual((first.method, first.path), ("GET", stand.authorize))
         asked = dict(first.parameters)
@@ -258,7 +258,7 @@ class ProviderCase(ServiceCase):
         return asked
 
     def _exchange(self, stand: Stand, recorder: Recorder) -> tuple[Exchange, dict[str, str]]:
-        """The one token request: this code, this verifier, the secret as it is."""
+        """Check the one token request: this code, this verifier, the unchanged secret."""
         [exchange] = [exchange for exchange in recorder.exchanges if exchange.path == stand.token]
         form = dict(exchange.form)
         self.assertEqual(len(form), len(exchange.form))
@@ -275,7 +275,7 @@ class ProviderCase(ServiceCase):
         return exchange, form
 
     def _manners(self, stand: Stand, recorder: Recorder) -> None:
-        """Each request of the service says who it is, wants no coding, carries no cookie, and goes where it should."""
+        """Check that each request of the service names it, has no coding and no cookie, and has the right target."""
         agent = stand.agent.replace("{base}", escape(self.service.base))
         for exchange in recorder.of_service():
             self.assertRegex(exchange.headers["user-agent"], rf"\A{agent}\Z")
@@ -285,7 +285,7 @@ class ProviderCase(ServiceCase):
             self.assertEqual(exchange.status, 200)
 
     def _secret_once(self, stand: Stand, recorder: Recorder, exchange: Exchange) -> None:
-        """The client secret in the token request, in no other one; in no page, file or log."""
+        """Check that only the token request has the client secret, and no page, file or log."""
         pair = f"{quote_plus(CLIENT_ID)}:{quote_plus(SECRET)}"
         forms = [
             SECRET,

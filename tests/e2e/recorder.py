@@ -1,4 +1,4 @@
-"""A proxy in front of a provider that notes what it is sent, and by whom."""
+"""A proxy in front of a provider that records its requests and their senders."""
 
 import contextlib
 import http.client
@@ -13,7 +13,7 @@ HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 
 
 class Exchange(Struct, frozen=True):
-    """One request, and how it was answered. Names of fields in lower case."""
+    """One request and its response. Field names are in lower case."""
 
     method: str
     path: str
@@ -38,12 +38,12 @@ class Exchange(Struct, frozen=True):
 
 
 class Recorder:
-    """Listens on a port of its own; Host goes on as it is, so the provider knows itself by this address."""
+    """Listens on its own port and passes Host on, so that the provider uses this address."""
 
     def __init__(self, upstream: int) -> None:
         self.exchanges: list[Exchange] = []
         self.held: str | None = None
-        """The path of requests that are neither passed on nor answered."""
+        """Path of requests that are neither passed on nor answered."""
         self._paused: str | None = None
         self._arrived, self._resumed = threading.Event(), threading.Event()
         self._closed = threading.Event()

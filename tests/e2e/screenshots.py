@@ -1,4 +1,4 @@
-"""This script draws every page in Chromium, light and dark: `.venv/bin/python -m tests.e2e.screenshots`.
+"""Pictures of every page in Chromium, light and dark: `.venv/bin/python -m tests.e2e.screenshots`.
 
 The pictures go to docs/images/pages, or to the folder named as argument.
 """
@@ -56,7 +56,7 @@ DRAWN: Mapping[str, str] = {
     "link-over": "link over",
     "owner": "owner",
 }
-"""The names of the pictures, and of the pages in the galleries."""
+"""Names of the pictures, and of the pages in the galleries."""
 REDUCE = """async ([png, count]) => {
     const image = new Image();
     image.src = 'data:image/png;base64,' + png;

@@ -1,4 +1,4 @@
-"""The service as owners run it: a process of its own, its files in a folder of their own."""
+"""The service as owners run it: its own process, with its files in its own folder."""
 
 import contextlib
 import http.client
@@ -21,7 +21,7 @@ START_SECONDS = STOP_SECONDS = 60
 
 
 class ServiceDied(Exception):
-    """It ended, or never answered; the text is its log."""
+    """The service has ended, or never answered; the text is its log."""
 
 
 class Service:
@@ -65,7 +65,7 @@ class Service:
         return self._process.pid
 
     def start(self) -> "Service":
-        """Returns when it answers."""
+        """Start the process; return when it answers."""
         self.begin()
         self.wait_until_healthy()
         return self
@@ -105,12 +105,12 @@ class Service:
             connection.close()
 
     def kill(self) -> None:
-        """As a power cut: no handler runs."""
+        """Kill the process without its handlers, as a power cut does."""
         self._process.send_signal(signal.SIGKILL)
         self._process.wait(STOP_SECONDS)
 
     def terminate(self) -> int:
-        """As systemd stops it; the exit code."""
+        """Stop the process as systemd does; return the exit code."""
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(STOP_SECONDS)
 
@@ -123,7 +123,7 @@ class Service:
         return self._process.poll() is not None
 
     def close(self) -> None:
-        """Gone at the end of a test, whatever happened: asked to stop first, for what it has to say then."""
+        """End the process at the end of a test; first by SIGTERM, so that it can log its errors."""
         if self._process is not None and self._process.poll() is None:
             try:
                 self.terminate()
@@ -142,7 +142,7 @@ class Service:
         return Path(f"/proc/{self.pid}/environ").read_bytes() + Path(f"/proc/{self.pid}/cmdline").read_bytes()
 
     def files(self) -> dict[str, bytes]:
-        """Every file it keeps, raw, by its path below the folder; one that is gone before it is read is left out."""
+        """Return every file below the folder by its path, raw; omit files that are deleted meanwhile."""
         found = {}
         for path in self.folder.rglob("*"):
             with contextlib.suppress(FileNotFoundError):
@@ -151,7 +151,7 @@ class Service:
         return found
 
     def rows(self) -> dict[str, int]:
-        """How many rows each table of both stores has."""
+        """Return the number of rows of each table of both stores."""
         store = store_of(self.data)
         try:
             found = [store.run_read(database, contents) for database in (AUTH, STATE)]

@@ -1,4 +1,4 @@
-"""The player's own page in a real browser, beside a game that is signed in as the same player."""
+"""The player's page in a real browser, beside a game with a session of the same player."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ WAIT_SECONDS = 20
 
 
 class PageWalk(ServiceCase):
-    """A game that has saved twice, and a second browser on the page; none of it before begin()."""
+    """A game that has saved twice, and a second browser on the page, both from begin()."""
 
     def begin(self, token: str) -> None:
         """Save twice with the game's access token, and open the second browser."""
@@ -142,7 +142,7 @@ class WalkTests(AccountPageCase):
         self.assertNotIn(texts.SIGN_OUT, self.browser.text)
 
     def test_delete_copy(self) -> None:
-        """A conflict copy is deleted on a page that asks first, from which the player can also go back."""
+        """A conflict copy is deleted after a page that asks, from which the player can also go back."""
         self.assertEqual(self.save(b"\x03three", "If-Match", '"1-0000000000000000"').status, 412)
         self.sign_in()
         self.click("Versions of auto")
@@ -157,7 +157,7 @@ class WalkTests(AccountPageCase):
 
     @covers("threats/67")
     def test_back_after_sign_out(self) -> None:
-        """After signing out the Back button shows nothing of the player."""
+        """After the sign-out the Back button shows no data of the player."""
         self.sign_in()
         self.click("Versions of auto")
         self.browser.wait_for("Restore version 1")
@@ -171,7 +171,7 @@ class WalkTests(AccountPageCase):
             self.assertNotIn("Restore version 1", self.browser.text)
 
     def test_cookie(self) -> None:
-        """Scripts and other sites do not get the cookie; the address of no page has it."""
+        """Scripts and other sites do not get the cookie; no page's address has it."""
         self.sign_in()
         [cookie] = [each for each in self.browser.step(lambda page: page.context.cookies()) if each["name"] == "ga"]
         self.assertEqual((cookie["httpOnly"], cookie["sameSite"], cookie["expires"]), (True, "Lax", -1))
@@ -221,7 +221,7 @@ class ProviderWalkTests(ProviderCase, PageWalk):
         self.assertEqual(self.service.rows()["player"], 0)
 
     def test_nobody(self) -> None:
-        """An account that no player has makes no player, and the page says to begin in a game."""
+        """An account without a player creates none, and the page tells the person to begin in a game."""
         self.sign_in("Discord", "Chidi")
         self.browser.wait_for(texts.FAILED_NOBODY)
         self.assertEqual(self.service.rows()["player"], 1)
@@ -241,7 +241,7 @@ class ProviderWalkTests(ProviderCase, PageWalk):
 
 
 class LookTests(AccountPageCase):
-    """The pages are checked where they are, on the running service."""
+    """Checks of all pages on the running service."""
 
     maxDiff = None
 
@@ -250,7 +250,7 @@ class LookTests(AccountPageCase):
         return [self.home, f"{self.home}?done=restored", f"{self.home}/saves/auto", f"{self.home}/saves/none"]
 
     def found(self, window: Window, script: str, *, view: dict[str, int] | None = None) -> dict[str, list[str]]:
-        """Return what a script finds on each page, in both schemes."""
+        """Return the findings of a script on each page, in both schemes."""
         findings: dict[str, list[str]] = {}
         for url in self.shown():
             for scheme in SCHEMES:
@@ -270,7 +270,7 @@ class LookTests(AccountPageCase):
         self.assertEqual(self.save(b"\x03three", "If-Match", '"1-0000000000000000"').status, 412)
 
     def test_axe(self) -> None:
-        """axe-core finds nothing, signed out and signed in, light and dark."""
+        """axe-core reports nothing, signed out and signed in, light and dark."""
         source = (installed() / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
         self.conflict()
         script = f"async () => {{ {source}; return await ({AXE})() }}"
@@ -279,14 +279,14 @@ class LookTests(AccountPageCase):
         self.assertEqual(self.found(self.browser, script), {})
 
     def test_narrow(self) -> None:
-        """At 320 px nothing is cut off, and all that can be pressed has 44 px."""
+        """At 320 px nothing is cut off, and every button and link has 44 px."""
         self.conflict()
         self.sign_in()
         for script in (CUT, SMALL):
             self.assertEqual(self.found(self.browser, script), {})
 
     def test_keyboard(self) -> None:
-        """The tab key reaches everything in the order of the page, with a visible focus."""
+        """The tab key reaches every element in the order of the page, with a visible focus."""
         self.sign_in()
         for url in self.shown():
             self.browser.open(url)

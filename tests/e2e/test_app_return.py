@@ -63,7 +63,7 @@ class AppCase(ServiceCase):
     """A test with an app that is opened by the browser."""
 
     def asked(self, window: Window, start: str) -> list[tuple[str, str]]:
-        """Return a list that gets the reason and the address of each navigation to what begins with `start`."""
+        """Return a list that gets the cause and the address of each navigation to an address beginning with `start`."""
         asked: list[tuple[str, str]] = []
 
         def add(event: dict[str, str]) -> None:
@@ -79,7 +79,7 @@ class AppCase(ServiceCase):
         return asked
 
     def collected(self, login: dict, url: str) -> dict:
-        """Collect with the ticket of an address, as an app does that was opened with it."""
+        """Collect with the ticket of an address, as an opened app does."""
         query = parse_qs(urlsplit(url).query)
         self.assertEqual(query["login_id"], [login["login_id"]])
         return self.collect(login, ticket=query["ticket"][0]).json
@@ -92,7 +92,7 @@ class ProviderTests(ProviderCase, AppCase):
         return {**super().configuration(), "login": APP_LINKS}
 
     def test_provider(self) -> None:
-        """The page comes before the provider, on the starter's machine, too; after it the button opens the app."""
+        """The page is shown before the provider, also on the starter's machine; afterwards the button opens the app."""
         window, login = self.window(), self.start(provider="discord", return_uri=SCHEME)
         asked = self.asked(window, SCHEME)
         window.open(login["login_url"])
@@ -179,7 +179,7 @@ class LocalTests(AppCase):
         self.assertTrue(client.signed_in)
 
     def test_code(self) -> None:
-        """The page leads to the code for an app that does not open."""
+        """The page has a link to the code for an app that does not open."""
         window, login, _ = self.signed_in(SCHEME)
         window.press("Show me a code")
         self.assertEqual(self.collect(login, finish_code=window.code()).json["status"], "complete")

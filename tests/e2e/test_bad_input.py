@@ -17,7 +17,7 @@ UNLIMITED = {"starts_per_minute": 0, "entries_per_minute": 0, "refreshes_per_min
 def request(
     line: str, *fields: str, body: bytes = b"", host: str | None = "Host: 127.0.0.1", length: bool = True
 ) -> bytes:
-    """A request on the wire, with the fields a careful client would add unless the test sets others."""
+    """Return a request as bytes, with the fields of a careful client unless the test sets others."""
     lines = [f"{line} HTTP/1.1", *([host] if host else []), *fields]
     if body and length:
         lines.append(f"Content-Length: {len(body)}")
@@ -30,12 +30,12 @@ def as_json(text: str | bytes, *fields: str, path: str = "/auth/login") -> bytes
 
 
 class BadInput(ServiceCase):
-    """Every case of a table against one running service; afterwards its stores are as they were."""
+    """Every case of a table against one running service; afterwards its stores are unchanged."""
 
     config: ClassVar = {"mode": "local", "limits": UNLIMITED}
 
     def answered(self, name: str, sent: bytes, status: int, code: str | None) -> Answer:
-        """One case. Without `code` the route is a browser's, and answers a page."""
+        """Send one case. Without `code` the route is a browser's, and responds with a page."""
         received = raw(self.service.port, sent)
         self.assertTrue(received.startswith(b"HTTP/1.1 "), f"{name}: {received[:80]!r}")
         answer = parse(received)
@@ -69,14 +69,14 @@ class BadInput(ServiceCase):
         self.assertEqual(self.ask("GET", "/auth/config").status, 200)
 
     def player(self) -> str:
-        """An access token."""
+        """Return an access token."""
         window, login = self.window(), self.start()
         window.open(login["login_url"])
         window.create_account("Ford", PASSWORD)
         return self.collect(login, finish_code=window.code()).json["access_token"]
 
     def test_json(self) -> None:
-        """Refuse bodies that are not one JSON object in UTF-8 within its size and depth."""
+        """Bodies that are not one JSON object in UTF-8 within its size and depth are refused."""
         cases = {
             "cut off": b'{"client":',
             "not an object": b"[]",
@@ -121,7 +121,7 @@ class BadInput(ServiceCase):
         )
 
     def test_heads(self) -> None:
-        """Refuse heads that are not HTTP, or that two parsers could read differently."""
+        """Heads that are not HTTP, or that two parsers could read differently, are refused."""
         get = "GET /auth/config"
         cases = [
             ("no host", request(get, host=None), 400, "bad_request"),
@@ -153,7 +153,7 @@ class BadInput(ServiceCase):
         self.table(*cases)
 
     def test_routes(self) -> None:
-        """Paths that are none, and methods that do not fit."""
+        """Invalid paths and wrong methods are refused."""
         routes = ["/", "/auth", "/auth/", "/auth/config/", "//auth/config", "/auth//config", "/auth/%2e%2e/healthz"]
         routes += ["/auth/nothing", "/game", "/healthz/", "/assets", "/%00", "/auth/config%00", "/AUTH/config", "/*"]
         cases = [(path, request(f"GET {path}"), 404, "route_not_found") for path in routes]
@@ -169,7 +169,7 @@ class BadInput(ServiceCase):
         self.assertEqual({"GET", "HEAD"} <= {method.strip() for method in allow.split(",")}, True)
 
     def test_browser_routes(self) -> None:
-        """Pages answer with pages: unknown links, wrong methods, forms without their field."""
+        """Browser routes respond with pages to unknown links, wrong methods, and forms without their field."""
         login = self.start()
         path = login["login_url"].removeprefix(self.service.base)
         form = "Content-Type: application/x-www-form-urlencoded"
@@ -192,7 +192,7 @@ class BadInput(ServiceCase):
 
     @covers("5/15")
     def test_credentials(self) -> None:
-        """Secrets that are missing, misspelt, of another kind, or in the wrong place."""
+        """Missing, misspelt, misplaced secrets, and those of another kind, are refused."""
         access, device, refresh = (f"{kind}_{'A' * 43}AAAAAA" for kind in ("gat", "gds", "grc"))
         refreshing = "/auth/session/refresh"
         self.table(
@@ -218,7 +218,7 @@ class BadInput(ServiceCase):
         )
 
     def test_saves(self) -> None:
-        """Uploads that are refused leave nothing: no version, no conflict copy, no spool file."""
+        """Refused uploads leave nothing: no version, no conflict copy, no spool file."""
         token = f"Authorization: Bearer {self.player()}"
         slot = "PUT /game/saves/auto"
         wrong = "Content-Digest: sha-256=:" + b64encode(sha256(b"other").digest()).decode() + ":"
@@ -252,7 +252,7 @@ class BadInput(ServiceCase):
         )
 
     def test_torn(self) -> None:
-        """Uploads that break off, and clients that never finish a sentence, leave nothing and delay no other client."""
+        """Interrupted uploads, and clients that never finish a request, leave nothing and delay no other client."""
         token = f"Authorization: Bearer {self.player()}"
         before = self.service.rows()
         half = request("PUT /game/saves/auto", token, "Content-Length: 1000000") + b"x" * 600_000

@@ -1,4 +1,4 @@
-"""The demo in a browser, as its page says to start it: a sign-in, saves, two tabs that went on, an asset."""
+"""The demo in a browser, started as its page describes: a sign-in, saves, two tabs that both play, an asset."""
 
 import json
 import re
@@ -46,7 +46,7 @@ class DemoTests(CommandTestCase):
         return self.window.step(lambda page: step())
 
     def sign_in(self, tab: Page) -> None:
-        """As Anna, in the tab that the page opens; the code is typed in."""
+        """Sign in as Anna in the tab that the page opens, and type the code."""
 
         def through(first: Page) -> None:
             tab.get_by_role("heading", name="Sign in to play").wait_for()
@@ -61,7 +61,7 @@ class DemoTests(CommandTestCase):
         self.window.step(through)
 
     def through_browser(self, tab: Page) -> None:
-        """Choose Discord, sign in as Anna in the tab that opens, and type its code; a slip costs no attempt."""
+        """Choose Discord, sign in as Anna in the tab that opens, and type its code; a typing error costs no attempt."""
         with tab.context.expect_page() as opened:
             tab.get_by_role("button", name="Sign in with Discord").click()
         browser = opened.value
@@ -79,7 +79,7 @@ class DemoTests(CommandTestCase):
         self.does(lambda: [tab.get_by_role("button", name=re.compile(rf"^Plot {plot}:")).click() for plot in plots])
 
     def says(self, tab: Page, text: str) -> None:
-        """Exactly, somewhere that can be seen."""
+        """Assert that a visible element has exactly this text."""
         self.does(tab.get_by_text(text, exact=True).locator("visible=true").first.wait_for)
 
     def keep(self, tab: Page, button: str) -> None:
@@ -87,7 +87,7 @@ class DemoTests(CommandTestCase):
         self.does(lambda: tab.locator("#conflict").wait_for(state="hidden"))
 
     def fits(self, tab: Page) -> None:
-        """On a phone nothing has to be pushed sideways, light or dark; axe-core finds nothing."""
+        """Assert that nothing overflows on a phone, light or dark, and that axe-core reports nothing."""
         axe = (installed() / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
 
         def look(first: Page) -> list[object]:
@@ -102,7 +102,7 @@ class DemoTests(CommandTestCase):
         self.assertEqual(self.window.step(look), [360, [], 360, []])
 
     def test_whole(self) -> None:
-        """Sign in, save, go on in two tabs, choose either side, reload; nothing of the chosen side is lost."""
+        """A player signs in, saves, plays in two tabs, chooses a side and reloads; that side loses nothing."""
         first = self.tab()
         self.fits(first)
         self.sign_in(first)
@@ -127,7 +127,7 @@ class DemoTests(CommandTestCase):
         self.assertEqual(self.errors, [])
 
     def both_go_on(self, first: Page, second: Page, mine: tuple[int, ...], theirs: tuple[int, ...]) -> None:
-        """The first without a network; then it has one again."""
+        """Play in both tabs, the first without a network; then reconnect it."""
         self.does(first.bring_to_front)  # Chromium slows down a page in the background
         self.does(lambda: first.get_by_label("Stay offline").check())
         self.press(first, *mine)
@@ -140,7 +140,7 @@ class DemoTests(CommandTestCase):
         self.says(first, "Which garden do you want to keep?")
 
     def keep_this_one(self, first: Page, second: Page) -> None:
-        """After a while: the game plays on until then, and what it saves meanwhile is kept, too."""
+        """Choose this side after a while: the game runs until then, and its saves meanwhile are kept, too."""
         self.both_go_on(first, second, (7,), (12, 12))
         self.fits(first)
         for side in SIDES:
@@ -166,7 +166,7 @@ class DemoTests(CommandTestCase):
         return str(self.does(lambda: tab.locator(place).inner_text()))
 
     def test_account(self) -> None:
-        """The account has the devices, and earlier gardens with their devices, of which one can be taken again."""
+        """The account lists the devices and earlier gardens with their devices; one of those can be loaded again."""
         tab = self.tab()
         self.sign_in(tab)
         self.says(tab, "Saved")
@@ -197,7 +197,7 @@ class DemoTests(CommandTestCase):
         self.does(tab.locator("#devices li").first.wait_for)
 
     def test_export(self) -> None:
-        """The player takes along a zip with every version of the garden."""
+        """The player downloads a zip with every version of the garden."""
         tab = self.tab()
         self.sign_in(tab)
         self.press(tab, 1)
@@ -216,7 +216,7 @@ class DemoTests(CommandTestCase):
         self.assertTrue(any("garden" in member for member in members), members)
 
     def test_delete(self) -> None:
-        """A player who wants to be deleted signs in once more where the server asks, and is gone from both sides."""
+        """A player who deletes their account signs in once more if the server asks, and is deleted on both sides."""
         tab = self.tab()
         self.sign_in(tab)
         self.press(tab, 1, 1, 1)
@@ -259,7 +259,7 @@ class DemoTests(CommandTestCase):
         self.assertEqual(self.does(lambda: again.get_by_label("Server").input_value()), self.base)
 
     def test_away(self) -> None:
-        """Without a network the game plays on; what was kept goes up by itself, also of a tab that was closed."""
+        """Without a network the game continues; its saves are sent later by themselves, also those of a closed tab."""
         tab = self.tab()
         self.sign_in(tab)
         self.says(tab, "Saved")

@@ -20,7 +20,7 @@ class DevTests(CommandTestCase):
         window.wait_for("You can go back to the game")
 
     def test_whole(self) -> None:
-        """Sign in as a new player, and as Anna; save, load; after a restart on the same folder everything is there."""
+        """After a restart on the same folder two players, Anna and a new one, have their saves."""
         ports = [f"--port={free_port()}", f"--provider-port={free_port()}", f"--folder={self.folder / 'dev'}"]
         base = f"http://127.0.0.1:{ports[0].partition('=')[2]}"
         process = self.start(*GAMED, "dev", *ports)

@@ -1,4 +1,4 @@
-"""An erased player leaves nothing in the data folder but what the privacy sheet names (docs/players/privacy.md)."""
+"""An erased player leaves only the data that the privacy sheet names (docs/players/privacy.md)."""
 
 import subprocess
 import time
@@ -16,7 +16,7 @@ PATIENCE_SECONDS = 120
 
 @sqlite_files("PostgreSQL's own files are recycled by its server")
 class ErasedTests(ServiceCase):
-    """A player of a quiet server: nobody else writes afterwards."""
+    """A player of a quiet server: no other player writes afterwards."""
 
     config: ClassVar = {"mode": "local"}
 
@@ -66,7 +66,7 @@ class ErasedTests(ServiceCase):
         self.service.start()
 
     def test_the_id_that_stays(self) -> None:
-        """The player's id stays in the row of state.db and in the record of the erasing, as the sheet says."""
+        """The player's id stays in the row of state.db and in the record of the erasure, as the sheet states."""
         self.ask("DELETE", "/auth/player", bearer=self.token)
         self.wait_until_gone()
         self.assertEqual(self.service.terminate(), 0)
@@ -78,12 +78,12 @@ class ErasedTests(ServiceCase):
         self.service.start()
 
     def test_by_command(self) -> None:
-        """The owner's command leaves no trace either: beside a server after a minute, and without one at once."""
+        """The owner's command leaves no trace either: after a minute beside a server, at once without one."""
         self.erase()
         self.wait_until_gone()
 
     def test_by_command_of_a_stopped_server(self) -> None:
-        """Without a server the command itself leaves no trace."""
+        """The command on a stopped server leaves no trace."""
         self.assertEqual(self.service.terminate(), 0)
         self.erase()
         self.assertEqual(self.found(), [])

@@ -1,4 +1,4 @@
-"""Exports of the real service: memory, places, clients that leave or do not read, and kill -9."""
+"""Exports of the real service: memory, concurrency, clients that leave or do not read, and kill -9."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ MIB = 2**20
 VERSIONS = 4
 SIZE = 16 * MIB
 GROWTH_MIB = 32
-"""Of the service, while twice 64 MiB pass through it."""
+"""Allowed growth of the service's memory while twice 64 MiB pass through it."""
 PATIENCE_SECONDS = 60
 
 
@@ -45,7 +45,7 @@ class ExportTest(SynchronousTestCase):
         return ask(self.service.port, method, "/game/export", bearer=self.keeper.token, headers=fields)
 
     def unread(self) -> socket.socket:
-        """A client that takes nothing after the first bytes of its answer."""
+        """Return a client that does not read beyond the first bytes of its response."""
         connection = socket.create_connection(("127.0.0.1", self.service.port), timeout=PATIENCE_SECONDS)
         self.addCleanup(connection.close)
         head = f"GET /game/export HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self.keeper.token}\r\n\r\n"
@@ -60,7 +60,7 @@ class ExportTest(SynchronousTestCase):
             time.sleep(0.1)
 
     def peak_mib(self, *, reset: bool = False) -> float:
-        """The most memory the service had since the last reset."""
+        """Return the largest memory of the service since the last reset."""
         process = Path(f"/proc/{self.service.pid}")
         if reset:
             (process / "clear_refs").write_text("5")
@@ -77,8 +77,10 @@ class ExportTest(SynchronousTestCase):
         self.assertEqual(found, self.sent)
 
     def test_the_whole_life(self) -> None:
-        """Memory stays small; a place for each player, given back by who leaves; a broken download goes on after
-        kill -9 of the service, of which nothing stays on the disk."""
+        """Exports use little memory, each player has one at a time, and clients that leave release theirs.
+
+        After kill -9 of the service an interrupted download continues, and no file of it is left.
+        """
         before = self.peak_mib(reset=True)
         whole = self.export()
         self.assertEqual((whole.status, int(whole.headers["content-length"])), (200, len(whole.body)))

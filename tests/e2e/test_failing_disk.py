@@ -13,13 +13,13 @@ from tests.e2e.service import Service
 from tests.support.stores import POSTGRESQL, connect, fill_disk
 
 LIMIT = 64 * 1024
-"""No file may grow beyond it: the service's log has room, a save of 100,000 bytes has none."""
+"""Size limit of a file: the service's log fits, a save of 100,000 bytes does not."""
 LINE = f"disk_io_error queue=state code={'58030' if POSTGRESQL else 'SQLITE_IOERR_WRITE'}"
 
 
 @contextmanager
 def failing(service: Service) -> Iterator[None]:
-    """No file of the service can grow any more; PostgreSQL reports an I/O error for each write of saves."""
+    """Prevent files of the service from growing; PostgreSQL reports an I/O error for each write of saves."""
     if POSTGRESQL:
         writable = fill_disk(connect(service.data, STATE), "io_error")
         yield
@@ -32,7 +32,7 @@ def failing(service: Service) -> Iterator[None]:
 
 class FailingDisk(SynchronousTestCase):
     def test_writes_fail_for_a_while(self) -> None:
-        """While the disk fails, a save is 507 with an I/O error in its detail, and the log has one line.
+        """While the disk fails, a save gets 507 with an I/O error in its detail, and the log has one line.
 
         Saves are readable meanwhile. The first write that succeeds ends it; the next error is logged again.
         """

@@ -1,4 +1,4 @@
-"""Sign-ins cannot be written, or are held, at each of their steps: typed, and the same sign-in goes on afterwards."""
+"""Sign-ins whose writes fail or wait at each step get typed errors, and the same sign-in continues afterwards."""
 
 import resource
 import threading
@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 60
 class FailingSignIns(HandCase):
     @contextmanager
     def full(self) -> Iterator[None]:
-        """No file of the service grows any more. Its log is shorter than the log of auth.db, and goes on.
+        """Prevent files of the service from growing. Its log is shorter than that of auth.db, and can grow.
 
         PostgreSQL refuses every write.
         """
@@ -38,7 +38,7 @@ class FailingSignIns(HandCase):
             resource.prlimit(self.service.pid, resource.RLIMIT_FSIZE, usual)
 
     def twice(self, step: Callable[[], Answer]) -> Answer:
-        """While nothing can be written, and after that."""
+        """Run a step while nothing can be written, and after that."""
         before = self.service.rows()
         with self.full():
             refused = step()
@@ -51,7 +51,7 @@ class FailingSignIns(HandCase):
         return step()
 
     def test_full(self) -> None:
-        """507 as a page or a problem at each step that writes; nothing is spent, and with room each of them works."""
+        """Each step that writes gets 507 as a page or a problem; nothing is used up, and with space each succeeds."""
         for _ in range(4):
             self.start(provider="discord")
         login = self.twice(lambda: self.ask("POST", "/auth/login", json_body={"provider": "discord"})).json
@@ -66,7 +66,7 @@ class FailingSignIns(HandCase):
         self.assertEqual(self.ask("GET", "/game/", bearer=complete["access_token"]).status, 200)
 
     def test_held_at_the_callback(self) -> None:
-        """By another process, for longer than is waited: a page says so; the code was not spent, and works then."""
+        """While another process holds the lock too long, a page reports it; the code is not used up and works later."""
         login, answers = self.start(provider="discord"), list[Answer]()
         callback = self.choose(self.press(Page(self.visit(login["login_url"]))).headers["location"])
         with held(self.service.data, AUTH):

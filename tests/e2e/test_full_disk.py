@@ -1,4 +1,4 @@
-"""A disk of a few MiB that fills up under the real service: what is kept stays readable, and room brings all back."""
+"""A disk of a few MiB that fills up under the real service: saves stay readable, and with space writes succeed."""
 
 import json
 import os
@@ -18,10 +18,10 @@ from tests.support.stores import sqlite_files
 
 SIZE = "16m"
 BALLAST = 8 * 2**20
-"""As much as all that is written before: what the log has must find room in the file, too."""
+"""As large as all writes before: the content of the write-ahead log must fit in the file, too."""
 SMALL, LARGE = 60_000, 700_000
 ENOUGH = 400
-"""Saves; the disk is full long before."""
+"""Number of saves; the disk is full long before."""
 
 
 @sqlite_files("a data folder on a full disk; tests.e2e.test_postgresql_outages has PostgreSQL's")
@@ -41,8 +41,8 @@ class FullDisk(SynchronousTestCase):
         self.kept: dict[str, bytes] = {}
 
     def test_full_and_free_again(self) -> None:
-        """PUT answers 507 and when to come back; every save, large ones too, is read as before; once there is room
-        the same PUT succeeds, and both files are whole."""
+        """On a full disk PUT gets 507 with Retry-After, and every save can be read; with space the same PUT succeeds,
+        and both files are intact."""
         self.store("large", os.urandom(LARGE))
         fresh = json.loads(gamed(self.service, "players", "token", "keeper", "--json"))
         refused = self.fill()
@@ -69,7 +69,7 @@ class FullDisk(SynchronousTestCase):
         self.all_readable()
 
     def read_with(self, token: str) -> None:
-        """A token that was never used before reads what is kept, and may not write."""
+        """A token at its first use reads the saves, and may not write."""
         for _ in range(2):
             read = ask(self.service.port, "GET", "/game/saves/large", bearer=token)
             self.assertEqual((read.status, digest(read.body)), (200, digest(self.kept["large"])))
@@ -79,7 +79,7 @@ class FullDisk(SynchronousTestCase):
         self.assertEqual(written.status, 507)
 
     def becomes_used(self, session_id: str) -> None:
-        """The first use is written by itself, soon after the disk can be written."""
+        """The first use is written by itself, soon after the disk has space."""
         limit = time.monotonic() + 2 * FIRST_USES_SECONDS + 10
         query = "SELECT used FROM session WHERE session_id = ?"
         with closing(sqlite3.connect(f"file:{self.service.data / 'auth.db'}?mode=ro", uri=True)) as connection:
@@ -88,7 +88,7 @@ class FullDisk(SynchronousTestCase):
                 time.sleep(0.2)
 
     def fill(self):
-        """Save until the disk takes no more; the refusal. The last kilobytes go too."""
+        """Save until the disk is full to the last kilobytes; return the refusal."""
         for number in range(ENOUGH):
             answer = self.keeper.put(f"s{number}", data := os.urandom(SMALL))
             if answer.status != 201:

@@ -1,4 +1,4 @@
-"""The handoff between a game and a browser, where it does not go straight (PROTOCOL 3.2-3.6)."""
+"""The handoff between a game and a browser in unusual orders (PROTOCOL 3.2-3.6)."""
 
 from time import monotonic
 from typing import ClassVar
@@ -15,13 +15,13 @@ FOCUS_AND_VIEW = "[document.activeElement.tagName, scrollY]"
 
 
 def next_page(page: Page) -> None:
-    """Wait until the browser goes on by itself."""
+    """Wait until the browser has navigated by itself."""
     with page.expect_navigation():
         pass
 
 
 def unreachable(page: Page) -> None:
-    """Wait for the page that the browser shows for an address where nothing answers."""
+    """Wait for the browser's own error page for an unreachable address."""
     ends = monotonic() + PATIENCE_MS / 1000
     while not page.url.startswith("chrome-error:"):
         assert monotonic() < ends, page.url
@@ -32,10 +32,10 @@ OTHER = "Another browser finished this sign-in. If that was not you, cancel in t
 
 
 class FinishCode(ServiceCase):
-    """Six letters, typed."""
+    """The finish code, typed by the player."""
 
     def test_nothing_listens(self) -> None:
-        """Show the finish code when the page is opened again, if no game listens on the loopback port."""
+        """The page shows the finish code when it is opened again, if no game listens on the loopback port."""
         client, window = self.client(), self.window()
         deaf = lambda: login._listener.close()  # noqa: E731, PLW0108 - exists only once the login began
         steps = [deaf, lambda: window.create_account(NAME, PASSWORD)]
@@ -51,7 +51,7 @@ class FinishCode(ServiceCase):
         self.assertEqual(client.whoami()["player"]["id"], client.credential.player_id)
 
     def test_no_port(self) -> None:
-        """Without a port the code is on the page that follows the sign-in; the client asks for it at once."""
+        """Without a port the code is on the page after the sign-in; the client asks for it at once."""
         client, window = self.client(), self.window()
         browser = self.opens(window, lambda: window.create_account(NAME, PASSWORD))
         client.sign_in(Player(window.code), open_browser=browser, loopback=False)
@@ -61,7 +61,7 @@ class FinishCode(ServiceCase):
         self.assertFalse(window.has_code())
 
     def test_five_wrong_codes(self) -> None:
-        """Five wrong codes end the login; the right one is worth nothing then."""
+        """Five wrong codes end the login; the right one then fails, too."""
         window, login = self.window(), self.start()
         window.open(login["login_url"])
         window.create_account(NAME, PASSWORD)
@@ -82,7 +82,7 @@ class FinishCode(ServiceCase):
         self.assertEqual(self.service.rows()["player"], 0)
 
     def test_spelling(self) -> None:
-        """Case and dash do not count; a repeat after delivery needs no proof and brings the same credentials."""
+        """Case and dash do not count; a repetition after delivery needs no proof and returns the same credentials."""
         window, login = self.window(), self.start()
         window.open(login["login_url"])
         window.create_account(NAME, PASSWORD)
@@ -94,17 +94,17 @@ class FinishCode(ServiceCase):
 
 
 class GoingOn(ServiceCase):
-    """Pages that a browser leaves by itself, as Chromium does it."""
+    """Pages that navigate by themselves, in Chromium."""
 
     def signed_in(self, name: str = NAME, **start: object) -> tuple[Window, dict]:
-        """A window on the page that follows the sign-in of a new account."""
+        """Return a window on the page after the sign-in of a new account."""
         window, login = self.window(), self.start(**start)
         window.open(login["login_url"])
         window.create_account(name, PASSWORD)
         return window, login
 
     def test_code_pages(self) -> None:
-        """After a collect or a cancel the code goes away by itself, without moving focus or view until then."""
+        """After a collect or a cancel the code disappears by itself; focus and view do not move until then."""
         collected, one = self.signed_in("Anna")
         cancelled, other = self.signed_in("Bert")
         for window in (collected, cancelled):
@@ -140,7 +140,7 @@ class Newcomers(ServiceCase):
     config: ClassVar = {"mode": "local", "login": {"registration": "approval"}}
 
     def test_the_code_page_goes_on(self) -> None:
-        """When the game collects for a newcomer, the page comes to the code for the owner by itself."""
+        """When the game collects for a newcomer, the page navigates to the code for the owner by itself."""
         window, login = self.window(), self.start()
         window.open(login["login_url"])
         window.create_account(NAME, PASSWORD)
@@ -150,11 +150,11 @@ class Newcomers(ServiceCase):
 
 
 class SecondBrowser(ServiceCase):
-    """A link that was mailed: another browser than the one in front of the game completes the login."""
+    """Mailed links: another browser than the one in front of the game completes the login."""
 
     @covers("2.3/6", "threats/1")
     def test_stranger_completes(self) -> None:
-        """The client gets nothing but `proof_required`; the browser that did not finish is shown no code."""
+        """The client gets only `proof_required`; a browser that did not finish is not shown a code."""
         mine, stranger, login = self.window(), self.window(), self.start()
         mine.open(login["login_url"])
         stranger.open(login["login_url"])
@@ -175,7 +175,7 @@ class SecondBrowser(ServiceCase):
         self.assertEqual(self.service.rows()["session"], 0)
 
     def test_form_of_another(self) -> None:
-        """A form is good in the browser that got it only."""
+        """A form is valid only in the browser that received it."""
         mine, stranger, login = self.window(), self.window(), self.start()
         mine.open(login["login_url"])
         stranger.open(login["login_url"])
@@ -191,7 +191,7 @@ class SecondBrowser(ServiceCase):
         self.assertEqual(self.collect(login).json["stage"], "waiting_for_browser")
 
     def test_done_without_any(self) -> None:
-        """A browser that was never there, and one that asks for an unknown login, are shown nothing either."""
+        """A browser that did not open the login, and one that asks for an unknown login, are shown no code either."""
         window, login = self.window(), self.start()
         window.open(f"{self.service.base}/auth/login/done?login_id={login['login_id']}")
         self.assertIn(window.status, (404, 409))
@@ -202,10 +202,10 @@ class SecondBrowser(ServiceCase):
 
 
 class Ends(ServiceCase):
-    """Said no, on either side."""
+    """Declines and cancels, on either side."""
 
     def test_decline(self) -> None:
-        """This was not me, on the first page: the game gets the failure at once, and the link has ended."""
+        """After "This was not me" on the first page the game gets the failure at once, and the link has ended."""
         client, window = self.client(), self.window()
         browser = self.opens(window, lambda: window.press("This was not me"))
         error = self.assertRaises(gc.LoginDeclined, client.sign_in, Player(), open_browser=browser)
@@ -216,7 +216,7 @@ class Ends(ServiceCase):
         self.assertFalse(client.signed_in)
 
     def test_decline_at_the_code(self) -> None:
-        """This was not me, beside the finish code: the code is worth nothing any more."""
+        """After "This was not me" beside the finish code, the code is invalid."""
         window, login = self.window(), self.start()
         window.open(login["login_url"])
         window.create_account(NAME, PASSWORD)
@@ -227,7 +227,7 @@ class Ends(ServiceCase):
         self.assertEqual(self.service.rows()["player"], 0)
 
     def test_cancel(self) -> None:
-        """Cancelled in the game: the page shows it."""
+        """After a cancel in the game the page shows it."""
         client, window = self.client(), self.window()
         cancels = lambda: login.cancel()  # noqa: E731, PLW0108 - exists only once the login began
         login = client.begin_sign_in(Player(), open_browser=self.opens(window, window.open_create_form, cancels))
@@ -238,7 +238,7 @@ class Ends(ServiceCase):
         self.assertEqual(self.service.rows()["player"], 0)
 
     def test_cancel_after_delivery(self) -> None:
-        """Credentials that were handed out but not used are worth nothing after a cancel."""
+        """Credentials that were delivered but not used are invalid after a cancel."""
         window, login = self.window(), self.start()
         window.open(login["login_url"])
         window.create_account(NAME, PASSWORD)
@@ -248,7 +248,7 @@ class Ends(ServiceCase):
         self.assertEqual((answer.status, answer.json["code"]), (401, "session_revoked"))
 
     def test_collected(self) -> None:
-        """Once the credentials were used there is nothing left to collect or to cancel."""
+        """Once the credentials were used, collect and cancel have no effect."""
         window, login = self.window(), self.start()
         window.open(login["login_url"])
         window.create_account(NAME, PASSWORD)
@@ -273,10 +273,10 @@ class Expiry(ServiceCase):
 
 
 class Pages(ServiceCase):
-    """The sign-in page's answers to mistakes."""
+    """Responses of the sign-in page to mistakes."""
 
     def test_refused(self) -> None:
-        """Unknown name and wrong password get the same sentence; the page that came back takes the right one."""
+        """An unknown name and a wrong password get the same sentence; the returned page accepts the right one."""
         first = self.created(self.window()).credential.player_id
         client, window, said = self.client(), self.window(), []
 
@@ -293,7 +293,7 @@ class Pages(ServiceCase):
         self.assertNotIn(PASSWORD, str(window.seen))
 
     def test_device_words(self) -> None:
-        """The page shows the server and the device's own words, as text, whatever they are."""
+        """The page shows the server's and the device's own words as text, with any characters."""
         words = {"name": "<b>Game</b>", "device_name": "ANNA-\u202ePC"}
         window, login = self.window(), self.start(client=words, loopback_port=free_port())
         window.open(login["login_url"])
@@ -302,7 +302,7 @@ class Pages(ServiceCase):
         self.assertIn("127.0.0.1", window.text)
 
     def test_no_script(self) -> None:
-        """No page brings a script, asks another host for anything, or may stand in a frame."""
+        """No page has a script, requests another host, or may be framed."""
         login = self.start()
         answer = self.ask("GET", login["login_url"].removeprefix(self.service.base))
         self.assertNotIn(b"<script", answer.body.lower())

@@ -1,4 +1,4 @@
-"""kill -9 of the real service in the middle of commits of 64 slots: all of one, or none of it (PROTOCOL 4.4)."""
+"""kill -9 of the real service during commits of 64 slots: all of one, or none of it (PROTOCOL 4.4)."""
 
 import contextlib
 import http.client
@@ -23,23 +23,23 @@ FEW = 5
 
 
 def body(generation: int, slot: int) -> bytes:
-    """Slots share their bytes by eights, so that a generation is staged quickly."""
+    """Return the bytes of a slot; eight slots share theirs, so that a generation is staged quickly."""
     return f"generation {generation} group {slot % 8}".encode()
 
 
 class Device(Struct):
-    """Commits generation after generation until the service is gone; each names what the one before has made."""
+    """Commits one generation after another until the service has ended; each is based on the one before."""
 
     keeper: Keeper
     generation: int = 0
-    """The newest that was acknowledged; 0: nothing is there."""
+    """The newest acknowledged generation; 0 without any."""
     asked: int = 0
-    """The newest that was sent, as `sent`."""
+    """The newest generation that was sent, as `sent`."""
     sent: bytes = b""
     etags: Mapping[str, str] = field(default_factory=dict)
-    """What each slot holds."""
+    """Etag of each slot."""
     refused: str | None = None
-    """Where the second device's bytes were said to be kept."""
+    """The conflict copy that a response has named for the second device's bytes."""
     problem: BaseException | None = None
 
     def run(self, limit: int, enough: Event) -> None:
@@ -62,7 +62,7 @@ class Device(Struct):
         return http.client.HTTPConnection("127.0.0.1", self.keeper.service.port, timeout=PATIENCE_SECONDS)
 
     def advance(self, connection: http.client.HTTPConnection) -> None:
-        """Even generations also delete the last slot, odd ones write it."""
+        """Commit the next generation; even ones also delete the last slot, odd ones write it."""
         asked = self.generation + 1
         self.stage(connection, asked)
         self.asked, self.sent = asked, json.dumps({"writes": [self.entry(asked, n) for n in range(SLOTS)]}).encode()
@@ -71,7 +71,7 @@ class Device(Struct):
         self.know(asked, answer)
 
     def know(self, generation: int, answer: Mapping[str, Any]) -> None:
-        """A generation was acknowledged."""
+        """Record an acknowledged generation."""
         self.generation = generation
         self.etags = {save["slot"]: save["etag"] for save in answer["saves"] if "etag" in save}
 
@@ -83,7 +83,7 @@ class Device(Struct):
         return {"slot": slot, **condition, "sha256": digest(body(generation, n))}
 
     def come_too_late(self, connection: http.client.HTTPConnection) -> None:
-        """Another device's commit on what was there at first: refused, and its bytes are kept."""
+        """Commit as another device, based on the first generation: it is refused, and its bytes are kept."""
         self.stage(connection, -self.generation)
         writes = [
             {"slot": f"s{n}", "if_none_match": "*", "sha256": digest(body(-self.generation, n))} for n in range(FEW)
@@ -114,9 +114,9 @@ class KilledCommits(SynchronousTestCase):
         self.device = Device(Keeper(self.service))
 
     def test_all_or_none(self) -> None:
-        """At another moment each time: after the next start all 64 slots are of one generation, the last that was
-        acknowledged or the one that was cut off; the same commit again works; refused bytes that were said to be
-        kept are; in the end `gamed check data` finds nothing."""
+        """After each kill all 64 slots are of one generation, the last acknowledged or the interrupted one; the same
+        commit succeeds again; the refused bytes that a response has named are kept; in the end `gamed check data`
+        reports nothing."""
         for number in range(ROUNDS):
             self.commit_until_killed(number % 3 + 1, number * 0.007)
             self.service.start()
@@ -125,7 +125,7 @@ class KilledCommits(SynchronousTestCase):
         self.assertIn("no errors", gamed(self.service, "check", "data"))
 
     def commit_until_killed(self, commits: int, moment: float) -> None:
-        """The service is killed this long after so many were acknowledged."""
+        """Kill the service so long after so many acknowledged commits."""
         enough = Event()
         thread = Thread(target=self.device.run, args=(commits, enough))
         thread.start()
@@ -151,6 +151,6 @@ class KilledCommits(SynchronousTestCase):
         device.know(device.asked, again.json)
 
     def shown(self, generation: int) -> dict[str, str]:
-        """The list as it is then."""
+        """Return the expected list of a generation."""
         slots = 0 if generation == 0 else SLOTS - (generation % 2 == 0)
         return {f"s{n}": digest(body(generation, n)) for n in range(slots)}

@@ -1,4 +1,4 @@
-"""kill -9 of the real service in the middle of everything: nothing acknowledged is lost, nothing is half there."""
+"""kill -9 of the real service during all kinds of writes: no acknowledged one is lost, none is half done."""
 
 import http.client
 import os
@@ -17,9 +17,9 @@ from tests.support.examples import examples
 
 ROUNDS = examples(few=9, many=50)
 MOST_ANSWERS = 33
-"""The service is killed after 1 answer to a writer in the first round, and after this number in the last."""
+"""The service is killed after 1 response to a writer in the first round, and after this number in the last."""
 WRITERS = 4
-"""As many uploads as one player may have at once."""
+"""Number of uploads that one player may have at once."""
 SLOTS = 2
 LARGE = 300 * 1024
 SHARED = "shared"
@@ -27,15 +27,15 @@ DELETED = "deleted"
 
 
 class Slot(Struct):
-    """What one writer knows of a slot that only it changes."""
+    """The state of a slot as its only writer knows it."""
 
     name: str
     state: str | None = None
-    """SHA-256 of what the last answer said is current; DELETED; None: never written."""
+    """SHA-256 of the current bytes by the last response; DELETED; None: never written."""
     etag: str | None = None
     version: int = 0
     asked: str | None = None
-    """What a request that was never answered would have made of it."""
+    """The state that a request without a response would have made."""
 
     def compare(self, answer: Answer) -> None:
         """Learn from a read after the kill; raise AssertionError if it is neither `state` nor `asked`."""
@@ -50,13 +50,13 @@ class Slot(Struct):
 
 
 class Writer(Struct):
-    """Puts, deletes and restores as fast as it is answered, until the service is gone."""
+    """Puts, deletes and restores, each after the last response, until the service has ended."""
 
     number: int
     keeper: Keeper
     slots: list[Slot]
     acknowledged: dict[tuple[str, int], str]
-    """(slot, version) -> SHA-256, of every version that an answer named."""
+    """(slot, version) -> SHA-256, of every version that a response has named."""
     random: Random = field(default_factory=Random)
     answers: int = 0
     problem: BaseException | None = None
@@ -116,7 +116,7 @@ class Writer(Struct):
         slot.state, slot.etag, slot.version, slot.asked = DELETED, None, slot.version + 1, None
 
     def share(self, connection: http.client.HTTPConnection) -> None:
-        """A slot that all writers change: most are refused, and their bytes kept."""
+        """Write a slot that all writers change: most writes are refused, and their bytes kept."""
         data = os.urandom(50)
         status, headers = self.send(connection, "PUT", SHARED, data, {"If-Match": "*"})
         if status == 412:
@@ -166,9 +166,9 @@ class KilledSaves(SynchronousTestCase):
         ]
 
     def test_nothing_acknowledged_is_lost(self) -> None:
-        """Many times, at another moment each, under concurrent PUT, DELETE and restore: after the next start each
-        slot is as the last answer said, or as the request that was cut off would have made it; in the end every
-        version that was ever acknowledged is readable with its hash, and `gamed check data` finds nothing."""
+        """After many kills under concurrent PUT, DELETE and restore each slot is in the state of the last response or
+        of the interrupted request; in the end every acknowledged version can be read with its hash, and `gamed check
+        data` reports nothing."""
         for number in range(ROUNDS):
             self.write_until_killed(1 + (MOST_ANSWERS - 1) * number // (ROUNDS - 1))
             self.service.start()
@@ -181,7 +181,7 @@ class KilledSaves(SynchronousTestCase):
         self.assertIn("no errors", gamed(self.service, "check", "data"))
 
     def write_until_killed(self, answers: int) -> None:
-        """Until one of the writers was answered so often."""
+        """Kill the service once a writer has had so many responses."""
         enough = Event()
         threads = []
         for writer in self.writers:

@@ -1,4 +1,4 @@
-"""kill -9 at every step of a sign-in through a provider: the next start goes on from there (PROTOCOL 3)."""
+"""kill -9 at every step of a sign-in through a provider: it continues after the next start (PROTOCOL 3)."""
 
 import contextlib
 import threading
@@ -11,12 +11,12 @@ from tests.login.test_browser_routes import code
 
 class KilledSignIns(HandCase):
     def cut(self) -> None:
-        """The power goes, and comes back."""
+        """Kill the service, and start it again."""
         self.service.kill()
         self.service.start()
 
     def depart(self, login: dict) -> str:
-        """The page, its button, and the provider's address."""
+        """Open the page and press its button; return the provider's address."""
         page = Page(self.visit(login["login_url"]))
         self.cut()
         sent = self.press(page)
@@ -24,7 +24,7 @@ class KilledSignIns(HandCase):
         return sent.headers["location"]
 
     def ready(self) -> tuple[dict, str]:
-        """A login, and the code that the browser shows; cut off after each step before it."""
+        """Return a login and the code that the browser shows, with a kill after each earlier step."""
         login = self.start(provider="discord")
         self.cut()
         where = self.depart(login)
@@ -35,7 +35,7 @@ class KilledSignIns(HandCase):
         return login, back.headers["location"]
 
     def test_before_the_collect(self) -> None:
-        """Started, opened, sent to the provider, ready: no player has to begin again."""
+        """No player has to begin again after a kill at any step before the collect."""
         login, done = self.ready()
         self.cut()
         self.assertEqual(self.collect(login, seen="proof_required").json["stage"], "proof_required")
@@ -43,7 +43,7 @@ class KilledSignIns(HandCase):
         self.assertEqual(self.collect(login, finish_code=shown).json["status"], "complete")
 
     def exchanging(self) -> tuple[dict, str, threading.Thread]:
-        """A login, its callback, and the browser that waits there for a provider that does not answer."""
+        """Return a login, its callback, and the browser that waits there for a provider without a response."""
         login = self.start(provider="discord")
         callback = self.choose(self.depart(login))
         self.recorders["discord"].held = DISCORD.token
@@ -56,7 +56,7 @@ class KilledSignIns(HandCase):
         return login, callback, browser
 
     def interrupted(self, login: dict, callback: str) -> None:
-        """The first request after the start gets this failure: nothing lasting, and the code is not sent again."""
+        """Assert that the first request after the start gets this failure, and that the code is not sent again."""
         answer = self.collect(login).json
         self.assertEqual((answer["status"], answer["problem"]["code"]), ("failed", "login_interrupted"))
         self.assertEqual(self.visit(callback).status, 410)
@@ -66,14 +66,14 @@ class KilledSignIns(HandCase):
         self.assertEqual(set(self.lasting().values()), {0})
 
     def test_while_exchanging(self) -> None:
-        """The provider is being asked: `login_interrupted`."""
+        """A kill during the request to the provider ends the login with `login_interrupted`."""
         login, callback, browser = self.exchanging()
         self.cut()
         browser.join()
         self.interrupted(login, callback)
 
     def test_stopped_while_exchanging(self) -> None:
-        """SIGTERM does not wait for a slow provider: exit 0, and the same word for the game after the start."""
+        """SIGTERM does not wait for a slow provider: exit 0, and the game gets the same code after the start."""
         login, callback, browser = self.exchanging()
         self.assertEqual(self.service.terminate(), 0)
         browser.join()
@@ -84,12 +84,12 @@ class KilledSignIns(HandCase):
         self.interrupted(login, callback)
 
     def left_alone(self, callback: str) -> None:
-        """A browser whose connection breaks."""
+        """Send the callback as a browser whose connection breaks."""
         with contextlib.suppress(OSError):
             self.visit(callback)
 
     def test_after_the_collect(self) -> None:
-        """Delivered: the same credentials once more. Used: 410, and they work on."""
+        """Delivered credentials are delivered again; used ones get 410, and stay valid."""
         login = self.start(provider="discord")
         sent = self.press(Page(self.visit(login["login_url"])))
         shown = code(Page(self.visit(self.visit(self.choose(sent.headers["location"])).headers["location"])))

@@ -72,7 +72,7 @@ class LinkPageTests(LinkCase):
         window.wait_for(texts.SIGN_OUT if signed_in else "Wrong name or password.")
 
     def test_invite(self) -> None:
-        """A newcomer looks as often as they like, makes an account, and arrives on their page without an approval."""
+        """A newcomer opens the link several times, creates an account, and gets to their page without an approval."""
         url = self.link("invite", "--name", "Cleo")
         for _ in range(2):
             self.assert_usable(self.window(), url)
@@ -88,7 +88,7 @@ class LinkPageTests(LinkCase):
         self.assertIn(texts.LINK_OVER, window.text)
 
     def test_reset(self) -> None:
-        """A player sets a password by the link; it signs in, the old one does not, and the link is over."""
+        """A player sets a password with the link; it signs in, the old one does not, and the link has ended."""
         self.link("add", "Anna", "--password-stdin", stdin=f"{PASSWORD}\n")
         url = self.link("reset-link", "Anna")
         self.assert_usable(self.window(), url)

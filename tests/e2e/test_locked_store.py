@@ -1,4 +1,4 @@
-"""Another process holds `auth` for longer than the service waits: 503 busy, what only reads goes on (PROTOCOL 1)."""
+"""Another process locks `auth` for longer than the service waits: 503 busy; reads continue (PROTOCOL 1)."""
 
 import os
 import subprocess
@@ -15,12 +15,12 @@ from tests.e2e.wire import Answer
 from tests.support.stores import held, sqlite_files
 
 PATIENCE_SECONDS = 60
-"""Two batches may wait in turn, the sweep's and the cancel's, 5 s each."""
+"""Longest time for two batches that wait in turn, the sweep's and the cancel's, 5 s each."""
 
 
 class LockedStore(ServiceCase):
     def test_locked(self) -> None:
-        """A cancel is refused typed, a collect is answered meanwhile; released, all of it works."""
+        """A cancel gets a typed error and a collect a response; after the release all requests succeed."""
         login, answers = self.start(), dict[str, Answer]()
 
         def cancel() -> None:
@@ -44,7 +44,7 @@ class LockedStore(ServiceCase):
 
 @sqlite_files("its lock file; tests.e2e.test_postgresql_outages has a process that is stopped")
 class StoppedWriter(ServiceCase):
-    """Another process has the write lock of auth.db, and is stopped."""
+    """A stopped process has the write lock of auth.db."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -60,7 +60,7 @@ class StoppedWriter(ServiceCase):
         return self.ask("POST", "/auth/login/cancel", bearer=self.login["device_secret"])
 
     def test_busy_until_it_continues(self) -> None:
-        """After five seconds a write is refused, later ones at once; once the process writes on, so does the server."""
+        """After five seconds a write is refused, later ones at once; once the process continues, so does the server."""
         asked = time.monotonic()
         refused = self.cancel()
         self.assertEqual((refused.status, refused.json["code"]), (503, "busy"))

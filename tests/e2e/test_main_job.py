@@ -1,4 +1,4 @@
-"""The main job: sign in, save, load; also after the power went."""
+"""The main job: sign in, save, load; also after a power cut."""
 
 import os
 import subprocess
@@ -16,12 +16,12 @@ SAVE = bytes(range(256)) * 4096
 
 
 class MainJob(ServiceCase):
-    """The service with the configuration it writes itself."""
+    """The service with the configuration that it writes itself."""
 
     config = None
 
     def program(self, *arguments: str, browser: str = "false") -> subprocess.Popen:
-        """The reference client as players run it."""
+        """Run the reference client as players do."""
         place = ["--server", self.service.base, "--folder", str(self.folder / "player")]
         command = [sys.executable, str(PATH), *place, *arguments]
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -34,7 +34,7 @@ class MainJob(ServiceCase):
 
     @covers("1/2", "1/8", "5/5")
     def test_saves_outlive_kill(self) -> None:
-        """Create an account, sign in, PUT, GET, kill -9, restart, refresh, GET: the same bytes."""
+        """A save is unchanged after kill -9, a restart and a refresh."""
         asked, window = self.folder / "asked", self.window()
         hook = self.folder / "browser"
         hook.write_text(f'#!/bin/sh\nprintf %s "$1" > {asked}.new && mv {asked}.new {asked}\n')
@@ -64,13 +64,13 @@ class MainJob(ServiceCase):
     @sqlite_files("a server without a configuration keeps its data in files")
     @covers("1/6", "2.1/5")
     def test_first_configuration(self) -> None:
-        """The first run wrote `local` mode, readable by owner and group, where the options say."""
+        """The first run has written a configuration with `local` mode to the given path, for owner and group."""
         self.assertEqual(self.client().policy(), ("local", ()))
         self.assertEqual(self.service.config.stat().st_mode & 0o777, 0o640)
         self.assertEqual(self.service.data.stat().st_mode & 0o777, 0o700)
 
     def test_second_sign_in(self) -> None:
-        """The same name and password are the same player, on another device too."""
+        """The same name and password are the same player, also on another device."""
         client = self.created(self.window())
         client.put("auto", b"mine", base=None)
         window = self.window()
@@ -81,7 +81,7 @@ class MainJob(ServiceCase):
         self.assertEqual(other.get("auto").data, b"mine")
 
     def test_conflict(self) -> None:
-        """Two devices that write over the same version: one wins, the other gets a conflict, neither loses bytes."""
+        """If two devices write over the same version, one wins, the other gets a conflict, and no bytes are lost."""
         client = self.created(self.window())
         first = client.put("auto", b"first", base=None)
         client.put("auto", b"second", base=first)
@@ -95,7 +95,7 @@ class MainJob(ServiceCase):
 
     @covers("5/12")
     def test_sign_out(self) -> None:
-        """After signing out the session is over at the server, and nothing is kept here."""
+        """After the sign-out the session has ended at the server, and no credential is kept here."""
         client = self.created(self.window())
         kept = client.credential
         self.assertTrue(client.sign_out())
@@ -132,7 +132,7 @@ class MainJob(ServiceCase):
         self.assertTrue(client.signed_in)
 
     def test_shared_credential(self) -> None:
-        """Eight games that share one sign-in and find it expired: all go on, the session lives."""
+        """Eight games that share an expired sign-in all continue, and the session stays."""
         self.created(self.window())
         late = lambda: time.time() + 3600  # noqa: E731
         outcomes: list[str] = []

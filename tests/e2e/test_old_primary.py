@@ -1,4 +1,4 @@
-"""A primary that returns after its standby has taken over: no server that has noted the new one serves the old one."""
+"""A primary that returns after its standby was promoted: no server that has noted the new one uses the old one."""
 
 import json
 import time
@@ -33,7 +33,7 @@ class OldPrimaries(ReplicaCase):
         return {save["slot"] for save in listed.json["saves"]}
 
     def fail_over(self) -> None:
-        """Let db2 take the place of db1, and write a save there."""
+        """Promote db2 in place of db1, and write a save there."""
         self.cluster.stop("immediate")
         self.standby.promote()
         until_answered(self.service.port, "GET", "/healthz", 200, ANSWER_SECONDS)
@@ -48,7 +48,7 @@ class OldPrimaries(ReplicaCase):
         return str(json.loads((service.data / DATABASE_NOTE).read_text("utf-8"))["timeline"])
 
     def written_there(self) -> int:
-        """Return how many saves db1 has."""
+        """Return the number of saves on db1."""
         [(count,)] = self.cluster.execute("SELECT count(*) FROM state.save", self.address.database)
         return int(count)
 
@@ -61,7 +61,7 @@ class OldPrimaries(ReplicaCase):
 
     def test_restart(self) -> None:
         """Machine A restarts while db1 and db2 are primaries: it refuses to start with db1, and doctor reports it;
-        machine B goes on with db2, also in new connections, and so does A once db1 is away."""
+        machine B continues with db2, also in new connections, and so does A once db1 is down."""
         other = self.new_service(self.servers_url, self.service)
         self.addCleanup(other.close)
         other.start()
@@ -85,7 +85,7 @@ class OldPrimaries(ReplicaCase):
         self.assertEqual(self.slots(self.service), {"first", "second", "third"})
 
     def test_noted_at_once(self) -> None:
-        """The new timeline is noted before anything is written there: a server that is killed then knows it."""
+        """The new timeline is noted before the first write there, so that a server that is killed then knows it."""
         self.fail_over()
         self.assertEqual(self.noted(self.service), NEW)
         self.service.kill()
@@ -110,7 +110,7 @@ class OldPrimaries(ReplicaCase):
         self.assertEqual(self.written_there(), 1)
 
     def test_unknown(self) -> None:
-        """A machine that never noted db2 cannot know: it serves db1, as the page says."""
+        """A machine that never noted db2 uses db1, as the page states."""
         self.fail_over()
         self.db1_returns()
         other = self.new_service(self.servers_url, self.service)

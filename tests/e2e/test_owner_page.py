@@ -38,7 +38,7 @@ class BrowserTests(CommandTestCase):
 
     @covers("threats/34")
     def test_read(self) -> None:
-        """Fit a narrow window in both schemes, with nothing for axe-core to find; the sheet of styles is allowed."""
+        """The page fits a narrow window in both schemes, axe-core reports nothing, and the style sheet is allowed."""
         axe = (installed() / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
         self.assertEqual(self.gamed("backup", str(self.folder / "backups"))[0], 0)
         window = Window()
@@ -71,7 +71,7 @@ class BrowserTests(CommandTestCase):
 
     @covers("threats/34")
     def test_other_names(self) -> None:
-        """Answer 421 to each name that is not this machine's own, and never on the game's port."""
+        """The page responds 421 to each name that is not this machine's own, and never on the game's port."""
         for host in (f"localhost:{self.admin}", "127.0.0.1", f"[::1]:{self.admin}", "LOCALHOST"):
             self.assertEqual(ask(self.admin, host), 200, host)
         for host in ("game.example", f"localhost.evil.example:{self.admin}", "127.0.0.1.nip.io", "192.168.0.1"):
@@ -82,7 +82,7 @@ class BrowserTests(CommandTestCase):
 
 class SocketTests(CommandTestCase):
     def test_unix(self) -> None:
-        """Answer on a unix socket, with any name."""
+        """The page responds on a unix socket to any name."""
         path = self.folder / "admin.sock"
         self.serve(f"--admin=unix:{path}")
         self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o660)

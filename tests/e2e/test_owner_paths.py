@@ -1,4 +1,4 @@
-"""What an owner does over the years, each by editing, setting variables and restarting (SPEC Operational rules)."""
+"""An owner's changes over the years, each by editing, setting variables and restarting (SPEC Operational rules)."""
 
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ from tests.support.stores import POSTGRESQL, sqlite_files
 
 
 class FromLocal(ProviderCase):
-    """`local` first, then `oauth`."""
+    """A change from `local` to `oauth`."""
 
     stands: ClassVar = (DISCORD,)
 
@@ -36,7 +36,7 @@ class FromLocal(ProviderCase):
 
     @covers("2.1/6")
     def test_adopt(self) -> None:
-        """Accounts are kept; name and password once, then the provider: the same player with the same save."""
+        """A player who enters name and password once stays the same player with the same save at the provider."""
         if not POSTGRESQL:  # whose server had the master key before
             self.assertIn("1 local account", self.service.text())
             self.assertRaises(gc.SignInRequired, self.local.whoami)
@@ -58,7 +58,7 @@ class FromLocal(ProviderCase):
         self.assertEqual(self.service.rows()["player"], 1)
 
     def test_without(self) -> None:
-        """Create a new player for a sign-in at the provider without adoption, and merge none."""
+        """A sign-in at the provider without adoption creates a new player, and merges none."""
         window = self.window()
         client = self.on_device("new", DISCORD, window, at_development(window, "Anna"))
         self.assertIsNone(client.get("auto"))
@@ -66,7 +66,7 @@ class FromLocal(ProviderCase):
 
     @sqlite_files("a key file that a master key replaces, which ends all sessions")
     def test_next_start(self) -> None:
-        """The game's usual call signs in again, with the provider, on a device with the session of before."""
+        """The game's usual call signs in again, with the provider, on a device with its old session."""
         window, before = self.window(), self.local.credential
         browser = self.opens(window, at_development(window, "Anna"))
         self.assertTrue(self.local.ensure_signed_in(Player(), open_browser=browser))
@@ -77,7 +77,7 @@ class FromLocal(ProviderCase):
 
 @covers("operational/9")
 class Domain(ProviderCase):
-    """127.0.0.1 plays the old name, localhost the new one."""
+    """127.0.0.1 is the old name, localhost the new one."""
 
     forked = False
 
@@ -85,7 +85,7 @@ class Domain(ProviderCase):
 
     @covers("operational/2", "operational/3")
     def test_domain_change(self) -> None:
-        """`public_url` and the registered redirect URI follow; players and saves are the same."""
+        """After `public_url` and the registered redirect URI have changed, players and saves are the same."""
         window = self.window()
         first = self.signed_in(DISCORD, window, at_development(window, "Anna"))
         first.put("auto", SAVE, base=None)
@@ -111,7 +111,7 @@ class SecretReset(ProviderCase):
 
     @covers("operational/4", "operational/5")
     def test_reset(self) -> None:
-        """Sign-ins fail, typed, until variable and restart; no change at the game."""
+        """Sign-ins get a typed error until the variable is set and the service restarted; games need no change."""
         client, window = self.client(), self.window()
         browser = self.opens(window, at_development(window, "Anna"))
         error = self.assertRaises(gc.LoginFailed, client.sign_in, Player(), open_browser=browser)
@@ -125,7 +125,7 @@ class SecretReset(ProviderCase):
 
 
 class ProviderDown(ProviderCase):
-    """The service starts while its provider is away."""
+    """The service starts while its provider is down."""
 
     stands: ClassVar = (FAKE_GOOGLE,)
 
@@ -135,7 +135,7 @@ class ProviderDown(ProviderCase):
 
     @covers("threats/21")
     def test_comes_back(self) -> None:
-        """Game, page and the owner's log say so at once; once the provider is back the next sign-in works."""
+        """Game, page and the owner's log report it at once; once the provider is back the next sign-in succeeds."""
         client, window = self.client(), self.window()
         opens = self.opens(window)
         error = self.assertRaises(gc.LoginFailed, client.sign_in, Player(), open_browser=opens)

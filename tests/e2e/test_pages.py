@@ -1,4 +1,4 @@
-"""Every page in a real browser: axe finds nothing, nothing runs out of a narrow window, the focus can be seen."""
+"""Every page in a real browser: axe reports nothing, narrow windows fit, and the focus is visible."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ from tests.support.covers import covers
 
 HERE, EVIL = "https://game.example/", "https://evil.example/"
 NARROW = {"width": 320, "height": 568}
-"""In CSS pixels: 1280 px at 400 % zoom (WCAG 2.2, 1.4.10), 640 px at 200 %, and less than any phone has."""
+"""In CSS pixels: 1280 px at 400 % zoom (WCAG 2.2, 1.4.10), 640 px at 200 %, and narrower than any phone."""
 PHONE = {"width": 360, "height": 640}
 DESKTOP = {"width": 1280, "height": 800}
 SPACING = "* { line-height: 1.5 !important; letter-spacing: .12em !important; word-spacing: .16em !important; }"
@@ -98,13 +98,13 @@ class PageCase(TestCase):
 
 
 def begun(page: Page) -> Any:
-    """Where one goes on in a form that came back: the browser goes there by itself, soon after the page is loaded."""
+    """Return the field that the browser focuses soon after it has loaded a returned form."""
     page.locator(":focus").wait_for()
     return page.evaluate(REFUSED)
 
 
 class AxeTests(PageCase):
-    """axe-core, every rule it has by itself, in both schemes."""
+    """All default rules of axe-core, in both schemes."""
 
     source: ClassVar[str] = ""
 
@@ -124,27 +124,27 @@ class AxeTests(PageCase):
         return self.look(pages, check, self.source)
 
     def test_sign_in(self) -> None:
-        """The page of local mode."""
+        """The page of local mode has no finding."""
         self.assertEqual(self.checked(gallery.sign_ins()), {})
 
     def test_provider(self) -> None:
-        """The page before a provider."""
+        """The page before a provider has no finding."""
         self.assertEqual(self.checked(gallery.at_providers()), {})
 
     def test_afterwards(self) -> None:
-        """Return, code, the end."""
+        """The pages of return, code and end have no finding."""
         self.assertEqual(self.checked(gallery.afterwards()), {})
 
     def test_failures(self) -> None:
-        """Whatever went wrong."""
+        """The pages of failures have no finding."""
         self.assertEqual(self.checked(gallery.failures()), {})
 
     def test_after_the_login(self) -> None:
-        """The player's page, invites, reset links, and the owner's page."""
+        """The player's page, invites, reset links, and the owner's page have no finding."""
         self.assertEqual(self.checked(player_gallery.every_page()), {})
 
     def test_it_finds_something(self) -> None:
-        """A field without a label, a page without a heading, text that is too pale in one scheme: axe says so."""
+        """axe reports a field without a label, a page without a heading, and text that is too pale in one scheme."""
         plain = named("sign-in open")
         for good, bad in ((b'<label for="name">', b"<label>"), (b"<h1>Sign in</h1>", b"")):
             page = Shown("bad", plain.html.replace(good, bad))
@@ -157,10 +157,10 @@ class AxeTests(PageCase):
 
 
 class ViewTests(PageCase):
-    """What a person sees, measured."""
+    """Measurements of the visible page."""
 
     def test_the_style_is_let_in(self) -> None:
-        """The page's own policy lets its style through: the card has its corners, in the colours of the scheme."""
+        """The page's policy allows its style: the card has rounded corners, in the colours of the scheme."""
         seen = {}
         for scheme in SCHEMES:
             style = (
@@ -174,12 +174,12 @@ class ViewTests(PageCase):
         self.assertNotEqual(seen["light"], seen["dark"])
 
     def test_phone(self) -> None:
-        """At 360 px nothing is cut off or scrolls sideways, however long the words; what is pressed has 44 px."""
+        """At 360 px nothing is cut off or scrolls sideways, with words of any length; buttons and links have 44 px."""
 
         self.assertEqual(self.look(gallery.every_page(), lambda page: page.evaluate(CUT) + page.evaluate(SMALL)), {})
 
     def test_above_the_fold(self) -> None:
-        """Without scrolling a person sees both buttons: the one that goes on, and "This was not me"."""
+        """Both buttons are visible without scrolling: the one that continues, and "This was not me"."""
         pages = [named(name) for name in ("sign-in open", "sign-in approval", "provider login", "code from plain")]
         for window in (PHONE, DESKTOP):
             self.assertEqual(self.look(pages, lambda page: page.evaluate(BELOW), viewport=window), {})
@@ -187,18 +187,18 @@ class ViewTests(PageCase):
         self.assertNotEqual(self.look(pages[:1], lambda page: page.evaluate(BELOW), viewport=low), {})
 
     def test_signs(self) -> None:
-        """Each end has its drawing, which the policy lets through and a screen reader skips."""
+        """Each end has its drawing, which the policy allows and a screen reader skips."""
         signs = {"back at plain": "done", "denied_page": "declined", "outcome login_expired": "expired"}
         signs |= {"outcome player_blocked": "blocked", "new player with a code": "waiting"}
         found = self.look([named(name) for name in signs], lambda page: page.evaluate(SIGN))
         self.assertEqual(found, {name: [f"sign {sign}", "true", 48] for name, sign in signs.items()})
 
     def test_zoomed(self) -> None:
-        """Nor at 320 px, which is a window of 640 px at 200 % and one of 1280 px at 400 %."""
+        """At 320 px nothing is cut off either: a window of 640 px at 200 % and one of 1280 px at 400 %."""
         self.assertEqual(self.look(gallery.every_page(), lambda page: page.evaluate(CUT), viewport=NARROW), {})
 
     def test_after_the_login(self) -> None:
-        """The player's and the owner's pages fit at 320 px, also with large text; what is pressed has 44 px."""
+        """The player's and the owner's pages fit at 320 px, also with large text; buttons and links have 44 px."""
         for style in ("", "html { font-size: 200% }"):
             found = self.look(
                 player_gallery.every_page(),
@@ -208,17 +208,17 @@ class ViewTests(PageCase):
             self.assertEqual(found, {})
 
     def test_large_text(self) -> None:
-        """Nor when a person has set text to twice its size, or wider spacing."""
+        """With text of twice the size, or wider spacing, nothing is cut off either."""
         for style in ("html { font-size: 200% }", SPACING):
             self.assertEqual(self.look(gallery.every_page(), lambda page, style=style: styled(page, style)), {})
 
     def test_it_finds_what_is_cut(self) -> None:
-        """A word that cannot break is found."""
+        """A word that cannot break is reported."""
         page = self.look([named("code from long")], lambda page: styled(page, "* { white-space: nowrap }"))
         self.assertEqual(list(page), ["code from long"])
 
     def test_without_style(self) -> None:
-        """A browser that takes no style sheet shows the same words, in the same order, and the same buttons."""
+        """A browser without style sheets shows the same words, in the same order, and the same buttons."""
         for page in gallery.every_page():
             bare = Shown(page.name, re.sub(rb"<style>.*?</style>", b"", page.html, flags=re.DOTALL))
             self.assertNotEqual(bare.html, page.html)
@@ -230,7 +230,7 @@ class ViewTests(PageCase):
         self.assertEqual(list(found.values()), ["0px"])
 
     def test_a_form_that_comes_back(self) -> None:
-        """On a phone one sees why, and goes on in the field to type in; a screen reader says both."""
+        """On a phone a returned form shows the reason and focuses the field; a screen reader reads both."""
         pages = [page for page in gallery.every_page() if b'role="alert"' in page.html]
         self.assertGreater(len(pages), 12)
         names = {page.name for page in pages if re.search("^account|(name_malformed|taken|closed)$", page.name)}
@@ -241,7 +241,7 @@ class ViewTests(PageCase):
             self.assertEqual(self.look(pages, begun, loaded=True, viewport=window), wanted)
 
     def test_focus(self) -> None:
-        """The tab key reaches everything that can be used, in the order it is read, and one sees where it is."""
+        """The tab key reaches every control in the order of the page, with a visible focus."""
         for scheme in SCHEMES:
             for forced in ("none", "active"):
                 pages = [
@@ -252,7 +252,7 @@ class ViewTests(PageCase):
 
 class LookTests(PageCase):
     def test_look(self) -> None:
-        """The owner's picture is drawn, and a button has their colour and a label that can be read, in both schemes."""
+        """The owner's picture is drawn, and a button has their colour and a readable label, in both schemes."""
         look = Look("#22aa77", Mark("image/svg+xml", SHAPES))
         server = ServerName("Anna's Arena", "game.example", look)
         html = forms.sign_in_page(server, gallery.asked(), Registration.OPEN)
@@ -275,7 +275,7 @@ class LookTests(PageCase):
 class FrameTests(PageCase):
     @covers("threats/6")
     def test_no_frame(self) -> None:
-        """A page elsewhere that frames ours gets an empty frame: nothing to click on, whatever lies over it."""
+        """A foreign page that frames one of gamed's gets an empty frame, so that nothing in it can be clicked."""
 
         def framed(browser: Browser, headers: dict[str, str]) -> bool:
             with browser.new_context(viewport=PHONE) as context:
@@ -291,13 +291,13 @@ class FrameTests(PageCase):
 
 
 def styled(page: Page, style: str) -> list[str]:
-    """Return what one more style sheet cuts off; it bypasses the policy, as a user's own style sheet does."""
+    """Return the elements that one more style sheet cuts off; it bypasses the policy like a user's style sheet."""
     page.evaluate(OWN_STYLE, style)
     return page.evaluate(CUT)
 
 
 def tabbed(page: Page) -> list[str]:
-    """Stops of the tab key that cannot be seen, or are not those of the page in its order."""
+    """Return stops of the tab key that are not visible, or not in the order of the page."""
     wanted, wrong = page.evaluate(STOPS), []
     for stop in wanted:
         page.keyboard.press("Tab")

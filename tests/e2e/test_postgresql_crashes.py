@@ -1,4 +1,4 @@
-"""What a service on PostgreSQL acknowledged survives the crash of the server, and its own."""
+"""Acknowledged changes of a service on PostgreSQL survive crashes of the database and of the service."""
 
 from random import Random
 from time import sleep
@@ -16,8 +16,8 @@ MOST_SECONDS = 0.5
 
 class Crashes(PostgresqlServiceCase):
     def test_stopped_server(self) -> None:
-        """PostgreSQL is stopped as by a power cut, each time at another moment: the service goes on by itself, and
-        nothing that it acknowledged is lost."""
+        """PostgreSQL is stopped as by a power cut, each time at another moment: the service continues by itself, and no
+        acknowledged change is lost."""
         self.load()
         gaps = []
         for moment in self.moments():
@@ -27,7 +27,7 @@ class Crashes(PostgresqlServiceCase):
         self.finish(gaps)
 
     def test_killed_service(self) -> None:
-        """The service is killed, each time at another moment: nothing that it acknowledged is lost."""
+        """The service is killed each time at another moment, and no acknowledged change is lost."""
         self.load()
         gaps = []
         for moment in self.moments():

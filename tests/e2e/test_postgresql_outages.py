@@ -1,4 +1,4 @@
-"""A database that does not answer, has no room, or is replaced: the service refuses, ends when asked, and recovers."""
+"""A database that hangs, is full, or is replaced: the service refuses requests, ends on SIGTERM, and recovers."""
 
 import contextlib
 import os
@@ -33,7 +33,7 @@ ENOUGH = 400
 
 class OutageCase(PostgresqlServiceCase):
     def refuses(self) -> None:
-        """Check that every request is answered within seconds, and the health checks as well."""
+        """Check that every request is answered within seconds, and so are the health checks."""
         until_answered(self.service.port, "GET", "/healthz", 503, REFUSED_SECONDS)
         self.assertEqual(ask(self.admin_port, "GET", "/readyz").status, 503)
         before = [client.refused for client in self.clients]
@@ -64,7 +64,7 @@ class OutageCase(PostgresqlServiceCase):
 
 
 class Stalled(OutageCase):
-    """Processes of the server that are stopped: their connections stay open, and nothing answers."""
+    """Stopped processes of the server: their connections stay open without a response."""
 
     def stall(self, pids: list[int]) -> None:
         for pid in pids:
@@ -88,8 +88,8 @@ class Stalled(OutageCase):
         log.msg(f"stalled read={begun:.2f} write={put:.2f}")
 
     def test_whole_server(self) -> None:
-        """The whole server does not answer: requests are refused within seconds, and answered when it goes on; the
-        service ends when it is asked to meanwhile."""
+        """While the whole server hangs, requests are refused within seconds, and SIGTERM ends the service; requests are
+        answered once the server continues."""
         self.load()
         self.progress()
         pids = self.stall_all()
@@ -106,7 +106,7 @@ class Stalled(OutageCase):
 
 
 class Silent(OutageCase):
-    """A network that loses everything."""
+    """A network that loses every packet."""
 
     tcp = True
 
@@ -116,8 +116,8 @@ class Silent(OutageCase):
         return Address("127.0.0.1", self.relay.port, self.address.database).url
 
     def test_recovers(self) -> None:
-        """Connections that are reset are made anew; when everything is lost, requests are refused within seconds, and
-        answered when the network is back; the service ends when it is asked to meanwhile."""
+        """Reset connections are replaced; while the network loses everything, requests are refused within seconds, and
+        SIGTERM ends the service; requests are answered once the network works again."""
         self.load()
         for _ in range(RESETS):
             self.progress()
@@ -160,7 +160,7 @@ class FullDisk(PostgresqlServiceCase):
         return self.address.url
 
     def test_full_and_free_again(self) -> None:
-        """Writes are refused as for a full disk, what is stored can be read, and with new room writes succeed."""
+        """Writes are refused as for a full disk, saves can be read, and with new space writes succeed."""
         token = self.credentials("one")["access_token"]
         kept: list[bytes] = []
         self.ballast.write_bytes(bytes(BALLAST))
@@ -183,7 +183,7 @@ class FullDisk(PostgresqlServiceCase):
 
 
 class FullServerDisk(PostgresqlServiceCase):
-    """All that the server has is on a small disk, with its log."""
+    """All files of the server are on a small disk, with its log."""
 
     def make_cluster(self) -> Cluster:
         self.disk = Path(mkdtemp(prefix="gamed-pg-disk-"))  # the server's user cannot reach the folder of a test
@@ -195,7 +195,7 @@ class FullServerDisk(PostgresqlServiceCase):
         return Cluster(base=str(self.disk))
 
     def test_full_and_free_again(self) -> None:
-        """The log names the full disk of the server once, and writes succeed as soon as there is room."""
+        """The log names the full disk of the server once, and writes succeed as soon as there is space."""
         token = self.credentials("one")["access_token"]
         put = partial(self.ask, "PUT", body=os.urandom(200_000), bearer=token)
         self.assertEqual(put("/game/saves/first").status, 201)
@@ -237,8 +237,8 @@ class Locked(OutageCase):
         self.assertEqual(put().status, 200)
 
     def test_stopped_process(self) -> None:
-        """A process that is stopped in its transactions keeps another one waiting for two seconds only, and goes on
-        when it is continued."""
+        """A process that is stopped in its transactions delays another one for two seconds only, and works again when
+        it is continued."""
         other = self.new_service(self.url(), self.service)
         self.addCleanup(other.close)
         other.start()

@@ -1,4 +1,4 @@
-"""A primary with a synchronous standby: what was acknowledged is on both, and the service follows the primary."""
+"""A primary with a synchronous standby: acknowledged changes are on both, and the service follows the primary."""
 
 import time
 from threading import Thread
@@ -39,14 +39,14 @@ class StandbyFirst(ReplicaCase):
     standby_first = True
 
     def test_planned_switch_over(self) -> None:
-        """The service uses the primary, though the address names the standby first; when the primary is stopped in
-        order and the standby takes its place, nothing that was acknowledged is lost."""
+        """The service uses the primary, although the address names the standby first; after a planned switch to the
+        standby no acknowledged change is lost."""
         self.switch_over("fast")
 
 
 class Replicas(ReplicaCase):
     def test_switch_over(self) -> None:
-        """The primary crashes under load and the standby takes its place: nothing that was acknowledged is lost."""
+        """After a crash of the primary under load and the promotion of the standby no acknowledged change is lost."""
         self.switch_over("immediate")
 
     def waiting(self) -> list[int]:

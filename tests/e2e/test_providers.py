@@ -1,4 +1,4 @@
-"""Whole sign-ins in a browser: three providers that others wrote, and the development provider (SPEC 1, 4, 5)."""
+"""Whole sign-ins in a browser: three foreign providers, and the development provider (SPEC 1, 4, 5)."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ SAVE = bytes(range(256)) * 64
 
 
 def at_oidc_provider(window: Window, account: str) -> Callable[[], object]:
-    """Choose an account, consent."""
+    """Choose an account, and consent."""
 
     def steps() -> None:
         window.step(lambda page: page.get_by_label("Account").fill(account))
@@ -48,7 +48,7 @@ def at_development(window: Window, person: str) -> Callable[[], object]:
 
 
 class WholeCase(ProviderCase):
-    """Straight to the provider, back, collect, save; what the provider was sent."""
+    """A redirect to the provider, the return, a collect, a save, and the provider's requests."""
 
     forked = False
 
@@ -69,11 +69,11 @@ class Google(WholeCase):
 
     @covers("1/4", "4/10", "5/2", "5/8")
     def test_whole(self) -> None:
-        """Account chooser and consent at a certified provider, then a save."""
+        """A sign-in with account chooser and consent at a certified provider ends with a save."""
         self.whole(GOOGLE, lambda window: at_oidc_provider(window, "marvin"))
 
     def test_same_person(self) -> None:
-        """The same account is the same player, on another device too; another account is another player."""
+        """The same account is the same player, also on another device; another account is another player."""
         window = self.window()
         first = self.signed_in(GOOGLE, window, at_oidc_provider(window, "marvin"))
         first.put("auto", SAVE, base=None)
@@ -86,7 +86,7 @@ class Google(WholeCase):
         self.assertNotEqual(other.credential.player_id, first.credential.player_id)
 
     def test_abort(self) -> None:
-        """Cancelled at the provider: the game gets the failure, and no player is made."""
+        """After a cancel at the provider the game gets the failure, and no player is created."""
         client, window = self.client(), self.window()
 
         def cancels() -> None:
@@ -112,12 +112,12 @@ class MockServer(WholeCase):
 
 
 class MockServerOAuth2(WholeCase):
-    """The same, as a provider that speaks OAuth 2.0 only."""
+    """The same provider with OAuth 2.0 only."""
 
     stands: ClassVar = (MOCK_SERVER_OAUTH2,)
 
     def test_whole(self) -> None:
-        """Three addresses and a member of the account are enough; its ID token is not looked at."""
+        """Three addresses and a member of the account are enough; the ID token is ignored."""
         self.whole(MOCK_SERVER_OAUTH2)
 
 
@@ -127,12 +127,12 @@ class ProviderMock(WholeCase):
     stands: ClassVar = (PROVIDER_MOCK,)
 
     def test_whole(self) -> None:
-        """A form with a name, and back."""
+        """The provider shows a form with a name, and redirects back."""
         self.whole(PROVIDER_MOCK, lambda window: at_provider_mock(window, "zaphod"))
 
 
 class Discord(WholeCase):
-    """The development provider's Discord, which is as strict as can be."""
+    """The development provider's Discord, which is as strict as possible."""
 
     stands: ClassVar = (DISCORD,)
 
@@ -142,7 +142,7 @@ class Discord(WholeCase):
         self.whole(DISCORD, lambda window: at_development(window, "Anna"))
 
     def test_deny(self) -> None:
-        """Denied there: the game gets the failure, and a page says what to do."""
+        """After a denial there the game gets the failure, and a page has the next step."""
         client, window = self.client(), self.window()
         browser = self.opens(window, lambda: window.press("Deny"))
         error = self.assertRaises(gc.LoginDeclined, client.sign_in, Player(), open_browser=browser)
@@ -150,7 +150,7 @@ class Discord(WholeCase):
         self.assertEqual(self.service.rows()["player"], 0)
 
     def test_fail(self) -> None:
-        """The provider breaks down at the exchange: typed for the game, the cause in the owner's log."""
+        """A provider that fails at the exchange is a typed error for the game, and its cause is in the owner's log."""
         client, window = self.client(), self.window()
         browser = self.opens(window, lambda: self.with_manner(window, "fails"))
         error = self.assertRaises(gc.LoginFailed, client.sign_in, Player(), open_browser=browser)
@@ -158,7 +158,7 @@ class Discord(WholeCase):
         self.assertIn("token_endpoint: answered 503", self.service.text())
 
     def test_slow(self) -> None:
-        """A provider that takes a few seconds is waited for."""
+        """The service waits for a provider that takes a few seconds."""
         window = self.window()
         client = self.signed_in(DISCORD, window, lambda: self.with_manner(window, "takes 3 seconds"))
         self.assertTrue(client.signed_in)
@@ -177,7 +177,7 @@ class Choice(ProviderCase):
     stands: ClassVar = (DISCORD, FAKE_GOOGLE)
 
     def test_page(self) -> None:
-        """Without a loopback port the page names the provider, then the code is typed."""
+        """Without a loopback port the page names the provider, then the player types the code."""
         client, window = self.client(), self.window()
         steps = [lambda: window.press("Continue with Google"), at_development(window, "Chidi")]
         browser = self.opens(window, *steps)
@@ -187,7 +187,7 @@ class Choice(ProviderCase):
         self.assertEqual(self.recorders["discord"].exchanges, [])
 
     def test_decline(self) -> None:
-        """This was not me, on that page: no provider is asked anything."""
+        """After "This was not me" on that page no provider receives a request."""
         client, window = self.client(), self.window()
         browser = self.opens(window, lambda: window.press("This was not me"))
         how = {"provider": "discord", "open_browser": browser, "loopback": False}
@@ -232,13 +232,13 @@ class Choice(ProviderCase):
 
 @covers("7/5", "7/6", "7/7")
 class Misconfigured(ProviderCase):
-    """What the owner registered and what the file says do not fit (SPEC 7)."""
+    """The registered values do not match the owner's file (SPEC 7)."""
 
     stands: ClassVar = (DISCORD,)
     secret: ClassVar = "not-the-secret"
 
     def test_wrong_secret(self) -> None:
-        """Typed for the game, named for the owner, and no save or player is touched."""
+        """A wrong secret is a typed error for the game, named for the owner, and no save or player changes."""
         client, window, before = self.client(), self.window(), self.service.rows()
         browser = self.opens(window, at_development(window, "Anna"))
         error = self.assertRaises(gc.LoginFailed, client.sign_in, Player(), open_browser=browser)
@@ -259,7 +259,7 @@ class WrongClient(ProviderCase):
     client_id: ClassVar = "somebody-else"
 
     def test_wrong_client_id(self) -> None:
-        """The provider's own page says so; no callback comes, the game may give up, and nothing was written."""
+        """For a wrong client_id the provider shows its own page; no callback arrives, and nothing was written."""
         client, window = self.client(), self.window()
         seen = []
 

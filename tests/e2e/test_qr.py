@@ -25,7 +25,7 @@ class Shown(ServiceCase):
     config: ClassVar = {"mode": "local"}
 
     def origin(self, content_type: str, body: bytes) -> str:
-        """Serve these bytes on an origin of their own, to pages that embed only what permits that explicitly."""
+        """Serve these bytes on their own origin, to pages that embed only resources with an explicit permission."""
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
@@ -71,7 +71,7 @@ class Shown(ServiceCase):
         self.assertEqual(self.collect(login).json["stage"], "waiting_for_browser")
 
     def test_other_origin(self) -> None:
-        """A web game on another origin may show it, even one that embeds only what permits that explicitly."""
+        """A web game on another origin may show it, even if it embeds only resources with an explicit permission."""
         login = self.start()
         self.assertGreater(self.width_at(login["qr_url"]), 200)
         image = self.ask("GET", login["qr_url"].removeprefix(self.service.base)).body

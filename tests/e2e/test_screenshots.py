@@ -10,7 +10,7 @@ PICTURES_BYTES = 2 * 1024**2
 
 class ScreenshotTests(SynchronousTestCase):
     def test_drawn(self) -> None:
-        """Each picture of a page is of a page that exists, in both schemes, and all are small."""
+        """Each picture shows an existing page, in both schemes, and all are small."""
         self.assertEqual(set(DRAWN.values()) - set(pages()), set())
         pictures = list(FOLDER.iterdir())
         self.assertEqual(

@@ -1,4 +1,4 @@
-"""Where secrets must not be found (SPEC 2.2, 5.8; PROTOCOL 1)."""
+"""Places without secrets (SPEC 2.2, 5.8; PROTOCOL 1)."""
 
 import re
 from base64 import b64encode, urlsafe_b64decode
@@ -16,11 +16,11 @@ NAME, PASSWORD = "Trillian-McMillan", "nine-lives-of-a-purple-cat"
 KEY = sha256(b"the master key of this test").digest()
 KEY_TEXT = b64encode(KEY).decode()
 BACK = re.compile(r"http://127\.0\.0\.1:\d+/gamed/return\?.*")
-"""Where the browser goes back to the game; it stays on its page when the answer is 204."""
+"""The browser's return to the game; it stays on its page when the response is 204."""
 
 
 def forms(secret: str) -> list[bytes]:
-    """The ways a secret may lie about: as it is, in hex, and, for a credential, the bytes that it spells."""
+    """Return the forms of a secret: as it is, in hex, and, for a credential, its decoded bytes."""
     text = secret.encode()
     found = [text, text.hex().encode()]
     if re.match(r"g[dar][stc]_", secret):
@@ -31,7 +31,7 @@ def forms(secret: str) -> list[bytes]:
 
 
 class Secrets(ServiceCase):
-    """After a full sign-in, a save and a refresh."""
+    """Secrets after a complete sign-in, a save and a refresh."""
 
     config: ClassVar = {
         "mode": "local",
@@ -49,7 +49,7 @@ class Secrets(ServiceCase):
         self.secrets = self.everything()
 
     def everything(self) -> dict[str, str]:
-        """One login of each kind, to the end; every secret that was seen on the way."""
+        """Run one login of each kind to the end; return every secret of them."""
         by_ticket = self.signed_in("ticket", loopback_port=free_port())
         by_app = self.signed_in("app", return_uri="com.example.game:/signin")
         by_code = self.signed_in("code")
@@ -100,7 +100,7 @@ class Secrets(ServiceCase):
 
     @covers("threats/47")
     def test_machine(self) -> None:
-        """Not in any file (databases, their write-ahead logs, configuration), log, environment or command line."""
+        """No file (databases, their write-ahead logs, configuration), log, environment or command line has one."""
         self.assertEqual(len(self.secrets), 3 + 3 * 7 + 4)  # the hunt knows what it looks for
         self.assertTrue(all(len(secret) >= 6 for secret in self.secrets.values()))
         shown = self.service.environment()
@@ -119,7 +119,7 @@ class Secrets(ServiceCase):
         self.assertIn("/auth/login/{token}", self.service.text())  # it speaks of routes, not of paths
 
     def server_files(self) -> dict[str, bytes]:
-        """Return the files of PostgreSQL's server: the database, its log, all that was written ahead in this test."""
+        """Return the files of PostgreSQL's server: the database, its log, and this test's write-ahead log."""
         server, database = cluster(), address_of(self.service.data).database
         server.execute("CHECKPOINT")
         [(folder,)] = server.execute(f"SELECT oid FROM pg_database WHERE datname = '{database}'")
@@ -132,7 +132,7 @@ class Secrets(ServiceCase):
         return {str(file): file.read_bytes() for file in [*parts["rows"], *parts["ahead"], server.folder / "log"]}
 
     def test_pages(self) -> None:
-        """Not in a page, but the ticket in the link back to the game and the code on its own page, until delivery."""
+        """No page has one, except the ticket in the link back to the game and, until delivery, the code on its page."""
         for url, html in self.look.seen:
             for name, secret in self.secrets.items():
                 shown = html

@@ -1,4 +1,4 @@
-"""A service that is asked to stop answers everyone who waits (PROTOCOL 3.5)."""
+"""A service that stops answers all waiting requests (PROTOCOL 3.5)."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -14,7 +14,7 @@ class Stopping(ServiceCase):
     config: ClassVar = {"mode": "local", "limits": {"starts_per_minute": 0, "live_logins_per_address": 0}}
 
     def test_a_hundred_waiters(self) -> None:
-        """Each gets 202 with `Connection: close`; no client finds a closed connection; the exit code is 0."""
+        """Each waiter gets 202 with `Connection: close`; no client finds a closed connection; the exit code is 0."""
         asked = Barrier(GAMES + 1, timeout=PATIENCE_SECONDS)
 
         def wait(login: dict) -> Answer:

@@ -1,4 +1,4 @@
-"""Two people have the link of one sign-in, and come back from the provider at the same time (PROTOCOL 3.3, 3.4)."""
+"""Two people with the link of one sign-in return from the provider at the same time (PROTOCOL 3.3, 3.4)."""
 
 from typing import ClassVar
 
@@ -18,13 +18,13 @@ class TwoWindows(ProviderCase):
         return window
 
     def go(self, window: Window, person: str) -> None:
-        """Press, and do not wait for what comes of it."""
+        """Press without waiting for the next page."""
         button = {"name": f"Continue as {person}"}
         window.step(lambda page: page.get_by_role("button", **button).click(no_wait_after=True))
 
     @covers("threats/3")
     def test_one_wins(self) -> None:
-        """One is shown a code, the other that another browser has finished; the game gets the winner's player only."""
+        """One is shown a code, the other that another browser has finished; the game gets only the winner's player."""
         login = self.start(provider="discord")
         windows = {person: self.at_provider(login["login_url"]) for person in ("Anna", "Bo")}
         for person, window in windows.items():

@@ -1,4 +1,4 @@
-"""Waiting for changes at the real service: a command on the host, the end of a session and of the service wake it."""
+"""Waits for changes at the real service: a command on the host and the end of a session or the service end them."""
 
 import json
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,9 +13,9 @@ from tests.e2e.service import Service
 from tests.e2e.wire import Answer, ask
 
 SETTLED_SECONDS = 1.5
-"""The service has looked at both files since the wait began."""
+"""After this time since a wait began the service has read both files."""
 WAIT_SECONDS, SOON_SECONDS = 60, 40
-"""A wait that nothing ends, and far less than that."""
+"""A wait that only a change ends, and a much shorter time."""
 
 
 class Waits(SynchronousTestCase):
@@ -32,7 +32,7 @@ class Waits(SynchronousTestCase):
         self.addCleanup(self.pool.shutdown)
 
     def wait(self) -> "Future[Answer]":
-        """A request that waits already when this returns."""
+        """Send a request; it waits when this returns."""
         sent, how = Event(), {"Prefer": f"wait={WAIT_SECONDS}"}
         waiting = self.pool.submit(self.keeper.ask, "GET", f"?since={self.cursor}", sent=sent.set, **how)
         self.assertTrue(sent.wait(SOON_SECONDS))
@@ -42,7 +42,7 @@ class Waits(SynchronousTestCase):
         return waiting
 
     def test_command(self) -> None:
-        """A change by a command wakes the wait; a change to another player's saves does not."""
+        """A change by a command ends the wait; a change to another player's saves does not."""
         [player] = [each["id"] for each in json.loads(gamed(self.service, "players", "list", "--json"))]
         waiting = self.wait()
         gamed(self.service, "players", "add", "other", "--password-stdin", stdin="correct horse\n")
@@ -61,7 +61,7 @@ class Waits(SynchronousTestCase):
         self.assertEqual((answer.status, answer.json["code"]), (401, "session_revoked"))
 
     def test_sign_out(self) -> None:
-        """So does a sign-out."""
+        """A sign-out ends the waits of its session with 401."""
         waiting = self.wait()
         answer = ask(self.service.port, "POST", "/auth/session/logout", json_body={}, bearer=self.keeper.token)
         self.assertEqual(answer.status, 204)

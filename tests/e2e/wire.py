@@ -1,4 +1,4 @@
-"""Requests as they are on the wire, without the reference client's care."""
+"""Requests as bytes, without the reference client's checks."""
 
 import contextlib
 import http.client
@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 PATIENCE_SECONDS = 120
-"""More than any wait that a client may ask for."""
+"""Longer than any wait that a client may ask for."""
 
 
 class Answer(Struct, frozen=True):
@@ -24,7 +24,7 @@ class Answer(Struct, frozen=True):
 
 
 def ask(port: int, method: str, path: str, **how: Any) -> Answer:
-    """One request on a connection of its own; `how` as in ask_on()."""
+    """Send one request on its own connection; `how` as in ask_on()."""
     return ask_on(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS), method, path, **how)
 
 
@@ -39,8 +39,8 @@ def ask_on(
     headers: Mapping[str, str] | None = None,
     sent: Callable[[], object] = lambda: None,
 ) -> Answer:
-    """The one request of this connection; header names of the answer in lower case. `sent`: called before the answer
-    is waited for."""
+    """Send the only request of this connection; header names of the response are in lower case. `sent` is called
+    before the wait for the response."""
     fields = dict(headers or {})
     if json_body is not None:
         body, fields["Content-Type"] = json.dumps(json_body).encode(), "application/json"
@@ -77,7 +77,7 @@ def _whole(received: bytes) -> bool:
 
 
 def parse(received: bytes) -> Answer:
-    """The first answer in it."""
+    """Parse the first response in the bytes."""
     head, _, rest = received.partition(b"\r\n\r\n")
     lines = head.decode("latin-1").split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}

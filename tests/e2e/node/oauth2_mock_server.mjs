@@ -1,5 +1,5 @@
-// npm oauth2-mock-server: it sends everybody straight back, as the same person.
-// One argument, JSON: port, issuer. Says "ready" when it listens.
+// npm oauth2-mock-server: it redirects every browser back at once, as the same person.
+// One argument, JSON: port, issuer. Prints "ready" when it listens.
 import { OAuth2Server } from 'oauth2-mock-server'
 
 const options = JSON.parse(process.argv[2])

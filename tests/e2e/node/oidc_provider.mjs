@@ -1,5 +1,5 @@
 // npm oidc-provider, with an account chooser for prompt=select_account and its own consent page.
-// One argument, JSON: port, issuer, client_id, client_secret, redirect_uri. Says "ready" when it listens.
+// One argument, JSON: port, issuer, client_id, client_secret, redirect_uri. Prints "ready" when it listens.
 import { createServer } from 'node:http'
 import Provider, { interactionPolicy } from 'oidc-provider'
 
