@@ -75,7 +75,7 @@ class Ran(Struct, frozen=True):
 
 
 class Kill(Struct, frozen=True):
-    """What was found after a kill; the source was as it was, unless the move had been finished."""
+    """The findings after a kill; the source is unchanged, unless the move had been finished."""
 
     after_seconds: float
     source: str

@@ -40,7 +40,7 @@ CALLS_SHOWN = 10
 
 
 class Counted(Struct, frozen=True):
-    """What a process has used: seconds by kind of time, and changes of its threads."""
+    """The use of a process: seconds by kind of time, and context switches of its threads."""
 
     user: float
     kernel: float

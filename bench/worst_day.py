@@ -65,7 +65,7 @@ from tests.support.postgresql import MEMORY, Address, Cluster
 
 MALICIOUS = f"ply_{'m' * 22}"
 OTHERS = [f"ply_{number:022d}" for number in range(60)]
-"""Who plays beside them: so many that none writes more often than once a second."""
+"""The other players: so many that none writes more often than once a second."""
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000
 LIMITS = SaveLimits()
 ABSENT, PRESENT = Condition(ConditionKind.ABSENT), Condition(ConditionKind.PRESENT)
@@ -89,7 +89,7 @@ WANTED_MS, WANTED_MIB, WANTED_RATIO = 20.0, 4.0, 2.0
 
 
 class Mixed(Struct, frozen=True):
-    """What one mix of changes added: rows, bytes that count, and bytes of the store."""
+    """The growth by one mix of changes: rows, bytes that count, and bytes of the store."""
 
     name: str
     rows: int
