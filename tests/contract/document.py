@@ -1,4 +1,4 @@
-"""This module reads docs/openapi.yaml: its operations, references and examples."""
+"""The document docs/openapi.yaml: its operations, references and examples."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy

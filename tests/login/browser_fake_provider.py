@@ -1,4 +1,4 @@
-"""This module runs the server in oauth mode with the development provider in memory as Discord and Google."""
+"""A server in oauth mode in memory, with the development provider as Discord and Google."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""This module sends HTTP requests of a game and of browsers to the routes of a login."""
+"""HTTP requests of a game and of browsers to the routes of a login."""
 
 from html.parser import HTMLParser
 from json import dumps

@@ -1,4 +1,4 @@
-"""This module has an example of a login, and random bytes that repeat per test."""
+"""An example of a login, and random bytes that repeat per test."""
 
 from itertools import count
 

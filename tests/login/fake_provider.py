@@ -1,4 +1,4 @@
-"""This module has a small fake provider that records its requests and answers when the test says so."""
+"""A small fake provider that records its requests and answers when the test says so."""
 
 from typing import Any
 from urllib.parse import urlencode

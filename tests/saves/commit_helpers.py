@@ -1,4 +1,4 @@
-"""This module has the fixtures of the tests of commits."""
+"""Fixtures of the tests of commits."""
 
 import json
 from hashlib import sha256

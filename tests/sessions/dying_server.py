@@ -1,4 +1,4 @@
-"""This module runs `gamed` with a service that kills itself when a refresh is committed and not yet answered."""
+"""`gamed` with a service that kills itself when a refresh is committed and not yet answered."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""This module reads QR codes out of images, independently of the library that draws them."""
+"""Reader of QR codes in images, independent of the library that draws them."""
 
 from re import fullmatch, search
 from struct import unpack
