@@ -1,4 +1,4 @@
-"""This module chooses the Store that the configuration names."""
+"""Choice of the Store that the configuration names."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""This module registers the clients that wait for changes of a player's saves, and notifies them (PROTOCOL 4.2)."""
+"""Waits of clients for changes of a player's saves, and their notification (PROTOCOL 4.2)."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""This module erases all saves of a player with their history (PROTOCOL 4); the player then has a new epoch."""
+"""Erasure of all saves of a player with their history (PROTOCOL 4); the player then has a new epoch."""
 
 from gamed.crypto import Secret
 from gamed.saves.commands import EraseCommand

@@ -1,4 +1,4 @@
-"""This module defines the errors of saves (PROTOCOL 4); their texts say what a developer or player can do."""
+"""Errors of saves (PROTOCOL 4); their texts tell a developer or player the next step."""
 
 from collections.abc import Mapping
 

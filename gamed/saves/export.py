@@ -1,4 +1,4 @@
-"""This module exports all versions of a player's saves as one zip file (PROTOCOL 4)."""
+"""Exports of all versions of a player's saves as one zip file (PROTOCOL 4)."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""This module lists the status and problem code of each error of saves, for the routes."""
+"""Status and problem code of each error of saves, for the routes."""
 
 from gamed.http.problems import ErrorTable
 from gamed.saves import errors

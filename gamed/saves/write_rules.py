@@ -1,4 +1,4 @@
-"""This module decides whether a request may change a slot: the rules W1 to W7 of PROTOCOL 4.1, as pure functions.
+"""Decisions whether a request may change a slot: the rules W1 to W7 of PROTOCOL 4.1, as pure functions.
 
 They promise three things. A client that has not seen the current version cannot replace it; refused bytes are kept;
 and a repeated request recognises its own effect and succeeds.
