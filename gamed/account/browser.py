@@ -216,7 +216,6 @@ class AccountSignIn(Component, frozen=True):
             self._waiters.wake(ended)
 
     def _record(self, outcome: CollectOutcome, session_id: str, request_id: str) -> None:
-        """Write the end of the sign-in to the audit log."""
         login, player, audit = outcome.transition.after, outcome.player_id or "", self._context.audit
         if outcome.undecryptable is not None:
             audit.record(SecurityEvent.DECRYPTION_FAILED, **outcome.undecryptable)

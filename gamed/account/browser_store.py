@@ -82,8 +82,6 @@ class AccountPageStore(Component, frozen=True):
     _keys: Keys
 
     def authenticate(self, token: Secret, now_ms: int) -> Deferred[BrowserState]:
-        """Return the session of a browser."""
-
         def transaction(connection: Connection) -> BrowserState:
             indexer = self._keys.indexer
             caller = browser_tables.authenticate_browser(connection, indexer, token, now_ms)
@@ -106,7 +104,6 @@ class AccountPageStore(Component, frozen=True):
         return self._writes.submit(end, keys=(player_id,))
 
     async def names(self, player_id: str) -> PlayerNames:
-        """Return the names of a player."""
         named = await self._reads.submit(partial(tables.find_named, keys=self._keys, name_or_id=player_id))
         return PlayerNames(named.name, named.display_name)
 

@@ -46,7 +46,6 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
     def routes(
         self, login: LoginComponents, sessions: SessionService, saves: SaveComponents, pages: PageResponder
     ) -> Sequence[RouteGroup]:
-        """Return the routes of the account for games, its page in a browser, links, and the server's address."""
         context, databases, guard = login.context, self.context.databases, AccountGuard(pages.guard)
         store = AccountPageStore(databases.reads, databases.auth, context.keys)
         sign_in = AccountSignIn(context, login.store, store, login.authorize, login.passwords, login.waiters)

@@ -27,7 +27,7 @@ class AccountGuard(Component, frozen=True):
         return "__Host-ga" if self.browsers.secure else "ga"
 
     def cookie(self, request: Request) -> str | None:
-        """Return the value of the cookie as it was sent."""
+        """Return the cookie's value, unchecked."""
         return request.getCookie(self.cookie_name)
 
     def set_cookie(self, request: Request, token: Secret) -> None:

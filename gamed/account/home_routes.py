@@ -54,7 +54,6 @@ def wants_page(accept: str) -> bool:
 
 
 def home_page(server: layout.ServerName, address: str) -> bytes:
-    """Return the page of the server's address."""
     content = (
         layout.paragraph(texts.HOME_LEAD),
         tags.p(address, class_="address"),

@@ -115,14 +115,13 @@ class LinkRoutes(Component, frozen=True):
         return self._pages.page(request, 200, pages.reset_done_page(self._pages.server))
 
     def _view(self, request: Request, token: str) -> pages.LinkView:
-        """Return what the page needs; a browser without the cookie of its forms gets one."""
+        """Return the view of the page; a browser without the cookie of its forms gets one."""
         browsers = self._guard.browsers
         cookie = browsers.cookie_or_new(request)
         browsers.set_cookie(request, cookie)
         return pages.LinkView(self._pages.server, token, browsers.field(cookie, token))
 
     def _form(self, request: Request, token: str) -> tuple[SignInForm, Mapping[str, str]]:
-        """Return the posted form, and all of its fields."""
         browser, fields = self._guard.browsers.form(request, token)
         name, password = fields.get("name", ""), fields.get("password", "")
         return SignInForm(token, browser, request.head.address, name, password, request.request_id), fields

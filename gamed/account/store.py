@@ -226,7 +226,6 @@ NO_BLOCKED_PLAYERS = BlockedPlayers(None, {table: () for table in BLOCKED_COLUMN
 
 
 def blocked_players(connection: Connection) -> BlockedPlayers:
-    """Return the blocked players of an auth.db."""
     record = keyring.read_key_record(connection)
     rows = {}
     for table, columns in BLOCKED_COLUMNS.items():

@@ -35,7 +35,6 @@ class SignInChoice(Struct, frozen=True):
 def sign_in_page(
     view: PageView, choice: SignInChoice, feedback: FormFeedback | None = None, *, title: str, lead: str
 ) -> bytes:
-    """Return the page with the ways to sign in."""
     content: list[Content] = [paragraph(lead, server=bidi_isolated(view.server.title))]
     if not choice.labels:
         fields = name_field("name", feedback), password_field("password", feedback, "current-password")
@@ -51,7 +50,6 @@ def working_page(server: ServerName) -> bytes:
 
 
 def ended_page(server: ServerName, ended: Ended) -> bytes:
-    """Return the page of a sign-in that failed."""
     content: list[Content] = [paragraph(_FAILED.get(ended.outcome, texts.FAILED_LEAD))]
     if ended.approval_code is not None:
         content = [paragraph(texts.FAILED_PENDING), tags.p(ended.approval_code, class_="code")]
@@ -59,7 +57,6 @@ def ended_page(server: ServerName, ended: Ended) -> bytes:
 
 
 def deleted_page(server: ServerName) -> bytes:
-    """Return the page after the player was deleted."""
     return plain_page(texts.DELETED_TITLE, paragraph(texts.DELETED_LEAD), server=server)
 
 

@@ -24,7 +24,6 @@ class LinkView(Struct, frozen=True):
     form: str
 
     def post(self, path: str, *content: Content) -> Content:
-        """Return the form of the link at this path."""
         hidden = tags.input(type="hidden", name="form", value=self.form)
         return tags.form(hidden, *content, method="post", action=f"{path}/{self.token}")
 
@@ -43,7 +42,6 @@ def invite_page(view: LinkView, suggested: str, feedback: FormFeedback | None = 
 
 
 def invite_provider_page(view: LinkView, labels: Mapping[str, str]) -> bytes:
-    """Return the page of an invite with a button for each provider."""
     buttons = [
         tags.button(texts.INVITE_PROVIDER.format(provider=label), type="submit", name="provider", value=name)
         for name, label in labels.items()
@@ -70,11 +68,9 @@ def reset_page(view: LinkView, account_name: str, feedback: FormFeedback | None 
 
 
 def reset_done_page(server: ServerName) -> bytes:
-    """Return the page after a password was set."""
     content = (paragraph(texts.RESET_DONE_LEAD), link(texts.TO_YOUR_PAGE, HOME))
     return page(texts.RESET_DONE_TITLE, *content, server=server)
 
 
 def link_failure_page(server: ServerName, sentence: str) -> bytes:
-    """Return the page of a link that cannot be used."""
     return page(texts.LINK_FAILURE_TITLE, paragraph("{sentence}", sentence=sentence), server=server)

@@ -34,7 +34,7 @@ class PageView(Struct, frozen=True):
         return page(title, *content, server=self.server)
 
     def time(self, instant_ms: int) -> Tag:
-        """Return how long ago an instant is, and the instant in UTC."""
+        """Return the age of an instant, and the instant in UTC."""
         utc = f"{datetime.fromtimestamp(instant_ms // 1000, UTC):%Y-%m-%d %H:%M}"
         text = texts.ABSOLUTE.format(ago=ago(instant_ms, self.now_ms), utc=utc)
         return Tag("time")(text, datetime=rfc3339(instant_ms))
@@ -55,12 +55,10 @@ def link(text: str, path: str, **query: str) -> Tag:
 
 
 def section(title: str, *content: Content) -> Tag:
-    """Return a part of the page with a heading."""
     return Tag("section")(tags.h2(title), *content, class_="foot")
 
 
 def box(title: Content, *lines: Content, actions: list[Tag] | None = None) -> Tag:
-    """Return a box with a title, lines below it, and forms or links."""
     rows = [tags.p(line, class_="ago") for line in lines]
     return tags.div(tags.strong(title), *rows, *(actions or []), class_="device")
 

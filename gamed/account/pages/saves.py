@@ -83,7 +83,6 @@ def _actions(view: PageView, slot: str, version: ShownVersion, head: ShownVersio
 
 
 def dismiss_page(view: PageView, copy: Version) -> bytes:
-    """Return the page that asks whether a conflict copy shall be deleted."""
     lines: list[Content] = [line(texts.VERSION_SAVED, size=size(copy.size), time=view.time(copy.created_ms))]
     if copy.device is not None:
         lines.append(line(texts.VERSION_FROM, device=bidi_isolated(copy.device)))
