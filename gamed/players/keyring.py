@@ -146,7 +146,7 @@ def mismatch_message(
 
 
 def lost_key_advice(store: Store) -> str:
-    """Return what an owner can do who has lost the key of the `auth` of this store."""
+    """Return the next step of an owner who has lost the key of this store's `auth`."""
     return (
         f"If that key is lost, {store.name(AUTH)} cannot be read any more: {store.set_aside(AUTH)} and start again; "
         "players then sign in anew. Nothing was changed."

@@ -66,7 +66,7 @@ def find_player(connection: Connection, player_id: str) -> Player | None:
 
 
 def count_players(connection: Connection) -> int:
-    """Return how many players there are, in every state."""
+    """Return the number of players in all states."""
     return int(connection.execute("SELECT count(*) FROM player").fetchone()[0])
 
 
@@ -205,7 +205,6 @@ def create_account(
 
 
 def record_account_use(connection: Connection, player_id: str, now_ms: int) -> None:
-    """Record a sign-in with the local account."""
     connection.execute(
         "UPDATE local_account SET last_used_ms = :now_ms WHERE player_id = :player_id",
         {"player_id": player_id, "now_ms": now_ms},
@@ -313,7 +312,6 @@ def identity_owner(connection: Connection, index: Index) -> str | None:
 
 
 def has_identity(connection: Connection, player_id: str, provider: str) -> bool:
-    """Return whether the player has an account of this provider already."""
     query = "SELECT EXISTS (SELECT 1 FROM identity WHERE player_id = :player_id AND provider = :provider)"
     return bool(connection.execute(query, {"player_id": player_id, "provider": provider}).fetchone()[0])
 
@@ -337,7 +335,6 @@ def insert_identity(
 
 
 def record_identity_use(connection: Connection, index: Index, now_ms: int) -> None:
-    """Record a sign-in with the identity."""
     query = "UPDATE identity SET last_used_ms = :now_ms WHERE identity_index = :identity_index"
     connection.execute(query, {"identity_index": index, "now_ms": now_ms})
 
