@@ -343,7 +343,6 @@ def get_pending_player(connection: Connection, keys: Keys, who: str) -> NamedPla
 
 
 def player_members(named: NamedPlayer, keys: Keys) -> dict[str, object]:
-    """Return a player as JSON members."""
     player, last = named.player, named.player.last_sign_in_ms
     waiting = player.state == "pending"
     return {

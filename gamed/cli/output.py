@@ -53,7 +53,7 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _width(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
+    """Return the columns that a text takes on a terminal."""
     return sum(0 if combining(each) else 2 if east_asian_width(each) in ("W", "F") else 1 for each in text)
 
 

@@ -114,7 +114,7 @@ def command_line(places: Paths, *words: str) -> str:
 
 
 def _program(*, development: bool) -> list[str]:
-    """Return how the operator started this program, else the console script beside its Python."""
+    """Return the words with which the operator started this program, else the console script beside its Python."""
     if development:
         return [sys.executable, "-m", "gamed"]
     started = sys.argv[0]

@@ -167,7 +167,7 @@ def write_listeners(data: Path, listeners: Sequence[str]) -> None:
 
 
 def read_listeners(data: Path) -> list[str]:
-    """Return where the server of this folder listens, or last listened; [] if it was never started."""
+    """Return the endpoints of this folder's server, also a stopped one; [] if it was never started."""
     try:
         return (data / LISTENERS_FILE).read_text("utf-8").splitlines()
     except FileNotFoundError:
@@ -196,7 +196,7 @@ def first_environment() -> Mapping[str, str]:
 
 
 def passed_sockets(environ: Mapping[str, str]) -> int:
-    """Return how many sockets were passed to this process."""
+    """Return the number of passed sockets; 0 if LISTEN_PID names another process, as for a child of it."""
     passed = environ.get("LISTEN_FDS", "")
     is_ours = environ.get("LISTEN_PID") == str(os.getpid())
     return int(passed) if is_ours and passed.isascii() and passed.isdecimal() else 0

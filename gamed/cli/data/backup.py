@@ -263,7 +263,6 @@ def _dump(store: Store, target: Path) -> tuple[keyring.KeyRecord | None, DumpCon
 
 
 def _dumped(backup: Backup, ring: keyring.KeyRecord | None, contents: DumpContents) -> Backup:
-    """Return the backup of a dump with these contents."""
     rows = {AUTH: contents.players, STATE: contents.saves}
     found = {name: IntegrityResult(name, contents.schemas[name], rows[name]) for name in (AUTH, STATE)}
     return replace(backup, examined=found, ring=ring, store_id=contents.store_id)

@@ -30,7 +30,7 @@ class Entry(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Return how many bytes are to copy."""
+        """Return the number of bytes to copy."""
         return self.state.st_size if S_ISREG(self.state.st_mode) else 0
 
 

@@ -57,7 +57,7 @@ def moved_to(source: Paths) -> Path | None:
 
 
 def parts_of(note: Path) -> list[Path]:
-    """Return what commands that were killed have left of this note."""
+    """Return the parts of this note that killed commands have left."""
     return list(note.parent.glob(f".{note.name}.*"))
 
 

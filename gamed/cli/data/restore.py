@@ -163,7 +163,7 @@ def _replace_schemas(backup: Backup, where: Paths, config: Config, ran_by: str) 
 
 
 def _key(backup: Backup, where: Paths) -> str:
-    """Return how the present key fits the backup's auth.db; UNKNOWN if there is no key to compare."""
+    """Compare the present key with that of the backup's auth.db; return UNKNOWN without a key."""
     if backup.ring is None:
         return NONE
     try:

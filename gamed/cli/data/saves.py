@@ -257,7 +257,6 @@ def erase_saves(files: OfflineDatabases, player_id: str) -> None:
 
 
 def count_versions(connection: Connection, player_id: str) -> int:
-    """Return the number of stored versions of a player."""
     query = "SELECT count(*) FROM save_version WHERE player_id = :player_id"
     return int(connection.execute(query, {"player_id": player_id}).fetchone()[0])
 

@@ -68,7 +68,7 @@ class StoreMove(Struct, frozen=True):
     """The result of a move."""
 
     digests: Digests
-    """Of each table; none if an earlier run copied the rows, and this one finished the move."""
+    """The digest of each table; none if an earlier run copied the rows, and this one finished the move."""
     previous: Sequence[str]
     """The new names of the previous files or schemas."""
 
@@ -112,7 +112,7 @@ def move_to_postgresql(data: Path, session: PlainSession, where: str, ran_by: st
 
 
 def _begun_suffix(data: Path) -> str | None:
-    """Return how an interrupted run has renamed auth.db, if it has not renamed state.db."""
+    """Return the suffix with which an interrupted run has renamed auth.db, if it has not renamed state.db."""
     if (data / f"{AUTH}.db").exists() or not (data / f"{STATE}.db").exists():
         return None
     moved = moved_name(data / f"{AUTH}.db")

@@ -247,7 +247,6 @@ def _details(connection: Connection, keys: Keys, who: str) -> tuple[dict[str, ob
 
 
 def _shown(value: object) -> str:
-    """Return a value as text for a person."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "-" if value is None else str(value)

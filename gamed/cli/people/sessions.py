@@ -75,7 +75,6 @@ def revoke(context: CommandContext, who: str) -> None:
 
 
 def session_members(row: SessionInfo) -> Mapping[str, object]:
-    """Return a session as JSON members."""
     return {
         "session_id": row.session_id,
         "created_at": rfc3339(row.created_ms),

@@ -49,7 +49,7 @@ STORE_SECONDS, STORE_RETRY_SECONDS = 30.0, 1.0
 
 
 class Start(Struct, frozen=True, kw_only=True):
-    """What a start was asked for. It becomes the settings of a service, or ends before it has written anything."""
+    """The options of a start. It becomes the settings of a service, or ends before its first write."""
 
     reactor: Any
     opened: OpenedConfiguration
@@ -135,7 +135,7 @@ class OpenedFolder(Struct, frozen=True):
     lock: Lock
     choice: keys.KeyChoice
     accounts: int | None = None
-    """What keys.settle() returned."""
+    """The result of keys.settle()."""
     joined: bool = False
     """Whether another server already used the folder."""
 
@@ -174,7 +174,7 @@ class StoreOpener(Component, frozen=True):
             self.store.refuse_restored()
 
     def extender(self) -> StartTimeoutExtender:
-        """Return what extends the start timeout of systemd during long work."""
+        """Return the object that extends the start timeout of systemd during long work."""
         return StartTimeoutExtender(self._notifier)
 
     def _show(self, text: str) -> None:
@@ -257,7 +257,6 @@ def _join(opener: StoreOpener, opened: OpenedConfiguration, lock: Lock) -> keys.
 
 
 def _parse_admin(reactor: Any, admin: str, others: Sequence[Listener]) -> Listener:
-    """Return the checked listener of --admin."""
     listener = cli_listen.parse_listener(reactor, admin, "--admin")
     cli_listen.check_admin(listener, others)
     return listener

@@ -61,7 +61,7 @@ class Server(Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """Return where the server listens, as `127.0.0.1:8080`, or the path of its socket."""
+        """Return the server's address, as `127.0.0.1:8080`, or the path of its socket."""
         if self.listener.path:
             return self.listener.path
         host = self.listener.client_host or "127.0.0.1"
@@ -180,7 +180,7 @@ def _public(server: Server) -> tuple[str, int]:
 
 
 def _upstream(server: Server) -> str:
-    """Return where the proxy forwards requests to; raise CommandFailed if it cannot."""
+    """Return the address for the proxy's requests; raise CommandFailed if a proxy cannot reach the server."""
     if not server.listener.plain:
         raise CommandFailed(f"The server itself serves https at {server.listener.text}. Listen without ssl: first.")
     if server.listener.path and not _PLAIN_PATH.fullmatch(server.listener.path):
