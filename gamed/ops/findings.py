@@ -28,7 +28,6 @@ class Finding(Struct, frozen=True):
     advice: str = ""
 
     def members(self) -> dict[str, str]:
-        """Return the finding as JSON members."""
         return {**asdict(self), "level": self.level.value}
 
 

@@ -160,7 +160,6 @@ class Metrics:
             self._registry.register(collector)
 
     def text(self) -> bytes:
-        """Return the metrics as they are now."""
         return generate_latest(self._registry)
 
 

@@ -56,7 +56,6 @@ def parse_position(text: str | None) -> Position | None:
 
 
 def owner_page(report: OwnerReport) -> bytes:
-    """Return the page."""
     content: list[Content] = [
         *_section("State", *_state(report)),
         *_section("Players", *_players(report)),
