@@ -61,7 +61,7 @@ class CommitService(Component, frozen=True):
     """How long staged bytes are kept."""
     _staging_rate: PlayerRateLimiter
     _search_rate: PlayerRateLimiter
-    """Of questions whether bytes are there; apart from the uploads, before which clients ask."""
+    """The rate of questions whether bytes are there; apart from that of the uploads, before which clients ask."""
 
     async def authorize_commit(self, token: Secret) -> WriteContext:
         """Authenticate the player of a commit, which counts as one change."""

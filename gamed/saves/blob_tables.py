@@ -177,13 +177,12 @@ def is_staged(connection: Connection, blob_id: int) -> bool:
 
 
 def staged_size(connection: Connection, blob_id: int) -> int:
-    """Return the size of an existing blob."""
     query = "SELECT size FROM blob WHERE blob_id = :blob_id"
     return int(connection.execute(query, {"blob_id": blob_id}).fetchone()[0])
 
 
 def staged_bytes(connection: Connection, player_id: str, after_ms: int) -> tuple[int, int]:
-    """Return how many bodies and bytes wait for a commit of the player, staged later than `after_ms`."""
+    """Return number and bytes of the bodies that wait for a commit of the player, staged later than `after_ms`."""
     query = """
         SELECT count(*), coalesce(sum(size), 0) FROM blob
         WHERE player_id = :player_id AND refs = 0 AND sha256 IS NOT NULL AND created_ms > :after_ms

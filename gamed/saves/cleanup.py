@@ -96,7 +96,7 @@ class CleanupResult(Struct, frozen=True):
 
 
 class PruneStep(Struct, frozen=True):
-    """What one transaction did with a full history."""
+    """The result of one transaction on a full history."""
 
     more: bool
     """The history is still too large, and the versions were still there."""

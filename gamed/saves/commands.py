@@ -185,7 +185,7 @@ class SlotSnapshot(Struct, frozen=True):
     """The bytes are not those that the server acknowledged."""
 
     def __repr__(self) -> str:
-        """Return a text without the bytes."""
+        """Leave out the bytes: a log must not have them."""
         return f"<SlotSnapshot {self.precondition.name} {self.target}>"
 
 
@@ -214,7 +214,7 @@ class ReadResult(Struct, frozen=True):
     body: SaveBody | None = None
 
     def __repr__(self) -> str:
-        """Return a text without the bytes."""
+        """Leave out the bytes: a log must not have them."""
         return f"<ReadResult {self.version}>"
 
 

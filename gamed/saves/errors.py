@@ -1,4 +1,4 @@
-"""Errors of saves (PROTOCOL 4); their texts tell a developer or player the next step."""
+"""Errors of saves (PROTOCOL 4); their texts name the next step of a developer or player."""
 
 from collections.abc import Mapping
 

@@ -147,7 +147,6 @@ class ExportService:
 
     @property
     def running(self) -> int:
-        """Return the number of open exports."""
         return len(self._open)
 
     def close(self) -> None:

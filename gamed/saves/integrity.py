@@ -145,7 +145,6 @@ CHECKS = (
 
 
 def find_errors(connection: Connection, check: ConsistencyCheck) -> list[str]:
-    """Return a line for each error."""
     return [f"{check.description}: {' '.join(map(str, row))}" for row in connection.execute(check.query)]
 
 

@@ -40,7 +40,7 @@ EXPIRY_HOURS = 24
 
 
 def counted_bytes(size: int, content_type: int, meta: int) -> int:
-    """Return what a version counts in the history, from the lengths of its bytes, stored media type and Save-Meta."""
+    """Return the bytes that a version counts in the history: those of its data, stored media type and Save-Meta."""
     return VERSION_BYTES + size + content_type + (max(meta, LONG_META_BYTES) if meta > LONG_META else meta)
 
 
@@ -56,7 +56,7 @@ class Usage(Struct, frozen=True):
     deleted_slots: int = 0
 
     def remaining(self, limits: SaveLimits) -> int:
-        """Return how many more bytes the player may store; 0 if a limit was lowered below the usage."""
+        """Return the number of bytes that the player may still store; 0 if a limit was lowered below the usage."""
         return max(0, limits.bytes + limits.history_bytes - self.bytes - self.history_bytes)
 
 
@@ -98,7 +98,7 @@ def room_to_change(
 
 
 def slots_to_expire(limits: SaveLimits, usage: Usage, new: int) -> int:
-    """Return how many deleted slots have to expire before `new` slots of other names may be written.
+    """Return the number of deleted slots that have to expire before `new` slots of other names may be written.
 
     Each one beyond the limit takes the place of one, so that a player never has more than `slots` and `deleted_slots`
     together: a delete changes their sum as little as a write to a deleted slot.
@@ -180,7 +180,6 @@ class PlayerRateLimiter(Struct):
 
     @classmethod
     def of(cls, limits: SaveLimits) -> "PlayerRateLimiter":
-        """Return a limiter for changes."""
         return cls(change_rate(limits.writes_per_minute, limits.commit_writes))
 
     @classmethod
@@ -191,7 +190,6 @@ class PlayerRateLimiter(Struct):
 
     @classmethod
     def of_lists(cls) -> "PlayerRateLimiter":
-        """Return a limiter for long lists."""
         return cls(LIST_RATE)
 
     def acquire(self, player_id: str, now_ms: int, stored_ms: int = 0) -> None:

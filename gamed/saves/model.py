@@ -36,7 +36,7 @@ class SaveContent(Struct, frozen=True):
 
     @property
     def history_bytes(self) -> int:
-        """Return what a version with this content counts in the history."""
+        """Return the bytes that a version with this content counts in the history."""
         content_type = 0 if self.content_type == DEFAULT_MEDIA_TYPE else len(self.content_type)
         return counted_bytes(self.size, content_type, len(self.meta or ""))
 
@@ -67,7 +67,7 @@ class Version(Struct, frozen=True):
 
     @property
     def history_bytes(self) -> int:
-        """Return what the version counts in the history once another is current."""
+        """Return the bytes that the version counts in the history once another is current."""
         return self.content.history_bytes if self.content else VERSION_BYTES
 
     @property

@@ -75,7 +75,6 @@ def conflict_members(
 
 
 def list_response(listing: Listing) -> dict[str, object]:
-    """Return the body of `GET /game/saves`."""
     body: dict[str, object] = {
         "cursor": str(listing.cursor),
         "saves": [entry_info(slot) for slot in listing.entries or ()],
@@ -105,7 +104,6 @@ def entry_info(slot: SlotEntry) -> dict[str, object]:
 
 
 def version_list(limits: SaveLimits, slot: str, history: VersionHistory) -> dict[str, object]:
-    """Return the body of the versions list."""
     entries = []
     for version in history.versions:
         ends_ms = history.retention.expires_ms(limits, version)

@@ -30,7 +30,7 @@ class PrunePlan(Struct, frozen=True):
 
 
 class Retention(Struct, frozen=True):
-    """What decides about all versions of a slot; it is the same for a page of them as for all."""
+    """The values that decide about all versions of a slot; they are the same for a page of versions."""
 
     protected_from: int
     """The lowest number of the newest versions that are or were current, which R1 and R2 keep."""
@@ -48,12 +48,12 @@ class Retention(Struct, frozen=True):
 
 
 def protected_versions(limits: SaveLimits) -> int:
-    """Return how many of the newest versions that are or were current a slot keeps."""
+    """Return the number of the newest versions, current ones or former, that a slot keeps."""
     return max(2, limits.keep_versions)
 
 
 def plan_pruning(limits: SaveLimits, current: int | None, versions: Sequence[Version], now_ms: int) -> PrunePlan:
-    """Return which versions to delete now.
+    """Return the versions to delete now.
 
     `versions` are all of the slot, newest first; `current` is the number of the current one, None in an empty slot.
     """

@@ -91,7 +91,7 @@ class SaveService(Component, frozen=True):
         return summary.cursor, summary_response(player, summary, limits, now_ms)
 
     def clamp_wait(self, wanted_seconds: int) -> int:
-        """Return how many seconds a long poll may wait, at most the wanted ones."""
+        """Return the seconds that a long poll may wait, at most the wanted ones."""
         return min(wanted_seconds, self._environment.limits.wait_seconds)
 
     async def list_saves(self, token: Secret, request: ListRequest, wait_seconds: int = 0) -> Listing:

@@ -86,7 +86,6 @@ def written_numbers(connection: Connection, player_id: str, slot: str, limit: in
 
 
 def newest_version(connection: Connection, player_id: str, slot: str, kind: VersionKind) -> Version | None:
-    """Return the newest version of one kind."""
     query = f"""
         SELECT {VERSION_COLUMNS} FROM save_version
         WHERE player_id = :player_id AND slot = :slot AND kind = :kind ORDER BY version DESC LIMIT 1
@@ -355,7 +354,6 @@ _PLAYER_AND_STATE = f"""
 
 
 def slot_state(connection: Connection, player_id: str, slot: str) -> SlotState:
-    """Return the slot as the rules need it."""
     row = connection.execute(_STATE, (player_id, slot)).fetchone()
     return SlotState() if row is None else _state(connection, player_id, slot, row)
 
@@ -566,7 +564,7 @@ def slots_by_name(connection: Connection, player_id: str, after: str, limit: int
 
 
 def count_changes(connection: Connection, player_id: str, since: int, limit: int) -> int:
-    """Return how many slots changed after `since`, at most `limit`."""
+    """Return the number of slots that changed after `since`, at most `limit`."""
     ((count,),) = connection.execute(_CHANGES, {"player_id": player_id, "since": since, "limit": limit}).fetchall()
     return int(count)
 

@@ -207,7 +207,7 @@ def _is_media_type(text: str) -> bool:
 
 
 def page_limit(text: str | None, most: int) -> int:
-    """Return how many entries the client wants at once, at most and by default `most`; raise InvalidSaveRequest."""
+    """Return the number of entries for one response, at most and by default `most`; raise InvalidSaveRequest."""
     if text is None:
         return most
     number = version_number(text)
