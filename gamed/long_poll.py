@@ -64,7 +64,7 @@ class Waiter(Struct, eq=False):
             self.pending = reason
 
     def pop_pending(self) -> WakeReason | None:
-        """Return why the wait is over, and clear the reason unless it is final."""
+        """Return the reason for the end of the wait, and clear it unless it is final."""
         reason = self.pending
         if reason not in _FINAL:
             self.pending = None
@@ -95,11 +95,9 @@ class LongPollRegistry:
         self._closed = False
 
     def __len__(self) -> int:
-        """Return the number of open waiters."""
         return len(self._waiters)
 
     def waiters(self) -> Sequence[Waiter]:
-        """Return the open waiters."""
         return tuple(self._waiters.values())
 
     def open(self, key: bytes) -> Waiter:

@@ -22,7 +22,7 @@ def allow_files(wanted: int) -> None:
 
 
 def most_connections(wanted: int, files: int | None = None) -> int:
-    """Return how many connections to accept: as many as wanted, but never more than the process may open.
+    """Return the number of connections to accept: the wanted one, but never more than the process may open.
 
     `files` is the limit of open files, by default that of this process. A quarter of a small one is reserved.
     """

@@ -15,7 +15,7 @@ STEP: Final = 1024
 
 
 def ago(instant_ms: int, now_ms: int) -> str:
-    """Return how long ago an instant was, in its largest unit; `just now` for less than a minute and for the future."""
+    """Return the age of an instant in its largest unit; `just now` for less than a minute and for the future."""
     age_ms = now_ms - instant_ms
     for unit, length_ms in _AGES:
         if (count := age_ms // length_ms) >= 1:

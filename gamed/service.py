@@ -283,7 +283,7 @@ class AdminServer:
         self._stopping = True
 
     async def problems(self) -> Sequence[str]:
-        """Return why the service is not ready, one line each; see gamed.http.health_routes.Readiness."""
+        """Return the reasons why the service is not ready, one line each; see gamed.http.health_routes.Readiness."""
         if self._stopping:
             return ["the service is stopping"]
         return await self._databases.unresponsive()
