@@ -39,7 +39,7 @@ class Block(Struct, frozen=True):
     how: str
     """`run by`, `not run:` or nothing."""
     word: str
-    """Who runs it, or why it is not run."""
+    """The program that runs it, or the reason why it is not run."""
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"

@@ -9,7 +9,7 @@ WARNED = '{"mode": "local", "session": {"access_ttl": "30s"}}'
 
 
 class SurroundingsTests(CommandTestCase):
-    """What a process is born with may be odd; the answer is a sentence all the same."""
+    """Commands in a process with unusual streams, limits or variables: the answer is still one sentence."""
 
     def shell(self, redirection: str, *arguments: str | bytes) -> tuple[int, bytes, bytes]:
         """Run a shell command in this folder, with the redirections of its standard streams."""

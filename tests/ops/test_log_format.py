@@ -154,7 +154,7 @@ class RequestTests(SynchronousTestCase):
         )
 
     def test_journal(self) -> None:
-        """As in text, without the time."""
+        """The journal's line is the text format's without the time."""
         line = self.line(LogFormat.JOURNAL)
         self.assertEqual(line, f"<6>[gamed.requests] http_request {WORDS}\n")
 

@@ -62,7 +62,7 @@ class Slots(SynchronousTestCase):
         self.assertNoResult(slot.wait(9))
 
     def test_an_end_outweighs_news(self) -> None:
-        """Whatever came before, a slot that was superseded or closed does not wait again."""
+        """A slot that was superseded or closed does not wait again, also after other news."""
         superseded, closed = self.waiters.open(b"s"), self.waiters.open(b"c")
         self.waiters.wake(b"s")
         self.waiters.open(b"s")
@@ -167,7 +167,7 @@ class ManyWaitersTests(SynchronousTestCase):
         self.notified: Counter[tuple[int, WakeReason]] = Counter()
 
     async def wait(self, number: int) -> None:
-        """As a handler: looks again at every news."""
+        """Wait as a handler does: again after every change."""
         with self.waiters.open(number.to_bytes(2, "big")) as slot:
             why = None
             while why in (None, WakeReason.CHANGED):

@@ -349,7 +349,7 @@ class DiskTest(AttackCase):
         self.assertLessEqual(stored, 2 * counts, (stored / counts, fields))
 
     def test_at_most_twice(self) -> None:
-        """Whatever a version has, its rows and pages take at most twice what it counts."""
+        """The rows and pages of any version take at most twice the bytes that it counts."""
         for meta in (0, 255, 300, 700, 1100, 1999, 2040):
             with self.subTest(meta=meta):
                 fields = {"Save_Meta": '{"m":"' + "m" * meta + '"}'} if meta else {}

@@ -150,10 +150,10 @@ class HandoffTests(TransactionTestCase):
 
 
 class ListTests(TransactionTestCase):
-    """What a player sees and may end."""
+    """Sessions that a player sees and may end."""
 
     def test_own_and_live(self) -> None:
-        """Neither another's session, nor an ended or expired one; last used first."""
+        """The list has neither another player's sessions nor ended or expired ones; the last used is first."""
         self.auth.wait(DAY_MS)
         second_id, second = self.auth.sign_in(client='{"name":"MyGame"}')
         ended_id, _ = self.auth.sign_in()

@@ -61,7 +61,7 @@ class YearTests(LoginCase):
         server.clock.advance(DAY_SECONDS / 4)
 
     def sweep(self, server: LoginServer) -> None:
-        """As the service does every minute."""
+        """Expire and delete as the service does every minute."""
         done(server.lifecycle.expire())
         done(server.sessions.clean_up())
         done(server.store.delete_idle_buckets(server.now_ms()))

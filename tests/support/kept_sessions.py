@@ -33,7 +33,7 @@ class KeptSessions(Connector):
         self._free: dict[SessionKind, list[DriverConnection]] = {}
         """Sessions without a connection."""
         self._prepared: dict[DriverConnection, Mapping[Any, Any]] = {}
-        """What they have prepared."""
+        """Statements that they have prepared."""
 
     def open(self, kind: SessionKind) -> DriverConnection:
         """Return a session that another connection of this kind had, or a new one; raise a DatabaseError."""
