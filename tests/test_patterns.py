@@ -160,7 +160,7 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.database.postgresql.statements:_PLACE": [
         ("'", "a", ""), ("", "'", "a"), ("", ":", "'"), (":", "a", ""), ("", "?", ""), ("", "''", "'"),
     ],
-    "gamed.providers.oauth2:_SNOWFLAKE": [("", "0", "a")],
+    "gamed.providers.oauth2:_DIGITS": [("", "0", "a")],
     "gamed.timestamps:_RFC3339": [("2026-11-22T09:00:00.", "0", "Z")],
     "gamed.event_log:_BARE": [("", "a", ""), ("", "a", " "), ("", "a", "\n")],
     "gamed.saves.model:_CURSOR": [("", "a", ""), ("a.", "1", "x"), ("", "a.", "")],

@@ -42,12 +42,44 @@ class ProviderProtocol(StrEnum):
     OIDC = "oidc"
 
 
+class SubjectForm(StrEnum):
+    """The form of the member of an OAuth 2.0 provider's account that identifies a player."""
+
+    TEXT_OR_NUMBER = "text or number"
+    """1 to 255 printable characters, or an integer from 1."""
+    DIGITS = "digits"
+    """Text of 1 to 20 digits."""
+
+
+class Preset(Struct, frozen=True):
+    """What is known of a provider, or of all others of its protocol; the defaults are those of the others."""
+
+    protocol: ProviderProtocol
+    label: str | None = None
+    scopes: tuple[str, ...] = ()
+    issuer: str | None = None
+    endpoints: Mapping[str, str] = {}
+    subject_field: str | None = None
+    fixed_scopes: bool = False
+    """True if the file may not change `scopes`."""
+    authorization_parameters: Mapping[str, str] = {}
+    """Parameters of the authorization URL beside those of the protocol."""
+    other_issuers: tuple[str, ...] = ()
+    """Further values of `iss` in ID tokens; the callback and the metadata always have `issuer`."""
+    algorithms: tuple[str, ...] = ("RS256", "ES256")
+    """Accepted for ID tokens; the first one if the metadata lists none."""
+    subject_form: SubjectForm = SubjectForm.TEXT_OR_NUMBER
+    user_agent: str = "gamed/{version}"
+    """A format of `public_url` and `version`."""
+
+
 @redacts("client_secret")
 class Provider(Struct, frozen=True):
     """An enabled provider with its preset applied; OpenID Connect sets `issuer`, OAuth 2.0 the endpoints."""
 
     name: str
-    protocol: ProviderProtocol
+    preset: Preset
+    """Only the fields that have no counterpart below apply as they are: the file may change the others."""
     client_id: str
     client_secret: Secret
     label: str
@@ -58,6 +90,10 @@ class Provider(Struct, frozen=True):
     userinfo_endpoint: str | None = None
     subject_field: str | None = None
     identity_namespace: str | None = None
+
+    @property
+    def protocol(self) -> ProviderProtocol:
+        return self.preset.protocol
 
 
 class SessionLifetimes(Struct, frozen=True):

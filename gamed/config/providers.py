@@ -1,14 +1,11 @@
 """The member `providers` configures two presets and any other OAuth 2.0 or OpenID Connect provider (SPEC 2.1, 5)."""
 
-from collections.abc import Mapping
 from re import ASCII, compile
 from urllib.parse import urlsplit
 
-from msgspec import Struct
-
 from gamed.config.errors import InvalidValue
 from gamed.config.json_reader import ObjectReader
-from gamed.config.model import Provider, ProviderProtocol
+from gamed.config.model import Preset, Provider, ProviderProtocol, SubjectForm
 from gamed.config.secrets import SecretSources, client_secret, variable_name
 from gamed.config.validators import field_name, parse_public_url, plain_text, printable_text, scope
 from gamed.crypto import Secret
@@ -31,29 +28,31 @@ _NAME = compile(r"[a-z][a-z0-9-]{0,31}", ASCII)
 _URL = compile(r"[!-~]{1,2048}", ASCII)
 
 
-class Preset(Struct, frozen=True):
-    """The settings of a known provider or of a protocol that the operator need not configure."""
-
-    protocol: ProviderProtocol
-    label: str | None = None
-    scopes: tuple[str, ...] = ()
-    issuer: str | None = None
-    endpoints: Mapping[str, str] = {}
-    subject_field: str | None = None
-
-
 DISCORD = Preset(
     ProviderProtocol.OAUTH2,
     "Discord",
     ("identify",),
+    # By `prompt` the player sees at the provider which account signs in: browsers are shared, too.
+    authorization_parameters={"prompt": "consent"},
     endpoints={
         "authorization_endpoint": "https://discord.com/oauth2/authorize",
         "token_endpoint": "https://discord.com/api/v10/oauth2/token",
         "userinfo_endpoint": "https://discord.com/api/v10/users/@me",
     },
     subject_field="id",
+    subject_form=SubjectForm.DIGITS,  # 64 bits, sent as text; a number would have passed through a double
+    user_agent="DiscordBot ({public_url}, {version})",  # it rejects requests with another form
 )
-GOOGLE = Preset(ProviderProtocol.OIDC, "Google", ("openid",), "https://accounts.google.com")
+GOOGLE = Preset(
+    ProviderProtocol.OIDC,
+    "Google",
+    ("openid",),
+    "https://accounts.google.com",
+    fixed_scopes=True,
+    authorization_parameters={"prompt": "select_account"},
+    other_issuers=("accounts.google.com",),
+    algorithms=("RS256",),
+)
 PRESETS = {"discord": DISCORD, "google": GOOGLE}
 
 
@@ -67,6 +66,11 @@ def parse_providers(section: ObjectReader, sources: SecretSources | None) -> dic
         elif (provider := _provider(name, section.section(name), sources)) is not None:
             found[name] = provider
     return found
+
+
+def accepted_issuers(issuer: str) -> frozenset[str]:
+    """Return the values that `iss` of an ID token may have: a preset's, whatever name the file gives to its issuer."""
+    return frozenset({issuer}).union(*(each.other_issuers for each in PRESETS.values() if each.issuer == issuer))
 
 
 def secret_names(section: ObjectReader) -> list[str]:
@@ -85,11 +89,11 @@ def _provider(name: str, section: ObjectReader, sources: SecretSources | None) -
     own = {endpoint: section.value(endpoint, _endpoint, None) for endpoint in ENDPOINTS}
     provider = Provider(
         name=name,
-        protocol=preset.protocol,
+        preset=preset,
         client_id=client_id or "",
         client_secret=secret or Secret(b""),
         label=section.value("label", plain_text(32), preset.label) or name,
-        scopes=_scopes(name, section, preset),
+        scopes=_scopes(section, preset),
         issuer=section.value("issuer", _issuer, preset.issuer),
         **{endpoint: url or preset.endpoints.get(endpoint) for endpoint, url in own.items()},
         subject_field=section.value("subject_field", field_name, preset.subject_field),
@@ -118,10 +122,10 @@ def _preset(name: str, section: ObjectReader) -> Preset | None:
     return preset
 
 
-def _scopes(name: str, section: ObjectReader, preset: Preset) -> tuple[str, ...]:
+def _scopes(section: ObjectReader, preset: Preset) -> tuple[str, ...]:
     scopes = section.items("scopes", scope, preset.scopes)
-    if name == "google" and scopes != ("openid",):
-        section.problem("scopes", 'only "openid" is ever asked of this provider')
+    if preset.fixed_scopes and scopes != preset.scopes:
+        section.problem("scopes", f'only "{" ".join(preset.scopes)}" is ever asked of this provider')
     elif preset.protocol is ProviderProtocol.OIDC and "openid" not in scopes:
         section.problem("scopes", 'must hold "openid"')
     return scopes

@@ -14,11 +14,6 @@ from gamed.config.model import Provider, ProviderProtocol
 from gamed.crypto import Index, Indexer
 from gamed.providers.base import IdentityNamespace, ProviderError, ProviderMisconfigured
 
-GOOGLE = "https://accounts.google.com"
-GOOGLE_SHORT = "accounts.google.com"
-"""The other `iss` that Google's ID tokens may have; its callback and its metadata never have it."""
-ALGORITHMS = ("RS256", "ES256")
-PRESET_ALGORITHMS = ("RS256",)
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _URL = compile(r"[!-~]{1,2048}", ASCII)
 
@@ -39,11 +34,6 @@ class Metadata(Struct, frozen=True):
 def metadata_url(issuer: str) -> str:
     """Return the URL of an issuer's discovery document (OIDC Discovery 1.0 4.1)."""
     return issuer.removesuffix("/") + "/.well-known/openid-configuration"
-
-
-def accepted_issuers(issuer: str) -> frozenset[str]:
-    """Return the values that `iss` of an ID token may have; Google's two spellings are one issuer."""
-    return frozenset({issuer, GOOGLE_SHORT} if issuer == GOOGLE else {issuer})
 
 
 def validate_metadata(document: Mapping[str, object], issuer: str, accepted: tuple[str, ...]) -> Metadata:

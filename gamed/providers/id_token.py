@@ -25,8 +25,6 @@ Key = RSAKey | ECKey
 RSA_BITS = range(2048, 4097)
 MAX_EXPONENT_BITS = 64
 COORDINATE_BYTES = 32
-FAMILIES = {"RS256": "RSA", "ES256": "EC"}
-"""`kty` by `alg`; the curve of ES256 is always P-256 (RFC 7518 3.4)."""
 _OPENID = compile(r"[!-~](?:[ -~]{0,253}[!-~])?", ASCII)
 
 

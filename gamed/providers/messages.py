@@ -159,8 +159,6 @@ def callback_failure(error: str) -> ProviderFailure:
 VERIFIER_BYTES = 64
 """86 characters of base64url, inside the 43 to 128 of RFC 7636 4.1."""
 NONCE_BYTES = 32
-PROMPTS = {"discord": "consent", "google": "select_account"}
-"""The `prompt` of each preset, by which the player sees at the provider which account signs in."""
 
 
 def generate_verifier(random: Random) -> Secret:
@@ -179,10 +177,15 @@ def generate_nonce(random: Random) -> str:
 
 
 def authorization_url(
-    endpoint: str, client_id: str, scopes: tuple[str, ...], request: AuthorizationRequest, prompt: str | None = None
+    endpoint: str,
+    client_id: str,
+    scopes: tuple[str, ...],
+    request: AuthorizationRequest,
+    others: Mapping[str, str],
 ) -> str:
-    """Return `endpoint` with the request's parameters added; they replace equal names in its own query."""
+    """Return `endpoint` with the request's parameters and `others` added; they replace equal names in its own query."""
     parameters = {
+        **others,
         "response_type": "code",
         "client_id": client_id,
         "redirect_uri": request.redirect_uri,
@@ -191,7 +194,6 @@ def authorization_url(
         "code_challenge": request.challenge,
         "code_challenge_method": "S256",
         "nonce": request.nonce,
-        "prompt": prompt,
     }
     ours = {name: value for name, value in parameters.items() if value}
     parts = urlsplit(endpoint)

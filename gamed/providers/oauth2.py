@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from re import ASCII, compile
 
-from gamed.config.model import Provider
+from gamed.config.model import Provider, SubjectForm
 from gamed.crypto import Secret
 from gamed.providers.base import (
     AuthorizationRequest,
@@ -15,7 +15,6 @@ from gamed.providers.circuit_breaker import CircuitBreaker
 from gamed.providers.client import ProviderHttpClient
 from gamed.providers.discovery import identity_namespace
 from gamed.providers.messages import (
-    PROMPTS,
     ClientCredentials,
     account_request,
     authorization_url,
@@ -41,6 +40,7 @@ class OAuth2Provider:
         self._token_endpoint = settings.token_endpoint or ""
         self._userinfo_endpoint = settings.userinfo_endpoint or ""
         self._subject_field = settings.subject_field or ""
+        self._preset = settings.preset
         self._namespace = identity_namespace(settings)
         self._client = client
         self._breaker = breaker
@@ -49,10 +49,8 @@ class OAuth2Provider:
         self._breaker.require_closed()
 
     async def authorization_url(self, request: AuthorizationRequest) -> AuthorizationUrl:
-        prompt = PROMPTS.get(self.name)
-        url = authorization_url(
-            self._authorization_endpoint, self._credentials.client_id, self._scopes, request, prompt
-        )
+        endpoint, client_id = self._authorization_endpoint, self._credentials.client_id
+        url = authorization_url(endpoint, client_id, self._scopes, request, self._preset.authorization_parameters)
         return AuthorizationUrl(url, iss_promised=False)
 
     async def identify(
@@ -64,8 +62,8 @@ class OAuth2Provider:
         tokens = validate_tokens(await self._client.call(request, until))
         request = account_request(self._userinfo_endpoint, tokens.access, login_id)
         account = validate_document(await self._client.call(request, until))
-        if self.name == "discord":
-            subject = parse_discord_id(account.get(self._subject_field))
+        if self._preset.subject_form is SubjectForm.DIGITS:
+            subject = parse_digits(account.get(self._subject_field))
         else:
             subject = account_subject(account, self._subject_field)
         return ExternalIdentity(self._namespace.kind, self._namespace.namespace, subject)
@@ -73,18 +71,18 @@ class OAuth2Provider:
 
 MAX_LENGTH = 255
 MAX_NUMBER = 2**64
-_SNOWFLAKE = compile(r"[0-9]{1,20}", ASCII)
+_DIGITS = compile(r"[0-9]{1,20}", ASCII)
 
 
-def parse_discord_id(value: object) -> str:
-    """Return Discord's `id`, text of 1 to 20 digits; raise ProviderError."""
-    if not isinstance(value, str) or not _SNOWFLAKE.fullmatch(value):
+def parse_digits(value: object) -> str:
+    """Check that a subject is text of 1 to 20 digits; raise ProviderError."""
+    if not isinstance(value, str) or not _DIGITS.fullmatch(value):
         raise ProviderError("userinfo_endpoint: id is not text of 1 to 20 digits")
     return value
 
 
 def account_subject(account: Mapping[str, object], name: str) -> str:
-    """Return the member `name` of any other provider's account as the subject; raise ProviderError.
+    """Return the member `name` of an account as the subject; raise ProviderError.
 
     It is text of 1 to 255 printable characters, or an integer from 1. An integer is the same subject as its decimal
     text, so that identities survive a provider's change from numbers to text.

@@ -8,6 +8,7 @@ from twisted.web.iweb import IAgent
 
 from gamed import __version__
 from gamed.config.model import Provider, ProviderProtocol
+from gamed.config.providers import accepted_issuers
 from gamed.crypto import Secret
 from gamed.providers.base import (
     AuthorizationRequest,
@@ -19,10 +20,7 @@ from gamed.providers.base import (
 from gamed.providers.circuit_breaker import CircuitBreaker
 from gamed.providers.client import ProviderHttpClient
 from gamed.providers.discovery import (
-    ALGORITHMS,
-    PRESET_ALGORITHMS,
     Metadata,
-    accepted_issuers,
     metadata_url,
     validate_metadata,
 )
@@ -39,7 +37,6 @@ from gamed.providers.id_token import (
     validate_keys,
 )
 from gamed.providers.messages import (
-    PROMPTS,
     ClientCredentials,
     authorization_url,
     document_request,
@@ -70,7 +67,7 @@ class OidcProvider:
         self._issuer = settings.issuer or ""
         self._credentials = ClientCredentials(settings.client_id, settings.client_secret)
         self._scopes = settings.scopes
-        self._accepted = PRESET_ALGORITHMS if settings.name == "google" else ALGORITHMS
+        self._preset = settings.preset
         self._client = client
         self._breaker = breaker
         self._now_ms = now_ms
@@ -86,9 +83,8 @@ class OidcProvider:
 
     async def authorization_url(self, request: AuthorizationRequest) -> AuthorizationUrl:
         metadata = await self._metadata.get(self._client.deadline())
-        prompt = PROMPTS.get(self.name)
         endpoint, client_id = metadata.authorization_endpoint, self._credentials.client_id
-        url = authorization_url(endpoint, client_id, self._scopes, request, prompt)
+        url = authorization_url(endpoint, client_id, self._scopes, request, self._preset.authorization_parameters)
         return AuthorizationUrl(url, metadata.iss_promised)
 
     async def identify(
@@ -121,7 +117,7 @@ class OidcProvider:
         response = await self._client.call(request, self._client.deadline())
         if response.status == 404:
             raise ProviderMisconfigured("discovery: answered 404; check issuer in authentication.json")
-        return validate_metadata(validate_document(response), self._issuer, self._accepted)
+        return validate_metadata(validate_document(response), self._issuer, self._preset.algorithms)
 
     async def _fetch_keys(self) -> tuple[SigningKey, ...]:
         until = self._client.deadline()
@@ -146,14 +142,10 @@ def build_providers(
     def build(settings: Provider) -> IdentityProvider:
         breaker = CircuitBreaker(clock.seconds)
         reported = None if report is None else partial(report, settings.name)
-        client = ProviderHttpClient(agent, clock, now_ms, user_agent(settings.name, public_url), breaker, reported)
+        agent_name = settings.preset.user_agent.format(public_url=public_url, version=__version__)
+        client = ProviderHttpClient(agent, clock, now_ms, agent_name, breaker, reported)
         if settings.protocol is ProviderProtocol.OIDC:
             return OidcProvider(settings, client, breaker, clock, now_ms)
         return OAuth2Provider(settings, client, breaker)
 
     return {name: build(provider) for name, provider in providers.items()}
-
-
-def user_agent(name: str, public_url: str) -> str:
-    """Return the User-Agent; Discord rejects requests without one in its own form."""
-    return f"DiscordBot ({public_url}, {__version__})" if name == "discord" else f"gamed/{__version__}"

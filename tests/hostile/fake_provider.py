@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from gamed.config.model import Provider, ProviderProtocol
+from gamed.config.model import Preset, Provider, ProviderProtocol
+from gamed.config.providers import PRESETS
 from gamed.crypto import Secret
 from tests.providers.fake_provider import (
     CLIENT_SECRET,
@@ -72,12 +73,12 @@ def settings_of(name: str, home: str = "") -> Provider:
     """Return the provider's settings as in the owner's file; `home` is its real address, if not its own name."""
     common: dict[str, Any] = {"name": name, "client_id": CLIENT_ID, "client_secret": Secret(CLIENT_SECRET.encode())}
     if name == "idp":
-        oidc = {"protocol": ProviderProtocol.OIDC, "label": "Idp", "scopes": ("openid",)}
+        oidc = {"preset": Preset(ProviderProtocol.OIDC), "label": "Idp", "scopes": ("openid",)}
         return Provider(**common, **oidc, issuer=home or ISSUER)
     origin = home or "https://discord.com"
     return Provider(
         **common,
-        protocol=ProviderProtocol.OAUTH2,
+        preset=PRESETS["discord"],
         label="Discord",
         scopes=("identify",),
         authorization_endpoint="https://discord.com/oauth2/authorize",

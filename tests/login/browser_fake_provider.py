@@ -5,7 +5,8 @@ from typing import Any
 from msgspec.structs import replace
 from treq.testing import RequestTraversalAgent
 
-from gamed.config.model import Mode, Provider, ProviderProtocol
+from gamed.config.model import Mode, Provider
+from gamed.config.providers import PRESETS
 from gamed.crypto import Secret
 from gamed.dev import documents
 from gamed.dev.grants import ResponseMode
@@ -25,7 +26,7 @@ from tests.support.provider import (
 
 DISCORD = Provider(
     name="discord",
-    protocol=ProviderProtocol.OAUTH2,
+    preset=PRESETS["discord"],
     client_id=DISCORD_CLIENT.client_id,
     client_secret=Secret(DISCORD_SECRET.encode()),
     label="Discord",
@@ -37,7 +38,7 @@ DISCORD = Provider(
 )
 GOOGLE = Provider(
     name="google",
-    protocol=ProviderProtocol.OIDC,
+    preset=PRESETS["google"],
     client_id=GOOGLE_CLIENT.client_id,
     client_secret=Secret(GOOGLE_SECRET.encode()),
     label="Google",

@@ -22,7 +22,8 @@ from twisted.web.iweb import IAgent
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
-from gamed.config.model import Provider, ProviderProtocol
+from gamed.config.model import Preset, Provider, ProviderProtocol
+from gamed.config.providers import DISCORD, PRESETS
 from gamed.crypto import Secret
 from gamed.providers.base import AuthorizationRequest, AuthorizationUrl, ExternalIdentity, IdentityProvider
 from gamed.providers.messages import challenge_of
@@ -231,7 +232,7 @@ def discord(**changes: Any) -> ProviderFixture:
         "identity_namespace": None,
     }
     return ProviderFixture(
-        FakeDiscord(), _settings("discord", ProviderProtocol.OAUTH2, "Discord", ("identify",), **(preset | changes))
+        FakeDiscord(), _settings("discord", DISCORD, "Discord", ("identify",), **(preset | changes))
     )
 
 
@@ -244,23 +245,26 @@ def generic(**changes: Any) -> ProviderFixture:
         "subject_field": "id",
     }
     return ProviderFixture(
-        FakeDiscord(), _settings("forge", ProviderProtocol.OAUTH2, "Forge", (), **(endpoints | changes))
+        FakeDiscord(), _settings("forge", Preset(ProviderProtocol.OAUTH2), "Forge", (), **(endpoints | changes))
     )
 
 
 def openid(name: str = "idp", issuer: str = ISSUER, late_ms: int = 0) -> ProviderFixture:
-    settings = _settings(name, ProviderProtocol.OIDC, name.title(), ("openid",), issuer=issuer)
+    preset = PRESETS.get(name, Preset(ProviderProtocol.OIDC))
+    settings = _settings(name, preset, name.title(), ("openid",), issuer=issuer)
     return ProviderFixture(FakeOpenIdProvider(issuer), settings, late_ms=late_ms)
 
 
-def _settings(name: str, protocol: ProviderProtocol, label: str, scopes: tuple[str, ...], **more: Any) -> Provider:
-    return Provider(name, protocol, "client:7", Secret(CLIENT_SECRET.encode()), label, scopes, **more)
+def _settings(name: str, preset: Preset, label: str, scopes: tuple[str, ...], **more: Any) -> Provider:
+    return Provider(name, preset, "client:7", Secret(CLIENT_SECRET.encode()), label, scopes, **more)
 
 
 __all__ = [
     "ES",
+    "PUBLIC_URL",
     "RSA",
     "Call",
+    "FakeDiscord",
     "FakeHttpProvider",
     "FakeOpenIdProvider",
     "ProviderFixture",

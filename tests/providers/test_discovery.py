@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.config.model import Preset, ProviderProtocol
+from gamed.config.providers import accepted_issuers
 from gamed.crypto import Indexer, Secret
 from gamed.providers.base import (
     AuthorizationRequest,
@@ -20,7 +22,7 @@ from gamed.providers.base import (
     ProviderFailure,
     ProviderMisconfigured,
 )
-from gamed.providers.discovery import ALGORITHMS, GOOGLE, accepted_issuers, metadata_url, origin, validate_metadata
+from gamed.providers.discovery import metadata_url, origin, validate_metadata
 from gamed.providers.id_token import openid_subject, validate_keys
 from gamed.providers.messages import (
     ClientCredentials,
@@ -31,12 +33,14 @@ from gamed.providers.messages import (
     generate_verifier,
     token_request,
 )
-from gamed.providers.oauth2 import account_subject, parse_discord_id
+from gamed.providers.oauth2 import account_subject, parse_digits
 from tests.providers.signing import ES, RSA, ec, rsa
 from tests.providers.test_messages import JSON
 from tests.support.covers import covers
 
 ISSUER = "https://id.example"
+GOOGLE = "https://accounts.google.com"
+ALGORITHMS = Preset(ProviderProtocol.OIDC).algorithms
 DOCUMENT: dict[str, object] = {
     "issuer": ISSUER,
     "authorization_endpoint": "https://id.example/auth",
@@ -62,7 +66,7 @@ class FlowTests(SynchronousTestCase):
     def test_query_is_kept(self) -> None:
         """An endpoint's own query stays; what we ask for stands once, as we ask for it."""
         endpoint = "https://id.example/auth?tenant=a%26b&empty=&state=theirs&prompt=login"
-        parts = urlsplit(authorization_url(endpoint, "c&d", ("openid", "x"), JOURNEY))
+        parts = urlsplit(authorization_url(endpoint, "c&d", ("openid", "x"), JOURNEY, {}))
         pairs = parse_qsl(parts.query, keep_blank_values=True)
         query = dict(pairs)
         self.assertEqual(len(pairs), len(query))
@@ -241,9 +245,9 @@ class SubjectTests(SynchronousTestCase):
     def test_snowflakes(self) -> None:
         """Discord's ids are text of 1 to 20 digits."""
         for good in ("0", "80351110224678912", "9" * 20):
-            self.assertEqual(parse_discord_id(good), good)
+            self.assertEqual(parse_digits(good), good)
         for bad in ("", "9" * 21, 80351110224678912, "1 ", "-1", "1.0", "\u0661", "1\n", None, True, ["1"], {}, "a"):
-            self.assertRaises(ProviderError, parse_discord_id, bad)
+            self.assertRaises(ProviderError, parse_digits, bad)
 
     def test_other_accounts(self) -> None:
         """Text as it is, or a whole number from 1, which is its own decimal text."""
@@ -282,7 +286,7 @@ class SubjectTests(SynchronousTestCase):
     @settings(deadline=None)
     def test_any_value(self, value: object) -> None:
         """Any value is a subject that is text, or a ProviderError."""
-        for validate in (parse_discord_id, openid_subject, lambda value: account_subject({"x": value}, "x")):
+        for validate in (parse_digits, openid_subject, lambda value: account_subject({"x": value}, "x")):
             with contextlib.suppress(ProviderError):
                 self.assertTrue(validate(value))
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.config.providers import accepted_issuers
 from gamed.crypto import Secret
 from gamed.providers.base import ProviderError, ProviderFailure, ServerClockSkew
-from gamed.providers.discovery import GOOGLE, accepted_issuers
 from gamed.providers.id_token import (
     MAX_BYTES,
     ExpectedClaims,
@@ -32,6 +32,7 @@ from tests.support.covers import covers
 NOW = 1_800_000_000
 NONCE = "n" * 43
 ISSUER = "https://id.example"
+GOOGLE = "https://accounts.google.com"
 GOOD = claims_of(ISSUER, NOW, NONCE)
 BOTH = frozenset({"RS256", "ES256"})
 EXPECTED = ExpectedClaims(frozenset({ISSUER}), "client:7", NONCE)

@@ -26,7 +26,7 @@ from gamed.ops.findings import Finding, HttpReply, Reached, ok, problem, skipped
 from gamed.ops.machine import Machine, Step, database_steps, quick_steps
 from gamed.ops.machine_checks import facts
 from gamed.providers.base import ProviderFailure
-from gamed.providers.discovery import ALGORITHMS, PRESET_ALGORITHMS, metadata_url, validate_metadata
+from gamed.providers.discovery import metadata_url, validate_metadata
 from gamed.stores import open_store
 
 
@@ -136,8 +136,8 @@ def _provider(config: Config, provider: Provider, offsets: list[int]) -> list[Fi
         if not isinstance(answer, HttpReply) or answer.status >= 500:
             return findings
         try:
-            accepted = PRESET_ALGORITHMS if provider.name == "google" else ALGORITHMS
-            where = validate_metadata(answer.json(), provider.issuer, accepted).authorization_endpoint
+            metadata = validate_metadata(answer.json(), provider.issuer, provider.preset.algorithms)
+            where = metadata.authorization_endpoint
         except ProviderFailure as e:
             return [*findings, problem(f"provider {provider.name}", str(e), "Compare issuer in authentication.json.")]
     answer = ask(where or "")
