@@ -81,13 +81,6 @@ class Failed(Struct, frozen=True):
     approval_code: str | None = None
     """The code that a new player reports to the owner."""
 
-    def __eq__(self, other: object) -> bool:
-        """Compare the outcomes; the approval code does not count."""
-        return isinstance(other, Failed) and self.outcome is other.outcome
-
-    def __hash__(self) -> int:
-        return hash(self.outcome)
-
 
 Collected = Pending | Complete | Linked | Failed
 

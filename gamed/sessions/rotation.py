@@ -76,10 +76,3 @@ class RefreshRejected(Struct, frozen=True):
     """The player whose session was ended because of this credential."""
     session_id: str | None = None
     """That session."""
-
-    def __eq__(self, other: object) -> bool:
-        """Compare all members but the session."""
-        return isinstance(other, RefreshRejected) and (self.error, self.ended) == (other.error, other.ended)
-
-    def __hash__(self) -> int:
-        return hash((self.error, self.ended))

@@ -4,7 +4,7 @@ from msgspec.structs import fields
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.errors import ConfigError
-from gamed.config.game import MEMBERS, MIB, RULES, AssetAccess, GameSettings, SaveLimits, parse_game
+from gamed.config.game import MIB, RULES, AssetAccess, GameSettings, SaveLimits, parse_game
 
 
 class GameTests(SynchronousTestCase):
@@ -86,7 +86,3 @@ class GameTests(SynchronousTestCase):
             with self.assertRaises(ConfigError, msg=text) as caught:
                 parse_game(text)
             self.assertTrue(str(caught.exception).startswith("game.json:1:"))
-
-    def test_members(self) -> None:
-        """The file has the members that PROTOCOL 7 names, and no others."""
-        self.assertEqual(len(MEMBERS), 18)

@@ -73,7 +73,7 @@ class Identities(AdmissionCase):
         self.assertEqual((server.rows(IDENTITY), server.rows("SELECT count(*) FROM player")), ([], [(1,)]))
         server = self.oauth_server(FakeProvider(), registration=APPROVAL)
         for _ in range(2):
-            self.assertEqual(self.collected(server, server.signed_in()), Failed(LoginFailure.PLAYER_PENDING))
+            self.assertEqual(self.collected(server, server.signed_in()).outcome, LoginFailure.PLAYER_PENDING)
         [(player_id, *_)] = server.rows(IDENTITY)
         server.write(lambda c: player_tables.set_state(c, player_id, "active"))
         complete = self.collected(server, server.signed_in())

@@ -5,7 +5,7 @@ from string import digits
 
 from gamed.database.postgresql.error_mapping import PostgresqlError
 from gamed.login.browser import Ended
-from gamed.login.collect import Complete, Failed
+from gamed.login.collect import Complete
 from gamed.login.errors import InvalidProof, TooManyLogins
 from gamed.login.keys import approval_codes, typed_approval_code
 from gamed.login.transaction import LoginIntent
@@ -103,7 +103,7 @@ class ApprovalTests(LoginCase):
         for _ in range(2):
             started = server.signed_in("bo")
             answer = server.collect(started, code=server.code(started))
-            self.assertEqual(answer, Failed(LoginFailure.PLAYER_PENDING))
+            self.assertEqual(answer.outcome, LoginFailure.PLAYER_PENDING)
             page = server.result(started)
             self.assertEqual(page, Ended(LoginFailure.PLAYER_PENDING, answer.approval_code))
             codes.add(answer.approval_code)
@@ -152,7 +152,7 @@ class ApprovalTests(LoginCase):
         with self.assertRaises(TooManyLogins):
             server.collect(started, code=code)
         server.write(lambda c: c.execute("DELETE FROM player WHERE approval_code < '250000'").rowcount)
-        self.assertEqual(server.collect(started, code=code), Failed(LoginFailure.PLAYER_PENDING))
+        self.assertEqual(server.collect(started, code=code).outcome, LoginFailure.PLAYER_PENDING)
 
     def test_one_wrong_digit(self) -> None:
         """A code with one wrong digit is the code of no player at all."""

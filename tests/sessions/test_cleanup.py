@@ -60,7 +60,7 @@ class CleanupTests(TransactionTestCase):
         self.auth.wait(61 * SECOND_MS)
         self.clean_up()
         self.auth.wait(-50 * SECOND_MS)
-        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshReused, ANNA))
+        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshReused, ANNA, self.session_id))
 
     def test_small_batches(self) -> None:
         """No transaction deletes more rows than it may, and repeating it deletes all."""

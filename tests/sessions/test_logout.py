@@ -99,5 +99,5 @@ class LogoutTests(TransactionTestCase):
                     )
                 )
         self.rotated(self.rotated(old).refresh)
-        self.assertEqual(self.more(LogoutScope.ALL, None, old), RefreshRejected(RefreshReused, ANNA))
+        self.assertEqual(self.more(LogoutScope.ALL, None, old), RefreshRejected(RefreshReused, ANNA, self.session_id))
         self.assertEqual(self.live(), {self.other_id, self.bert_id})

@@ -55,7 +55,7 @@ class RefreshTests(TransactionTestCase):
         self.assert_same(self.rotated(self.first.refresh), again)
         self.assertEqual(self.use(again.access).first_use_of, 2)
         self.auth.wait(31 * SECOND_MS)
-        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshReused, ANNA))
+        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshReused, ANNA, self.session_id))
 
     def test_access_expires_at_its_instant(self) -> None:
         """One millisecond before its expiry the sealed access token is repeated, at its expiry replaced."""
@@ -77,7 +77,7 @@ class RefreshTests(TransactionTestCase):
         second = self.rotated(self.first.refresh)
         self.use(second.access)
         self.auth.wait(30 * SECOND_MS + 1)
-        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshReused, ANNA))
+        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshReused, ANNA, self.session_id))
         self.assertEqual(self.refresh(second.refresh), RefreshRejected(SessionRevoked))
         self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(SessionRevoked))
         self.assertRaises(SessionRevoked, self.authenticate, second.access)
@@ -91,13 +91,13 @@ class RefreshTests(TransactionTestCase):
             self.auth.wait(10 * SECOND_MS)
             self.assert_same(self.rotated(self.first.refresh), second)
         self.auth.wait(1)
-        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshReused, ANNA))
+        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshReused, ANNA, self.session_id))
 
     def test_older(self) -> None:
         """A credential from two rotations ago ends the session at once, until its own expiry, whatever was used."""
         second = self.rotated(self.first.refresh)
         third = self.rotated(second.refresh)
-        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshReused, ANNA))
+        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshReused, ANNA, self.session_id))
         self.assertEqual(self.refresh(third.refresh), RefreshRejected(SessionRevoked))
 
     def test_older_and_expired(self) -> None:
@@ -136,7 +136,7 @@ class RefreshTests(TransactionTestCase):
         """A successor counts as used once its refresh credential was sent, even if its access token never was."""
         second = self.rotated(self.first.refresh)
         self.rotated(second.refresh)
-        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshReused, ANNA))
+        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshReused, ANNA, self.session_id))
 
     def test_access_of_the_predecessor_is_no_use(self) -> None:
         """Old access tokens live on after a rotation and do not mark the successor."""
@@ -164,7 +164,7 @@ class RefreshTests(TransactionTestCase):
         """A reused credential ends the session, blocked or not."""
         self.rotated(self.rotated(self.first.refresh).refresh)
         player_tables.set_state(self.auth.connection, ANNA, "blocked")
-        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshReused, ANNA))
+        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshReused, ANNA, self.session_id))
 
     def test_erasing(self) -> None:
         """While a player is erased their credentials are those of an ended session."""
