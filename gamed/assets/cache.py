@@ -14,7 +14,6 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from gamed.assets.channel import Channel, ChannelSnapshot, Release, Stamp, hex_digest, make_snapshot
 from gamed.assets.errors import (
     AssetsDamaged,
     AssetsError,
@@ -28,6 +27,7 @@ from gamed.assets.errors import (
 )
 from gamed.assets.manifest import parse_manifest
 from gamed.assets.open_file import FileLease, SharedFile, ThreadRunner
+from gamed.assets.snapshot import Channel, ChannelSnapshot, Release, Stamp, hex_digest, make_snapshot
 from gamed.assets.store import AssetStore
 from gamed.event_log import EventLog
 from gamed.structs import redacts

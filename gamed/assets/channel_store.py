@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
-from gamed.assets import channel as asset_channel
-from gamed.assets.channel import MARKS_FILE, ChannelPointer, pointer_bytes
+from gamed.assets import marks
 from gamed.assets.errors import AssetsDamaged, ChannelNotFound, NoPreviousRelease, ObjectNotFound, ReleaseNotFound
 from gamed.assets.manifest import Manifest, parse_manifest
+from gamed.assets.pointer import ChannelPointer, pointer_bytes
 from gamed.assets.store import CHANNELS, SUFFIX, AssetStore, channel_lock, make_folders, write_atomically
 from gamed.disk import sync_folder
 
@@ -92,22 +92,22 @@ def has_object(store: AssetStore, sha256: str, size: int) -> bool:
 def required_releases(store: AssetStore, pointers: Mapping[str, ChannelPointer], keep: int) -> set[str]:
     """Return the releases that channels point at, and of the ones before up to `keep` that can be read."""
     present = {pointer.release for pointer in pointers.values()}
-    earlier = asset_channel.retained_releases(pointers.values(), keep) - present
+    earlier = marks.retained_releases(pointers.values(), keep) - present
     return present | {each for each in earlier if _is_readable(store, each)}
 
 
 def mark_unused(store: AssetStore, needed: Collection[str], now_ms: int) -> dict[str, int]:
     """Write and return since when each other release is not needed, before a pointer is changed."""
     before = read_marks(store)
-    now = asset_channel.update_marks(before, store.releases(), needed, now_ms)
+    now = marks.update_marks(before, store.releases(), needed, now_ms)
     if now != before:
-        write_atomically(store.folder / MARKS_FILE, asset_channel.marks_bytes(now))
+        write_atomically(store.folder / marks.MARKS_FILE, marks.marks_bytes(now))
     return now
 
 
 def read_marks(store: AssetStore) -> dict[str, int]:
     try:
-        return asset_channel.parse_marks((store.folder / MARKS_FILE).read_bytes())
+        return marks.parse_marks((store.folder / marks.MARKS_FILE).read_bytes())
     except FileNotFoundError:
         return {}
 

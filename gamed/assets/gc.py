@@ -10,11 +10,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from gamed.assets import channel as asset_channel
 from gamed.assets import channel_store
-from gamed.assets.channel import ChannelPointer, Marks
 from gamed.assets.errors import AssetsDamaged, NotFound
 from gamed.assets.manifest import parse_manifest
+from gamed.assets.marks import Marks, expired_releases, update_marks
+from gamed.assets.pointer import ChannelPointer
 from gamed.assets.store import (
     OBJECTS,
     RELEASES,
@@ -73,8 +73,8 @@ def _pointers(store: AssetStore) -> dict[str, ChannelPointer]:
 def _select(store: AssetStore, needed: set[str], marks: Marks, older_than_seconds: int, now_ms: int) -> GcResult:
     """Return the releases and objects to delete; only releases that are not needed may be damaged."""
     releases = set(store.releases())
-    unneeded = asset_channel.update_marks(marks, releases, needed, now_ms)
-    expired = asset_channel.expired_releases(unneeded, now_ms, older_than_seconds)
+    unneeded = update_marks(marks, releases, needed, now_ms)
+    expired = expired_releases(unneeded, now_ms, older_than_seconds)
     waiting = set(unneeded) - expired
     needed_objects = {sha256 for release in sorted(releases - set(unneeded)) for sha256 in _objects_of(store, release)}
     waiting_objects = {sha256 for release in waiting for sha256 in _readable_objects_of(store, release)}

@@ -6,7 +6,6 @@ from typing import Final
 from msgspec import Struct
 
 from gamed.assets.cache import ObjectCache, ReleaseCache, StoredObject
-from gamed.assets.channel import Channel, Release
 from gamed.assets.errors import (
     AssetsDamaged,
     ChannelNotFound,
@@ -19,6 +18,7 @@ from gamed.assets.errors import (
 from gamed.assets.manifest import AssetFile, is_object, is_release
 from gamed.assets.open_file import FileLease
 from gamed.assets.paths import normalize_requested
+from gamed.assets.snapshot import Channel, Release
 from gamed.http.conditional import (
     UNCONDITIONAL,
     ByteRange,

@@ -22,7 +22,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from gamed.assets.channel import MAX_POINTER_BYTES, ChannelPointer, Stamp, parse_pointer
 from gamed.assets.errors import (
     AssetsBusy,
     AssetsDamaged,
@@ -38,7 +37,9 @@ from gamed.assets.errors import (
 )
 from gamed.assets.manifest import MAX_MANIFEST_BYTES, is_channel, is_object, is_release, release_id
 from gamed.assets.paths import Refused
+from gamed.assets.pointer import MAX_POINTER_BYTES, ChannelPointer, parse_pointer
 from gamed.assets.scan import CHANGED, Progress, ProgressDisplay, ScannedFile, UnusableSource, digest_of, run_parallel
+from gamed.assets.snapshot import Stamp
 from gamed.disk import sync_folder
 
 FOLDER, CHANNELS, RELEASES, OBJECTS, TMP = "assets", "channels", "releases", "objects", "tmp"

@@ -10,11 +10,11 @@ from threading import Lock
 
 from msgspec import Struct, field
 
-from gamed.assets import channel as asset_channel
 from gamed.assets import channel_store
-from gamed.assets.channel import ChannelPointer
 from gamed.assets.errors import AssetsError, NotFound, ReleaseNotFound
 from gamed.assets.manifest import Manifest, is_object, parse_manifest
+from gamed.assets.marks import update_marks
+from gamed.assets.pointer import ChannelPointer
 from gamed.assets.scan import Progress, ProgressDisplay, run_parallel
 from gamed.assets.store import OBJECTS, AssetStore
 
@@ -176,7 +176,7 @@ def overview(store: AssetStore, keep: int, now_ms: int) -> Overview:
             manifests[release] = parse_manifest(store.manifest(release))
         except AssetsError:
             damaged.append(f"release {release}")
-    since = asset_channel.update_marks(
+    since = update_marks(
         channel_store.read_marks(store), manifests, channel_store.required_releases(store, pointers, keep), now_ms
     )
     sizes = stored_objects(store)

@@ -11,8 +11,8 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.assets.cache import ObjectCache, ReleaseCache
-from gamed.assets.channel import ChannelPointer, pointer_bytes
 from gamed.assets.manifest import AssetFile, Manifest, manifest_bytes, release_id
+from gamed.assets.pointer import ChannelPointer, pointer_bytes
 from gamed.assets.routes import AssetRoutes
 from gamed.assets.service import AssetService
 from gamed.assets.store import AssetStore

@@ -8,9 +8,9 @@ from time import time
 from hypothesis import given
 from hypothesis.strategies import dictionaries, integers, sampled_from, sets
 
-from gamed.assets import channel, channel_store, verify
-from gamed.assets.channel import ChannelPointer
+from gamed.assets import channel_store, marks, verify
 from gamed.assets.errors import AssetsBusy, AssetsDamaged, AssetsUnreadable
+from gamed.assets.pointer import ChannelPointer
 from gamed.assets.store import publish_lock
 from tests.assets.fixtures import HOUR_MS, AssetsCase, served
 
@@ -104,7 +104,7 @@ class CollectTests(AssetsCase):
     def test_lost_marks(self) -> None:
         """Without the marks, or with damaged ones, nothing is deleted for another day."""
         self.now_ms += 48 * HOUR_MS
-        path = self.store.folder / channel.MARKS_FILE
+        path = self.store.folder / marks.MARKS_FILE
         for damage in (path.unlink, lambda: path.write_bytes(b"{"), lambda: path.write_bytes(b'{"releases": 5}')):
             damage()
             self.assertEqual((self.collect().releases, self.collect().waiting), ([], [self.one]))
@@ -202,13 +202,13 @@ class MarkTests(AssetsCase):
     )
     def test_rule(self, before: dict[str, int], there: set[str], needed: set[str], now_ms: int) -> None:
         """Exactly the stored releases that are not needed are marked, with an instant that is never in the future."""
-        now = channel.update_marks(before, there, needed, now_ms)
+        now = marks.update_marks(before, there, needed, now_ms)
         self.assertEqual(set(now), there - needed)
         self.assertEqual(now, {each: min(before.get(each, now_ms), now_ms) for each in now})
-        self.assertEqual(channel.parse_marks(channel.marks_bytes(now)), now)
+        self.assertEqual(marks.parse_marks(marks.marks_bytes(now)), now)
 
     def test_retained(self) -> None:
         """Each channel retains so many releases, the present one first."""
         one = ChannelPointer(IDS[0], 1).moved_to(IDS[1], 2).moved_to(IDS[2], 3)
-        self.assertEqual(channel.retained_releases([one, ChannelPointer(IDS[3], 1)], 2), {IDS[2], IDS[1], IDS[3]})
-        self.assertEqual(channel.retained_releases([one], 1), {IDS[2]})
+        self.assertEqual(marks.retained_releases([one, ChannelPointer(IDS[3], 1)], 2), {IDS[2], IDS[1], IDS[3]})
+        self.assertEqual(marks.retained_releases([one], 1), {IDS[2]})

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.assets.channel import ChannelPointer, pointer_bytes
 from gamed.assets.errors import (
     AssetsDamaged,
     ChannelNotFound,
@@ -16,6 +15,7 @@ from gamed.assets.errors import (
     ReleaseNotFound,
 )
 from gamed.assets.manifest import AssetFile, Manifest, manifest_bytes, release_id
+from gamed.assets.pointer import ChannelPointer, pointer_bytes
 from gamed.assets.store import AssetStore
 from tests.support.databases import data_folder
 

@@ -38,6 +38,7 @@ WITH_POSTGRESQL = (
 SERVERS = {
     *("gamed.cli.commands", "gamed.cli.service", "gamed.cli.service.serve", "gamed.database.postgresql.backend"),
     *("gamed.database.sqlite.backend", "gamed.dev.clients", "gamed.dev.provider", "gamed.dev.servers"),
+    "gamed.dev.static_files",
     *("twisted.internet", "twisted.internet.error", "twisted.scripts.twistd"),
 }
 """Modules that only `serve` and `dev` import late, and those that are imported before any command runs."""

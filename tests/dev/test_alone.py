@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.cli.commands import COMMANDS
 from gamed.dev.documents import DISCORD_AUTHORIZE, DISCORD_TOKEN, DISCORD_USER, DISCOVERY, GOOGLE_AUTHORIZE
-from gamed.dev.servers import ProviderService
+from gamed.dev.servers import LoopbackService
 from tests.e2e.cases import ServiceCase
 from tests.support.provider import development_provider
 from tests.test_layout import ROOT, imports, package
@@ -50,7 +50,7 @@ class AloneTests(SynchronousTestCase):
     def test_loopback(self) -> None:
         """Its service opens one port, on 127.0.0.1."""
         reactor = MemoryReactor()
-        ProviderService(reactor, 8081, development_provider()).startService()
+        LoopbackService(reactor, 8081, development_provider().app.resource()).startService()
         [(port, _, _, interface)] = reactor.tcpServers
         self.assertEqual((port, interface), (8081, "127.0.0.1"))
 

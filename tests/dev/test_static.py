@@ -7,7 +7,8 @@ from typing import Any
 from treq.testing import StubTreq
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.dev.servers import MAX_NAME, MAX_PATH, StaticFiles, origins, path_segments
+from gamed.dev.servers import origins
+from gamed.dev.static_files import MAX_NAME, MAX_PATH, StaticFiles, path_segments
 from tests.support.covers import covers
 
 

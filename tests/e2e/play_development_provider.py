@@ -10,7 +10,7 @@ from twisted.internet import reactor
 from gamed.crypto import Secret
 from gamed.dev.clients import DISCORD, GOOGLE, Client
 from gamed.dev.provider import DevelopmentProvider
-from gamed.dev.servers import ProviderService
+from gamed.dev.servers import LoopbackService
 
 SIDES = {"discord": DISCORD, "google": GOOGLE}
 
@@ -22,7 +22,7 @@ def main() -> None:
         for side, client_id, secret, redirect_uri in options["clients"]
     )
     provider = DevelopmentProvider(options["base"], clients, reactor, lambda: time_ns() // 1_000_000, token_bytes)
-    ProviderService(reactor, options["port"], provider).startService()
+    LoopbackService(reactor, options["port"], provider.app.resource()).startService()
     reactor.callWhenRunning(print, "ready", flush=True)
     reactor.run()
 

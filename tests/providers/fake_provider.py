@@ -231,9 +231,7 @@ def discord(**changes: Any) -> ProviderFixture:
         "subject_field": "id",
         "identity_namespace": None,
     }
-    return ProviderFixture(
-        FakeDiscord(), _settings("discord", DISCORD, "Discord", ("identify",), **(preset | changes))
-    )
+    return ProviderFixture(FakeDiscord(), _settings("discord", DISCORD, "Discord", ("identify",), **(preset | changes)))
 
 
 def generic(**changes: Any) -> ProviderFixture:

@@ -32,7 +32,7 @@ READ_AT_START = ("COVERAGE_", "LANG", "LC_", "LD_", "LISTEN_", "MALLOC_", "OPENS
 """The first letters of variables that Python, Twisted and libraries read only when they are loaded."""
 KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
 IMPORTED = (
-    *("gamed.service", "gamed.tap", "gamed.ops.metrics", "gamed.dev.servers", "gamed.database.postgresql.store"),
+    *("gamed.service", "gamed.tap", "gamed.ops.metrics", "gamed.dev.provider", "gamed.database.postgresql.store"),
     *("twisted.scripts.twistd", "argon2", "psycopg"),
 )
 PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")

@@ -242,7 +242,8 @@ class DevServiceMaker(Struct, frozen=True):
 
         from gamed.dev.clients import DISCORD, GOOGLE, Client
         from gamed.dev.provider import DevelopmentProvider
-        from gamed.dev.servers import LoopbackService, ProviderService, StaticFiles
+        from gamed.dev.servers import LoopbackService
+        from gamed.dev.static_files import StaticFiles
 
         dev = self.dev
         clients = tuple(
@@ -252,7 +253,7 @@ class DevServiceMaker(Struct, frozen=True):
         service = MultiService()
         tap.make_checked(options, self._report, "gamed dev").setServiceParent(service)
         provider = DevelopmentProvider(dev.provider, clients, reactor, now_ms, token_bytes)
-        others: list[LoopbackService] = [ProviderService(reactor, dev.provider_port, provider)]
+        others = [LoopbackService(reactor, dev.provider_port, provider.app.resource())]
         if dev.statics:
             files = StaticFiles(dev.static_port, dev.statics, dev.server)
             others.append(LoopbackService(reactor, dev.static_port, files))

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis.strategies import integers, lists, one_of, sampled_from
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.assets.channel import ChannelPointer, PointerHistoryEntry, parse_pointer, pointer_bytes
 from gamed.assets.errors import PointerMalformed
+from gamed.assets.pointer import ChannelPointer, PointerHistoryEntry, parse_pointer, pointer_bytes
 
 A, B, C, D = (f"r{letter * 16}" for letter in "abcd")
 BEGUN = ChannelPointer(A, 1).moved_to(B, 2).moved_to(C, 3)
