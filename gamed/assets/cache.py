@@ -1,7 +1,10 @@
-"""This module keeps channels, releases and objects in memory for a moment, so that few requests wait for the disk.
+"""The caches of channels, releases and objects, so that few requests wait for the disk.
 
 The channels are read again after half a second, releases and objects after a minute: a file that the operator deletes
 is not served longer. Requests that need the same file at the same time share one read.
+
+Nothing notifies a cache of a change, because `gamed assets publish` is another process that shares only the folder:
+the times below alone bound how long a server may serve what was deleted.
 """
 
 import os
@@ -35,17 +38,21 @@ from gamed.structs import redacts
 E = TypeVar("E", bound=BaseException | None)
 T = TypeVar("T")
 SNAPSHOT_TTL_SECONDS: Final = 0.5
-"""Players see a moved channel within a second (PROTOCOL 5)."""
+"""Half of the second within which players see a moved channel (PROTOCOL 5); the rest is for the reading itself."""
 RELEASE_TTL_SECONDS: Final = 60
 """How long a release that no channel points at is served without a check that it still exists."""
 CACHED_RELEASES: Final = 8
+"""Beside those of channels. A manifest may have 32 MiB, and one of 10,000 files takes 70 ms to parse."""
 OBJECT_TTL_SECONDS: Final = 60
 SMALL_BYTES: Final = 64 * 1024
-"""Objects up to this size are cached in memory, larger ones as open files."""
+"""Objects up to this size are cached in memory, larger ones as open files, which the kernel caches.
+
+Hashing this much takes 0.05 ms, a call in a thread 0.2 ms: a small object costs less to check than to fetch.
+"""
 CACHE_BYTES: Final = 32 * 1024 * 1024
 """All objects in memory together."""
 OVERHEAD_BYTES: Final = 512
-"""What an object in memory costs besides its bytes."""
+"""What an object in memory costs besides its bytes: without it a million empty files would count as nothing."""
 IDLE_FILES: Final = 64
 """Open files that no response uses just now."""
 _log = EventLog(Logger())
@@ -75,6 +82,8 @@ class ReleaseCache:
 
     def cached_release(self, name: str) -> Release | None:
         """Return a release; None if it must be read."""
+        # A release that a channel points at needs no expiry: the snapshot that holds it is at most half a second old,
+        # or the disk cannot be read.
         if self._snapshot is not None and (release := self._snapshot.releases.get(name)) is not None:
             return release
         cached, expires = self._releases.get(name, (None, 0.0))
@@ -89,6 +98,7 @@ class ReleaseCache:
         return await self._release_reads.join(name, lambda: self._read_release(name))
 
     def _read_snapshot(self) -> Deferred[ChannelSnapshot]:
+        # The half second counts from before the reading: a change during a slow read is seen by the next one.
         before, began = self._snapshot, self._seconds()
         known = {name: release for name, (release, _) in self._releases.items()}
 
@@ -103,7 +113,7 @@ class ReleaseCache:
 
     def _read_release(self, name: str) -> Deferred[Release]:
         def done(release: Release) -> Release:
-            self._releases.pop(name, None)
+            self._releases.pop(name, None)  # so that it is the newest again: a dict keeps the place of an old key
             self._releases[name] = release, self._seconds() + RELEASE_TTL_SECONDS
             while len(self._releases) > CACHED_RELEASES:
                 self._releases.pop(next(iter(self._releases)))
@@ -121,6 +131,8 @@ def _refresh_snapshot(
     """
     try:
         stamp = store.stamp()
+        # A damaged channel is read again although its pointer did not change: a release that is repaired under the
+        # same name changes no pointer.
         if before is not None and stamp == before.stamp and not before.damaged:
             return before
         modified_ms = store.changed_ms()  # before the pointers: the next refresh sees a change that happens meanwhile
@@ -145,7 +157,7 @@ def _load_snapshot(
         except ChannelNotFound:
             continue
         except TooManyOpen:
-            raise
+            raise  # all channels would be "damaged" for a moment; the snapshot from before serves on
         except ReleaseNotFound as e:
             damaged[name] = f"it points at {e}, which is not there"
         except AssetsError as e:
@@ -199,12 +211,12 @@ class ObjectCache:
         stored = cached.stored()
         if size is not None and stored.size != size:
             stored.close()
-            self._discard(sha256)
+            self._discard(sha256)  # a repair replaces the file, which the cache would not notice for a minute
             raise _log_unreadable(AssetsDamaged(f"object {sha256} has {stored.size} bytes instead of {size}"))
         return stored
 
     def discard_expired(self) -> None:
-        """Discard the objects that have expired."""
+        """Discard what has expired: called now and then, as an object that no request names would stay open."""
         now = self._seconds()
         for cached in (self._small, self._large):
             for sha256 in [sha256 for sha256, each in cached.items() if each.expires <= now]:
@@ -252,6 +264,8 @@ class ObjectCache:
 
     def _keep_large(self, sha256: str, content: FileIO, expires: float) -> "_FileObject":
         """Keep an open file; raise TooManyOpen if there is no idle one that could be closed for it."""
+        # Idle files are bounded apart from those in use: a slow client must not push out the files of all others. One
+        # place is left for the file that is open already.
         idle = sum(each.file.is_idle for each in self._large.values())
         most = min(self._most_open - 1, len(self.open) - idle + IDLE_FILES - 1)
         for other, large in tuple(self._large.items()):
@@ -325,6 +339,8 @@ def _load_object(store: AssetStore, sha256: str) -> FileIO | tuple[bytes, int]:
     except BaseException:
         file.close()
         raise
+    # Only small objects are hashed: they are read anyway, and their bytes in memory serve a minute of requests. A large
+    # one would delay its first byte by the time to read it all; `gamed assets verify` and clients check those.
     if hex_digest(data) != sha256:
         raise AssetsDamaged(f"object {sha256} is not as it was written")
     return data, status.st_mtime_ns // 1_000_000
@@ -352,6 +368,6 @@ class SingleFlight(Generic[T]):
         return watcher
 
     def _done(self, result: T | Failure, key: Hashable) -> None:
-        for watcher in self._waiting.pop(key):
+        for watcher in self._waiting.pop(key):  # before the callbacks, which may ask for the same key again
             if not watcher.called:
                 watcher.callback(result)

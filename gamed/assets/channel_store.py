@@ -1,4 +1,4 @@
-"""This module creates, moves, rolls back and deletes channels in the assets folder (PROTOCOL 5)."""
+"""Channels of the assets folder are created, moved, rolled back and deleted (PROTOCOL 5)."""
 
 from collections.abc import Collection, Mapping
 
@@ -64,6 +64,8 @@ def delete_channel(store: AssetStore, channel: str, keep: int, now_ms: int) -> s
         if pointer is None and not damaged:
             raise ChannelNotFound(channel)
         others = {name: other for name, other in readable_pointers(store).items() if name != channel}
+        # The marks first: a command that is killed in between leaves a mark too many, which the next one removes. A
+        # mark too few would let `gamed assets gc` count from a later time.
         mark_unused(store, required_releases(store, others, keep), now_ms)
         (store.folder / CHANNELS / f"{channel}{SUFFIX}").unlink()
         sync_folder(store.folder / CHANNELS)
@@ -92,6 +94,8 @@ def has_object(store: AssetStore, sha256: str, size: int) -> bool:
 def required_releases(store: AssetStore, pointers: Mapping[str, ChannelPointer], keep: int) -> set[str]:
     """Return the releases that channels point at, and of the ones before up to `keep` that can be read."""
     present = {pointer.release for pointer in pointers.values()}
+    # A damaged release of the history is not needed: it cannot be rolled back to. A present one is, whatever its state:
+    # its objects may be intact, and a repair needs them.
     earlier = marks.retained_releases(pointers.values(), keep) - present
     return present | {each for each in earlier if _is_readable(store, each)}
 

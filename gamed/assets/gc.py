@@ -49,7 +49,7 @@ def collect_garbage(store: AssetStore, keep: int, older_than_seconds: int, now_m
         needed = channel_store.required_releases(store, _pointers(store), keep)
         return _select(store, needed, channel_store.read_marks(store), older_than_seconds, now_ms)
     make_folders(store.folder)
-    with publish_lock(store.folder):
+    with publish_lock(store.folder):  # a publish relies on the objects that it found stored
         with channel_lock(store.folder):
             pointers = _pointers(store)
             needed = channel_store.required_releases(store, pointers, keep)

@@ -30,7 +30,6 @@ def expired_releases(marks: Marks, now_ms: int, older_than_seconds: int) -> set[
 
 
 def marks_bytes(marks: Marks) -> bytes:
-    """Return the JSON of the marks."""
     releases = {release: rfc3339(since_ms) for release, since_ms in marks.items()}
     return json.dumps({"format": 1, "releases": releases}, indent=1).encode() + b"\n"
 

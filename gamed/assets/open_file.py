@@ -1,4 +1,8 @@
-"""This module shares the open file of an object between responses and reads it without blocking the reactor."""
+"""The open file of an object, shared between responses, and read without blocking the reactor.
+
+A file on disk is always "ready" for select() and epoll(), also while a read of it waits for the disk. So the kernel is
+asked first (`RWF_NOWAIT`): bytes in the page cache are read at once, others in a thread.
+"""
 
 import os
 from collections.abc import Callable
@@ -18,7 +22,7 @@ PROBE_BYTES: Final = 128 * 1024
 STRETCH_BYTES: Final = 1024 * 1024
 """The unit of probing and of reading ahead."""
 CACHED_SECONDS: Final = 5.0
-"""How long a stretch that was found in the page cache is taken to stay there."""
+"""How long a stretch that was found in the page cache is taken to stay there; asking anew takes nine system calls."""
 REMEMBERED_STRETCHES: Final = 8192
 
 
@@ -81,7 +85,7 @@ class SharedFile:
 
     def _remember(self, stretch: int) -> None:
         if len(self._cached_until) >= REMEMBERED_STRETCHES:
-            self._cached_until.clear()
+            self._cached_until.clear()  # 8 GiB of stretches; probing anew costs less than an order of use
         self._cached_until[stretch] = self._seconds() + CACHED_SECONDS
 
     def release(self) -> None:
@@ -104,7 +108,7 @@ class SharedFile:
         """
         descriptor = self._file.fileno()
         watcher: Deferred[T] = Deferred()
-        self._users += 1
+        self._users += 1  # a thread that reads a closed descriptor may read another file, which got its number
 
         def done(result: T | Failure) -> None:
             self.release()

@@ -74,17 +74,15 @@ class AssetRoutes(Component, frozen=True):
     async def _respond(
         self, request: Request, find: Callable[[AssetRequest], Awaitable[AssetResponse]]
     ) -> bytes | None:
-        """Authenticate the player, find the asset, and send it."""
         header, wants_content = request.head.headers.get, request.head.method != "HEAD"
         asked = AssetRequest(parse_conditions(header), header("range") if wants_content else None, wants_content)
-        if self._sessions is not None:
+        if self._sessions is not None:  # before any look-up: a stranger must not learn which assets exist
             await self._sessions.authenticate(bearer(request.head), reading=True)
         found = await find(asked)
         self._begin(request, found)
         return await _send(request, found.content, found.first, found.length) if found.modified else None
 
     def _begin(self, request: Request, found: AssetResponse) -> None:
-        """Set the status and the header fields."""
         request.response_headers.begin(_headers(found.item, self._sessions is not None))
         if not found.modified:
             request.setResponseCode(304)

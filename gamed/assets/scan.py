@@ -1,4 +1,4 @@
-"""This module scans and hashes the folder to publish, and refuses files that a release cannot have (PROTOCOL 5).
+"""The folder to publish is scanned and hashed; files that a release cannot have are refused (PROTOCOL 5).
 
 Files are read by a few threads, while the calling thread shows the progress.
 """
@@ -24,6 +24,7 @@ T = TypeVar("T")
 ProgressDisplay = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 """The label and the total of some work -> a context with a function to call with how much is done."""
 THREADS = min(4, cpu_count() or 1)
+"""hashlib releases the interpreter's lock, so threads share the work."""
 SHOW_SECONDS = 0.2
 
 
@@ -159,6 +160,7 @@ def hash_files(files: list[ScannedFile], display: ProgressDisplay) -> dict[str, 
 
 def digest_of(file: ScannedFile, out: Callable[[memoryview], object]) -> str:
     """Hash a file and pass every byte to `out`; raise UnusableSource if it has changed since the scan."""
+    # One byte more than the scan found is asked for, so that a file that grows is noticed.
     digest, left, buffer = sha256(), file.size + 1, bytearray(min(CHUNK, file.size + 1))
     with _opened(file) as descriptor, memoryview(buffer) as view:
         while left > 0 and (length := _read_into(descriptor, view[:left])):

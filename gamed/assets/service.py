@@ -1,4 +1,4 @@
-"""This module answers a GET under /assets/: the bytes of a file, a manifest or the channel list (PROTOCOL 5, 6)."""
+"""The responses to a GET under /assets/: the bytes of a file, a manifest or the channel list (PROTOCOL 5, 6)."""
 
 from functools import lru_cache
 from typing import Final
@@ -146,7 +146,7 @@ class AssetService(Component, frozen=True):
             return response
         try:
             return _object_response(response, await self._objects.get(item.sha256, item.size), request)
-        except ObjectMissing:
+        except ObjectMissing:  # 404 if the release was deleted since it was cached, 500 if its object is lost
             await self._reload_release(release)
             raise
 

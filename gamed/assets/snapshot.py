@@ -66,5 +66,4 @@ def make_snapshot(
 
 
 def hex_digest(data: bytes) -> str:
-    """Return the SHA-256 in hex."""
     return sha256(data).hexdigest()

@@ -1,4 +1,4 @@
-"""This module reads and writes the assets folder (PROTOCOL 5); readers need no lock.
+"""The assets folder as it is read and written (PROTOCOL 5); readers need no lock.
 
 channels/<channel>.json         the pointer of a channel
 releases/<release>.json         a manifest's exact bytes
@@ -146,6 +146,7 @@ class AssetStore(Struct, frozen=True):
         """Open a regular file below the store, without following links; raise FileNotFoundError if there is none."""
         descriptor = -1
         try:
+            # Step by step, as O_NOFOLLOW holds only for the last name: a shard that is a link would lead elsewhere.
             descriptor = os.open(self.folder / kind, _FOLDER_FLAGS)
             *folders, last = name.split("/")
             for step, flags in (*((each, _FOLDER_FLAGS | os.O_NOFOLLOW) for each in folders), (last, _READ)):
@@ -261,7 +262,7 @@ def _locked(folder: Path, wait_seconds: float) -> Iterator[None]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         deadline = monotonic() + wait_seconds
-        while not _lock(descriptor):
+        while not _lock(descriptor):  # flock() itself has no deadline
             if monotonic() >= deadline:
                 raise AssetsBusy(f"another command works on {folder}; wait for its end")
             sleep(0.05)
@@ -297,6 +298,7 @@ def store_objects(
     staged = store.folder / TMP / "publish"
     try:
         make_folder(staged)
+        # All copies are complete before the first is renamed: a file that changes meanwhile refuses the whole release.
         with display("storing", sum(found.size for found in new.values())) as show:
             run_parallel(new, lambda sha256, progress: _copy(new[sha256], staged / sha256, progress), show, check)
         for folder in {store.object_path(sha256).parent for sha256 in new}:

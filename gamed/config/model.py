@@ -1,4 +1,4 @@
-"""The settings of a valid `authentication.json` are these values (SPEC 2.1, PROTOCOL 3.9)."""
+"""The settings of a valid `authentication.json` (SPEC 2.1, PROTOCOL 3.9)."""
 
 from collections.abc import Mapping
 from enum import StrEnum

@@ -1,4 +1,8 @@
-"""A secret comes from a variable, from the file that its _FILE form names, or from a systemd credential (SPEC 2.2)."""
+"""A secret comes from a variable, from the file that its _FILE form names, or from a systemd credential (SPEC 2.2).
+
+No text of this module shows any part of a secret, nor a name or path that may be one: people paste a secret where its
+name belongs, and errors go to the journal, to issues and to chats.
+"""
 
 from base64 import b64decode, b64encode
 from binascii import Error
@@ -36,6 +40,7 @@ class SecretSources(Component, frozen=True):
         variable, the file or the credential.
         """
         found = [each for each in (self._variable(name), self._file(name), self._credential(name)) if each is not None]
+        # An error even if they are equal: once one of them is changed, the other would win or lose unnoticed.
         if len(found) > 1:
             raise InvalidValue(f"{_shown_name(name)} is supplied twice; keep one of variable, _FILE and credential")
         if not found:
@@ -47,6 +52,8 @@ class SecretSources(Component, frozen=True):
             raise InvalidValue(*(f"{origin}: {message}" for message in e.messages)) from None
 
     def _variable(self, name: str) -> tuple[bytes, str] | None:
+        # An empty one counts as not set: Compose's `NAME: ${NAME}` sets it where the host has none. The error handler
+        # gives back the bytes that os.environ decoded by it.
         value = self._environ.get(name)
         return (value.encode("utf-8", "surrogateescape"), _shown_name(name)) if value else None
 
@@ -68,7 +75,7 @@ class SecretSources(Component, frozen=True):
             return None
         try:
             value = _without_newline(self._read_file(f"{folder}/{name}"))
-        except FileNotFoundError:
+        except FileNotFoundError:  # the folder is for all secrets of the service, and need not have this one
             return None
         except OSError as e:
             raise InvalidValue(f"the credential that {_shown_name(name)} names cannot be read: {e.strerror}") from None
@@ -76,7 +83,10 @@ class SecretSources(Component, frozen=True):
 
 
 def variable_name(value: object) -> str:
-    """Check the NAME of a variable; reject a value that looks like the secret itself, without showing it."""
+    """Check the NAME of a variable; reject a value that looks like the secret itself, without showing it.
+
+    The secret would be in a file that people copy and commit, so the message asks for a new one.
+    """
     if not isinstance(value, str) or not value:
         raise InvalidValue('expected the name of an environment variable, such as "GAMED_MASTER_KEY"')
     if not _NAME.fullmatch(value) or looks_random(value) or _HEX.fullmatch(value):
@@ -91,10 +101,10 @@ def variable_name(value: object) -> str:
 
 def master_key(raw: bytes) -> Secret:
     """Decode strict Base64 of 32 bytes (SPEC 2.2, RFC 4648 section 4)."""
-    text = raw.decode("latin-1")
+    text = raw.decode("latin-1")  # which never fails, so that the errors below describe any bytes
     if text != text.strip():
         raise InvalidValue("the master key has white space around it")
-    if _HEX.fullmatch(text):
+    if _HEX.fullmatch(text):  # valid Base64, too, of 48 bytes: the message about their number would not help
         raise InvalidValue("the master key is hexadecimal; expected Base64, as `gamed key new` prints it")
     if not _BASE64.fullmatch(text):
         raise InvalidValue(
@@ -106,6 +116,7 @@ def master_key(raw: bytes) -> Secret:
         raise InvalidValue("the master key is incomplete Base64; was a part or the = at its end lost?") from None
     if len(key) != KEY_BYTES:
         raise InvalidValue(f"the master key is {len(key)} bytes long; expected Base64 of exactly {KEY_BYTES} bytes")
+    # The last character before the = has two bits that b64decode() ignores, so four texts would be one key.
     if b64encode(key).decode() != text:
         raise InvalidValue("the master key's last character is not what Base64 of 32 bytes ends with")
     return Secret(key)
@@ -144,7 +155,7 @@ def _without_newline(raw: bytes) -> bytes:
 
 
 def _shown_name(name: str) -> str:
-    """Return a variable's name for a message, unless it may be a secret."""
+    """Return a variable's name for a message, unless it may be a secret, as any in small letters may."""
     return name if _PLAIN_NAME.fullmatch(name) and len(name) <= 64 else "the variable named here"
 
 

@@ -1,1 +1,1 @@
-"""This package is for development only: it emulates Discord and Google on this machine, for tests and `gamed dev`."""
+"""Discord and Google, emulated on this machine for tests and `gamed dev`; for development only."""

@@ -146,6 +146,7 @@ class CallbackService(Component, frozen=True):
             current = login.at_time(now_ms)
             return result(current) if current.stage is LoginStage.EXCHANGING else current
 
+        # Only a busy queue is worth a second try; a full or damaged disk would refuse the next one as well.
         for left in reversed(range(WRITE_TRIES)):
             try:
                 await self._browsers.advance(LoginLookup("login_id", login.login_id), step)

@@ -103,6 +103,7 @@ class CollectService(Component, frozen=True):
         now = self._context.now_ms
         wait_ms = request.wait_seconds * 1000
         ends_ms = now() + wait_ms
+        # Open before the first read, so that a change between that read and the wait is not missed.
         with self._waiters.open(request.secret) as waiter:
             login = await self._find(request)
             self._limit_polling(request)
@@ -120,6 +121,7 @@ class CollectService(Component, frozen=True):
                     return Pending(request.seen, seconds_until(expires_ms, now()))
                 if reason is WakeReason.TIMEOUT:  # by the monotonic clock, which the wall clock may contradict
                     wait_ms = 0
+                # A proof that was sent before `ready` is ignored: no browser had shown a code then.
                 login, request = await self._find(request), replace(request, presented=None)
 
     async def collect(self, request: CollectRequest) -> Collected:
@@ -130,6 +132,7 @@ class CollectService(Component, frozen=True):
         """
         context, policy = self._context, self._context.policy
         now_ms = context.now_ms()
+        # Made before the transaction, which a failed batch runs a second time: a retry must not draw other credentials.
         pair = generate_pair(context.random, now_ms, policy.session, now_ms)
         new_session = NewSession(new_player_id(context.random), new_session_id(context.random), pair)
         key = LoginLookup("secret_index", request.secret)

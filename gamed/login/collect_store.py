@@ -1,6 +1,10 @@
 """The first proven collect writes player, account, session and credentials in one transaction (PROTOCOL 3.5, 3.8).
 
 Each `admit` function writes what a sign-in changes for its player, or returns the outcome that says why it may not.
+
+Nothing lasting is written before: a browser that signed in and a game that never collects leave no player, no account
+and no session. So all that may have changed since the browser signed in is read here once more: the player's state,
+their password, to whom an identity belongs.
 """
 
 from collections.abc import Sequence
@@ -33,6 +37,7 @@ def collect_login(connection: Connection, keys: Keys, command: CollectCommand) -
     before = tables.find_login(connection, command.key)
     if before is None:
         return None
+    # One transaction, so that of two games with the same proof one gets a session, and the other reads `delivered`.
     outcome = _collect(connection, keys, command, before)
     tables.save_login(connection, outcome.transition)
     return outcome
@@ -48,12 +53,13 @@ def _collect(connection: Connection, keys: Keys, command: CollectCommand, before
     except DecryptionFailed as e:  # it can never be decrypted, so the game need not wait
         after = login.failed(LoginFailure.LOGIN_INTERRUPTED, command.now_ms)
         return CollectOutcome(Transition(before, after), undecryptable=e.details)
+    # Counted in the transaction that compares: two requests at once must not share one of the five tries.
     if not collect_rules.proof_matches(login, ReturnProof.from_bytes(raw_proof), command.presented):
         after = collect_rules.count_wrong_proof(login, command.presented, command.now_ms)
         return CollectOutcome(Transition(before, after), wrong=command.presented is not None)
     proved = decode_identity(raw_identity)
     admitted = admit(connection, keys, command, login, proved)
-    player_id = player_of(connection, keys, proved)
+    player_id = player_of(connection, keys, proved)  # not before admit(), which may have created the player
     ended: Sequence[str] = ()
     if isinstance(admitted, LoginFailure):
         after = refused(connection, login, admitted, player_id, command.now_ms)
@@ -76,7 +82,7 @@ def admit(
     connection: Connection, keys: Keys, command: CollectCommand, login: LoginTransaction, proved: Identified
 ) -> CollectResult | LoginFailure | None:
     """Return the credentials of the player, or the outcome without them; None for a link, which delivers none."""
-    match login.intent, proved:
+    match login.intent, proved:  # the order of the cases counts: a link or an adoption is no sign-in of its own
         case _, ExistingAccount() as account:
             return admit_account(connection, account, login, command)
         case _, NewAccount() as account:
@@ -106,6 +112,8 @@ def _open_session(
         now_ms=command.now_ms,
     )
     player_tables.record_sign_in(connection, result.player_id, command.now_ms)
+    # Sealed into the login, a session's credentials can be delivered again until their first use: the answer to this
+    # collect may be lost. The name is part of it, so that each delivery is the same.
     result = replace(result, name=player_tables.display_name_of(connection, keys.sealer, result.player_id))
     sealed = keys.sealer.seal(Purpose.RESULT, login.login_id, result.to_bytes())
     return login.delivered(session_id, sealed, command.now_ms), ended
@@ -197,6 +205,7 @@ def _link(
     connection: Connection, proved: ProviderIdentity, login: LoginTransaction, player_id: str, command: CollectCommand
 ) -> LoginFailure | None:
     index = Index(proved.index)
+    # Read again: another login may have linked the identity since the browser came back from the provider.
     taken = player_tables.identity_owner(connection, index) is not None
     error = collect_rules.link_error(taken, player_tables.has_identity(connection, player_id, login.provider))
     if error is None:
@@ -215,6 +224,7 @@ def _admit_by_password(
     connection: Connection, player_id: str, login: LoginTransaction, command: CollectCommand
 ) -> CollectResult | LoginFailure:
     """Admit the player, unless their password has changed since the login began."""
+    # An attacker may know the old password: that is why players change it.
     if player_tables.password_changed(connection, player_id, login.created_ms, command.now_ms):
         return LoginFailure.SESSION_REVOKED
     return _admit_player(connection, player_id, command)
@@ -239,7 +249,7 @@ def _create_player(
         player_tables.create_player(connection, player_id, command.now_ms)
     else:
         code = player_tables.first_free_code(connection, approval_codes(keys.indexer, player_id))
-        if code is None:
+        if code is None:  # raised, so that nothing is committed: the login stays `ready`, and the game may try again
             raise TooManyLogins
         player_tables.create_player(connection, player_id, command.now_ms, "pending", code)
     if name is not None:

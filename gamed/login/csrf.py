@@ -64,7 +64,6 @@ class BrowserGuard(Component, frozen=True):
         return self._indexer.index(Purpose.BROWSER, cookie.encode())
 
     def browser(self, request: Request) -> Index | None:
-        """Return the index of the browser's cookie."""
         cookie = self.cookie(request)
         return None if cookie is None else self.index(cookie)
 

@@ -93,7 +93,7 @@ class PasswordAuthenticator(Component, frozen=True):
             index = name_index(self._context.keys.indexer, parse_name(form.name))
             password = parse_password(form.password)
         except (NameMalformed, PasswordMalformed):
-            index, password = None, Secret(b"")
+            index, password = None, Secret(b"")  # hashed as well: a malformed name must not be answered faster
         account = None if index is None else await self._store.find_account(index)
         try:
             right = await self._hasher.verify(None if account is None else account.password, password)
@@ -121,6 +121,7 @@ class PasswordAuthenticator(Component, frozen=True):
             raise SignInRejected(FormError.PASSWORD_MALFORMED) from None
         except DisplayNameInvalid:
             raise SignInRejected(FormError.DISPLAY_NAME) from None
+        # Counted only now: a typing error costs no try. But before the look-up, which tells whether a name exists.
         await self._limit(form)
         if await self._store.find_account(name_index(self._context.keys.indexer, name)) is not None:
             raise SignInRejected(FormError.NAME_TAKEN)

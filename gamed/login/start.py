@@ -118,6 +118,7 @@ class StartService(Component, frozen=True):
             raise InvalidStart(f"/client/{e.member}", str(e)) from None
         self._check_return(start)
         session_id = await self._check_intent(start)
+        # Asked last: an error in the request itself is the same whether the provider answers or not.
         try:
             if provider != LOCAL:
                 self._access.providers[provider].require_available()

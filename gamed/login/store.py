@@ -60,6 +60,7 @@ class LoginStore(Component, frozen=True):
     async def find(self, key: LoginLookup) -> LoginTransaction | None:
         """Return the login as it was written; its deadline may have passed since."""
         login = await self._reads.submit(lambda connection: tables.find_login(connection, key))
+        # A read while the disk was full used the credentials, which is only in memory: they are not delivered again.
         if login is not None and login.stage is LoginStage.DELIVERED and login.session_id in self._first_used:
             return login.apply(LoginEvent.ACKNOWLEDGE, login.stage_ms)
         return login
@@ -113,7 +114,6 @@ class LoginStore(Component, frozen=True):
         return self._change(lambda connection: tables.interrupt_logins(connection, processes, now_ms))
 
     def find_account(self, index: Index) -> Deferred[LocalAccount | None]:
-        """Return the local account with this name index."""
         return self._reads.submit(lambda connection: player_tables.find_account(connection, index))
 
     def any_unlinked_account(self) -> Deferred[bool]:
@@ -134,7 +134,6 @@ class LoginStore(Component, frozen=True):
         return self._reads.submit(transaction)
 
     def has_player(self, identity: Index) -> Deferred[bool]:
-        """Return whether an identity belongs to a player."""
         return self._reads.submit(lambda connection: player_tables.identity_owner(connection, identity) is not None)
 
     def created_player(self, login_id: str) -> Deferred[NamedPlayer | None]:

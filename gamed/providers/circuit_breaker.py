@@ -19,11 +19,15 @@ LONGEST_PAUSE_SECONDS = 300
 LONGEST_COOLDOWN_SECONDS = 3600
 """The maximum, however long `Retry-After` is."""
 REJECTIONS = 1000
-"""So many responses of 401, 403 and 429 within ten minutes stop all requests; at 10,000 Discord bans the address."""
+"""So many responses of 401, 403 and 429 within ten minutes stop all requests; at 10,000 Discord bans the address.
+
+A tenth of that, because each process of the server counts alone, and other programs may share the address.
+"""
 REJECTION_WINDOW_SECONDS = 600
 SHORT_SECONDS = 3
 """A request waits for a cooldown of at most so many seconds; it fails for a longer one."""
 _SLOT_SECONDS = 60
+"""Rejections are counted by the minute: ten numbers instead of the instants of up to a thousand responses."""
 
 
 class Cooldown(Struct, frozen=True):
@@ -60,6 +64,7 @@ class CircuitState(Struct, frozen=True):
         if self.open.left(now) or login_id in self.failed_logins:
             return after
         failures = self.failures + 1
+        # Doubled at most eight times: 2 ** failures would grow without bound while a provider is down.
         pause = min(FIRST_PAUSE_SECONDS * 2 ** min(failures - FAILURES, 8), LONGEST_PAUSE_SECONDS)
         return replace(
             after,
@@ -76,6 +81,7 @@ class CircuitState(Struct, frozen=True):
         """Return the state after a response of 401, 403 or 429."""
         slot = int(now // _SLOT_SECONDS)
         oldest = slot - REJECTION_WINDOW_SECONDS // _SLOT_SECONDS
+        # Minutes that are still to come are from before the clock was set back, and would never grow old.
         counts = {when: count for when, count in self.rejections if oldest < when <= slot}
         counts[slot] = counts.get(slot, 0) + 1
         if sum(counts.values()) < REJECTIONS:

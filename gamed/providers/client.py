@@ -138,13 +138,14 @@ class ProviderHttpClient:
         try:
             try:
                 reply = await self._with_deadline(request, until)
-            except NOT_SENT:
+            except NOT_SENT:  # also for a request with a code: no byte of it has left this machine
                 reply = await self._with_deadline(request, until)
         except (*NOT_SENT, *INTERRUPTED, DeadlineError, ResponseTooLarge, ValueError, SchemeNotSupported) as e:
             failure = self._failure(e, request, until)
             if isinstance(failure, ProviderUnavailable):
                 self._breaker.record_failure(login_id=request.login_id)
             raise failure from None
+        # 429 is both: the provider cannot answer now, and Discord counts it towards its ban of the address.
         if _is_unavailable(reply.status):
             self._breaker.record_failure(reply.retry_after, request.login_id)
             self._breaker.count_rejection(reply.status)
@@ -190,6 +191,7 @@ class ProviderHttpClient:
     def _failure(self, error: BaseException, request: ProviderRequest, until: float) -> ProviderFailure:
         """Return the failure for an error, with a text that contains nothing of what was sent or received."""
         setting = request.setting
+        # At the deadline addTimeout() cancels whatever is under way, and translates only a CancelledError of that.
         if isinstance(error, DeadlineError) or self._left(until) < 0.05:
             return ProviderUnavailable(f"{setting}: the response was not complete within {TIMEOUT_SECONDS} s")
         if isinstance(error, DNSLookupError):
@@ -202,12 +204,12 @@ class ProviderHttpClient:
 
 
 def _is_unavailable(status: int) -> bool:
-    """Return whether a provider says by this status that it cannot answer at present."""
-    return status in (408, 425, 429) or status >= 500
+    return status in (408, 425, 429) or status >= 500  # a later try may succeed; other 4xx would be the same again
 
 
 async def _body(response: IResponse) -> bytes | None:
     """Read the content of a response whose content can matter."""
+    # The JSON of a 4xx names the error; other bodies are not worth the time and the bytes of a provider that fails.
     ignored = response.code < 200 or 300 <= response.code < 400 or _is_unavailable(response.code)
     if ignored or response.headers.hasHeader(ENCODED_MARKER):
         discard_body(response)

@@ -43,6 +43,8 @@ def validate_metadata(document: Mapping[str, object], issuer: str, accepted: tup
             "discovery: the document is of another issuer; compare issuer in authentication.json exactly, "
             "including a slash at its end"
         )
+    # A list that is missing refuses nothing: Microsoft's document has no code_challenge_methods_supported, though its
+    # endpoints know PKCE. A list that is there counts.
     _offers(document, "code_challenge_methods_supported", ("S256",), "PKCE with S256")
     _offers(document, "response_types_supported", ("code",), "the authorization code flow")
     signed = _offers(document, "id_token_signing_alg_values_supported", accepted, " or ".join(accepted))
@@ -99,6 +101,7 @@ def _endpoint(document: Mapping[str, object], name: str, issuer: str) -> str:
     parts = _split(url)
     if not isinstance(url, str) or parts is None:
         raise ProviderError(f"discovery: {name} is not a usable URL")
+    # A document of the internet must not make this server send its client secret to a port of its own machine.
     local = is_loopback(issuer)
     if not local and _names_loopback(parts.hostname or ""):
         raise ProviderError(f"discovery: {name} leads to this machine")
@@ -109,11 +112,11 @@ def _endpoint(document: Mapping[str, object], name: str, issuer: str) -> str:
 
 
 def _names_loopback(host: str) -> bool:
-    """Return whether a host is any of the names and addresses of loopback."""
     try:
         ip = ip_address(host)
     except ValueError:
         return host.rstrip(".").rpartition(".")[2] == "localhost"
+    # An IPv4 address inside IPv6 has no reason but to get past such a check, whatever it is.
     return ip.is_loopback or ip.is_unspecified or getattr(ip, "ipv4_mapped", None) is not None
 
 

@@ -19,6 +19,7 @@ from gamed.providers.base import ProviderFailure, ProviderUnavailable
 
 T = TypeVar("T")
 FRESH_SECONDS = 3600
+"""A key that signs tokens before this has passed is fetched by refresh()."""
 STALE_SECONDS = 24 * 3600
 SOON_SECONDS = 3
 """How long a caller waits for a newer value while there is an old one."""
@@ -74,13 +75,14 @@ class DocumentCache(Generic[T]):
         fetched: Deferred[None] = Deferred()
         self._waiting.append(fetched)
         if len(self._waiting) == 1:
+            # Not awaited: the first caller may give up, and the others still want the document.
             Deferred.fromCoroutine(self._fetch_once(has_old)).addErrback(self._unexpected)
         try:
             await fetched.addTimeout(max(0, until - self._clock.seconds()), self._clock)
         except DeadlineError:
             raise ProviderUnavailable(f"{self._provider}: {self._document}: not fetched in time") from None
         if self._failure is not None:
-            raise copy(self._failure)
+            raise copy(self._failure)  # one instance raised by each caller would collect the tracebacks of all
         if self._entry is None:
             raise ProviderUnavailable(f"{self._provider}: {self._document}: could not be fetched")
         return self._entry.value

@@ -24,6 +24,10 @@ from gamed.tokens import base64url
 Key = RSAKey | ECKey
 RSA_BITS = range(2048, 4097)
 MAX_EXPONENT_BITS = 64
+"""With 4096 bits and the usual exponent of 17 bits a signature takes 0.2 ms to verify, with one of 64 bits 0.7 ms.
+
+All is verified in the reactor's thread, so a provider must not choose how long that takes.
+"""
 COORDINATE_BYTES = 32
 _OPENID = compile(r"[!-~](?:[ -~]{0,253}[!-~])?", ASCII)
 
@@ -71,7 +75,7 @@ def _validate_key(value: object) -> SigningKey | None:
     """
     if not isinstance(value, dict) or not _verifies_signatures(value):
         return None
-    kid = value.get("kid")
+    kid = value.get("kid")  # without one the key serves a provider that has only this key
     if kid is not None and not isinstance(kid, str):
         return None
     try:
@@ -105,6 +109,7 @@ def _ec(value: Mapping[str, object]) -> ECKey:
 
 
 SKEW_SECONDS = 120
+"""How far two clocks may differ; beyond that it is ServerClockSkew if this machine's clock is the wrong one."""
 MAX_AGE_SECONDS = 600
 """Maximum age by `iat`, longer than the lifetime of an authorization code (RFC 6749 4.1.2)."""
 MAX_BYTES = 16 * 1024
@@ -145,6 +150,7 @@ def parse_token(token: Secret, algorithms: frozenset[str]) -> UnverifiedToken:
     if len(raw) > MAX_BYTES:
         raise ProviderError(f"ID token: longer than {MAX_BYTES} bytes")
     try:
+        # All parts are decoded for their form alone: a lenient decoder would accept many texts as one token.
         first, _claims, _signature = (decode_base64url(part) for part in raw.decode("ascii").split("."))
         header = parse_object(first, max_depth=MAX_DEPTH)
     except ValueError:

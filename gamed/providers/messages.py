@@ -104,7 +104,7 @@ def validate_document(response: ProviderResponse) -> Mapping[str, object]:
 
 
 def _granted_members(response: ProviderResponse) -> Mapping[str, object]:
-    """Return the members of a success; a response with `error` is a failure with status 200, too."""
+    """Return the members of a success; a response with `error` is a failure with status 200, too: GitHub sends that."""
     error = response.members.get("error")
     if response.status == 200 and error is None:
         return response.members
@@ -185,7 +185,7 @@ def authorization_url(
 ) -> str:
     """Return `endpoint` with the request's parameters and `others` added; they replace equal names in its own query."""
     parameters = {
-        **others,
+        **others,  # first, so that none replaces a parameter of the protocol
         "response_type": "code",
         "client_id": client_id,
         "redirect_uri": request.redirect_uri,
@@ -198,6 +198,7 @@ def authorization_url(
     ours = {name: value for name, value in parameters.items() if value}
     parts = urlsplit(endpoint)
     kept = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in ours]
+    # %20 for a blank: in a query + is a blank only by convention, which not all providers follow.
     return urlunsplit(parts._replace(query=urlencode([*kept, *ours.items()], quote_via=quote), fragment=""))
 
 

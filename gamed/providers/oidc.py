@@ -91,7 +91,7 @@ class OidcProvider:
         self, code: Secret, verifier: Secret, nonce: str | None, redirect_uri: str, login_id: str
     ) -> ExternalIdentity:
         until = self._client.deadline()
-        metadata = await self._metadata.get(until)
+        metadata = await self._metadata.get(until)  # before the code is spent: a failure here could be tried again
         form = token_form(code, verifier, redirect_uri)
         request = token_request(metadata.token_endpoint, self._credentials, form, login_id, metadata.basic_auth)
         response = await self._client.call(request, until)

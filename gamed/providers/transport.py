@@ -110,6 +110,8 @@ class IdentityEncodingAgent:
 def build_agent(reactor: Any, policy: IPolicyForHTTPS | None = None) -> IAgent:
     """Build the agent of the service: it trusts this machine's CA certificates, and connects for every request."""
     endpoints = _ByteLimitedEndpoints(reactor, policy or BrowserLikePolicyForHTTPS())
+    # No connection is kept: if the provider closes it at the moment of a token request, the code may be spent or not.
+    # A handshake more for each request is nothing beside the seconds that a person takes to sign in.
     agent: IAgent = Agent.usingEndpointFactory(reactor, endpoints, HTTPConnectionPool(reactor, persistent=False))
     return agent
 

@@ -18,7 +18,7 @@ from gamed.sessions.credentials import (
 from gamed.sessions.errors import PlayerBlocked, TokenExpired, TokenInvalid
 
 TOUCH_MS = 60_000
-"""The last use is written at most once in this time."""
+"""The last use is written at most once in this time, so that most pages are a read and no write."""
 _ALIVE = """
     b.last_used_ms + :idle_ms > :now_ms AND b.created_ms + :total_ms > :now_ms AND b.created_ms <= :now_ms
     AND p.state = 'active'
@@ -29,6 +29,7 @@ def open_browser(
     connection: Connection, indexer: Indexer, new: NewBrowserSession, *, player_id: str, provider: str, now_ms: int
 ) -> Sequence[str]:
     """Insert a browser session; return the sessions that ended because the player had MAX_SESSIONS of them."""
+    # LIMIT: SQLite has no OFFSET without it, and its LIMIT -1 is not PostgreSQL's.
     least_used = """
         DELETE FROM browser_session WHERE session_id IN (
             SELECT session_id FROM browser_session WHERE player_id = :player_id
@@ -81,7 +82,6 @@ def needs_touch(connection: Connection, indexer: Indexer, token: Secret, now_ms:
 
 
 def touch_browser(connection: Connection, indexer: Indexer, token: Secret, now_ms: int) -> None:
-    """Record a request of a browser session."""
     query = "UPDATE browser_session SET last_used_ms = :now_ms WHERE cookie_index = :cookie_index"
     connection.execute(query, {"cookie_index": _index(indexer, token), "now_ms": now_ms})
 
@@ -94,7 +94,6 @@ def end_browser(connection: Connection, indexer: Indexer, token: Secret) -> str 
 
 
 def end_browser_session(connection: Connection, session_id: str) -> None:
-    """End the browser session with this id."""
     connection.execute("DELETE FROM browser_session WHERE session_id = :session_id", {"session_id": session_id})
 
 

@@ -1,4 +1,4 @@
-"""This table maps each error of the sessions feature to a status and a problem code."""
+"""The status and problem code of each error of sessions."""
 
 from gamed.http.problems import ErrorTable
 from gamed.sessions import errors

@@ -15,7 +15,11 @@ from gamed.sessions.errors import SessionError
 
 SHARED_STORE_MS = 30_000
 """How long after a successor's first delivery its predecessor still gets it, although the successor is in use:
-two processes of one player that share one stored credential may both have sent the predecessor."""
+two processes of one player that share one stored credential may both have sent the predecessor.
+
+A client refreshes up to 30 seconds before the access token expires, so both do it within that time. A thief who has a
+copy gets no more by it than before: two holders of one session, until one of them refreshes again.
+"""
 
 
 class RotationDecision(Enum):
@@ -46,13 +50,19 @@ class RotationState(Struct, frozen=True):
 
 
 def decide(state: RotationState, generation: int, expires_ms: int, now_ms: int) -> RotationDecision:
-    """Decide what a credential of `generation` that expires at `expires_ms` gets."""
+    """Decide what a credential of `generation` that expires at `expires_ms` gets.
+
+    The order matters: an ended session stays ended. An expired credential gives its holder nothing, so it does not end
+    the session of a player whose device was restored from an old backup.
+    """
     if state.revoked:
         return RotationDecision.REVOKED
     if now_ms >= expires_ms or (state.ends_ms is not None and now_ms >= state.ends_ms):
         return RotationDecision.EXPIRED
     if generation == state.generation:
         return RotationDecision.ROTATE
+    # While the newest generation is unused, its client may never have got it: the answer was lost on the way. Sending
+    # the newest or an older one proves that a successor arrived, so only a copy can still send what it replaced.
     if generation == state.generation - 1 and (not state.used or now_ms - state.rotated_ms <= SHARED_STORE_MS):
         return RotationDecision.REPEAT
     return RotationDecision.REUSED

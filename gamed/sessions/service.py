@@ -122,6 +122,7 @@ class SessionService(Component, frozen=True):
 
         A repeated request gets the same members.
         """
+        # The decision reads `used` from the database: a use that is only in memory would let a predecessor repeat.
         if self._uses:
             await self.write_first_uses()
         outcome = await self._store.refresh(parse_refresh_credential(credential), self._now_ms())

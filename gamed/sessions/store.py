@@ -75,6 +75,7 @@ class SessionStore(Component, frozen=True):
 
     def refresh(self, credential: Secret, now_ms: int) -> Deferred[Refreshed | RefreshRejected]:
         exchange = partial(refresh, issuer=self._issuer, credential=credential, now_ms=now_ms, rate=self._refreshes)
+        # On PostgreSQL a transaction that names its rows runs beside others; its player is read first for that.
         if self._writes.uses_keys:
             return Deferred.fromCoroutine(self._with_keys(exchange, credential))
         return self._writes.submit(exchange)
@@ -139,10 +140,11 @@ def refresh(
     if isinstance(checked, RefreshRejected):
         return checked
     known, decision = checked
+    # After the decision: a reuse ends its session also for a client that sends too much.
     arrival_ms = rate.acquire(known.refresh_arrival_ms, now_ms) if rate.interval_ms else known.refresh_arrival_ms
     if decision is RotationDecision.ROTATE:
         return _rotate(connection, issuer, known, now_ms, arrival_ms)
-    if arrival_ms != known.refresh_arrival_ms:
+    if arrival_ms != known.refresh_arrival_ms:  # a repetition counts, too, or it would have no limit
         query = "UPDATE session SET refresh_arrival_ms = :arrival_ms WHERE session_id = :session_id"
         connection.execute(query, {"session_id": known.session_id, "arrival_ms": arrival_ms})
     return _repeat(connection, issuer, known, now_ms)
@@ -270,6 +272,7 @@ def _rotate(
         "session_id": known.session_id,
     }
     connection.execute(query, values)
+    # The cleanup's index is on the day: on `expires_ms` each refresh would move its entry to another page.
     if (day := pair.refresh_expires_ms // DAY_MS) != known.expires_ms // DAY_MS:
         query = "UPDATE session SET expiry_day = :day WHERE session_id = :session_id"
         connection.execute(query, {"day": day, "session_id": known.session_id})
@@ -379,6 +382,7 @@ _DELETE_OLD = (
 
 def delete_old_sessions(connection: Connection, now_ms: int, rows: int) -> int:
     """Delete up to `rows` old rows; return how many there were, so 0 means that none are left."""
+    # `rows` bounds the whole, not each statement: the transaction is to take a few milliseconds of the write queue.
     left = rows
     for query in _DELETE_OLD:
         values = {

@@ -41,7 +41,7 @@ def open_session(
 
     `client` is JSON; `login_id` is the login that made the session, or None if a command did.
     """
-    ended = _make_room(connection, player_id, now_ms)
+    ended = _make_room(connection, player_id, now_ms)  # before the insert: the new one is not the least used of 100
     query = """
         INSERT INTO session (session_id, player_id, login_id, provider, client, created_ms, last_used_ms,
                              generation, rotated_ms, used, expires_ms, expiry_day, tick)
@@ -254,6 +254,7 @@ def mark_used(connection: Connection, session_id: str, generation: int, now_ms: 
 
 def mark_all_used(connection: Connection, uses: Iterable[tuple[str, int]], now_ms: int) -> None:
     """Mark one generation of each of these sessions as used; skip sessions that have ended."""
+    # One transaction for all of them; a session that ended meanwhile must not keep the others from being written.
     for session_id, generation in uses:
         with suppress(SessionRevoked):
             mark_used(connection, session_id, generation, now_ms)
