@@ -244,9 +244,13 @@ class ObjectCache:
         def done(found: FileIO | tuple[bytes, int]) -> _MemoryObject | _FileObject:
             expires = self._seconds() + OBJECT_TTL_SECONDS
             self._discard(sha256)
-            if isinstance(found, tuple):
-                return self._keep_small(sha256, _MemoryObject(*found, expires))
-            return self._keep_large(sha256, found, expires)
+            if not isinstance(found, tuple):
+                return self._keep_large(sha256, found, expires)
+            small = self._small[sha256] = _MemoryObject(*found, expires)
+            self._memory_bytes += small.memory_bytes
+            while self._memory_bytes > CACHE_BYTES:
+                self._discard(next(iter(self._small)))
+            return small
 
         def failed(reason: Failure) -> Failure:
             if not reason.check(NotFound, TooManyOpen):
@@ -254,13 +258,6 @@ class ObjectCache:
             return reason
 
         return self._run(lambda: _load_object(self._store, sha256)).addCallbacks(done, failed)
-
-    def _keep_small(self, sha256: str, small: "_MemoryObject") -> "_MemoryObject":
-        self._small[sha256] = small
-        self._memory_bytes += small.memory_bytes
-        while self._memory_bytes > CACHE_BYTES:
-            self._discard(next(iter(self._small)))
-        return small
 
     def _keep_large(self, sha256: str, content: FileIO, expires: float) -> "_FileObject":
         """Keep an open file; raise TooManyOpen if there is no idle one that could be closed for it."""

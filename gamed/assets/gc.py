@@ -6,7 +6,6 @@ first, then the objects that no manifest names any more.
 
 import os
 from contextlib import suppress
-from pathlib import Path
 
 from msgspec import Struct
 
@@ -15,15 +14,7 @@ from gamed.assets.errors import AssetsDamaged, NotFound
 from gamed.assets.manifest import parse_manifest
 from gamed.assets.marks import Marks, expired_releases, update_marks
 from gamed.assets.pointer import ChannelPointer
-from gamed.assets.store import (
-    OBJECTS,
-    RELEASES,
-    SUFFIX,
-    AssetStore,
-    channel_lock,
-    make_folders,
-    publish_lock,
-)
+from gamed.assets.store import OBJECTS, RELEASES, SUFFIX, AssetStore, channel_lock, make_folders, publish_lock
 from gamed.assets.verify import stored_objects
 from gamed.disk import sync_folder
 
@@ -125,18 +116,15 @@ def _delete_releases(store: AssetStore, pointers: dict[str, ChannelPointer], rel
     for channel, pointer in pointers.items():
         if (without := pointer.without_releases(releases)) != pointer:
             channel_store.write_pointer(store, channel, without)
-    _unlink([store.folder / RELEASES / f"{release}{SUFFIX}" for release in sorted(releases)])
+    for release in sorted(releases):
+        (store.folder / RELEASES / f"{release}{SUFFIX}").unlink(missing_ok=True)
     sync_folder(store.folder / RELEASES)
 
 
 def _delete_objects(store: AssetStore, objects: list[str]) -> None:
     """Delete objects; a response that is sending one of them reads on from its open file."""
-    _unlink([store.object_path(sha256) for sha256 in objects])
+    for sha256 in objects:
+        store.object_path(sha256).unlink(missing_ok=True)
     for shard in {sha256[:2] for sha256 in objects}:
         with suppress(FileNotFoundError):
             sync_folder(store.folder / OBJECTS / shard)
-
-
-def _unlink(paths: list[Path]) -> None:
-    for path in paths:
-        path.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from re import ASCII, compile
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
-from msgspec import Meta, MsgspecError, Struct, field
+from msgspec import Meta, MsgspecError, Struct, field, to_builtins
 from msgspec.json import Decoder
 
 from gamed.assets import paths
@@ -79,10 +79,7 @@ def manifest_bytes(manifest: Manifest) -> bytes:
         "published": rfc3339(manifest.published_ms),
         "note": manifest.note,
         "meta": dict(manifest.meta),
-        "files": {
-            path: {"size": file.size, "sha256": file.sha256, "type": file.type}
-            for path, file in sorted(manifest.files.items())
-        },
+        "files": {path: to_builtins(file) for path, file in sorted(manifest.files.items())},
     }
     return json.dumps(members, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
@@ -158,57 +155,29 @@ def _whole_number(digits: str) -> int:
 # media types
 
 OCTETS: Final = "application/octet-stream"
-_TEXT: Final = "; charset=utf-8"
+_TYPES = """
+7z          application/x-7z-compressed    aac         audio/aac                      avif        image/avif
+bmp         image/bmp                      css         text/css                       csv         text/csv
+flac        audio/flac                     gif         image/gif                      glb         model/gltf-binary
+gltf        model/gltf+json                gz          application/gzip               htm         text/html
+html        text/html                      ico         image/vnd.microsoft.icon       jpeg        image/jpeg
+jpg         image/jpeg                     js          text/javascript                json        application/json
+ktx2        image/ktx2                     m4a         audio/mp4                      md          text/markdown
+mid         audio/midi                     mjs         text/javascript                mp3         audio/mpeg
+mp4         video/mp4                      oga         audio/ogg                      ogg         audio/ogg
+ogv         video/ogg                      opus        audio/ogg                      otf         font/otf
+pdf         application/pdf                png         image/png                      svg         image/svg+xml
+tar         application/x-tar              ttf         font/ttf                       txt         text/plain
+wasm        application/wasm               wav         audio/wav                      webm        video/webm
+webmanifest application/manifest+json      webp        image/webp                     woff        font/woff
+woff2       font/woff2                     xml         application/xml                yaml        application/yaml
+yml         application/yaml               zip         application/zip                zst         application/zstd
+"""
+_WORDS = _TYPES.split()
 BY_SUFFIX: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "7z": "application/x-7z-compressed",
-        "aac": "audio/aac",
-        "avif": "image/avif",
-        "bmp": "image/bmp",
-        "css": f"text/css{_TEXT}",
-        "csv": f"text/csv{_TEXT}",
-        "flac": "audio/flac",
-        "gif": "image/gif",
-        "glb": "model/gltf-binary",
-        "gltf": "model/gltf+json",
-        "gz": "application/gzip",
-        "htm": f"text/html{_TEXT}",
-        "html": f"text/html{_TEXT}",
-        "ico": "image/vnd.microsoft.icon",
-        "jpeg": "image/jpeg",
-        "jpg": "image/jpeg",
-        "js": f"text/javascript{_TEXT}",
-        "json": "application/json",
-        "ktx2": "image/ktx2",
-        "m4a": "audio/mp4",
-        "md": f"text/markdown{_TEXT}",
-        "mid": "audio/midi",
-        "mjs": f"text/javascript{_TEXT}",
-        "mp3": "audio/mpeg",
-        "mp4": "video/mp4",
-        "oga": "audio/ogg",
-        "ogg": "audio/ogg",
-        "ogv": "video/ogg",
-        "opus": "audio/ogg",
-        "otf": "font/otf",
-        "pdf": "application/pdf",
-        "png": "image/png",
-        "svg": "image/svg+xml",
-        "tar": "application/x-tar",
-        "ttf": "font/ttf",
-        "txt": f"text/plain{_TEXT}",
-        "wasm": "application/wasm",
-        "wav": "audio/wav",
-        "webm": "video/webm",
-        "webmanifest": "application/manifest+json",
-        "webp": "image/webp",
-        "woff": "font/woff",
-        "woff2": "font/woff2",
-        "xml": "application/xml",
-        "yaml": "application/yaml",
-        "yml": "application/yaml",
-        "zip": "application/zip",
-        "zst": "application/zstd",
+        suffix: f"{kind}; charset=utf-8" if kind.startswith("text/") else kind
+        for suffix, kind in zip(_WORDS[::2], _WORDS[1::2], strict=True)
     }
 )
 

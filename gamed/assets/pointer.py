@@ -62,11 +62,7 @@ class ChannelPointer(Struct, frozen=True):
 def pointer_bytes(pointer: ChannelPointer) -> bytes:
     """Return the JSON of a pointer, with line ends for a person who reads it."""
     history = [
-        {
-            "release": each.release,
-            "pointed": rfc3339(each.pointed_ms),
-            **({"withdrawn": True} if each.withdrawn else {}),
-        }
+        {"release": each.release, "pointed": rfc3339(each.pointed_ms)} | ({"withdrawn": True} if each.withdrawn else {})
         for each in pointer.history
     ]
     pointed = rfc3339(pointer.pointed_ms)

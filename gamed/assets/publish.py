@@ -111,7 +111,10 @@ class Publisher(Component, frozen=True):
             file.path: AssetFile(file.size, digests[file.path], media_type(file.path, request.types))
             for file in found.files
         }
-        _check_manifest_size(files, request)
+        size = len(manifest_bytes(Manifest(0, files, request.note, request.meta)))
+        if size > MAX_MANIFEST_BYTES:
+            error = f"its manifest would have {size} bytes, more than {MAX_MANIFEST_BYTES}"
+            raise PublishRefused([Refused(".", error)])
         plan = PublishPlan(files, self._missing_objects(found, digests, repair=request.repair), found.hidden)
         self._check_space(plan)
         return plan
@@ -222,10 +225,3 @@ class Publisher(Component, frozen=True):
                 return
             for path in stored:
                 path.unlink(missing_ok=True)
-
-
-def _check_manifest_size(files: Mapping[str, AssetFile], request: PublishRequest) -> None:
-    """Raise PublishRefused for more files than fit into a manifest."""
-    size = len(manifest_bytes(Manifest(0, files, request.note, request.meta)))
-    if size > MAX_MANIFEST_BYTES:
-        raise PublishRefused([Refused(".", f"its manifest would have {size} bytes, more than {MAX_MANIFEST_BYTES}")])

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from hashlib import sha256
 from os import cpu_count
 from pathlib import Path
-from stat import S_ISBLK, S_ISCHR, S_ISDIR, S_ISFIFO, S_ISLNK, S_ISREG, S_ISSOCK
+from stat import S_ISDIR, S_ISFIFO, S_ISLNK, S_ISREG, S_ISSOCK
 from threading import Lock
 from typing import Final, TypeVar
 
@@ -88,13 +88,7 @@ def run_parallel(
 CHUNK: Final = 1024 * 1024
 CHANGED: Final = "changed while it was read"
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_KINDS = (
-    (S_ISLNK, "a symbolic link"),
-    (S_ISFIFO, "a pipe"),
-    (S_ISSOCK, "a socket"),
-    (S_ISCHR, "a device"),
-    (S_ISBLK, "a device"),
-)
+_KINDS = ((S_ISLNK, "a symbolic link"), (S_ISFIFO, "a pipe"), (S_ISSOCK, "a socket"))
 
 
 class UnusableSource(Exception):
@@ -224,7 +218,7 @@ def _add_entry(entry: "os.DirEntry[bytes]", path: str, found: FolderScan) -> boo
         found.refused.append(Refused(path, _unreadable(e)))
         return False
     if not S_ISREG(state.st_mode) and not S_ISDIR(state.st_mode):
-        kind = next((name for is_kind, name in _KINDS if is_kind(state.st_mode)), "no file")
+        kind = next((name for is_kind, name in _KINDS if is_kind(state.st_mode)), "a device")
         found.refused.append(Refused(path, kind))
     elif (error := paths.path_error(path)) is not None:
         found.refused.append(Refused(path, error))

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from gamed.assets.cache import ObjectCache, ReleaseCache, StoredObject
+from gamed.assets.cache import ObjectCache, ReleaseCache
 from gamed.assets.errors import (
     AssetsDamaged,
     ChannelNotFound,
@@ -105,7 +105,7 @@ class AssetService(Component, frozen=True):
         now = await self._releases.snapshot()
         modified_ms = now.modified_ms or self._started_ms
         item = AssetRepresentation(EntityTag(now.sha256), now.sha256, len(now.text), JSON, modified_ms, immutable=False)
-        return _text_response(now.text, item, request)
+        return _with_content(evaluate_asset(item, request), now.text, request)
 
     async def manifest(self, name: str, request: AssetRequest) -> AssetResponse:
         """Return the manifest of a release, or of the release that a channel points at."""
@@ -113,7 +113,7 @@ class AssetService(Component, frozen=True):
         release, channel = resolved.release, resolved.channel
         tag, size, modified_ms = EntityTag(release.id), len(release.text), resolved.modified_ms
         item = AssetRepresentation(tag, release.sha256, size, JSON, modified_ms, channel is None, channel)
-        return _text_response(release.text, item, request)
+        return _with_content(evaluate_asset(item, request), release.text, request)
 
     def cached_file(self, name: str, path: str, header: Header) -> AssetResponse | None:
         """Return what file() returns, for the two most frequent requests: all of a small file, or its revalidation.
@@ -145,10 +145,15 @@ class AssetService(Component, frozen=True):
         if not response.modified:
             return response
         try:
-            return _object_response(response, await self._objects.get(item.sha256, item.size), request)
+            stored = await self._objects.get(item.sha256, item.size)
         except ObjectMissing:  # 404 if the release was deleted since it was cached, 500 if its object is lost
-            await self._reload_release(release)
+            try:
+                await self._releases.reload(release)
+            except ReleaseNotFound:
+                text = "This release was deleted. GET /assets/ lists what the channels hold now."
+                raise ReleaseNotFound(text) from None
             raise
+        return _with_content(response, stored.content, request)
 
     async def object(self, sha256: str, request: AssetRequest) -> AssetResponse:
         """Return a file of any release, by the hash of its content."""
@@ -164,7 +169,7 @@ class AssetService(Component, frozen=True):
         except BaseException:
             stored.close()
             raise
-        return _object_response(response, stored, request)
+        return _with_content(response, stored.content, request)
 
     def _resolve_cached(self, name: str) -> "_ResolvedRelease | None":
         """Return the release of a channel's name or a release id; None if the disk must be read for it."""
@@ -188,13 +193,6 @@ class AssetService(Component, frozen=True):
         if name not in now.channels:
             raise ChannelNotFound("There is no such channel. GET /assets/ lists them.")
         return _of_channel(now.channels[name])
-
-    async def _reload_release(self, release: str) -> None:
-        """Raise ReleaseNotFound if a release was deleted after it was read."""
-        try:
-            await self._releases.reload(release)
-        except ReleaseNotFound:
-            raise ReleaseNotFound("This release was deleted. GET /assets/ lists what the channels hold now.") from None
 
 
 def evaluate_asset(item: AssetRepresentation, request: AssetRequest) -> AssetResponse:
@@ -244,15 +242,10 @@ def _file_representation(file: AssetFile, modified_ms: int, channel: str | None)
     return AssetRepresentation(tag, file.sha256, file.size, file.type, modified_ms, immutable, channel)
 
 
-def _text_response(text: bytes, item: AssetRepresentation, request: AssetRequest) -> AssetResponse:
-    response = evaluate_asset(item, request)
-    if not (response.modified and request.wants_content):
-        return response
-    return AssetResponse(response.item, True, response.part, text)
-
-
-def _object_response(response: AssetResponse, stored: StoredObject, request: AssetRequest) -> AssetResponse:
-    if not (response.modified and request.wants_content):
-        stored.close()
-        return response
-    return AssetResponse(response.item, True, response.part, stored.content)
+def _with_content(response: AssetResponse, content: AssetContent, request: AssetRequest) -> AssetResponse:
+    """Return the response with its content, or close the content if no byte of it is sent."""
+    if response.modified and request.wants_content:
+        return AssetResponse(response.item, True, response.part, content)
+    if not isinstance(content, bytes):
+        content.close()
+    return response

@@ -12,9 +12,9 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from errno import EDQUOT, EFBIG, ELOOP, EMFILE, ENFILE, ENOSPC, ENOTDIR
-from io import FileIO
+from io import BufferedReader, FileIO
 from pathlib import Path
 from stat import S_ISREG
 from time import monotonic, sleep
@@ -132,8 +132,8 @@ class AssetStore(Struct, frozen=True):
 
     def _read(self, kind: str, name: str, limit: int, missing: type[NotFound]) -> bytes:
         try:
-            with self._open(kind, f"{name}{SUFFIX}") as file:
-                text = _read_up_to(file, limit + 1)
+            with BufferedReader(self._open(kind, f"{name}{SUFFIX}")) as file:
+                text = file.read(limit + 1)
         except FileNotFoundError:
             raise missing(name) from None
         except OSError as e:
@@ -153,38 +153,22 @@ class AssetStore(Struct, frozen=True):
                 inner = os.open(step, flags, dir_fd=descriptor)
                 os.close(descriptor)
                 descriptor = inner
-            if not S_ISREG(os.fstat(descriptor).st_mode):
-                raise AssetsDamaged(f"{kind}/{name} is no file")
-            return FileIO(descriptor, "rb")
-        except FileNotFoundError:
-            _close(descriptor)
-            raise
         except OSError as e:
-            _close(descriptor)
+            if descriptor >= 0:
+                os.close(descriptor)
+            if isinstance(e, FileNotFoundError):
+                raise
             if e.errno in (ELOOP, ENOTDIR):
                 raise AssetsDamaged(f"{kind}/{name} is no file, or behind a link") from None
             raise _unreadable(self.folder / kind / name, e) from None
-        except AssetsDamaged:
-            _close(descriptor)
-            raise
+        if not S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise AssetsDamaged(f"{kind}/{name} is no file")
+        return FileIO(descriptor, "rb")
 
 
 def _unreadable(path: Path, error: OSError) -> AssetsUnreadable:
     return TooManyOpen() if error.errno in (EMFILE, ENFILE) else AssetsUnreadable(f"{path}: {error.strerror}")
-
-
-def _read_up_to(file: FileIO, limit: int) -> bytes:
-    """Return up to so many bytes; a single read of an unbuffered file may bring fewer."""
-    parts: list[bytes] = []
-    while limit > 0 and (part := file.read(limit)):
-        parts.append(part)
-        limit -= len(part)
-    return b"".join(parts)
-
-
-def _close(descriptor: int) -> None:
-    if descriptor >= 0:
-        os.close(descriptor)
 
 
 # writing
@@ -246,14 +230,12 @@ def publish_lock(assets: Path) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def channel_lock(assets: Path) -> Iterator[None]:
+def channel_lock(assets: Path) -> AbstractContextManager[None]:
     """Hold the lock for writing pointers; wait up to LOCK_WAIT_SECONDS for it, then raise AssetsBusy.
 
     A command that needs both locks acquires publish_lock() first.
     """
-    with _locked(assets / CHANNELS, LOCK_WAIT_SECONDS):
-        yield
+    return _locked(assets / CHANNELS, LOCK_WAIT_SECONDS)
 
 
 @contextmanager
@@ -262,21 +244,17 @@ def _locked(folder: Path, wait_seconds: float) -> Iterator[None]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         deadline = monotonic() + wait_seconds
-        while not _lock(descriptor):  # flock() itself has no deadline
-            if monotonic() >= deadline:
-                raise AssetsBusy(f"another command works on {folder}; wait for its end")
+        while True:  # flock() itself has no deadline
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if monotonic() >= deadline:
+                    raise AssetsBusy(f"another command works on {folder}; wait for its end") from None
             sleep(0.05)
         yield
     finally:
         os.close(descriptor)
-
-
-def _lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 _FULL: Final = (ENOSPC, EDQUOT, EFBIG)

@@ -167,18 +167,16 @@ class Overview(Struct, frozen=True):
 
 def overview(store: AssetStore, keep: int, now_ms: int) -> Overview:
     """Return the channels, releases and sizes as they are now; raise AssetsUnreadable."""
-    damaged: list[str] = []
     pointers = channel_store.readable_pointers(store)
-    damaged += [f"channel {channel}" for channel in store.channels() if channel not in pointers]
+    damaged = [f"channel {channel}" for channel in store.channels() if channel not in pointers]
     manifests: dict[str, Manifest] = {}
     for release in store.releases():
         try:
             manifests[release] = parse_manifest(store.manifest(release))
         except AssetsError:
             damaged.append(f"release {release}")
-    since = update_marks(
-        channel_store.read_marks(store), manifests, channel_store.required_releases(store, pointers, keep), now_ms
-    )
+    needed = channel_store.required_releases(store, pointers, keep)
+    since = update_marks(channel_store.read_marks(store), manifests, needed, now_ms)
     sizes = stored_objects(store)
     own = _own_bytes(manifests)
     releases = [

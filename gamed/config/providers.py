@@ -11,18 +11,16 @@ from gamed.config.validators import field_name, parse_public_url, plain_text, pr
 from gamed.crypto import Secret
 
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "userinfo_endpoint")
-OAUTH2_ONLY = (*ENDPOINTS, "subject_field", "identity_namespace")
+OAUTH2_NEEDS = (*ENDPOINTS, "subject_field")
+OAUTH2_ONLY = (*OAUTH2_NEEDS, "identity_namespace")
+LISTED = ", ".join(ENDPOINTS) + " and subject_field"
 MEMBERS = ("client_id", "client_secret_env", "label", "scopes", "issuer", *OAUTH2_ONLY)
 NEVER_HERE = (
     "the {what} itself is never written to this file: put it into an environment variable and name that in {member}"
 )
 HINTS = {"client_secret": NEVER_HERE.format(what="secret", member="client_secret_env")}
-RESERVED = frozenset(
-    {
-        *("login", "session", "sessions", "identities", "config", "player", "account", "errors"),
-        *("providers", "invite", "reset"),
-    }
-)
+_PATHS = "login session sessions identities config player account errors providers invite reset"
+RESERVED = frozenset(_PATHS.split())
 """Names of other paths below /auth/."""
 _NAME = compile(r"[a-z][a-z0-9-]{0,31}", ASCII)
 _URL = compile(r"[!-~]{1,2048}", ASCII)
@@ -109,10 +107,10 @@ def _preset(name: str, section: ObjectReader) -> Preset | None:
     if preset is None and "issuer" not in section:
         preset = Preset(ProviderProtocol.OAUTH2)
         if not own:
-            section.problem((), "needs issuer (OpenID Connect), or " + _listed(OAUTH2_ONLY[:4]) + " (OAuth 2.0)")
+            section.problem((), f"needs issuer (OpenID Connect), or {LISTED} (OAuth 2.0)")
             return None
-        for member in (member for member in OAUTH2_ONLY[:4] if member not in section):
-            section.problem(member, "missing; an OAuth 2.0 provider needs " + _listed(OAUTH2_ONLY[:4]))
+        for member in (member for member in OAUTH2_NEEDS if member not in section):
+            section.problem(member, f"missing; an OAuth 2.0 provider needs {LISTED}")
     preset = preset or Preset(ProviderProtocol.OIDC, scopes=("openid",))
     if preset.protocol is ProviderProtocol.OIDC:
         for member in own:
@@ -160,7 +158,3 @@ def _issuer(value: object) -> str:
     if wrong:
         raise InvalidValue(*wrong)
     return url
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:-1]) + " and " + names[-1]

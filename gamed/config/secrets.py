@@ -67,7 +67,8 @@ class SecretSources(Component, frozen=True):
             raise InvalidValue(
                 f"the file that {_shown_name(name)}'s _FILE form names cannot be read: {e.strerror}"
             ) from None
-        return value, f"the file {_printable_path(path)} that {_shown_name(name)}'s _FILE form names"
+        shown = path if path.isprintable() else ascii(path)
+        return value, f"the file {shown} that {_shown_name(name)}'s _FILE form names"
 
     def _credential(self, name: str) -> tuple[bytes, str] | None:
         folder = self._environ.get(CREDENTIALS)
@@ -157,8 +158,3 @@ def _without_newline(raw: bytes) -> bytes:
 def _shown_name(name: str) -> str:
     """Return a variable's name for a message, unless it may be a secret, as any in small letters may."""
     return name if _PLAIN_NAME.fullmatch(name) and len(name) <= 64 else "the variable named here"
-
-
-def _printable_path(path: str) -> str:
-    """Return the path of a file that was read, on one line."""
-    return path if path.isprintable() else ascii(path)

@@ -182,7 +182,8 @@ def validate_claims(claims: Mapping[str, object], expected: ExpectedClaims, now_
     _validate_audience(claims, expected.client_id)
     _validate_times(claims, now_ms, offset_ms)
     nonce = claims.get("nonce")
-    if not isinstance(nonce, str) or not expected.nonce or not _same(nonce, expected.nonce):
+    given = nonce.encode("utf-8", "surrogatepass") if isinstance(nonce, str) else b""
+    if not expected.nonce or not compare_digest(given, expected.nonce.encode()):
         raise ProviderError("ID token: nonce is not the one of this sign-in")
     return openid_subject(claims.get("sub"))
 
@@ -257,10 +258,6 @@ def _out_of_time(times: Mapping[str, float], now: float) -> str | None:
 
 def _is_one_of(value: object, allowed: frozenset[str]) -> bool:
     return isinstance(value, str) and value in allowed
-
-
-def _same(one: str, other: str) -> bool:
-    return compare_digest(one.encode("utf-8", "surrogatepass"), other.encode())
 
 
 _ALPHABET = compile(r"[A-Za-z0-9_-]+", ASCII)

@@ -5,12 +5,7 @@ from re import ASCII, compile
 
 from gamed.config.model import Provider, SubjectForm
 from gamed.crypto import Secret
-from gamed.providers.base import (
-    AuthorizationRequest,
-    AuthorizationUrl,
-    ExternalIdentity,
-    ProviderError,
-)
+from gamed.providers.base import AuthorizationRequest, AuthorizationUrl, ExternalIdentity, ProviderError
 from gamed.providers.circuit_breaker import CircuitBreaker
 from gamed.providers.client import ProviderHttpClient
 from gamed.providers.discovery import identity_namespace

@@ -19,11 +19,7 @@ from gamed.providers.base import (
 )
 from gamed.providers.circuit_breaker import CircuitBreaker
 from gamed.providers.client import ProviderHttpClient
-from gamed.providers.discovery import (
-    Metadata,
-    metadata_url,
-    validate_metadata,
-)
+from gamed.providers.discovery import Metadata, metadata_url, validate_metadata
 from gamed.providers.document_cache import DocumentCache
 from gamed.providers.id_token import (
     ExpectedClaims,
