@@ -9,7 +9,8 @@ from twisted.internet.defer import Deferred
 
 from gamed import service
 from gamed.cli import main
-from gamed.sessions.service import FirstUses, SessionService
+from gamed.sessions.build import build_sessions
+from gamed.sessions.service import SessionService
 
 
 class KillingStore:
@@ -26,12 +27,11 @@ class KillingStore:
         return committed.addCallback(lambda _: os.kill(os.getpid(), signal.SIGKILL))
 
 
-class KilledService(service.GamedService):
-    def _build_sessions(self, first_uses: FirstUses) -> SessionService:
-        sessions = super()._build_sessions(first_uses)
-        return replace(sessions, _store=KillingStore(sessions._store))
+def build(*arguments: Any) -> SessionService:
+    sessions = build_sessions(*arguments)
+    return replace(sessions, _store=KillingStore(sessions._store))
 
 
 if __name__ == "__main__":
-    service.GamedService = KilledService  # type: ignore[misc]
+    service.build_sessions = build
     main()
