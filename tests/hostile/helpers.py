@@ -18,6 +18,7 @@ from gamed.outcomes import LoginFailure
 from gamed.providers.oidc import build_providers
 from tests.hostile.fake_provider import ACCESS, CLIENT_SECRET, FAKES, ISSUER, MARK, SUBJECT, settings_of
 from tests.login.browser_fixtures import BASE, BrowserCase, Game, Page, PageBrowser
+from tests.login.fixtures import TERMS, LoginServer
 from tests.login.test_browser_routes import code as code_on
 from tests.support.http import Connection
 from tests.support.stores import contents
@@ -63,12 +64,12 @@ class HostileCase(BrowserCase):
 
     def serve_hostile(self, name: str = "idp", agent: Any = None, clock: Any = None, home: str = "") -> None:
         """Serve in oauth mode with one provider; `agent` and `clock` replace those in memory."""
-        self.prepare(mode=ServerMode.OAUTH, ttl_seconds=3600)
-        server = self.server
+        self.server = server = LoginServer(self, replace(TERMS, mode=ServerMode.OAUTH, ttl_seconds=3600))
         access = replace(server.access, sign_in_failed=LoggedSignInFailures().sign_in_failed)
-        server.authorize = replace(server.authorize, _access=access)
         context = replace(server.context, audit=TwistedAuditLog())
-        server.callbacks = replace(server.callbacks, _context=context, _access=access)
+        authorize = replace(server.authorize, _access=access)
+        callbacks = replace(server.callbacks, _context=context, _access=access)
+        server.parts = replace(server.parts, authorize=authorize, callbacks=callbacks)
         self.enable(name, agent, clock, home)
         self.sign_ins: list[SignIn] = []
         self.heard: list[tuple[LogLevel, str]] = []
