@@ -8,6 +8,7 @@ from shutil import copy
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from clients.godot3 import generate
 from gamed.http.problems import CODES
 from tests.cli.process import GAMED, WAIT_SECONDS, environment
 from tests.support.nodejs import with_node
@@ -84,7 +85,7 @@ class PageTests(SynchronousTestCase):
     def test_godot(self) -> None:
         """The functions that its lines call exist, with at least as many parameters."""
         [lines] = blocks(PAGE, "gdscript")
-        source = "".join(path.read_text("utf-8") for path in (ROOT / "clients/godot3").glob("gamed*.gd"))
+        source = "".join(text for name, text in generate.scripts().items() if name.startswith("gamed"))
         called = set(re.findall(r"(?:client|saves)\.(\w+)\(", lines))
         self.assertEqual(called, {"ensure_signed_in", "run", "ready", "read", "write"})
         self.assertEqual({name for name in called if f"\nfunc {name}(" not in source}, set())
@@ -95,6 +96,10 @@ class PageTests(SynchronousTestCase):
         self.assertGreaterEqual(len(rows), 4)
         named = [ROOT / folder / file for folder, files in rows for file in re.findall(r"`(\S+?)`", files)]
         self.assertEqual([str(file) for file in named if not file.is_file()], [])
+        [written] = re.findall(
+            r"\| Godot 3 \| (.+?), written by `python clients/godot3/generate\.py FOLDER` \|", text()
+        )
+        self.assertEqual(re.findall(r"`(\S+?)`", written), list(generate.COPIED_BY_GAMES))
 
     def test_codes(self) -> None:
         """Each code is one that the server sends, or one of the clients' own."""

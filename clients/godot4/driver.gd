@@ -1,14 +1,13 @@
 # The conformance suite's driver for gamed.gd and its neighbours: clients/conformance/README.md has its commands.
 #
-#     GAMED_CONFORMANCE_PORT=40123 godot --headless --path clients/godot4 -s driver.gd
-#
-# The lines come over a connection, as the engine has one loop.
+# The lines come over a connection: Godot 3 cannot read stdin, and reading it would stop the one loop of Godot 4.
 extends SceneTree
 
 const GamedClient = preload("gamed.gd")
 const Sync = preload("gamed_sync.gd")
 const Assets = preload("gamed_assets.gd")
 const Result = GamedClient.Result
+const Platform = GamedClient.Platform
 
 const FEATURES = (
 	"saves sync assets loopback parallel shared_store clock timeout names ensure providers qr account commit return_uri"
@@ -27,24 +26,24 @@ func _init():
 func _serve():
 	_socket.connect_to_host("127.0.0.1", int(OS.get_environment("GAMED_CONFORMANCE_PORT")))
 	while _socket.get_status() == StreamPeerTCP.STATUS_CONNECTING:
-		await process_frame
-		_socket.poll()
+		await Platform.frame()
+		Platform.poll(_socket)
 	_socket.set_no_delay(true)
-	say({"event": "hello", "language": "GDScript (Godot 4)", "features": FEATURES.split(" ")})
+	say({"event": "hello", "language": "GDScript (%s)" % Platform.NAME, "features": FEATURES.split(" ")})
 	var line = PackedByteArray()
 	while _socket.get_status() == StreamPeerTCP.STATUS_CONNECTED:
-		_socket.poll()
+		Platform.poll(_socket)
 		var waiting = _socket.get_available_bytes()
 		if waiting <= 0:
-			await process_frame
+			await Platform.frame()
 			continue
 		var arrived = _socket.get_data(waiting)[1]
 		var end = arrived.get_string_from_ascii().find("\n")
 		while end >= 0:
-			line.append_array(arrived.slice(0, end + 1))
-			_perform(GamedClient.Tools.parsed(line.get_string_from_utf8()))
+			line.append_array(Platform.slice(arrived, 0, end + 1))
+			_perform(Platform.parsed(line.get_string_from_utf8()))
 			line = PackedByteArray()
-			arrived = arrived.slice(end + 1)
+			arrived = Platform.slice(arrived, end + 1, arrived.size())
 			end = arrived.get_string_from_ascii().find("\n")
 		line.append_array(arrived)
 	quit()
@@ -55,7 +54,10 @@ func say(value):
 
 
 func _perform(command):
-	var result = await _do(command)
+	var result = _at_once(command)
+	if result == null:
+		var answer = await _clients[str(command["client"])].call("do_" + str(command["do"]), command)
+		result = answer
 	if result.error:
 		say({"id": command["id"], "error": error_of(result.error)})
 	else:
@@ -77,7 +79,8 @@ static func error_of(error):
 	return value
 
 
-func _do(command):
+# The result of a command that no client has to carry out; else null.
+func _at_once(command):
 	var name = str(command.get("client"))
 	var what = str(command.get("do"))
 	if what == "open":
@@ -91,7 +94,7 @@ func _do(command):
 		var error = GamedClient.GamedError.new("unsupported", "%s of %s" % [what, name])
 		error.kind = "Driver"
 		return Result.failed(error)
-	return await _clients[name].call("do_" + what, command)
+	return null
 
 
 func _open(name, command):
@@ -163,7 +166,7 @@ class Session:
 		_sign_in = sign_in
 		say("finish_code", {"show_code": sign_in != null, "attempts_left": attempts_left})
 		while _codes.is_empty():
-			await _driver.process_frame
+			await Platform.frame()
 			if _client.is_closed():
 				return null
 		return _codes.pop_front()

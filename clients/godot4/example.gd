@@ -83,11 +83,11 @@ func problem(error):
 
 
 func _on_code_entered(text):
-	emit_signal("answered", text)
+	answered.emit(text)
 
 
 func _on_pressed():
-	emit_signal("answered", "")
+	answered.emit("")
 	if saves == null or saves.flaw:
 		return
 	var conflicts = saves.conflicts()

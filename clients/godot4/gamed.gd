@@ -1,4 +1,4 @@
-# Client of a gamed server for Godot 4, protocol 1.0: sign in, stay signed in, keep saves.
+# Client of a gamed server, protocol 1.0: sign in, stay signed in, keep saves.
 #
 #     const GamedClient = preload("res://gamed.gd")
 #     var client = GamedClient.new("https://play.example.org", {"app": "mygame"})   # keep it in a member
@@ -14,8 +14,6 @@
 # Everything that asks the server is a coroutine and ends with a Result: `error` (a GamedError or null) and `value`.
 # Nothing blocks the main loop but short writes to this device's disk. Call from the main thread only.
 # Names and behaviour are those of the reference, clients/python/gamed_client.py.
-#
-# Godot 4.6 on Linux goes through the conformance suite with it.
 extends RefCounted
 
 signal paused(seconds)  # before each pause between two tries
@@ -83,6 +81,157 @@ func _init(server, options = {}):
 
 static func _is_app(name):
 	return Tools.only(name, Tools.ALPHANUMERIC + " ._-", 64) and Tools.only(name[0], Tools.ALPHANUMERIC)
+
+
+# --- The engine -------------------------------------------------------------------------------------------------------
+
+
+# The calls that Godot 3 does not have or that it answers otherwise: clients/godot3/platform.gd is this class there.
+class Platform:
+	extends RefCounted
+
+	const NAME = "Godot 4"
+	const UNREADABLE = 0xFFFD  # the engine reads NUL and bytes that are not UTF-8 as this character
+	# The engine asks one address of a name only, and wants at least four characters of one.
+	const LOOPBACK = {"localhost": "127.0.0.1", "::1": "0:0:0:0:0:0:0:1"}
+	const SETTINGS = {
+		"gamed/server": "http://127.0.0.1:8080",
+		"gamed/app": "",  # the project's name
+		"gamed/return_uri": "",  # on Android: an address of this app, which the server's owner has listed
+	}
+	const UNIX = ["linux", "freebsd", "netbsd", "openbsd", "bsd", "macos"]
+
+	# The next frame. Godot 3 can wait only for a function that has paused, so each way through a coroutine does.
+	static func frame():
+		await (Engine.get_main_loop() as SceneTree).process_frame
+
+	# "linux", "windows", "macos", "android", ...
+	static func system():
+		return OS.get_name().to_lower()
+
+	static func is_web():
+		return OS.has_feature("web")
+
+	# The value of a script of the page; null outside of a browser.
+	static func in_page(script):
+		return JavaScriptBridge.eval(script) if is_web() else null
+
+	# A program of the system; true if it could be run and exited with 0.
+	static func execute(program, arguments, output):
+		return OS.execute(program, arguments, output) == 0
+
+	# Seconds since 1970.
+	static func now():
+		return Time.get_unix_time_from_system()
+
+	static func utc(seconds):
+		return Time.get_datetime_string_from_unix_time(seconds) + "Z"
+
+	# null if the text is not JSON. JSON.parse_string would print that on the console.
+	static func parsed(text):
+		var parser = JSON.new()
+		return parser.data if parser.parse(text) == OK else null
+
+	# JSON in one line, members in order.
+	static func json(value):
+		return JSON.stringify(_whole(value), "", true, true)
+
+	# The engine writes 3 as 3.0 if it was read as a float, and its parser reads every number as one.
+	static func _whole(value):
+		if value is Dictionary:
+			var made = {}
+			for name in value:
+				made[name] = _whole(value[name])
+			return made
+		if value is Array:
+			var list = []
+			for each in value:
+				list.append(_whole(each))
+			return list
+		return Tools.integer(value, value)
+
+	static func join(parts, between):
+		return between.join(parts)
+
+	# The bytes from `begin` to before `end`.
+	static func slice(bytes, begin, end):
+		return bytes.slice(begin, end)
+
+	# null if the file cannot be opened.
+	static func open(path, mode):
+		return FileAccess.open(path, mode)
+
+	static func has_file(path):
+		return FileAccess.file_exists(path)
+
+	static func has_folder(path):
+		return DirAccess.dir_exists_absolute(path)
+
+	static func make_folder(path):
+		return DirAccess.make_dir_absolute(path) == OK
+
+	# With those above it, for all users: below a private folder only.
+	static func make_folders(path):
+		return DirAccess.make_dir_recursive_absolute(path) == OK
+
+	static func rename(path, other):
+		return DirAccess.rename_absolute(path, other) == OK
+
+	# A file, or a folder that is empty.
+	static func remove(path):
+		return DirAccess.remove_absolute(path) == OK
+
+	# 0 if it is not known.
+	static func free_bytes(path):
+		var directory = DirAccess.open(path)
+		return directory.get_space_left() if directory else 0
+
+	# The files and folders of a folder, sorted.
+	static func names(path):
+		var directory = DirAccess.open(path)
+		if directory == null:
+			return []
+		directory.include_hidden = true
+		var found = Array(directory.get_files()) + Array(directory.get_directories())
+		found.sort()
+		return found
+
+	static func connect_http(http, host, port, secure):
+		return http.connect_to_host(host, port, TLSOptions.client() if secure else null)
+
+	# The engine would write an IPv6 address without its brackets.
+	static func host_fields(authority):
+		return {"Host": authority}
+
+	# The port; 0 if this platform cannot listen.
+	static func listen(server):
+		return server.get_local_port() if server.listen(0, "127.0.0.1") == OK else 0
+
+	# This engine reads a connection's state only when it is asked to.
+	static func poll(peer):
+		peer.poll()
+
+	static func wrap_lines(label):
+		label.autowrap_mode = TextServer.AUTOWRAP_WORD_SMART
+
+	# Scales a picture to the size of its control, with hard edges.
+	static func scale_picture(picture):
+		picture.expand_mode = TextureRect.EXPAND_IGNORE_SIZE
+		picture.texture_filter = CanvasItem.TEXTURE_FILTER_NEAREST
+
+	static func texture_of(image):
+		return ImageTexture.create_from_image(image)
+
+	# The address with which Android has opened the game, from Godot 4.4 on; else null.
+	static func opened_url(notification):
+		if notification != Node.NOTIFICATION_APPLICATION_RESUMED or not Engine.has_singleton("AndroidRuntime"):
+			return null
+		var intent = Engine.get_singleton("AndroidRuntime").getActivity().getIntent()
+		return intent.getDataString() if intent else null
+
+	# The address of this app for the end of a sign-in; "" where no browser can open it.
+	static func return_uri():
+		return str(ProjectSettings.get_setting("gamed/return_uri", "")) if Engine.has_singleton("AndroidRuntime") else ""
 
 
 # --- Errors: `kind` says what a game does about them, chosen by `code` -------------------------------------------
@@ -322,28 +471,9 @@ class Tools:
 	static func digest_field(data):
 		return "sha-256=:%s:" % Marshalls.raw_to_base64(hash_of(data))
 
-	# null when it is not JSON. (JSON.parse_string would say so on the console.)
-	static func parsed(text):
-		var parser = JSON.new()
-		return parser.data if parser.parse(text) == OK else null
-
-	# The engine writes 3 as 3.0 when it came as a float, as all numbers of its JSON do.
-	static func _whole(value):
-		if value is Dictionary:
-			var made = {}
-			for name in value:
-				made[name] = _whole(value[name])
-			return made
-		if value is Array:
-			var list = []
-			for each in value:
-				list.append(_whole(each))
-			return list
-		return integer(value, value)
-
 	# JSON in one line of ASCII, members in order: for headers, and to compare two values.
 	static func ascii_json(value):
-		var text = JSON.stringify(_whole(value), "", true, true)
+		var text = Platform.json(value)
 		if only(text, VISIBLE + " \"") and text.find("\\v") < 0:
 			return text
 		var parts = PackedStringArray()
@@ -361,7 +491,7 @@ class Tools:
 				begin = i + 1
 			i += 1
 		parts.append(text.substr(begin, text.length() - begin))
-		return "".join(parts)
+		return Platform.join(parts, "")
 
 	static func _escaped(unit):
 		if unit > 0xFFFF:
@@ -394,12 +524,11 @@ class Tools:
 
 	# The lock of a browser for this game's folder, which all tabs share: this page keeps it until it is closed.
 	static func hold_tab():
-		if OS.has_feature("web"):
-			JavaScriptBridge.eval(HOLD_TAB % JSON.stringify("gamed " + OS.get_user_data_dir()))
+		Platform.in_page(HOLD_TAB % Platform.json("gamed " + OS.get_user_data_dir()))
 
 	# Another tab had the lock when this page asked last.
 	static func other_tab():
-		var found = OS.has_feature("web") and JavaScriptBridge.eval("window.gamedTab") == "other"
+		var found = Platform.in_page("window.gamedTab") == "other"
 		hold_tab()
 		return found
 
@@ -523,7 +652,7 @@ class Answer:
 		var text = body.get_string_from_utf8()
 		var trimmed = text.strip_edges()  # the engine's parser ignores what follows the object
 		if trimmed.begins_with("{") and trimmed.ends_with("}") and not Tools.too_deep(text):
-			var value = Tools.parsed(text)
+			var value = Platform.parsed(text)
 			if value is Dictionary:
 				return Result.ok(value)
 		return Result.failed(GamedError.new("not_gamed", "The server's answer is not a JSON object.", status))
@@ -553,12 +682,13 @@ class DigestCheck:
 func _request(method, path, how = {}):
 	var _me = self  # a coroutine whose object is let go of still comes to its end
 	if flaw:
-		await (Engine.get_main_loop() as SceneTree).process_frame  # who waits for a coroutine waits for one that has paused
+		await Platform.frame()  # who waits for a coroutine waits for one that has paused
 		return Result.failed(flaw)
 	var body = how.get("body", PackedByteArray())
 	var name = "%s/%s gamed-client/%s" % [app.replace(" ", "-"), app_version, VERSION]
-	# "Connection: close" is not asked for: a connection that stays open loses no end
-	var fields = {"Host": origin.authority(), "User-Agent": name, "Accept": "*/*"}
+	var fields = Platform.host_fields(origin.authority())
+	fields["User-Agent"] = name
+	fields["Accept"] = "*/*"  # without "Connection: close", after which the last bytes of an answer can be lost
 	var extra = how.get("headers", {})
 	for field in extra:
 		fields[field] = extra[field]
@@ -571,11 +701,12 @@ func _request(method, path, how = {}):
 		fields["Content-Length"] = str(body.size())
 	for field in fields:
 		if fields[field] != "" and not Tools.only(fields[field], Tools.VISIBLE + " \""):
-			await (Engine.get_main_loop() as SceneTree).process_frame
+			await Platform.frame()
 			return Result.wrong("invalid_header", "%s has characters that a header cannot carry." % field)
 	var lost = false
 	var tries = how.get("tries", _tries)
-	for attempt in range(tries):
+	var attempt = 0
+	while true:
 		var result = await _once(method, path, body, fields, how)
 		if result.error == null and how.get("check") != null:
 			result = how["check"].checked(result.value)
@@ -588,7 +719,7 @@ func _request(method, path, how = {}):
 			return result
 		lost = lost or error.kind == "Unreachable"
 		await _pause(seconds)
-	return Result.failed(_unreachable("was not asked"))
+		attempt += 1
 
 
 # One try. No redirect is followed, no cookie kept, no proxy asked.
@@ -620,20 +751,17 @@ func _exchange(http, method, path, body, fields, how):
 		if http.get_status() == HTTPClient.STATUS_BODY:
 			if Time.get_ticks_msec() - since > timeout or is_closed():
 				return Result.failed(_unreachable("stopped answering"))
-			await (Engine.get_main_loop() as SceneTree).process_frame
+			await Platform.frame()
 	return Result.ok(taking.done()) if taking.whole() else Result.failed(_unreachable("broke off its answer"))
 
 
 func _connected(http, timeout):
-	# the engine asks one address of a name only, and wants four characters of one at least
-	var host = origin.host
-	if origin.scheme == "http":
-		host = {"localhost": "127.0.0.1", "::1": "0:0:0:0:0:0:0:1"}.get(host, host)
-	var tls = TLSOptions.client() if origin.scheme == "https" else null
-	var error = http.connect_to_host(host, origin.port, tls)
+	var secure = origin.scheme == "https"
+	var host = origin.host if secure else Platform.LOOPBACK.get(origin.host, origin.host)
+	var error = Platform.connect_http(http, host, origin.port, secure)
 	var since = Time.get_ticks_msec()
 	while true:
-		await (Engine.get_main_loop() as SceneTree).process_frame
+		await Platform.frame()
 		if error == OK:
 			http.poll()
 		if not http.get_status() in [HTTPClient.STATUS_RESOLVING, HTTPClient.STATUS_CONNECTING]:
@@ -662,29 +790,29 @@ func _send(http, method, path, body, fields, timeout):
 	var lines = PackedStringArray()
 	for field in fields:
 		lines.append("%s: %s" % [field, fields[field]])
-	var web = OS.has_feature("web")  # there the browser sends, and sets the length
-	var error = http.request_raw(methods[method], path, lines, body if web else PackedByteArray())
+	var web = Platform.is_web()  # there the browser sends, and sets the length
+	if http.request_raw(methods[method], path, lines, body if web else PackedByteArray()) != OK:
+		await Platform.frame()
+		return Result.failed(_unreachable(NO_ANSWER))
 	var begin = body.size() if web else 0
-	if error == OK and not web:
+	if not web:
 		http.poll()  # the head goes out by now, in every version; the body is put after it by hand
 	var since = Time.get_ticks_msec()
-	while error == OK:
+	while true:
 		var frame = Time.get_ticks_usec()
 		while begin < body.size() and Time.get_ticks_usec() - frame < FRAME_USEC:
-			var slice = body.slice(begin, mini(begin + SLICE_BYTES, body.size()))
+			var slice = Platform.slice(body, begin, int(min(begin + SLICE_BYTES, body.size())))
 			var wrote = http.get_connection().put_partial_data(slice)
 			begin = body.size() if wrote[0] != OK else begin + wrote[1]  # it hears no more; perhaps it said why
 			if wrote[1] == 0:
 				break
 			since = Time.get_ticks_msec()
-		await (Engine.get_main_loop() as SceneTree).process_frame
+		await Platform.frame()
 		http.poll()
 		if http.get_status() != HTTPClient.STATUS_REQUESTING:
 			break
 		if Time.get_ticks_msec() - since > timeout or is_closed():
 			return Result.failed(_unreachable(NO_ANSWER))
-	if error != OK:
-		await (Engine.get_main_loop() as SceneTree).process_frame
 	return Result.ok() if http.has_response() else Result.failed(_unreachable(NO_ANSWER))
 
 
@@ -740,7 +868,7 @@ class Taking:
 		return _size > before
 
 	func whole():
-		if _method == "HEAD" or _answer.status in [204, 304] or OS.has_feature("web"):
+		if _method == "HEAD" or _answer.status in [204, 304] or Platform.is_web():
 			return true
 		var length = _answer.headers.get("content-length", "")
 		if Tools.only(length, Tools.DIGITS, 15):
@@ -767,11 +895,11 @@ static func pause_after(error, attempt):
 
 func _pause(seconds):
 	var _me = self
-	_root_client().emit_signal("paused", seconds)
+	_root_client().paused.emit(seconds)
 	var end = Time.get_ticks_msec() + seconds * 1000 * pauses
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	while Time.get_ticks_msec() < end and not is_closed():
-		await (Engine.get_main_loop() as SceneTree).process_frame
+		await Platform.frame()
 
 
 # --- What is kept between runs ----------------------------------------------------------------------------------------
@@ -805,7 +933,7 @@ class Credential:
 
 	# null when it is not one of ours.
 	static func of(text):
-		var value = Tools.parsed(text) if not Tools.too_deep(text) else null
+		var value = Platform.parsed(text) if not Tools.too_deep(text) else null
 		if not value is Dictionary or not typeof(value.get("access_expires")) in [TYPE_FLOAT, TYPE_INT]:
 			return null
 		var made = Credential.new()
@@ -831,12 +959,12 @@ class Disk:
 	# There, and only for this user. Where a platform keeps user:// apart for each user that is so already.
 	static func private_folder(path):
 		var missing = []
-		while not DirAccess.dir_exists_absolute(path) and path.get_base_dir() != path:
+		while not Platform.has_folder(path) and path.get_base_dir() != path:
 			missing.push_front(path)
 			path = path.get_base_dir()
 		for each in missing:
-			if DirAccess.make_dir_absolute(each) != OK:
-				return DirAccess.dir_exists_absolute(each)
+			if not Platform.make_folder(each):
+				return Platform.has_folder(each)
 			_run("chmod", ["700", ProjectSettings.globalize_path(each)])
 		return true
 
@@ -846,12 +974,12 @@ class Disk:
 	static func write_whole(path, data, how = KEPT, secret = false):
 		var temporary = path + ".new"
 		if secret:
-			var empty = FileAccess.open(temporary, FileAccess.WRITE)
+			var empty = Platform.open(temporary, FileAccess.WRITE)
 			if empty == null:
 				return false
 			empty.close()
 			_run("chmod", ["600", ProjectSettings.globalize_path(temporary)])
-		var file = FileAccess.open(temporary, FileAccess.WRITE)
+		var file = Platform.open(temporary, FileAccess.WRITE)
 		if file == null:
 			return false
 		file.store_buffer(data)
@@ -861,7 +989,7 @@ class Disk:
 			return false
 		if how != LOOSE:
 			flush(temporary)
-		if not rename(temporary, path):
+		if not Platform.rename(temporary, path):
 			if size_of(path) >= 0:
 				remove(temporary)  # without the old file it is all there is, and found at the next start
 			return false
@@ -869,25 +997,9 @@ class Disk:
 			flush(path.get_base_dir())
 		return true
 
-	static func rename(path, other):
-		return DirAccess.rename_absolute(path, other) == OK
-
-	# Not private, and below a folder that is.
-	static func make_folders(path):
-		return DirAccess.make_dir_recursive_absolute(path) == OK
-
-	# A file, or a folder that is empty.
-	static func remove_any(path):
-		return DirAccess.remove_absolute(path) == OK
-
-	# In bytes; 0 if it is not known.
-	static func space(path):
-		var directory = DirAccess.open(path)
-		return directory.get_space_left() if directory else 0
-
 	# null when there is no such file. Where renaming over a file is not one step, the new one may lie beside.
 	static func read(path):
-		var file = FileAccess.open(path, FileAccess.READ) if FileAccess.file_exists(path) else null
+		var file = Platform.open(path, FileAccess.READ) if Platform.has_file(path) else null
 		if file == null:
 			return null
 		var data = file.get_buffer(file.get_length())
@@ -895,7 +1007,7 @@ class Disk:
 		return data
 
 	static func size_of(path):
-		var file = FileAccess.open(path, FileAccess.READ) if FileAccess.file_exists(path) else null
+		var file = Platform.open(path, FileAccess.READ) if Platform.has_file(path) else null
 		if file == null:
 			return -1
 		var size = file.get_length()
@@ -903,27 +1015,16 @@ class Disk:
 		return size
 
 	static func remove(path):
-		return remove_any(path) if FileAccess.file_exists(path) else true
-
-	# Of files and folders.
-	static func names(path):
-		var directory = DirAccess.open(path)
-		if directory == null:
-			return []
-		directory.include_hidden = true
-		var found = Array(directory.get_files()) + Array(directory.get_directories())
-		found.sort()
-		return found
+		return Platform.remove(path) if Platform.has_file(path) else true
 
 	static func flush(path):
-		if OS.get_name() == "Linux":
+		if Platform.system() == "linux":
 			_run("sync", [ProjectSettings.globalize_path(path)])
 
 	# A program of the system, with paths and numbers as its arguments only.
 	static func _run(program, arguments, output = []):
-		if OS.get_name() in ["Linux", "FreeBSD", "NetBSD", "OpenBSD", "BSD", "macOS"] or program == "tasklist":
-			return OS.execute(program, arguments, output) == 0
-		return false
+		var known = Platform.system() in Platform.UNIX or program == "tasklist"
+		return known and Platform.execute(program, arguments, output)
 
 
 # One process, and one object in it, at a time: a file for each that wants it, made before the others are looked at.
@@ -935,7 +1036,7 @@ class Claim:
 
 	static func take(folder, name):
 		var made = mark(folder, name)  # where that fails, writing will say so
-		for other in Disk.names(folder):
+		for other in Platform.names(folder):
 			var path = folder + "/" + other
 			if other.begins_with(name + ".lock-") and path != made._path:
 				if lives(other.substr(name.length() + 6, other.length()).split("-")[0]):
@@ -948,7 +1049,7 @@ class Claim:
 	static func mark(folder, name):
 		var made = Claim.new()
 		made._path = "%s/%s.lock-%s-%s" % [folder, name, process(OS.get_process_id()), Tools.token()]
-		var file = FileAccess.open(made._path, FileAccess.WRITE)
+		var file = Platform.open(made._path, FileAccess.WRITE)
 		if file:
 			file.close()
 		return made
@@ -956,7 +1057,7 @@ class Claim:
 	# The names that living processes have marked.
 	static func marked(folder):
 		var found = []
-		for each in Disk.names(folder):
+		for each in Platform.names(folder):
 			var halves = each.split(".lock-")
 			if halves.size() == 2 and lives(halves[1].split("-")[0]):
 				found.append(halves[0])
@@ -971,13 +1072,13 @@ class Claim:
 
 	func _notification(what):
 		if what == NOTIFICATION_PREDELETE and _path != "":
-			Disk.remove_any(_path)
+			Platform.remove(_path)
 
 	# `<pid>.<when it began>`, so that a number that is given anew is another process. Where the system does not say when
 	# this one began, a random word stands for it: a page in a browser has the same number each time.
 	static func process(pid):
-		var linux = OS.get_name() == "Linux"
-		var file = FileAccess.open("/proc/%d/stat" % pid, FileAccess.READ) if linux else null
+		var linux = Platform.system() == "linux"
+		var file = Platform.open("/proc/%d/stat" % pid, FileAccess.READ) if linux else null
 		if file == null:
 			return "%d.%s" % [pid, _run() if pid == OS.get_process_id() else ""]
 		var line = file.get_line()
@@ -994,12 +1095,12 @@ class Claim:
 		var pid = int(whose.split(".")[0])
 		if pid == OS.get_process_id():
 			return whose == process(pid) or Tools.other_tab()
-		match OS.get_name():
-			"Linux":
+		match Platform.system():
+			"linux":
 				return whose == process(pid)
-			"macOS":
+			"macos":
 				return Disk._run("ps", ["-p", str(pid)])
-			"Windows":
+			"windows":
 				var output = []
 				Disk._run("tasklist", ["/NH", "/FI", "PID eq %d" % pid], output)
 				return str(output).find(" %d " % pid) >= 0
@@ -1042,7 +1143,7 @@ class CredentialFile:
 # Waits until no other process changes the credential: the server forgives two that refresh at once, for 30 s.
 func _claimed():
 	var _me = self
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	Disk.private_folder(folder)
 	var end = Time.get_ticks_msec() + 60000
 	while Time.get_ticks_msec() < end and not is_closed():
@@ -1051,7 +1152,7 @@ func _claimed():
 			return claim
 		var again = Time.get_ticks_msec() + 20 + randi() % 60
 		while Time.get_ticks_msec() < again:
-			await (Engine.get_main_loop() as SceneTree).process_frame
+			await Platform.frame()
 	return Claim.new()
 
 
@@ -1085,25 +1186,24 @@ class ReturnListener:
 
 	# False where this platform cannot listen.
 	func listen():
-		if _server.listen(0, "127.0.0.1") != OK:
-			return false
-		port = _server.get_local_port()
-		_serve()
-		return true
+		port = Platform.listen(_server)
+		if port != 0:
+			_serve()
+		return port != 0
 
 	func _serve():
 		var _me = self  # both end a little after the sign-in
 		while open:
 			if _server.is_connection_available():
 				_answer(_server.take_connection())
-			await (Engine.get_main_loop() as SceneTree).process_frame
+			await Platform.frame()
 		_server.stop()
 
 	func _answer(peer):
 		var head = PackedByteArray()
 		var end = Time.get_ticks_msec() + 10000
 		while head.get_string_from_ascii().find("\r\n\r\n") < 0:
-			peer.poll()
+			Platform.poll(peer)
 			if head.size() > 8192 or Time.get_ticks_msec() > end or peer.get_status() != StreamPeerTCP.STATUS_CONNECTED:
 				peer.disconnect_from_host()
 				return
@@ -1111,7 +1211,7 @@ class ReturnListener:
 			if waiting > 0:
 				head.append_array(peer.get_data(int(min(waiting, 8192)))[1])
 			else:
-				await (Engine.get_main_loop() as SceneTree).process_frame
+				await Platform.frame()
 		var ticket = _ticket(head.get_string_from_ascii())
 		if ticket == null:  # of another login, or of none: it has no effect here
 			_reply(peer, "404 Not Found", "")
@@ -1120,9 +1220,9 @@ class ReturnListener:
 		proofs.append(proof)
 		end = Time.get_ticks_msec() + RETURN_SECONDS * 1000
 		while not proof.answered and Time.get_ticks_msec() < end:
-			await (Engine.get_main_loop() as SceneTree).process_frame
+			await Platform.frame()
 		_reply(peer, "303 See Other", "Location: %s?login_id=%s\r\n" % [done_url, Tools.quote(login_id)])
-		await (Engine.get_main_loop() as SceneTree).process_frame
+		await Platform.frame()
 		proof.replied = true
 
 	# Of `GET /gamed/return?login_id=...&ticket=...` for this very login; else null.
@@ -1164,8 +1264,8 @@ class ReturnListener:
 	func _linger(peer):
 		var end = Time.get_ticks_msec() + 2000
 		while Time.get_ticks_msec() < end and peer.get_status() == StreamPeerTCP.STATUS_CONNECTED:
-			peer.poll()
-			await (Engine.get_main_loop() as SceneTree).process_frame
+			Platform.poll(peer)
+			await Platform.frame()
 		peer.disconnect_from_host()
 
 
@@ -1217,7 +1317,7 @@ class SignIn:
 	func cancel():
 		var _me = self
 		_cancelled = true
-		await (Engine.get_main_loop() as SceneTree).process_frame
+		await Platform.frame()
 		if _secret != null:
 			var how = {"bearer": _secret, "timeout": 5, "tries": 1}
 			await _client._request("POST", "/auth/login/cancel", how)
@@ -1260,7 +1360,7 @@ class SignIn:
 
 	# With several providers the player chooses; a server in `local` mode has none.
 	func _choose():
-		await (Engine.get_main_loop() as SceneTree).process_frame
+		await Platform.frame()
 		if _intent == "link" and _provider != null:
 			return Result.ok()
 		var listed = await _client.providers()
@@ -1268,7 +1368,8 @@ class SignIn:
 			return listed
 		_provider = listed.value[0]["name"] if listed.value.size() == 1 else null
 		if _provider == null and _person.has_method("choose_provider"):
-			_provider = await _person.choose_provider(listed.value)
+			var chosen = await _person.choose_provider(listed.value)
+			_provider = chosen
 		return Result.ok() if _provider is String and not _cancelled else _cancellation()
 
 	static func _cancellation():
@@ -1341,7 +1442,7 @@ class SignIn:
 				var left = answer.error.attempts_left()
 				answer = await _collect(null)
 				if proof and proof.kind == "finish_code" and left > 0:
-					_ask(left)
+					_ask_for_code(left)
 			if proof:
 				proof.answered = true
 			if answer.error:
@@ -1363,9 +1464,9 @@ class SignIn:
 	# The browser gets its page before this process may end.
 	func _until_replied(proof):
 		var end = Time.get_ticks_msec() + 1000
-		await (Engine.get_main_loop() as SceneTree).process_frame
+		await Platform.frame()
 		while not proof.replied and Time.get_ticks_msec() < end:
-			await (Engine.get_main_loop() as SceneTree).process_frame
+			await Platform.frame()
 
 	# One answer of collect, however often it takes to get one while the login lives.
 	func _collect(proof):
@@ -1378,7 +1479,7 @@ class SignIn:
 		var attempt = 0
 		while true:
 			if _cancelled:
-				await (Engine.get_main_loop() as SceneTree).process_frame
+				await Platform.frame()
 				return _cancellation()
 			var answer = await _client._request("POST", _poll_path, how)
 			if answer.error == null:
@@ -1392,17 +1493,17 @@ class SignIn:
 	# The browser's return or a typed code, within 5 s; then the person is asked, once, and the wait goes on.
 	func _await_proof():
 		if _code_only:
-			_ask(null)
+			_ask_for_code(null)
 		var end = Time.get_ticks_msec() + _client.return_seconds * 1000
-		await (Engine.get_main_loop() as SceneTree).process_frame
+		await Platform.frame()
 		while Time.get_ticks_msec() < end and not _cancelled:
 			if _proofs.size() > 0:
 				return _proofs.pop_front()
-			await (Engine.get_main_loop() as SceneTree).process_frame
-		_ask(null)
+			await Platform.frame()
+		_ask_for_code(null)
 		return null
 
-	func _ask(attempts_left):
+	func _ask_for_code(attempts_left):
 		if (attempts_left == null and _asked) or not _person.has_method("finish_code"):
 			return
 		_asked = true
@@ -1433,10 +1534,10 @@ func _show(person, url, qr_url):
 
 
 func _device():
-	var platform = OS.get_name().to_lower()  # windows, macos, linux, ...
+	var platform = Platform.system()
 	var called = device_name if device_name != "" else OS.get_environment("COMPUTERNAME")
 	var asks = called == "" and platform == "linux"
-	var file = FileAccess.open("/proc/sys/kernel/hostname", FileAccess.READ) if asks else null
+	var file = Platform.open("/proc/sys/kernel/hostname", FileAccess.READ) if asks else null
 	if file:
 		called = file.get_line()
 		file.close()
@@ -1488,7 +1589,7 @@ class SaveInfo:
 
 static func save_of(answer):
 	var named = answer.headers.get("save-meta", "{}")
-	var meta = Tools.parsed(named) if not Tools.too_deep(named) else null
+	var meta = Platform.parsed(named) if not Tools.too_deep(named) else null
 	return {
 		"etag": answer.headers.get("etag", ""),
 		"data": answer.body,
@@ -1613,9 +1714,9 @@ static func _labelled(names):
 # functions of `person` are those of `sign_in`.
 func ensure_signed_in(person, options = {}):
 	var _me = self
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	while _is_ensuring() and not is_closed():
-		await (Engine.get_main_loop() as SceneTree).process_frame
+		await Platform.frame()
 	_ensuring = person
 	var error = await _ensure(person, options)
 	while error and not is_closed() and is_instance_valid(person) and person.has_method("problem"):
@@ -1634,7 +1735,7 @@ func _is_ensuring():
 
 # GamedError, or null.
 func _ensure(person, options):
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	if flaw:
 		return flaw
 	if signed_in():
@@ -1679,7 +1780,7 @@ func begin_sign_in(person, options = {}):
 
 
 func _begin(person, options, intent):
-	var how = {"return_uri": options.get("return_uri"), "loopback": options.get("loopback", not OS.has_feature("web"))}
+	var how = {"return_uri": options.get("return_uri"), "loopback": options.get("loopback", not Platform.is_web())}
 	var made = SignIn.new(self, person, options.get("provider"), how, intent)
 	_running = weakref(made)
 	return made
@@ -1688,7 +1789,7 @@ func _begin(person, options, intent):
 # Ends the sign-in that runs, for a Cancel button: it ends with login_cancelled.
 func cancel_sign_in():
 	var running = _running.get_ref() if _running else null
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	if running:
 		await running.cancel()
 
@@ -1711,7 +1812,7 @@ func link(person, provider = null, options = {}):
 # Forgets the credential here, whatever happens; the value is true if the server knows too.
 # `all` ends every session of the player; `others` ends all but this one and forgets nothing.
 func sign_out(scope = "this"):
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	if flaw:
 		return Result.failed(flaw)
 	var claim = await _claimed()
@@ -1767,7 +1868,7 @@ func list_sessions():
 # Ends one of them; if it is the one of this device, the credential is forgotten as well.
 func end_session(session_id):
 	if not Tools.only(session_id, Tools.BASE64URL, 64):
-		await (Engine.get_main_loop() as SceneTree).process_frame
+		await Platform.frame()
 		return Result.wrong("session_not_found", "There is no such session.")
 	var held = credential()
 	var ended = await _delete_once("/auth/sessions/" + session_id)
@@ -1825,7 +1926,7 @@ func export_saves(path):
 	var _me = self
 	var arriving = Arriving.new(path + ".new")
 	var attempt = 0
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	while true:
 		var before = arriving.size
 		var how = {"headers": arriving.headers(), "sink": arriving, "limit": MAX_EXPORT_BYTES, "tries": 1}
@@ -1835,7 +1936,7 @@ func export_saves(path):
 		error = answer.error if error == null else error
 		if error == null:
 			error = arriving.wrong()
-		if error == null and Disk.rename(arriving.path, path):
+		if error == null and Platform.rename(arriving.path, path):
 			return Result.ok(arriving.size)
 		error = arriving.full() if error == null else error
 		attempt = 0 if arriving.size > before else attempt
@@ -1873,7 +1974,7 @@ class Arriving:
 		if answer.status == 206:
 			if not answer.headers.get("content-range", "").begins_with("bytes %d-" % size):
 				return _damaged()
-			_file = FileAccess.open(path, FileAccess.READ_WRITE)
+			_file = Platform.open(path, FileAccess.READ_WRITE)
 			if _file == null:
 				return full()
 			_file.seek_end()
@@ -1881,7 +1982,7 @@ class Arriving:
 		size = 0
 		_context = HashingContext.new()
 		_context.start(HashingContext.HASH_SHA256)
-		_file = FileAccess.open(path, FileAccess.WRITE)
+		_file = Platform.open(path, FileAccess.WRITE)
 		return full() if _file == null else null
 
 	# GamedError or null.
@@ -1973,7 +2074,7 @@ static func _query(name, value, limit):
 		found.append("%s=%s" % [name, value])
 	if limit != null:
 		found.append("limit=%d" % limit)
-	return "?" + "&".join(found) if found.size() > 0 else ""
+	return "?" + Platform.join(found, "&") if found.size() > 0 else ""
 
 
 # Result of the entries of a list or of a commit: a SaveInfo each, or {"slot", "version", "deleted": true}.
@@ -2108,7 +2209,7 @@ func commit(writes):
 	for write in writes:
 		var entry = _commit_entry(write, bodies)
 		if entry.error:
-			await (Engine.get_main_loop() as SceneTree).process_frame
+			await Platform.frame()
 			return entry
 		entries.append(entry.value)
 	var how = {"json": {"writes": entries}}
@@ -2148,7 +2249,7 @@ static func _commit_entry(write, bodies):
 
 # Uploads the bytes of a commit; with `asks` not the large ones that the server already has.
 func _stage(bodies, asks):
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	for digest in bodies:
 		var path = "/game/blobs/" + digest
 		var body = bodies[digest]
@@ -2177,7 +2278,7 @@ func _info_of(answer):
 func _slot(method, slot, rest, how = {}):
 	var path = path_of(slot)
 	if path.error:
-		await (Engine.get_main_loop() as SceneTree).process_frame
+		await Platform.frame()
 		return path
 	return await _game(method, path.value + rest, how)
 
@@ -2198,7 +2299,7 @@ func only(player_id, tries = TRIES):
 
 
 func now():
-	return Time.get_unix_time_from_system() + _root_client().clock_shift
+	return Platform.now() + _root_client().clock_shift
 
 
 func _game_json(method, path, how = {}):
@@ -2213,13 +2314,13 @@ func _game(method, path, how = {}):
 	while true:
 		var used = Result.failed(flaw) if flaw else _usable(credential(), stale)
 		if used.error:
-			await (Engine.get_main_loop() as SceneTree).process_frame
+			await Platform.frame()
 			return used
 		if used.value == null:
 			used = await _live(stale)
-		if used.error:
-			used.error.answer_lost_before = lost
-			return used
+			if used.error:
+				used.error.answer_lost_before = lost
+				return used
 		var asked = how.duplicate()
 		asked["bearer"] = used.value.access_token
 		var answer = await _request(method, path, asked)
@@ -2235,7 +2336,7 @@ func _game(method, path, how = {}):
 
 # Whether another token may do. A session that is over is forgotten, but not one that replaced it meanwhile.
 func _renewable(error, used):
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	if not error.code in FORGET:
 		return error.code in RENEW
 	var claim = await _claimed()
@@ -2254,7 +2355,7 @@ func _forget(code):
 	_held = null
 	_root_client()._held = null
 	if not _root_client()._is_ensuring():  # it signs in again by itself
-		_root_client().emit_signal("session_ended", code)
+		_root_client().session_ended.emit(code)
 
 
 # Result of a Credential whose access token should work and is not `stale`.
@@ -2314,7 +2415,7 @@ func _pair(made, answer):
 
 # Result of the Credential that a finished sign-in brought; on disk before it is used.
 func keep(complete):
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	var fresh = Credential.new()
 	fresh.origin = origin.text()
 	var player = complete.get("player")

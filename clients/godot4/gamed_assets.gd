@@ -31,6 +31,7 @@ const Result = GamedClient.Result
 const Tools = GamedClient.Tools
 const Disk = GamedClient.Disk
 const Claim = GamedClient.Claim
+const Platform = GamedClient.Platform
 
 const MAX_MANIFEST_BYTES = 33554432
 const MAX_FILES = 100000
@@ -68,7 +69,7 @@ class Manifest:
 	# Result of one; NotGamed for anything that this device should not write.
 	static func of(raw):
 		var text = raw.get_string_from_utf8()
-		var value = Tools.parsed(text) if not Tools.too_deep(text) else null
+		var value = Platform.parsed(text) if not Tools.too_deep(text) else null
 		if not value is Dictionary or Tools.integer(value.get("format")) != 1:
 			return _wrong("The release has a format that this game does not know; update the game.")
 		var listed = Tools.member(value, "files", "object")
@@ -141,7 +142,7 @@ class Manifest:
 			var unit = path.unicode_at(i)
 			if unit < 32 or (unit >= 127 and unit < 160) or unit in [0x2028, 0x2029] or (unit >> 11) == 27:
 				return true
-			if unit == 0xFFFD:  # the engine reads NUL and what is not UTF-8 as this
+			if unit == Platform.UNREADABLE:
 				return true
 			if path[i] in '<>:"|?*\\':
 				return true
@@ -207,7 +208,7 @@ class Part:
 		if answer.status == 200:  # the whole file after all
 			_owner.count(-_at, 0)
 			_at = 0
-		_out = FileAccess.open(path, FileAccess.READ_WRITE if _at > 0 else FileAccess.WRITE)
+		_out = Platform.open(path, FileAccess.READ_WRITE if _at > 0 else FileAccess.WRITE)
 		if _out == null:
 			return full()
 		_out.seek_end()
@@ -312,7 +313,7 @@ func _kept(release):
 # for players only, DiskFull, DownloadCorrupt, InUse, Unreachable and its kin.
 func download(channel = "stable", verify = false):
 	var _me = self
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	if not (Manifest.is_channel(channel) or Manifest.is_release(channel)):
 		var words = "A channel's name has 1-32 of a-z 0-9 - and begins with a letter."
 		return Result.wrong("invalid_channel", words)
@@ -335,7 +336,7 @@ func download(channel = "stable", verify = false):
 func count(done, fetched, stage = "fetching"):
 	_done += done
 	_fetched += fetched
-	emit_signal("progress", stage, _done, _size, _fetched)
+	progress.emit(stage, _done, _size, _fetched)
 
 
 func _download(channel, verify):
@@ -382,12 +383,12 @@ func _ask(path, how):
 # {sha256: {"file", "targets"}} of what is not here. Bytes of any whole release that is here are not fetched again.
 func _look(manifest, verify):
 	var here = {}
-	for name in Disk.names(folder + "/releases"):
+	for name in Platform.names(folder + "/releases"):
 		var other = _kept(name.get_basename()) if name.ends_with(".json") else null
 		for path in other["files"] if other else []:
 			here[other["files"][path]["sha256"]] = "%s/releases/%s/%s" % [folder, other["release"], path]
 	count(0, 0, "looking")
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	var missing = {}
 	for path in manifest["files"]:
 		var file = manifest["files"][path]
@@ -417,7 +418,7 @@ func _room(missing):
 	for digest in missing:
 		var file = missing[digest]["file"]
 		needed += file["size"] * missing[digest]["targets"].size() - int(max(0, Disk.size_of(_staged(file))))
-	var free = Disk.space(folder)
+	var free = Platform.free_bytes(folder)
 	return Part.full(needed - free) if missing.size() > 0 and free > 0 and free < needed else null
 
 
@@ -425,7 +426,7 @@ func _room(missing):
 func _fetch(wanted):
 	var file = wanted["file"]
 	var part = Part.new(_staged(file), file, self)
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	for _attempt in range(2):
 		var error = await _arrive(part)
 		if error:
@@ -442,7 +443,7 @@ func _fetch(wanted):
 func _arrive(part):
 	var attempt = 0
 	var size = part.file["size"]
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	if part.arrived() > size:
 		Disk.remove(part.path)
 	if size == 0:
@@ -475,19 +476,19 @@ func _put(source, wanted):
 	var file = wanted["file"]
 	var targets = wanted["targets"].duplicate()
 	var last = targets.pop_back()
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	for target in targets:
 		if not await _copied(source, target, file):
 			return Part.full()
 		count(file["size"], 0)
-	Disk.make_folders(last.get_base_dir())
-	return null if Disk.rename(source, last) else Part.full()
+	Platform.make_folders(last.get_base_dir())
+	return null if Platform.rename(source, last) else Part.full()
 
 
 # Under another name, too, if the bytes are what they should be.
 func _copied(source, target, file):
 	var temporary = _staged(file) + ".copy"
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	if Disk.size_of(source) != file["size"]:
 		return false
 	var digest = await _hash_of(source, temporary)
@@ -495,17 +496,17 @@ func _copied(source, target, file):
 		Disk.remove(temporary)
 		return false
 	Disk.flush(temporary)
-	Disk.make_folders(target.get_base_dir())
-	return Disk.rename(temporary, target)
+	Platform.make_folders(target.get_base_dir())
+	return Platform.rename(temporary, target)
 
 
 # Of a file, a block in each frame; into another one at the same time, if that is named.
 func _hash_of(path, into = ""):
-	var file = FileAccess.open(path, FileAccess.READ)
-	var copy = FileAccess.open(into, FileAccess.WRITE) if into != "" else null
+	var file = Platform.open(path, FileAccess.READ)
+	var copy = Platform.open(into, FileAccess.WRITE) if into != "" else null
 	var context = HashingContext.new()
 	context.start(HashingContext.HASH_SHA256)
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	if file == null or (into != "" and copy == null):
 		return ""
 	var left = file.get_length()
@@ -516,7 +517,7 @@ func _hash_of(path, into = ""):
 			copy.store_buffer(block)
 		left -= BLOCK_BYTES
 		if left > 0:
-			await (Engine.get_main_loop() as SceneTree).process_frame
+			await Platform.frame()
 	file.close()
 	if copy:
 		copy.close()
@@ -539,16 +540,16 @@ func _finish(manifest):
 func _remove_others(keep):
 	var spared = Claim.marked(folder + "/use")
 	spared.append(keep)
-	var names = Disk.names(folder + "/releases")
+	var names = Platform.names(folder + "/releases")
 	names.reverse()  # a manifest before its files: `<release>.json` sorts after `<release>`
 	for name in names:
 		if not name.split(".")[0] in spared:
 			_remove_all(folder + "/releases/" + name)
-	for name in Disk.names(folder + "/staging"):
+	for name in Platform.names(folder + "/staging"):
 		Disk.remove(folder + "/staging/" + name)
 
 
 func _remove_all(path):
-	for name in Disk.names(path):
+	for name in Platform.names(path):
 		_remove_all(path + "/" + name)
-	Disk.remove_any(path)
+	Platform.remove(path)

@@ -14,11 +14,8 @@ signal trouble_changed(trouble)
 const GamedClient = preload("gamed.gd")
 const Sync = preload("gamed_sync.gd")
 const Dialog = preload("gamed_dialog.gd")
-const SETTINGS = {
-	"gamed/server": "http://127.0.0.1:8080",
-	"gamed/app": "",  # the project's name
-	"gamed/return_uri": "",  # on Android: an address of this app, which the server's owner has listed
-}
+const Platform = GamedClient.Platform
+const SETTINGS = Platform.SETTINGS
 const APP_CHARACTERS = GamedClient.Tools.ALPHANUMERIC + " ._-"
 
 var client = null  # of the server in the project settings
@@ -36,13 +33,10 @@ func _exit_tree():
 	_close()
 
 
-# The address with which Android opened the game, from Godot 4.4 on.
 func _notification(what):
-	if what == NOTIFICATION_APPLICATION_RESUMED and Engine.has_singleton("AndroidRuntime"):
-		var intent = Engine.get_singleton("AndroidRuntime").getActivity().getIntent()
-		var url = intent.getDataString() if intent else null
-		if url is String:
-			client.returned(url)
+	var url = Platform.opened_url(what)
+	if url is String:
+		client.returned(url)
 
 
 # Another server: its address as the player typed it, and the options of the client. GamedError if it is not an
@@ -61,20 +55,20 @@ func use(server, options = {}):
 # later `start` takes them along. Call it again after `client.session_ended`. `person` and `options` are those of
 # `sign_in`; null: a ready dialog.
 func start(person = null, options = {}):
-	await get_tree().process_frame
+	await Platform.frame()
 	while _starting:
-		await get_tree().process_frame
+		await Platform.frame()
 	_starting = true
 	person = person if person else _dialog()
 	var all = options.duplicate()
-	if _setting("gamed/return_uri") != "" and Engine.has_singleton("AndroidRuntime") and not all.has("return_uri"):
-		all["return_uri"] = _setting("gamed/return_uri")
+	if Platform.return_uri() != "" and not all.has("return_uri"):
+		all["return_uri"] = Platform.return_uri()
 	var signed_in = await client.ensure_signed_in(person, all)
 	_open()
 	if saves.flaw == null:
 		await saves.ready()
 	elif signed_in and person.has_method("problem"):
-		await person.problem(saves.flaw)
+		var _again = await person.problem(saves.flaw)
 	_starting = false
 	return signed_in and saves.flaw == null
 

@@ -10,6 +10,7 @@ extends CanvasLayer
 signal answered(value)
 
 const GamedClient = preload("gamed.gd")
+const Platform = GamedClient.Platform
 const WIDTH = 360
 const PICTURE_SIZE = 176
 
@@ -40,10 +41,9 @@ func _init(client):
 	panel.add_child(_body)
 	for part in [_words, _field, _picture, _buttons]:
 		_body.add_child(part)
-	_words.autowrap_mode = TextServer.AUTOWRAP_WORD_SMART
+	Platform.wrap_lines(_words)
 	_field.text_submitted.connect(_on_answered)
-	_picture.expand_mode = TextureRect.EXPAND_IGNORE_SIZE
-	_picture.texture_filter = CanvasItem.TEXTURE_FILTER_NEAREST
+	Platform.scale_picture(_picture)
 	_picture.stretch_mode = TextureRect.STRETCH_KEEP_ASPECT_CENTERED
 	_picture.custom_minimum_size = Vector2(PICTURE_SIZE, PICTURE_SIZE)
 	Engine.get_main_loop().get_root().call_deferred("add_child", self)
@@ -110,18 +110,18 @@ func problem(error):
 func ended():
 	_asking = null
 	_shade.hide()
-	emit_signal("answered", null)
+	answered.emit(null)
 
 
 # --- What the player presses ------------------------------------------------------------------------------------------
 
 
 func _on_answered(value):
-	emit_signal("answered", value)
+	answered.emit(value)
 
 
 func _on_continue():
-	emit_signal("answered", _field.text)
+	answered.emit(_field.text)
 
 
 func _on_open():
@@ -163,7 +163,7 @@ func _show(words):
 func _add_button(text, method, value = null):
 	var button = Button.new()
 	button.text = text
-	button.pressed.connect(Callable(self, method).bindv([value] if method in ["_on_answered", "_on_phone"] else []))
+	button.pressed.connect(callv.bind(method, [value] if method in ["_on_answered", "_on_phone"] else []))
 	_buttons.add_child(button)
 	if _buttons.get_child_count() == 1 and not (_field.visible and _field.editable):
 		button.grab_focus()  # for keys and gamepads
@@ -177,6 +177,6 @@ func _on_picture(_result, status, _headers, bytes, request):
 	if status != 200 or image.load_png_from_buffer(bytes) != OK:
 		_words.text = "A browser has used the link already. Continue there, or cancel and sign in again."
 		return
-	_picture.texture = ImageTexture.create_from_image(image)
+	_picture.texture = Platform.texture_of(image)
 	_picture.show()
 	_words.text = "Scan this with a phone, and sign in there."

@@ -4,7 +4,7 @@
 #     var saves = Sync.new(client)                        # needs no network, and for the first saves no sign-in
 #     saves.changed.connect(_on_save_changed)            # with a status: what to look at again
 #     saves.run()                                         # from here on by itself, until close()
-#     await saves.ready()                                 # until the server has answered, at most 5 seconds
+#     await saves.ready()                                 # until the server has answered: at most 5 s
 #     var result = saves.read("auto")                     # value null: never saved; error NotKnown: never online
 #     result = saves.write("auto", bytes, {"title": "Ch. 3"})   # on this device's disk when it returns
 #     for conflict in saves.conflicts():                  # both sides went on: the player chooses
@@ -26,6 +26,7 @@ const Result = GamedClient.Result
 const Tools = GamedClient.Tools
 const Disk = GamedClient.Disk
 const SaveInfo = GamedClient.SaveInfo
+const Platform = GamedClient.Platform
 
 const FORMAT = 1
 const UNOWNED = "not.signed.in"  # the folder of what a game saved before the first sign-in here: no player's
@@ -117,7 +118,7 @@ func _use(id):
 
 # A player has signed in here before; the names of their folders have no dot.
 func _has_players():
-	for name in Disk.names(_place):
+	for name in Platform.names(_place):
 		if not "." in name:
 			return true
 	return false
@@ -129,7 +130,7 @@ static func _signed_out():
 
 # Adopts what was saved here before the sign-in, unless another process has it open.
 func _adopt_left():
-	if not UNOWNED in Disk.names(_place):
+	if not UNOWNED in Platform.names(_place):
 		return
 	var left = Store.new("%s/%s" % [_place, UNOWNED])
 	if left.open():
@@ -389,7 +390,7 @@ class Record:
 
 	# Of what was written to the disk; null if it is not that.
 	static func of(text):
-		var value = Tools.parsed(text) if not Tools.too_deep(text) else null
+		var value = Platform.parsed(text) if not Tools.too_deep(text) else null
 		if not value is Dictionary or Tools.integer(value.get("format")) != FORMAT or not value.get("slot") is String:
 			return null
 		var made = fresh(value["slot"])
@@ -466,7 +467,7 @@ class Store:
 	# Result of {slot: record}.
 	func records():
 		var found = {}
-		for slot in Disk.names(folder + "/slots"):
+		for slot in Platform.names(folder + "/slots"):
 			var path = "%s/slots/%s/record" % [folder, slot]
 			var whole = Disk.read(path)
 			var data = whole if whole != null else Disk.read(path + ".new")
@@ -480,7 +481,7 @@ class Store:
 				var words = "%s cannot be read; the files beside it are untouched." % path
 				return Result.wrong("state_damaged", words)
 			if whole == null:
-				Disk.rename(path + ".new", path)
+				Platform.rename(path + ".new", path)
 			found[slot] = record
 			_tidy(record)
 		return Result.ok(found)
@@ -498,13 +499,13 @@ class Store:
 	func _tidy(record):
 		var needed = Record.bodies(record)
 		needed.append("record")
-		for name in Disk.names(_of(record["slot"])):
+		for name in Platform.names(_of(record["slot"])):
 			if not name in needed:
 				Disk.remove(_of(record["slot"]) + "/" + name)
 
 	# Deletes the bytes of a first write that was cut off before its record.
 	func _tidy_unused(slot):
-		var names = Disk.names(_of(slot))
+		var names = Platform.names(_of(slot))
 		if not "record" in names and not "record.new" in names:
 			forget(slot)
 
@@ -519,7 +520,7 @@ class Store:
 	# Deletes a slot, its record first.
 	func forget(slot):
 		Disk.remove(_of(slot) + "/record")
-		for name in Disk.names(_of(slot)):
+		for name in Platform.names(_of(slot)):
 			Disk.remove(_of(slot) + "/" + name)
 
 	# null when it is not here, or not what it was.
@@ -614,9 +615,9 @@ class SyncConflict:
 # `read` fails with NotKnown. A device that knows its saves does not wait for a server that does not answer.
 func ready(within = 5.0):
 	var end = Time.get_ticks_msec() + within * 1000
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	while Time.get_ticks_msec() < end and not _needs_no_wait():
-		await (Engine.get_main_loop() as SceneTree).process_frame
+		await Platform.frame()
 	return _cursor != null
 
 
@@ -820,7 +821,7 @@ static func _side_of(of, data):
 
 # Else from the server.
 func _side_fetched(slot, info):
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	var side = _side(slot, info)
 	if side.error == null or side.error.code != "local_damaged":
 		return side
@@ -838,7 +839,7 @@ func _local(slot, data, meta, content_type):
 		return named if named.error else Result.failed(flaw if flaw else _is_closed())
 	if meta != null and not meta is Dictionary:
 		return Result.wrong("bad_meta", "The meta of a save is a JSON object.")
-	var plain = Tools.parsed(Tools.ascii_json(meta if meta else {}))
+	var plain = Platform.parsed(Tools.ascii_json(meta if meta else {}))
 	var bytes = data.to_utf8_buffer() if data is String else data
 	var digest = _store.add(slot, bytes)
 	if not plain is Dictionary:
@@ -850,7 +851,7 @@ func _local(slot, data, meta, content_type):
 		"size": bytes.size(),
 		"content_type": content_type,
 		"meta": plain,
-		"modified": Time.get_datetime_string_from_unix_time(int(_client.now())) + "Z",
+		"modified": Platform.utc(int(_client.now())),
 	})
 
 
@@ -918,12 +919,12 @@ func run():
 		_listening += 1
 		_listen(_listening)
 	var attempt = 0
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	while mine == _round and not _closed:
 		_bell = false
 		var error = await _tried()
 		for each in _news():
-			emit_signal("changed", each)
+			changed.emit(each)
 		if error and (_ends(error) or error.kind == "InUse"):
 			if mine == _round:
 				_end_run()
@@ -934,7 +935,7 @@ func run():
 		var end = Time.get_ticks_msec() + seconds * 1000
 		var heed = error == null or _lacks_space()
 		while Time.get_ticks_msec() < end and not (heed and _bell) and mine == _round:
-			await (Engine.get_main_loop() as SceneTree).process_frame
+			await Platform.frame()
 	return Result.ok()
 
 
@@ -952,9 +953,9 @@ func _end_run():
 # One pump at a time; why it did not get through, or null.
 func _tried():
 	var _me = self  # a coroutine that is let go of ends itself
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	while _pumping:
-		await (Engine.get_main_loop() as SceneTree).process_frame
+		await Platform.frame()
 	if flaw or _closed:
 		return flaw if flaw else _is_closed()
 	_pumping = true
@@ -966,7 +967,7 @@ func _tried():
 	_pumped = _pumped or result.error == null
 	if trouble != result.error:
 		trouble = result.error
-		emit_signal("trouble_changed", trouble)
+		trouble_changed.emit(trouble)
 	return trouble
 
 
@@ -992,7 +993,7 @@ func _pump():
 
 # Brings up what is pending.
 func _send_all(client):
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	for slot in _known():
 		var copy = _copy_to_send(slot)
 		if copy:
@@ -1045,7 +1046,7 @@ func _listen(mine):
 		_bell = _bell or rang
 		var end = Time.get_ticks_msec() + seconds * 1000
 		while Time.get_ticks_msec() <= end and mine == _listening and not _closed:
-			await (Engine.get_main_loop() as SceneTree).process_frame
+			await Platform.frame()
 
 
 # What has changed since the last report to the game.
@@ -1123,7 +1124,7 @@ func _keep_heard(page, listed):
 
 # The past may be another one: what this device stands on must be in the server's, or it is news again.
 func _hear_all(client, whole):
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	_problems.clear()
 	_copy_problems.clear()
 	for slot in _known():
@@ -1144,7 +1145,7 @@ func _hear_all(client, whole):
 
 
 func _compare(client, slot, entry):
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	var base = _record(slot)["base"]
 	var stands = base if base else _record(slot)["remote"]
 	var history = Result.ok([])
@@ -1225,7 +1226,7 @@ func _put(client, slot, sent):
 	var local = sent["local"]
 	var data = _bytes(slot, local)
 	if data.error:
-		await (Engine.get_main_loop() as SceneTree).process_frame
+		await Platform.frame()
 		return data
 	var meta = local["meta"] if local["meta"].size() > 0 else null
 	var put = await client.put(slot, data.value, sent["base"], meta, local["content_type"])
@@ -1267,7 +1268,7 @@ func _copy_to_send(slot):
 
 # Sends a slot's unsent copy, and forgets it once the server has answered.
 func _send_copy(client, slot, copy):
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	var local = copy["local"]
 	var data = _store.load_body(slot, local["sha256"])
 	if data != null:  # a damaged file cannot be sent
@@ -1292,7 +1293,7 @@ func _is_spent(slot):
 
 # A conflict's copy whose bytes became current is not shown to the player as one any more.
 func _dismiss(client, slot):
-	await (Engine.get_main_loop() as SceneTree).process_frame
+	await Platform.frame()
 	var record = _record(slot)
 	var spent = record["spent"]
 	if record["base"] and record["base"]["sha256"] == spent["sha256"]:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+from clients.godot3 import generate
 from gamed import __version__
 from tests.cli.process import GAMED, ROOT, TWISTD, WAIT_SECONDS, CommandTestCase, environment, free_port, python_apart
 from tests.support.stores import POSTGRESQL, sqlite_files
@@ -167,10 +168,11 @@ class VersionTests(CommandTestCase):
         sources = {
             "python/gamed_client.py": r'^__version__ = "(.+)"',
             "js/gamed.mjs": r'^export const VERSION = "(.+)"',
-            "godot3/gamed.gd": r'^const VERSION = "(.+)"',
             "godot4/gamed.gd": r'^const VERSION = "(.+)"',
             "csharp/GamedClient.cs": r'const string ClientVersion = "(.+)"',
         }
         for name, pattern in sources.items():
             found = re.findall(f"(?m){pattern}", (ROOT / "clients" / name).read_text("utf-8"))
             self.assertEqual(found, [__version__], name)
+        made = re.findall(rf"(?m){sources['godot4/gamed.gd']}", generate.scripts()["gamed.gd"])
+        self.assertEqual(made, [__version__], "godot3")

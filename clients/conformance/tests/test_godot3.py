@@ -6,7 +6,8 @@ from pathlib import Path
 from shutil import rmtree, which
 from tempfile import mkdtemp
 
-from clients.conformance.tests.helpers import CLIENTS, ConformanceCase
+from clients.conformance.tests.helpers import ConformanceCase
+from clients.godot3.tests import scripts
 
 
 def godot3_server() -> str:
@@ -29,5 +30,5 @@ def own_folders() -> list[str]:
 class Godot3(ConformanceCase):
     @classmethod
     def driver(cls) -> Sequence[str]:
-        project = str(CLIENTS / "godot3")
+        project = str(scripts.folder("godot3"))
         return [*own_folders(), godot3_server(), "--no-window", "--path", project, "-s", "driver.gd"]

@@ -10,6 +10,7 @@ from tempfile import mkdtemp
 
 from clients.conformance.tests.helpers import CLIENTS
 from clients.conformance.tests.test_godot3 import own_folders
+from clients.godot3.tests import scripts
 from clients.godot3.tests.readme_game import ReadmeGame
 from clients.packaging.tests.building import made
 from gamed import __version__
@@ -55,5 +56,5 @@ class AddonGame(ReadmeGame):
 
     def test_version(self) -> None:
         """The add-on has the version of the server."""
-        stated = (CLIENTS / self.version / "plugin.cfg").read_text("utf-8")
+        stated = (scripts.folder(self.version) / "plugin.cfg").read_text("utf-8")
         self.assertIn(f'\nversion="{__version__}"\n', stated)

@@ -7,8 +7,8 @@ from shutil import copy, rmtree
 from tempfile import TemporaryFile, mkdtemp
 from typing import ClassVar
 
-from clients.conformance.tests.helpers import CLIENTS
 from clients.conformance.tests.test_godot3 import own_folders
+from clients.godot3.tests import scripts
 from clients.godot3.tests.readme_game import LIMIT_SECONDS, without_browser
 from tests.e2e.client import CONFIG, gamed
 from tests.e2e.service import Service
@@ -70,8 +70,6 @@ class DialogCase:
     version: ClassVar[str]
     project: ClassVar[str]
     scene: ClassVar[str]
-    game: ClassVar[Path]
-    """It calls ensure_signed_in until there is a session, then choose_provider; `said` is the outcome of each."""
 
     @classmethod
     def engine(cls) -> list[str]:
@@ -85,9 +83,10 @@ class DialogCase:
         self.addCleanup(self.service.close)
         (self.folder / "main.tscn").write_text(self.scene, "utf-8")
         (self.folder / "project.godot").write_text(self.project.replace("Watch", "Hands").replace("watch", "hands"))
-        for path in (HANDS, *(CLIENTS / self.version / name for name in ("gamed.gd", "gamed_dialog.gd"))):
+        for path in (HANDS, *(scripts.folder(self.version) / name for name in ("gamed.gd", "gamed_dialog.gd"))):
             copy(path, self.folder)
-        copy(self.game, self.folder / "main.gd")
+        # it calls ensure_signed_in until there is a session, then choose_provider; `said` is the outcome of each
+        copy(scripts.game(self.version, "sign_in.gd"), self.folder / "main.gd")
 
     def serve(self) -> None:
         self.service.start()

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from clients.conformance.tests.helpers import CLIENTS
 from clients.conformance.tests.test_godot3 import own_folders
+from clients.godot3.tests import scripts
 from tests.e2e.client import CONFIG, gamed
 from tests.e2e.service import Service
 from tests.e2e.wire import ask
@@ -67,7 +68,7 @@ class ReadmeGame:
         self.assertIn(PRINTED_ADDRESS, game)
         (self.folder / "main.gd").write_text(game.replace(PRINTED_ADDRESS, self.service.base), "utf-8")
         for name in re.findall(r'preload\("res://(\w+\.gd)"\)', game):
-            copy(CLIENTS / self.version / name, self.folder / name)
+            copy(scripts.folder(self.version) / name, self.folder / name)
 
     def play(self, device: list[str], level: int) -> list[str]:
         """Run the game until it prints the level and the server has it; return its output."""

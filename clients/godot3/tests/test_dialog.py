@@ -1,7 +1,5 @@
 """The ready dialog of the client for Godot 3 is used by a player."""
 
-from pathlib import Path
-
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.godot3.tests import test_readme
@@ -13,4 +11,3 @@ class Dialog(DialogCase, SynchronousTestCase):
     project = test_readme.Readme.project
     scene = test_readme.Readme.scene
     engine = test_readme.Readme.engine
-    game = Path(__file__).with_name("specimens") / "sign_in.gd"

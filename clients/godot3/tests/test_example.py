@@ -1,4 +1,4 @@
-"""clients/godot3/example.gd is played: a real engine, a real service, a sign-in in the browser."""
+"""The example of the client for Godot 3 is played: a real engine, a real service, a sign-in in the browser."""
 
 import re
 import subprocess
@@ -10,8 +10,8 @@ from threading import Timer
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from clients.conformance.tests.helpers import CLIENTS
 from clients.conformance.tests.test_godot3 import godot3_server, own_folders
+from clients.godot3.tests import scripts
 from tests.e2e.client import CONFIG
 from tests.e2e.service import Service
 
@@ -32,9 +32,9 @@ def played(test: SynchronousTestCase, version: str, engine: Sequence[str]) -> st
     service = Service(folder / "world", CONFIG)
     service.start()
     test.addCleanup(service.close)
-    script = CLIENTS / version / "tests" / "specimens" / "play.gd"
+    script, client = scripts.game(version, "play.gd"), scripts.folder(version)
     game = subprocess.Popen(
-        [*own_folders(), f"GAMED_SERVER={service.base}", *engine, "--path", str(CLIENTS / version), "-s", str(script)],
+        [*own_folders(), f"GAMED_SERVER={service.base}", *engine, "--path", str(client), "-s", str(script)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -4,24 +4,33 @@ import configparser
 import re
 from pathlib import Path
 
-from gamed_packaging.files import PackageError, contents, read, readme, require, write_zip
+from gamed_packaging.files import PackageError, contents, load, read, readme, require, write_zip
 from gamed_packaging.versions import CLIENTS, version
 
 ROOT = "addons/gamed/"
 _LOADED = re.compile(rb'^[^#\n]*\bpreload\("(?!res://)([^"]+)"\)', re.MULTILINE)
-NOT_SHIPPED = {"driver.gd", "example.gd"}
-"""Scripts of the conformance suite, and of a game of its own."""
+NOT_SHIPPED = {"driver.gd", "example.gd", "project.godot"}
+"""Files of the conformance suite, and of a game of its own."""
 
 
 def make(generation: int, out: Path) -> list[Path]:
     """Write the add-on for a generation of the engine, 3 or 4."""
     folder = CLIENTS / f"godot{generation}"
-    scripts = sorted(path.name for path in folder.glob("*.gd") if path.name not in NOT_SHIPPED)
-    files = read(folder, "plugin.cfg", *scripts)
+    scripts = (path.name for path in folder.glob("*.gd"))
+    found = _generated(folder) if generation == 3 else read(folder, "plugin.cfg", *scripts)
+    files = {name: data for name, data in found.items() if name not in NOT_SHIPPED}
     files["README.md"] = readme(folder)
     path = out / f"gamed-godot{generation}-{version()}.zip"
     write_zip(path, {ROOT + name: files[name] for name in sorted(files)})
     return [path]
+
+
+def _generated(folder: Path) -> dict[str, bytes]:
+    generate = load(folder / "generate.py")
+    try:
+        return generate.files()
+    except generate.GenerateError as error:
+        raise PackageError(str(error)) from None
 
 
 def check(package: Path) -> None:

@@ -51,8 +51,6 @@ PLACES = (
     Place("clients/js/gamed.mjs", re.compile(r'^export const VERSION = "([^"]+)"$', re.MULTILINE)),
     Place("clients/js/package.json", re.compile(r'^  "version": "([^"]+)"', re.MULTILINE), semver=True),
     Place("clients/csharp/GamedClient.cs", re.compile(r'public const string ClientVersion = "([^"]+)";')),
-    Place("clients/godot3/gamed.gd", re.compile(r'^const VERSION = "([^"]+)"$', re.MULTILINE)),
-    Place("clients/godot3/plugin.cfg", re.compile(r'^version="([^"]+)"$', re.MULTILINE)),
     Place("clients/godot4/gamed.gd", re.compile(r'^const VERSION = "([^"]+)"$', re.MULTILINE)),
     Place("clients/godot4/plugin.cfg", re.compile(r'^version="([^"]+)"$', re.MULTILINE)),
 )

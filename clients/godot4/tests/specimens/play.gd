@@ -28,7 +28,7 @@ func _play():
 			print("SHOWS ", last)
 		if game._button.text == "Press" and not _pressed:
 			_pressed = true
-			game._button.pressed.emit()
+			game._button.emit_signal("pressed")
 	get_root().remove_child(game)
 	game.queue_free()
 	await create_timer(0.2).timeout

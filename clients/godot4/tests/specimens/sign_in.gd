@@ -38,4 +38,5 @@ func _ready():
 		signed_in = await client.ensure_signed_in(dialog, options)
 		failed += 0 if signed_in else 1
 		said = "%s %d" % ["signed in" if signed_in else "not signed in", failed]
-	said = await dialog.choose_provider(PROVIDERS)
+	var chosen = await dialog.choose_provider(PROVIDERS)
+	said = chosen
