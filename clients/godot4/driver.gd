@@ -14,8 +14,8 @@ const FEATURES = (
 	+ " loop pages"
 )
 
-var _socket = StreamPeerTCP.new()
-var _clients = {}
+var _socket := StreamPeerTCP.new()
+var _clients: Dictionary = {}
 
 
 func _init():
@@ -23,7 +23,7 @@ func _init():
 	call_deferred("_serve")
 
 
-func _serve():
+func _serve() -> void:
 	_socket.connect_to_host("127.0.0.1", int(OS.get_environment("GAMED_CONFORMANCE_PORT")))
 	while _socket.get_status() == StreamPeerTCP.STATUS_CONNECTING:
 		await Platform.frame()
@@ -49,11 +49,11 @@ func _serve():
 	quit()
 
 
-func say(value):
+func say(value: Dictionary) -> void:
 	_socket.put_data((GamedClient.Tools.ascii_json(value) + "\n").to_ascii_buffer())
 
 
-func _perform(command):
+func _perform(command: Dictionary) -> void:
 	var result = _at_once(command)
 	if result == null:
 		var answer = await _clients[str(command["client"])].call("do_" + str(command["do"]), command)
@@ -64,7 +64,7 @@ func _perform(command):
 		say({"id": command["id"], "ok": result.value})
 
 
-static func error_of(error):
+static func error_of(error: GamedClient.GamedError) -> Dictionary:
 	var value = {"code": error.code, "kind": error.kind, "detail": error.detail, "status": error.status}
 	if error.retry_after != null:
 		value["retry_after"] = error.retry_after
@@ -80,7 +80,7 @@ static func error_of(error):
 
 
 # The result of a command that no client has to carry out; else null.
-func _at_once(command):
+func _at_once(command: Dictionary):
 	var name = str(command.get("client"))
 	var what = str(command.get("do"))
 	if what == "open":
@@ -97,7 +97,7 @@ func _at_once(command):
 	return null
 
 
-func _open(name, command):
+func _open(name: String, command: Dictionary) -> Result:
 	var options = {"folder": command.get("folder"), "app": command.get("app")}
 	for each in ["pauses", "timeout_seconds", "clock_shift", "return_seconds", "device_name"]:
 		options[each] = command.get(each)
@@ -115,31 +115,31 @@ class Session:
 	extends RefCounted
 
 	var _driver
-	var _name
-	var _client
+	var _name: String
+	var _client: GamedClient
 	var _sign_in = null
-	var _codes = []
-	var _problem = null
-	var _sync = null
-	var _shown = {}
+	var _codes: Array = []
+	var _problem: GamedClient.GamedError = null
+	var _sync: Sync = null
+	var _shown: Dictionary = {}
 
-	func _init(driver, name, client):
+	func _init(driver, name: String, client: GamedClient):
 		_driver = driver
 		_name = name
 		_client = client
 		client.paused.connect(_paused)
 
-	func close():
+	func close() -> void:
 		if _sync:
 			_sync.close()
 		_client.close()
 
-	func say(event, value):
+	func say(event: String, value: Dictionary) -> void:
 		value["event"] = event
 		value["client"] = _name
 		_driver.say(value)
 
-	func _paused(seconds):
+	func _paused(seconds: float) -> void:
 		say("pause", {"seconds": seconds})
 
 	# -- the person --
@@ -173,137 +173,137 @@ class Session:
 
 	# -- who --
 
-	func do_clock(command):
+	func do_clock(command: Dictionary) -> Result:
 		_client.clock_shift = command["shift"]
 		return Result.ok({})
 
-	func do_policy(_command):
+	func do_policy(_command: Dictionary) -> Result:
 		return await _client.policy()
 
-	func do_providers(_command):
+	func do_providers(_command: Dictionary) -> Result:
 		var found = await _client.providers()
 		return Result.ok({"providers": found.value}) if found.error == null else found
 
-	func do_sign_in(command):
+	func do_sign_in(command: Dictionary) -> Result:
 		var result = await _client.sign_in(self, _options(command))
 		return do_signed_in(command) if result.error == null else result
 
-	func do_ensure_signed_in(command):
+	func do_ensure_signed_in(command: Dictionary) -> Result:
 		_problem = null
 		var signed_in = await _client.ensure_signed_in(self, _options(command))
 		var problem = _driver.error_of(_problem) if _problem else null
 		return Result.ok({"signed_in": signed_in, "problem": problem})
 
-	func do_returned(command):
+	func do_returned(command: Dictionary) -> Result:
 		_client.returned(command["url"])
 		return Result.ok({})
 
-	func _options(command):
+	func _options(command: Dictionary) -> Dictionary:
 		var options = {}
 		for each in ["provider", "loopback", "return_uri"]:
 			if command.get(each) != null:
 				options[each] = command[each]
 		return options
 
-	func do_finish_code(command):
+	func do_finish_code(command: Dictionary) -> Result:
 		_codes.append(command.get("code"))
 		return Result.ok({})
 
-	func do_show_code(_command):
+	func do_show_code(_command: Dictionary) -> Result:
 		if _sign_in:
 			_sign_in.show_code()
 		return Result.ok({})
 
-	func do_cancel_sign_in(_command):
+	func do_cancel_sign_in(_command: Dictionary) -> Result:
 		await _client.cancel_sign_in()
 		return Result.ok({})
 
-	func do_signed_in(_command):
+	func do_signed_in(_command: Dictionary) -> Result:
 		var kept = _client.credential()
 		if kept == null:
 			return Result.ok({"signed_in": false})
 		return Result.ok({"signed_in": true, "player_id": kept.player_id, "session_id": kept.session_id})
 
-	func do_sign_out(command):
+	func do_sign_out(command: Dictionary) -> Result:
 		var scope = command.get("scope")
 		var notified = await _client.sign_out(scope if scope else "this")
 		return Result.ok({"server_notified": notified.value}) if notified.error == null else notified
 
-	func do_set_name(command):
+	func do_set_name(command: Dictionary) -> Result:
 		var stored = await _client.set_name(command["name"])
 		return Result.ok({"name": stored.value}) if stored.error == null else stored
 
-	func do_whoami(_command):
+	func do_whoami(_command: Dictionary) -> Result:
 		return await _client.whoami()
 
-	func do_sessions(_command):
+	func do_sessions(_command: Dictionary) -> Result:
 		var found = await _client.list_sessions()
 		return Result.ok({"sessions": found.value}) if found.error == null else found
 
-	func do_end_session(command):
+	func do_end_session(command: Dictionary) -> Result:
 		return _done(await _client.end_session(command["session_id"]))
 
-	func do_identities(_command):
+	func do_identities(_command: Dictionary) -> Result:
 		var found = await _client.list_identities()
 		return Result.ok({"identities": found.value}) if found.error == null else found
 
-	func do_link(command):
+	func do_link(command: Dictionary) -> Result:
 		var provider = await _client.link(self, command.get("provider"), _options(command))
 		return Result.ok({"provider": provider.value}) if provider.error == null else provider
 
-	func do_unlink(command):
+	func do_unlink(command: Dictionary) -> Result:
 		return _done(await _client.unlink(command["provider"]))
 
-	func do_delete_player(_command):
+	func do_delete_player(_command: Dictionary) -> Result:
 		return _done(await _client.delete_player())
 
-	func do_erase_saves(_command):
+	func do_erase_saves(_command: Dictionary) -> Result:
 		return _done(await _client.erase_saves())
 
-	func do_export(command):
+	func do_export(command: Dictionary) -> Result:
 		var size = await _client.export_saves(command["file"])
 		return Result.ok({"size": size.value}) if size.error == null else size
 
 	# -- saves --
 
-	func do_list_saves(_command):
+	func do_list_saves(_command: Dictionary) -> Result:
 		var found = await _client.list_saves()
 		return Result.ok({"saves": found.value}) if found.error == null else found
 
-	func do_changes(command):
+	func do_changes(command: Dictionary) -> Result:
 		var wait = command.get("wait")
 		return await _client.changes(command.get("since"), int(wait) if wait else 0, command.get("limit"))
 
-	func do_get(command):
+	func do_get(command: Dictionary) -> Result:
 		return _save(await _client.get_save(command["slot"], command.get("unless")))
 
-	func do_put(command):
+	func do_put(command: Dictionary) -> Result:
 		var type = command.get("content_type")
 		var data = Marshalls.base64_to_raw(command["data"])
 		var base = command.get("base")
 		type = type if type else "application/octet-stream"
 		return await _client.put(command["slot"], data, base, command.get("meta"), type)
 
-	func do_delete(command):
+	func do_delete(command: Dictionary) -> Result:
 		return _done(await _client.delete(command["slot"], command["base"]))
 
-	func do_versions(command):
+	func do_versions(command: Dictionary) -> Result:
 		var found = await _client.versions(command["slot"])
 		return Result.ok({"versions": found.value}) if found.error == null else found
 
-	func do_versions_page(command):
+	func do_versions_page(command: Dictionary) -> Result:
 		return await _client.versions_page(command["slot"], command.get("before"), command.get("limit"))
 
-	func do_version(command):
+	func do_version(command: Dictionary) -> Result:
 		return _save(await _client.version(command["slot"], command["number"]))
 
-	func do_restore(command):
+	func do_restore(command: Dictionary) -> Result:
 		return await _client.restore(command["slot"], command["number"], command.get("base"))
 
-	func do_dismiss(command):
+	func do_dismiss(command: Dictionary) -> Result:
 		return _done(await _client.dismiss(command["slot"], command["number"]))
 
-	func do_commit(command):
+	func do_commit(command: Dictionary) -> Result:
 		var writes = []
 		for write in command["writes"]:
 			var one = write.duplicate()
@@ -313,10 +313,10 @@ class Session:
 		var saved = await _client.commit(writes)
 		return Result.ok({"saves": saved.value}) if saved.error == null else saved
 
-	func _done(result):
+	func _done(result: Result) -> Result:
 		return Result.ok({}) if result.error == null else result
 
-	func _save(result):
+	func _save(result: Result) -> Result:
 		if result.error or result.value == null:
 			return result
 		var value = result.value.duplicate()
@@ -325,60 +325,60 @@ class Session:
 
 	# -- offline play --
 
-	func do_sync_open(_command):
+	func do_sync_open(_command: Dictionary) -> Result:
 		if _sync:
 			_sync.close()
 		_sync = Sync.new(_client)
 		_sync.changed.connect(_changed)
 		return Result.failed(_sync.flaw) if _sync.flaw else Result.ok({})
 
-	func do_sync_close(_command):
+	func do_sync_close(_command: Dictionary) -> Result:
 		_sync.close()
 		return Result.ok({})
 
-	func do_sync_start(_command):
+	func do_sync_start(_command: Dictionary) -> Result:
 		_sync.run()
 		return Result.ok({})
 
-	func do_sync_run(_command):
+	func do_sync_run(_command: Dictionary) -> Result:
 		return _done(await _sync.run())
 
-	func do_sync_stop(_command):
+	func do_sync_stop(_command: Dictionary) -> Result:
 		_sync.stop()
 		return Result.ok({})
 
-	func _changed(status):
+	func _changed(status: Dictionary) -> void:
 		say("sync_changed", {"slot": status["slot"], "state": status["state"]})
 
-	func do_sync_ready(command):
+	func do_sync_ready(command: Dictionary) -> Result:
 		var ready = await _sync.ready(command["within"])
 		return Result.ok({"ready": ready})
 
-	func do_sync_read(command):
+	func do_sync_read(command: Dictionary) -> Result:
 		return _save(_sync.read(command["slot"]))
 
-	func do_sync_peek(command):
+	func do_sync_peek(command: Dictionary) -> Result:
 		return _save(_sync.peek(command["slot"]))
 
-	func do_sync_write(command):
+	func do_sync_write(command: Dictionary) -> Result:
 		var type = command.get("content_type")
 		var data = Marshalls.base64_to_raw(command["data"])
 		type = type if type else "application/octet-stream"
 		return _done(_sync.write(command["slot"], data, command.get("meta"), type))
 
-	func do_sync_delete(command):
+	func do_sync_delete(command: Dictionary) -> Result:
 		return _done(_sync.delete(command["slot"]))
 
-	func do_sync_status(command):
+	func do_sync_status(command: Dictionary) -> Result:
 		return Result.ok(_status(_sync.status(command["slot"])))
 
-	func do_sync_slots(_command):
+	func do_sync_slots(_command: Dictionary) -> Result:
 		var found = []
 		for status in _sync.slots():
 			found.append(_status(status))
 		return Result.ok({"slots": found})
 
-	func do_sync_pump(_command):
+	func do_sync_pump(_command: Dictionary) -> Result:
 		var result = await _sync.pump()
 		if result.error:
 			return result
@@ -387,7 +387,7 @@ class Session:
 			news.append({"slot": status["slot"], "state": status["state"]})
 		return Result.ok({"news": news})
 
-	func do_sync_conflicts(_command):
+	func do_sync_conflicts(_command: Dictionary) -> Result:
 		var found = []
 		_shown.clear()
 		for conflict in _sync.conflicts():
@@ -401,7 +401,7 @@ class Session:
 			})
 		return Result.ok({"conflicts": found})
 
-	func do_sync_side(command):
+	func do_sync_side(command: Dictionary) -> Result:
 		var conflict = _shown[command["slot"]]
 		if command["side"] == "mine":
 			return _save(conflict.mine())
@@ -409,23 +409,23 @@ class Session:
 			return _save(await conflict.theirs())
 		return _save(await conflict.base())
 
-	func do_sync_keep_mine(command):
+	func do_sync_keep_mine(command: Dictionary) -> Result:
 		return _done(_shown[command["slot"]].keep_mine())
 
-	func do_sync_keep_theirs(command):
+	func do_sync_keep_theirs(command: Dictionary) -> Result:
 		return _done(await _shown[command["slot"]].keep_theirs())
 
-	func do_sync_merged(command):
+	func do_sync_merged(command: Dictionary) -> Result:
 		var data = Marshalls.base64_to_raw(command["data"])
 		return _done(_shown[command["slot"]].merged(data, command.get("meta")))
 
-	func do_sync_dropped(command):
+	func do_sync_dropped(command: Dictionary) -> Result:
 		return _save(_sync.dropped(command["slot"]))
 
-	func do_sync_trouble(_command):
+	func do_sync_trouble(_command: Dictionary) -> Result:
 		return Result.ok({"code": _sync.trouble.code if _sync.trouble else null})
 
-	func _status(status):
+	func _status(status: Dictionary) -> Dictionary:
 		var value = status.duplicate()
 		value["problem"] = status["problem"].code if status["problem"] else null
 		return value
@@ -433,7 +433,7 @@ class Session:
 	# -- downloads --
 
 	# The client keeps releases side by side; the suite looks for the files of the current one.
-	func do_download(command):
+	func do_download(command: Dictionary) -> Result:
 		var target = command["target"]
 		var assets = Assets.new(_client, target + ".releases")
 		var result = await assets.download(command["channel"])

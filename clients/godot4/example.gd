@@ -7,16 +7,16 @@ signal answered(text)
 const GamedClient = preload("gamed.gd")
 const Sync = preload("gamed_sync.gd")
 
-var client
-var saves
-var presses = 0
+var client: GamedClient
+var saves: Sync
+var presses: int = 0
 
-var _words = Label.new()
-var _code = LineEdit.new()
-var _button = Button.new()
+var _words := Label.new()
+var _code := LineEdit.new()
+var _button := Button.new()
 
 
-func _ready():
+func _ready() -> void:
 	for part in [_words, _code, _button]:
 		add_child(part)
 	_code.hide()
@@ -40,7 +40,7 @@ func _ready():
 	_load()
 
 
-func _exit_tree():
+func _exit_tree() -> void:
 	if saves:
 		saves.close()
 	client.close()
@@ -49,7 +49,7 @@ func _exit_tree():
 # -- the person of a sign-in --
 
 
-func browser_opened(url, opened, _qr_url):
+func browser_opened(url: String, opened, _qr_url) -> void:
 	_words.text = "Continue in your browser." if opened else "Open this in a browser: " + url
 	_button.text = ""
 
@@ -69,7 +69,7 @@ func finish_code(sign_in, attempts_left):
 
 
 # True to try again.
-func problem(error):
+func problem(error: GamedClient.GamedError) -> bool:
 	_code.hide()
 	_words.text = error.detail
 	if client.signed_in():  # no network: the game goes on with the saves of this device
@@ -82,11 +82,11 @@ func problem(error):
 # -- the game --
 
 
-func _on_code_entered(text):
+func _on_code_entered(text: String) -> void:
 	answered.emit(text)
 
 
-func _on_pressed():
+func _on_pressed() -> void:
 	answered.emit("")
 	if saves == null or saves.flaw:
 		return
@@ -103,7 +103,7 @@ func _on_pressed():
 	_show("Saved here." if written.error == null else written.error.detail)
 
 
-func _load():
+func _load() -> void:
 	var found = saves.read("auto")
 	if found.error:
 		presses = 0
@@ -113,7 +113,7 @@ func _load():
 	_show("Loaded." if found.value else "A new game.")
 
 
-func _on_save_changed(status):
+func _on_save_changed(status: Dictionary) -> void:
 	if status["slot"] != "auto":
 		return
 	match status["state"]:
@@ -128,14 +128,14 @@ func _on_save_changed(status):
 			_show(status["problem"].detail)
 
 
-func _on_session_ended(_code):
+func _on_session_ended(_code: String) -> void:
 	_words.text = "You were signed out. Start the game again."
 
 
-func _on_trouble_changed(trouble):
+func _on_trouble_changed(trouble: GamedClient.GamedError) -> void:
 	_show("Offline: " + trouble.detail if trouble else "In touch again.")
 
 
-func _show(text):
+func _show(text: String) -> void:
 	_words.text = "%d presses. %s" % [presses, text]
 	_button.text = "Press"

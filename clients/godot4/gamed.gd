@@ -44,28 +44,28 @@ const ENDED = ["session_not_found", "session_revoked", "token_invalid", "refresh
 
 const OPTIONS = "folder app app_version device_name timeout_seconds return_seconds pauses clock_shift"
 
-var origin = null  # Origin, or null where `flaw` says what is wrong with the address
-var flaw = null  # GamedError of every call
-var folder = "user://gamed"
-var app = "gamed"
-var app_version = VERSION
-var device_name = ""  # what this device calls itself at a sign-in, instead of its host name: players see it with saves
-var timeout_seconds = TIMEOUT_SECONDS
-var return_seconds = RETURN_SECONDS
-var pauses = 1.0  # factor for pauses between two tries: for tests
-var clock_shift = 0.0  # seconds, for tests: by how much this clock is wrong
+var origin: Origin = null  # Origin, or null where `flaw` says what is wrong with the address
+var flaw: GamedError = null  # GamedError of every call
+var folder: String = "user://gamed"
+var app: String = "gamed"
+var app_version: String = VERSION
+var device_name: String = ""  # what this device calls itself at a sign-in, instead of its host name: players see it with saves
+var timeout_seconds: float = TIMEOUT_SECONDS
+var return_seconds: float = RETURN_SECONDS
+var pauses: float = 1.0  # factor for pauses between two tries: for tests
+var clock_shift: float = 0.0  # seconds, for tests: by how much this clock is wrong
 
-var _file = null
-var _held = null
+var _file: CredentialFile = null
+var _held: Credential = null
 var _player = null
-var _tries = TRIES
-var _root = null  # weak, of the client that `only` was asked of
-var _closed = false
+var _tries: int = TRIES
+var _root: WeakRef = null  # weak, of the client that `only` was asked of
+var _closed: bool = false
 var _ensuring = null  # the person of `ensure_signed_in`, while it runs
-var _running = null  # weak, the newest SignIn
+var _running: WeakRef = null  # weak, the newest SignIn
 
 
-func _init(server, options = {}):
+func _init(server: String, options: Dictionary = {}):
 	var entered = Origin.entered(server)
 	flaw = entered.error
 	origin = entered.value
@@ -79,7 +79,7 @@ func _init(server, options = {}):
 		Tools.hold_tab()
 
 
-static func _is_app(name):
+static func _is_app(name: String) -> bool:
 	return Tools.only(name, Tools.ALPHANUMERIC + " ._-", 64) and Tools.only(name[0], Tools.ALPHANUMERIC)
 
 
@@ -102,42 +102,42 @@ class Platform:
 	const UNIX = ["linux", "freebsd", "netbsd", "openbsd", "bsd", "macos"]
 
 	# The next frame. Godot 3 can wait only for a function that has paused, so each way through a coroutine does.
-	static func frame():
+	static func frame() -> void:
 		await (Engine.get_main_loop() as SceneTree).process_frame
 
 	# "linux", "windows", "macos", "android", ...
-	static func system():
+	static func system() -> String:
 		return OS.get_name().to_lower()
 
-	static func is_web():
+	static func is_web() -> bool:
 		return OS.has_feature("web")
 
 	# The value of a script of the page; null outside of a browser.
-	static func in_page(script):
+	static func in_page(script: String) -> Variant:
 		return JavaScriptBridge.eval(script) if is_web() else null
 
 	# A program of the system; true if it could be run and exited with 0.
-	static func execute(program, arguments, output):
+	static func execute(program: String, arguments: Array, output: Array) -> bool:
 		return OS.execute(program, arguments, output) == 0
 
 	# Seconds since 1970.
-	static func now():
+	static func now() -> float:
 		return Time.get_unix_time_from_system()
 
-	static func utc(seconds):
+	static func utc(seconds: int) -> String:
 		return Time.get_datetime_string_from_unix_time(seconds) + "Z"
 
 	# null if the text is not JSON. JSON.parse_string would print that on the console.
-	static func parsed(text):
+	static func parsed(text: String) -> Variant:
 		var parser = JSON.new()
 		return parser.data if parser.parse(text) == OK else null
 
 	# JSON in one line, members in order.
-	static func json(value):
+	static func json(value) -> String:
 		return JSON.stringify(_whole(value), "", true, true)
 
 	# The engine writes 3 as 3.0 if it was read as a float, and its parser reads every number as one.
-	static func _whole(value):
+	static func _whole(value) -> Variant:
 		if value is Dictionary:
 			var made = {}
 			for name in value:
@@ -150,44 +150,44 @@ class Platform:
 			return list
 		return Tools.integer(value, value)
 
-	static func join(parts, between):
+	static func join(parts, between: String) -> String:
 		return between.join(parts)
 
 	# The bytes from `begin` to before `end`.
-	static func slice(bytes, begin, end):
+	static func slice(bytes: PackedByteArray, begin: int, end: int) -> PackedByteArray:
 		return bytes.slice(begin, end)
 
 	# null if the file cannot be opened.
-	static func open(path, mode):
+	static func open(path: String, mode: FileAccess.ModeFlags) -> FileAccess:
 		return FileAccess.open(path, mode)
 
-	static func has_file(path):
+	static func has_file(path: String) -> bool:
 		return FileAccess.file_exists(path)
 
-	static func has_folder(path):
+	static func has_folder(path: String) -> bool:
 		return DirAccess.dir_exists_absolute(path)
 
-	static func make_folder(path):
+	static func make_folder(path: String) -> bool:
 		return DirAccess.make_dir_absolute(path) == OK
 
 	# With those above it, for all users: below a private folder only.
-	static func make_folders(path):
+	static func make_folders(path: String) -> bool:
 		return DirAccess.make_dir_recursive_absolute(path) == OK
 
-	static func rename(path, other):
+	static func rename(path: String, other: String) -> bool:
 		return DirAccess.rename_absolute(path, other) == OK
 
 	# A file, or a folder that is empty.
-	static func remove(path):
+	static func remove(path: String) -> bool:
 		return DirAccess.remove_absolute(path) == OK
 
 	# 0 if it is not known.
-	static func free_bytes(path):
+	static func free_bytes(path: String) -> int:
 		var directory = DirAccess.open(path)
 		return directory.get_space_left() if directory else 0
 
 	# The files and folders of a folder, sorted.
-	static func names(path):
+	static func names(path: String) -> Array:
 		var directory = DirAccess.open(path)
 		if directory == null:
 			return []
@@ -196,41 +196,41 @@ class Platform:
 		found.sort()
 		return found
 
-	static func connect_http(http, host, port, secure):
+	static func connect_http(http: HTTPClient, host: String, port: int, secure: bool) -> int:
 		return http.connect_to_host(host, port, TLSOptions.client() if secure else null)
 
 	# The engine would write an IPv6 address without its brackets.
-	static func host_fields(authority):
+	static func host_fields(authority: String) -> Dictionary:
 		return {"Host": authority}
 
 	# The port; 0 if this platform cannot listen.
-	static func listen(server):
+	static func listen(server: TCPServer) -> int:
 		return server.get_local_port() if server.listen(0, "127.0.0.1") == OK else 0
 
 	# This engine reads a connection's state only when it is asked to.
-	static func poll(peer):
+	static func poll(peer: StreamPeerTCP) -> void:
 		peer.poll()
 
-	static func wrap_lines(label):
+	static func wrap_lines(label: Label) -> void:
 		label.autowrap_mode = TextServer.AUTOWRAP_WORD_SMART
 
 	# Scales a picture to the size of its control, with hard edges.
-	static func scale_picture(picture):
+	static func scale_picture(picture: TextureRect) -> void:
 		picture.expand_mode = TextureRect.EXPAND_IGNORE_SIZE
 		picture.texture_filter = CanvasItem.TEXTURE_FILTER_NEAREST
 
-	static func texture_of(image):
+	static func texture_of(image: Image) -> ImageTexture:
 		return ImageTexture.create_from_image(image)
 
 	# The address with which Android has opened the game, from Godot 4.4 on; else null.
-	static func opened_url(notification):
+	static func opened_url(notification: int) -> Variant:
 		if notification != Node.NOTIFICATION_APPLICATION_RESUMED or not Engine.has_singleton("AndroidRuntime"):
 			return null
 		var intent = Engine.get_singleton("AndroidRuntime").getActivity().getIntent()
 		return intent.getDataString() if intent else null
 
 	# The address of this app for the end of a sign-in; "" where no browser can open it.
-	static func return_uri():
+	static func return_uri() -> String:
 		return str(ProjectSettings.get_setting("gamed/return_uri", "")) if Engine.has_singleton("AndroidRuntime") else ""
 
 
@@ -283,16 +283,18 @@ class GamedError:
 	}
 	const PASSING = ["Unreachable", "Busy", "RateLimited", "DownloadCorrupt"]
 
-	var code = ""  # for the program
-	var detail = ""  # for the person
-	var kind = ""  # what to do about it: the name of the reference's class
-	var status = 0  # HTTP; 0 when the client itself decided
-	var problem = {}  # every member of the answer (RFC 9457)
+	var code: String = ""  # for the program
+	var detail: String = ""  # for the person
+	var kind: String = ""  # what to do about it: the name of the reference's class
+	var status: int = 0  # HTTP; 0 when the client itself decided
+	var problem: Dictionary = {}  # every member of the answer (RFC 9457)
 	var retry_after = null  # seconds
-	var answer_lost_before = false  # an earlier try got no answer: the server may have done it already
-	var passing = false  # it was tried again already
+	var answer_lost_before: bool = false  # an earlier try got no answer: the server may have done it already
+	var passing: bool = false  # it was tried again already
 
-	func _init(the_code, the_detail, the_status = 0, the_problem = {}, login = false):
+	func _init(
+		the_code: String, the_detail: String, the_status: int = 0, the_problem: Dictionary = {}, login: bool = false
+	):
 		code = the_code
 		detail = the_detail
 		status = the_status
@@ -301,24 +303,24 @@ class GamedError:
 		passing = kind in PASSING
 
 	# Is it one of this kind, or of a kind under it?
-	func is_a(name):
+	func is_a(name: String) -> bool:
 		return kind == name or BASES.get(kind) == name
 
-	func attempts_left():
+	func attempts_left() -> int:
 		return Tools.integer(problem.get("attempts_left"), 0)
 
 	# The three sides of a Conflict: what this write was based on, what is there, what it wrote; SaveInfo or null.
-	func base():
+	func base() -> Variant:
 		return SaveInfo.maybe(problem.get("base"))
 
-	func current():
+	func current() -> Variant:
 		return SaveInfo.maybe(problem.get("current"))
 
-	func yours():
+	func yours() -> Variant:
 		return SaveInfo.maybe(problem.get("yours"))
 
 	# Of a commit's Conflict: {"slot", "code", "base", "current", "yours"} for each slot that does not match.
-	func slots():
+	func slots() -> Array:
 		var found = []
 		for each in problem["conflicts"] if problem.get("conflicts") is Array else []:
 			if each is Dictionary and each.get("slot") is String:
@@ -328,10 +330,10 @@ class GamedError:
 				found.append(sides)
 		return found
 
-	func _to_string():
+	func _to_string() -> String:
 		return "%s (%s)" % [detail, code]
 
-	func _kind(login):
+	func _kind(login: bool) -> String:
 		if code == "deleted" and status == 412:
 			return "Conflict"
 		for name in LOGIN_KINDS:
@@ -345,7 +347,7 @@ class GamedError:
 		return "Refused"
 
 	# Of an answer that is not a success.
-	static func of(answer):
+	static func of(answer: Answer) -> GamedError:
 		var value = {}
 		if answer.media_type() == "application/problem+json":
 			var parsed = answer.json()
@@ -364,7 +366,7 @@ class GamedError:
 		return error
 
 	# Of an answer without a problem: gamed always sends one, so something in front of it spoke.
-	static func _of_status(status):
+	static func _of_status(status: int) -> GamedError:
 		if status == 304:
 			return GamedError.new("not_modified", "You have the current version.", status)
 		if status == 429:
@@ -375,7 +377,7 @@ class GamedError:
 			return GamedError.new("not_gamed", "This address leads elsewhere (HTTP %d)." % status, status)
 		return GamedError.new("not_gamed", "No gamed server answers at this address (HTTP %d)." % status, status)
 
-	static func of_login(value):
+	static func of_login(value) -> GamedError:
 		if not value is Dictionary or not value.get("code") is String:
 			return Tools.lacks("problem").error
 		var words = Tools.text(value, "detail") if value.get("detail") else Tools.text(value, "title")
@@ -385,20 +387,20 @@ class GamedError:
 class Result:
 	extends RefCounted
 
-	var error = null  # GamedError or null
+	var error: GamedError = null  # GamedError or null
 	var value = null
 
-	static func ok(the_value = null):
+	static func ok(the_value = null) -> Result:
 		var made = Result.new()
 		made.value = the_value
 		return made
 
-	static func failed(the_error):
+	static func failed(the_error: GamedError) -> Result:
 		var made = Result.new()
 		made.error = the_error
 		return made
 
-	static func wrong(code, detail):
+	static func wrong(code: String, detail: String) -> Result:
 		return failed(GamedError.new(code, detail))
 
 
@@ -424,14 +426,14 @@ class Tools:
 	const VISIBLE = ALPHANUMERIC + "!#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
 	# 1 to `most` characters, all of them out of `allowed`.
-	static func only(text, allowed, most = 1000000):
+	static func only(text: String, allowed: String, most: int = 1000000) -> bool:
 		var long = text.length()
 		if long == 0 or long > most or text.lstrip(allowed) != "":
 			return false
 		return text.to_ascii_buffer().get_string_from_ascii().length() == long  # lstrip takes NUL along; here the text ends
 
 	# An engine's JSON knows floats only. What is no whole number that a float holds exactly is not one.
-	static func integer(value, otherwise = null):
+	static func integer(value, otherwise = null) -> Variant:
 		if typeof(value) == TYPE_INT:
 			return value
 		if typeof(value) == TYPE_FLOAT and value == floor(value) and abs(value) <= 9007199254740991.0:
@@ -439,14 +441,14 @@ class Tools:
 		return otherwise
 
 	# A member that is a text; "" for anything else, so that it can be compared.
-	static func text(of, name):
+	static func text(of: Dictionary, name: String) -> String:
 		return of[name] if of.get(name) is String else ""
 
-	static func lacks(name):
+	static func lacks(name: String) -> Result:
 		return Result.wrong("not_gamed", "The server's answer lacks '%s'." % name)
 
 	# A member the protocol promises, of the type it promises: "text", "number", "object" or "list".
-	static func member(of, name, type):
+	static func member(of: Dictionary, name: String, type: String) -> Result:
 		var value = of.get(name)
 		if type == "number":
 			value = integer(value)
@@ -454,25 +456,25 @@ class Tools:
 		var types = {"text": TYPE_STRING, "object": TYPE_DICTIONARY, "list": TYPE_ARRAY}
 		return Result.ok(value) if typeof(value) == types[type] else lacks(name)
 
-	static func hash_of(data):
+	static func hash_of(data: PackedByteArray) -> PackedByteArray:
 		var context = HashingContext.new()
 		context.start(HashingContext.HASH_SHA256)
 		if data.size() > 0:
 			context.update(data)
 		return context.finish()
 
-	static func is_sha256(text):
+	static func is_sha256(text: String) -> bool:
 		return text.length() == 64 and only(text, "0123456789abcdef")
 
-	static func sha256(data):
+	static func sha256(data: PackedByteArray) -> String:
 		return hash_of(data).hex_encode()
 
 	# `sha-256=:...:` (RFC 9530).
-	static func digest_field(data):
+	static func digest_field(data: PackedByteArray) -> String:
 		return "sha-256=:%s:" % Marshalls.raw_to_base64(hash_of(data))
 
 	# JSON in one line of ASCII, members in order: for headers, and to compare two values.
-	static func ascii_json(value):
+	static func ascii_json(value) -> String:
 		var text = Platform.json(value)
 		if only(text, VISIBLE + " \"") and text.find("\\v") < 0:
 			return text
@@ -493,17 +495,17 @@ class Tools:
 		parts.append(text.substr(begin, text.length() - begin))
 		return Platform.join(parts, "")
 
-	static func _escaped(unit):
+	static func _escaped(unit: int) -> String:
 		if unit > 0xFFFF:
 			unit -= 0x10000
 			return "\\u%04x\\u%04x" % [0xD800 + (unit >> 10), 0xDC00 + (unit & 0x3FF)]
 		return "\\u%04x" % unit
 
-	static func same_json(one, other):
+	static func same_json(one, other) -> bool:
 		return ascii_json(one) == ascii_json(other)
 
 	# Nested deeper than anything of the protocol; the engine's parser would go down with it.
-	static func too_deep(text):
+	static func too_deep(text: String) -> bool:
 		var depth = 0
 		var parts = text.replace("\\\\", "").replace('\\"', "").split('"')
 		for i in range(0, parts.size(), 2):
@@ -517,23 +519,23 @@ class Tools:
 		return false
 
 	# Random letters, for names of files: nothing secret.
-	static func token():
+	static func token() -> String:
 		var random = RandomNumberGenerator.new()
 		random.randomize()
 		return "%08x%08x" % [random.randi(), random.randi()]
 
 	# The lock of a browser for this game's folder, which all tabs share: this page keeps it until it is closed.
-	static func hold_tab():
+	static func hold_tab() -> void:
 		Platform.in_page(HOLD_TAB % Platform.json("gamed " + OS.get_user_data_dir()))
 
 	# Another tab had the lock when this page asked last.
-	static func other_tab():
+	static func other_tab() -> bool:
 		var found = Platform.in_page("window.gamedTab") == "other"
 		hold_tab()
 		return found
 
 	# Percent-encoded, but for the unreserved characters (RFC 3986).
-	static func quote(text):
+	static func quote(text: String) -> String:
 		return text.uri_encode()
 
 
@@ -547,12 +549,12 @@ class Origin:
 	const LOOPBACK = ["localhost", "127.0.0.1", "::1"]
 	const PORTS = {"https": 443, "http": 80}
 
-	var scheme = ""
-	var host = ""
-	var port = 0
+	var scheme: String = ""
+	var host: String = ""
+	var port: int = 0
 
 	# Of what the player typed: `play.example.org`, `https://play.example.org:8443`, `http://127.0.0.1:8080`.
-	static func entered(address):
+	static func entered(address: String) -> Result:
 		address = address.strip_edges()
 		if address.find("://") < 0:
 			var guess = _split("https://" + address)
@@ -565,17 +567,17 @@ class Origin:
 		return made
 
 	# Of a URL that came from elsewhere; anything unusual in it is refused, not repaired.
-	static func of(url):
+	static func of(url: String) -> Result:
 		if not Tools.only(url, Tools.ALPHANUMERIC + "._~:/?#[]@!$&()*+,;=%-", 2048):
 			return _untrusted("The link has characters that do not belong in one.")
 		return _split(url)
 
-	static func path_of(url):
+	static func path_of(url: String) -> String:
 		var found = _parts(url)
 		return found["rest"] if found else ""
 
 	# {"scheme", "host", "port", "rest"}, not validated yet; null if it is no address.
-	static func _parts(url):
+	static func _parts(url: String) -> Variant:
 		var at = url.find("://")
 		var found = {"scheme": url.substr(0, at).to_lower(), "port": "", "rest": ""}
 		var place = url.substr(at + 3, url.length())
@@ -595,10 +597,10 @@ class Origin:
 		found["host"] = place.to_lower()
 		return found
 
-	static func _untrusted(detail):
+	static func _untrusted(detail: String) -> Result:
 		return Result.wrong("untrusted_address", detail)
 
-	static func _split(url):
+	static func _split(url: String) -> Result:
 		var found = _parts(url)
 		if found == null:
 			return _untrusted("That is not the address of a server.")
@@ -617,15 +619,15 @@ class Origin:
 			return _untrusted("%s needs https://, so that others cannot listen in." % made.host)
 		return Result.ok(made)
 
-	func text():
+	func text() -> String:
 		return "%s://%s" % [scheme, authority()]
 
-	func authority():
+	func authority() -> String:
 		var name = "[%s]" % host if ":" in host else host
 		return name if port == PORTS[scheme] else "%s:%d" % [name, port]
 
 	# `url`, if it is of this very server: a server must not send its players' browsers to another one.
-	func require(url):
+	func require(url: String) -> Result:
 		var other = of(url)
 		if other.error:
 			return other
@@ -641,14 +643,14 @@ class Origin:
 class Answer:
 	extends RefCounted
 
-	var status = 0
-	var headers = {}  # names in lower case
-	var body = PackedByteArray()
+	var status: int = 0
+	var headers: Dictionary = {}  # names in lower case
+	var body := PackedByteArray()
 
-	func media_type():
+	func media_type() -> String:
 		return headers.get("content-type", "").split(";")[0].strip_edges().to_lower()
 
-	func json():
+	func json() -> Result:
 		var text = body.get_string_from_utf8()
 		var trimmed = text.strip_edges()  # the engine's parser ignores what follows the object
 		if trimmed.begins_with("{") and trimmed.ends_with("}") and not Tools.too_deep(text):
@@ -662,7 +664,7 @@ class Answer:
 class DigestCheck:
 	extends RefCounted
 
-	func checked(answer):
+	func checked(answer: Answer) -> Result:
 		var named = hash_in(answer)
 		if named == "":
 			return Tools.lacks("Repr-Digest")
@@ -671,7 +673,7 @@ class DigestCheck:
 		return Result.ok(answer)
 
 	# In Base64; "" if the answer has none.
-	static func hash_in(answer):
+	static func hash_in(answer: Answer) -> String:
 		var named = answer.headers.get("repr-digest", "").split("sha-256=:")
 		return named[1].split(":")[0] if named.size() == 2 else ""
 
@@ -679,7 +681,7 @@ class DigestCheck:
 # A successful Answer, or a GamedError. Passing failures are tried again, so give only requests that may arrive twice.
 # `how`: json, body, headers, bearer, check (checks an answer as part of a try), limit in bytes, timeout in seconds for
 # each step on the network, tries, sink (takes the bytes of a success as they come: Part in gamed_assets.gd).
-func _request(method, path, how = {}):
+func _request(method: String, path: String, how: Dictionary = {}):
 	var _me = self  # a coroutine whose object is let go of still comes to its end
 	if flaw:
 		await Platform.frame()  # who waits for a coroutine waits for one that has paused
@@ -723,7 +725,7 @@ func _request(method, path, how = {}):
 
 
 # One try. No redirect is followed, no cookie kept, no proxy asked.
-func _once(method, path, body, fields, how):
+func _once(method: String, path: String, body: PackedByteArray, fields: Dictionary, how: Dictionary) -> Result:
 	var http = HTTPClient.new()
 	http.read_chunk_size = SLICE_BYTES
 	var result = await _exchange(http, method, path, body, fields, how)
@@ -733,7 +735,9 @@ func _once(method, path, body, fields, how):
 	return result
 
 
-func _exchange(http, method, path, body, fields, how):
+func _exchange(
+	http: HTTPClient, method: String, path: String, body: PackedByteArray, fields: Dictionary, how: Dictionary
+) -> Result:
 	var timeout = how.get("timeout", timeout_seconds) * 1000
 	var connected = await _connected(http, timeout)
 	if connected.error:
@@ -755,7 +759,7 @@ func _exchange(http, method, path, body, fields, how):
 	return Result.ok(taking.done()) if taking.whole() else Result.failed(_unreachable("broke off its answer"))
 
 
-func _connected(http, timeout):
+func _connected(http: HTTPClient, timeout: float) -> Result:
 	var secure = origin.scheme == "https"
 	var host = origin.host if secure else Platform.LOOPBACK.get(origin.host, origin.host)
 	var error = Platform.connect_http(http, host, origin.port, secure)
@@ -778,7 +782,9 @@ func _connected(http, timeout):
 
 # Sends, and ends when the head of an answer is here: a server that refuses an upload answers before it has read
 # everything, and its answer still counts.
-func _send(http, method, path, body, fields, timeout):
+func _send(
+	http: HTTPClient, method: String, path: String, body: PackedByteArray, fields: Dictionary, timeout: float
+) -> Result:
 	var methods = {
 		"GET": HTTPClient.METHOD_GET,
 		"HEAD": HTTPClient.METHOD_HEAD,
@@ -820,17 +826,17 @@ func _send(http, method, path, body, fields, timeout):
 class Taking:
 	extends RefCounted
 
-	var error = null
-	var _http
-	var _method = ""
-	var _answer = Answer.new()
-	var _body = PackedByteArray()
-	var _size = 0
-	var _limit = 0
+	var error: GamedError = null
+	var _http: HTTPClient
+	var _method: String = ""
+	var _answer := Answer.new()
+	var _body := PackedByteArray()
+	var _size: int = 0
+	var _limit: int = 0
 	var _sink = null
-	var _chunked = false
+	var _chunked: bool = false
 
-	func _init(http, method, how):
+	func _init(http: HTTPClient, method: String, how: Dictionary):
 		_http = http
 		_method = method
 		_answer.status = http.get_response_code()
@@ -847,7 +853,7 @@ class Taking:
 			error = _sink.begin(_answer)
 
 	# What is here by now, as long as a frame has time for it; true if there was any.
-	func some():
+	func some() -> bool:
 		var before = _size
 		var frame = Time.get_ticks_usec()
 		while error == null and Time.get_ticks_usec() - frame < FRAME_USEC:
@@ -867,7 +873,7 @@ class Taking:
 				_body.append_array(part)
 		return _size > before
 
-	func whole():
+	func whole() -> bool:
 		if _method == "HEAD" or _answer.status in [204, 304] or Platform.is_web():
 			return true
 		var length = _answer.headers.get("content-length", "")
@@ -875,17 +881,17 @@ class Taking:
 			return _size == int(length)
 		return _chunked and _http.get_status() == HTTPClient.STATUS_CONNECTED
 
-	func done():
+	func done() -> Answer:
 		_answer.body = _body
 		return _answer
 
 
-func _unreachable(what):
+func _unreachable(what: String) -> GamedError:
 	return GamedError.new("closed" if is_closed() else "unreachable", "%s %s." % [origin.text(), what])
 
 
 # Seconds before the next try: what the server asks for, else doubling; spread, so that not all clients retry at once.
-static func pause_after(error, attempt):
+static func pause_after(error: GamedError, attempt: int) -> float:
 	var random = RandomNumberGenerator.new()
 	random.randomize()
 	if error.retry_after != null:
@@ -893,7 +899,7 @@ static func pause_after(error, attempt):
 	return random.randf_range(0.1, min(8.0, 0.5 * pow(2, attempt)))
 
 
-func _pause(seconds):
+func _pause(seconds: float) -> void:
 	var _me = self
 	_root_client().paused.emit(seconds)
 	var end = Time.get_ticks_msec() + seconds * 1000 * pauses
@@ -911,28 +917,28 @@ class Credential:
 
 	const MEMBERS = ["origin", "player_id", "session_id", "provider", "refresh_credential", "access_token"]
 
-	var origin = ""
-	var player_id = ""
-	var session_id = ""
-	var provider = ""
-	var refresh_credential = ""
-	var access_token = ""
-	var access_expires = 0.0  # seconds since 1970 by this machine's clock
+	var origin: String = ""
+	var player_id: String = ""
+	var session_id: String = ""
+	var provider: String = ""
+	var refresh_credential: String = ""
+	var access_token: String = ""
+	var access_expires: float = 0.0  # seconds since 1970 by this machine's clock
 	var access_lifetime = null  # seconds; null in files that older versions of this client wrote
 
 	# Whether the access token can be used at `now` without a refresh.
-	func fresh(now):
+	func fresh(now: float) -> bool:
 		var share = EARLY_SECONDS if access_lifetime == null else access_lifetime * EARLY_SHARE
 		return now < access_expires - min(EARLY_SECONDS, share)
 
-	func to_json():
+	func to_json() -> String:
 		var value = {"access_expires": access_expires, "access_lifetime": access_lifetime}
 		for name in MEMBERS:
 			value[name] = get(name)
 		return Tools.ascii_json(value)
 
 	# null when it is not one of ours.
-	static func of(text):
+	static func of(text: String) -> Credential:
 		var value = Platform.parsed(text) if not Tools.too_deep(text) else null
 		if not value is Dictionary or not typeof(value.get("access_expires")) in [TYPE_FLOAT, TYPE_INT]:
 			return null
@@ -957,7 +963,7 @@ class Disk:
 	const KEPT = 2
 
 	# There, and only for this user. Where a platform keeps user:// apart for each user that is so already.
-	static func private_folder(path):
+	static func private_folder(path: String) -> bool:
 		var missing = []
 		while not Platform.has_folder(path) and path.get_base_dir() != path:
 			missing.push_front(path)
@@ -971,7 +977,7 @@ class Disk:
 	# The old bytes or the new ones, whatever happens to this process. Where the system has a command to wait for the
 	# disk (Linux), also after a power cut: WHOLE for either of the two, KEPT for the new ones, LOOSE for neither.
 	# A secret's file is closed to others before the secret is in it.
-	static func write_whole(path, data, how = KEPT, secret = false):
+	static func write_whole(path: String, data: PackedByteArray, how: int = KEPT, secret: bool = false) -> bool:
 		var temporary = path + ".new"
 		if secret:
 			var empty = Platform.open(temporary, FileAccess.WRITE)
@@ -998,7 +1004,7 @@ class Disk:
 		return true
 
 	# null when there is no such file. Where renaming over a file is not one step, the new one may lie beside.
-	static func read(path):
+	static func read(path: String) -> Variant:
 		var file = Platform.open(path, FileAccess.READ) if Platform.has_file(path) else null
 		if file == null:
 			return null
@@ -1006,7 +1012,7 @@ class Disk:
 		file.close()
 		return data
 
-	static func size_of(path):
+	static func size_of(path: String) -> int:
 		var file = Platform.open(path, FileAccess.READ) if Platform.has_file(path) else null
 		if file == null:
 			return -1
@@ -1014,15 +1020,15 @@ class Disk:
 		file.close()
 		return size
 
-	static func remove(path):
+	static func remove(path: String) -> bool:
 		return Platform.remove(path) if Platform.has_file(path) else true
 
-	static func flush(path):
+	static func flush(path: String) -> void:
 		if Platform.system() == "linux":
 			_run("sync", [ProjectSettings.globalize_path(path)])
 
 	# A program of the system, with paths and numbers as its arguments only.
-	static func _run(program, arguments, output = []):
+	static func _run(program: String, arguments: Array, output: Array = []) -> bool:
 		var known = Platform.system() in Platform.UNIX or program == "tasklist"
 		return known and Platform.execute(program, arguments, output)
 
@@ -1032,9 +1038,9 @@ class Disk:
 class Claim:
 	extends RefCounted
 
-	var _path = ""
+	var _path: String = ""
 
-	static func take(folder, name):
+	static func take(folder: String, name: String) -> Claim:
 		var made = mark(folder, name)  # where that fails, writing will say so
 		for other in Platform.names(folder):
 			var path = folder + "/" + other
@@ -1046,7 +1052,7 @@ class Claim:
 		return made
 
 	# One of many that may be there at the same time.
-	static func mark(folder, name):
+	static func mark(folder: String, name: String) -> Claim:
 		var made = Claim.new()
 		made._path = "%s/%s.lock-%s-%s" % [folder, name, process(OS.get_process_id()), Tools.token()]
 		var file = Platform.open(made._path, FileAccess.WRITE)
@@ -1055,7 +1061,7 @@ class Claim:
 		return made
 
 	# The names that living processes have marked.
-	static func marked(folder):
+	static func marked(folder: String) -> Array:
 		var found = []
 		for each in Platform.names(folder):
 			var halves = each.split(".lock-")
@@ -1065,18 +1071,18 @@ class Claim:
 				Disk.remove(folder + "/" + each)
 		return found
 
-	func drop():
+	func drop() -> void:
 		if _path != "":
 			Disk.remove(_path)
 		_path = ""
 
-	func _notification(what):
+	func _notification(what: int) -> void:
 		if what == NOTIFICATION_PREDELETE and _path != "":
 			Platform.remove(_path)
 
 	# `<pid>.<when it began>`, so that a number that is given anew is another process. Where the system does not say when
 	# this one began, a random word stands for it: a page in a browser has the same number each time.
-	static func process(pid):
+	static func process(pid: int) -> String:
 		var linux = Platform.system() == "linux"
 		var file = Platform.open("/proc/%d/stat" % pid, FileAccess.READ) if linux else null
 		if file == null:
@@ -1086,12 +1092,12 @@ class Claim:
 		var rest = line.substr(line.rfind(")") + 2, line.length()).split(" ")
 		return "%d.%s" % [pid, rest[19] if rest.size() > 19 and rest[0] != "Z" else ""]
 
-	static func _run():
+	static func _run() -> String:
 		if not Engine.has_meta("gamed_run"):
 			Engine.set_meta("gamed_run", Tools.token())
 		return Engine.get_meta("gamed_run")
 
-	static func lives(whose):
+	static func lives(whose: String) -> bool:
 		var pid = int(whose.split(".")[0])
 		if pid == OS.get_process_id():
 			return whose == process(pid) or Tools.other_tab()
@@ -1111,18 +1117,18 @@ class Claim:
 class CredentialFile:
 	extends RefCounted
 
-	var folder = ""
-	var place = ""
-	var path = ""
-	var _origin = ""
+	var folder: String = ""
+	var place: String = ""
+	var path: String = ""
+	var _origin: String = ""
 
-	func _init(the_folder, origin):
+	func _init(the_folder: String, origin: Origin):
 		folder = the_folder
 		_origin = origin.text()
 		place = "%s-%s" % [origin.host.replace(":", "_"), _origin.sha256_text().substr(0, 12)]
 		path = "%s/%s.json" % [folder, place]
 
-	func read():
+	func read() -> Credential:
 		for name in [path, path + ".new"]:
 			var data = Disk.read(name)
 			var kept = Credential.of(data.get_string_from_utf8()) if data != null and data.size() > 0 else null
@@ -1130,18 +1136,18 @@ class CredentialFile:
 				return kept
 		return null
 
-	func write(credential):
+	func write(credential: Credential) -> bool:
 		Disk.private_folder(folder)
 		return Disk.write_whole(path, credential.to_json().to_ascii_buffer(), Disk.KEPT, true)
 
-	func delete():
+	func delete() -> void:
 		Disk.remove(path + ".new")
 		Disk.remove(path)
 		Disk.flush(folder)
 
 
 # Waits until no other process changes the credential: the server forgives two that refresh at once, for 30 s.
-func _claimed():
+func _claimed() -> Claim:
 	var _me = self
 	await Platform.frame()
 	Disk.private_folder(folder)
@@ -1163,12 +1169,12 @@ func _claimed():
 class Proof:
 	extends RefCounted
 
-	var kind = ""
-	var text = ""
-	var answered = false
-	var replied = false
+	var kind: String = ""
+	var text: String = ""
+	var answered: bool = false
+	var replied: bool = false
 
-	func _init(the_kind, the_text):
+	func _init(the_kind: String, the_text):
 		kind = the_kind
 		text = the_text
 
@@ -1177,21 +1183,21 @@ class Proof:
 class ReturnListener:
 	extends RefCounted
 
-	var port = 0
-	var login_id = ""
-	var done_url = ""
-	var proofs = []  # of the sign-in
-	var open = true
-	var _server = TCPServer.new()
+	var port: int = 0
+	var login_id: String = ""
+	var done_url: String = ""
+	var proofs: Array = []  # of the sign-in
+	var open: bool = true
+	var _server := TCPServer.new()
 
 	# False where this platform cannot listen.
-	func listen():
+	func listen() -> bool:
 		port = Platform.listen(_server)
 		if port != 0:
 			_serve()
 		return port != 0
 
-	func _serve():
+	func _serve() -> void:
 		var _me = self  # both end a little after the sign-in
 		while open:
 			if _server.is_connection_available():
@@ -1199,7 +1205,7 @@ class ReturnListener:
 			await Platform.frame()
 		_server.stop()
 
-	func _answer(peer):
+	func _answer(peer: StreamPeerTCP) -> void:
 		var head = PackedByteArray()
 		var end = Time.get_ticks_msec() + 10000
 		while head.get_string_from_ascii().find("\r\n\r\n") < 0:
@@ -1226,7 +1232,7 @@ class ReturnListener:
 		proof.replied = true
 
 	# Of `GET /gamed/return?login_id=...&ticket=...` for this very login; else null.
-	func _ticket(head):
+	func _ticket(head: String) -> Variant:
 		var lines = head.split("\r\n")
 		var first = lines[0].split(" ")
 		var hosts = []
@@ -1240,7 +1246,7 @@ class ReturnListener:
 
 	# The ticket in `login_id=...&ticket=...`, if it is of this very login; else null. Neither has a character that an
 	# address would encode, and one that is encoded is refused.
-	static func ticket_in(query, login_id):
+	static func ticket_in(query: String, login_id: String) -> Variant:
 		if login_id == "" or query.count("&") > 8:
 			return null
 		var values = {}
@@ -1254,14 +1260,14 @@ class ReturnListener:
 			return null
 		return ticket
 
-	func _reply(peer, status, more):
+	func _reply(peer: StreamPeerTCP, status: String, more: String) -> void:
 		var head = "HTTP/1.1 %s\r\n%sContent-Length: 0\r\nCache-Control: no-store\r\n" % [status, more]
 		head += "Referrer-Policy: no-referrer\r\nConnection: close\r\n\r\n"
 		peer.put_data(head.to_ascii_buffer())
 		_linger(peer)
 
 	# Until the browser has read it and goes.
-	func _linger(peer):
+	func _linger(peer: StreamPeerTCP) -> void:
 		var end = Time.get_ticks_msec() + 2000
 		while Time.get_ticks_msec() < end and peer.get_status() == StreamPeerTCP.STATUS_CONNECTED:
 			Platform.poll(peer)
@@ -1273,28 +1279,28 @@ class ReturnListener:
 class SignIn:
 	extends RefCounted
 
-	var stage = ""  # of the protocol: waiting_for_browser, at_provider, exchanging, proof_required
+	var stage: String = ""  # of the protocol: waiting_for_browser, at_provider, exchanging, proof_required
 	var _client
 	var _person
 	var _provider
-	var _options = {}
-	var _intent = "login"
-	var _proofs = []
-	var _listener = null
-	var _asked = false
+	var _options: Dictionary = {}
+	var _intent: String = "login"
+	var _proofs: Array = []
+	var _listener: ReturnListener = null
+	var _asked: bool = false
 	var _secret = null
-	var _cancelled = false
-	var _over = false
-	var _deadline = 0
-	var _login_id = ""
-	var _login_url = ""
+	var _cancelled: bool = false
+	var _over: bool = false
+	var _deadline: int = 0
+	var _login_id: String = ""
+	var _login_url: String = ""
 	var _qr_url = null
-	var _poll_path = ""
-	var _max_wait = 25
-	var _code_only = false
+	var _poll_path: String = ""
+	var _max_wait: int = 25
+	var _code_only: bool = false
 
 	# options: loopback, return_uri; intent: login, adopt, link.
-	func _init(client, person, provider, options, intent):
+	func _init(client, person, provider, options: Dictionary, intent: String):
 		_client = client
 		_person = person
 		_provider = provider
@@ -1302,7 +1308,7 @@ class SignIn:
 		_intent = intent
 
 	# Result of the Credential, once it is on disk; of a link the provider. Any failure cancels the login.
-	func run():
+	func run() -> Result:
 		var _me = self
 		var result = await _run()
 		_over = true
@@ -1314,7 +1320,7 @@ class SignIn:
 		return result
 
 	# After this no credential of the login works; `run` ends with login_cancelled.
-	func cancel():
+	func cancel() -> void:
 		var _me = self
 		_cancelled = true
 		await Platform.frame()
@@ -1323,11 +1329,11 @@ class SignIn:
 			await _client._request("POST", "/auth/login/cancel", how)
 
 	# "Show me a code": the page that shows it. Nothing once the sign-in is over.
-	func show_code():
+	func show_code() -> void:
 		if not _over:
 			_show()
 
-	func returned(url):
+	func returned(url: String) -> bool:
 		var uri = _options.get("return_uri")
 		var begin = "" if uri == null else uri + ("&" if "?" in uri else "?")
 		var ticket = null
@@ -1339,7 +1345,7 @@ class SignIn:
 			_proofs.append(proof)
 		return ticket != null
 
-	func _run():
+	func _run() -> Result:
 		var chosen = await _choose()
 		if chosen.error:
 			return chosen
@@ -1359,7 +1365,7 @@ class SignIn:
 		return await _client.keep(complete.value)
 
 	# With several providers the player chooses; a server in `local` mode has none.
-	func _choose():
+	func _choose() -> Result:
 		await Platform.frame()
 		if _intent == "link" and _provider != null:
 			return Result.ok()
@@ -1372,10 +1378,10 @@ class SignIn:
 			_provider = chosen
 		return Result.ok() if _provider is String and not _cancelled else _cancellation()
 
-	static func _cancellation():
+	static func _cancellation() -> Result:
 		return Result.wrong("login_cancelled", "The sign-in was cancelled.")
 
-	func _start():
+	func _start() -> Result:
 		var body = {"client": _client._device()}
 		if _provider != null:
 			body["provider"] = _provider
@@ -1398,7 +1404,7 @@ class SignIn:
 			answer = await _client._request("POST", "/auth/login", {"json": body})
 		return _started(answer.value.json()) if answer.error == null else answer
 
-	func _started(parsed):
+	func _started(parsed: Result) -> Result:
 		if parsed.error:
 			return parsed
 		var value = parsed.value
@@ -1429,7 +1435,7 @@ class SignIn:
 			_listener.login_id = _login_id
 		return Result.ok()
 
-	func _show():
+	func _show() -> void:
 		_client._show(_person, _login_url, _qr_url)
 
 	# Collect until there is an outcome. A lost answer loses nothing: the same proof is sent again.
@@ -1462,14 +1468,14 @@ class SignIn:
 				proof = await _await_proof()
 
 	# The browser gets its page before this process may end.
-	func _until_replied(proof):
+	func _until_replied(proof: Proof) -> void:
 		var end = Time.get_ticks_msec() + 1000
 		await Platform.frame()
 		while not proof.replied and Time.get_ticks_msec() < end:
 			await Platform.frame()
 
 	# One answer of collect, however often it takes to get one while the login lives.
-	func _collect(proof):
+	func _collect(proof: Proof):
 		var wait = 0 if proof or stage == "proof_required" else _max_wait
 		var body = {"wait": wait, "seen": stage}
 		if proof:
@@ -1491,7 +1497,7 @@ class SignIn:
 			attempt = int(min(attempt + 1, 6))
 
 	# The browser's return or a typed code, within 5 s; then the person is asked, once, and the wait goes on.
-	func _await_proof():
+	func _await_proof() -> Proof:
 		if _code_only:
 			_ask_for_code(null)
 		var end = Time.get_ticks_msec() + _client.return_seconds * 1000
@@ -1503,7 +1509,7 @@ class SignIn:
 		_ask_for_code(null)
 		return null
 
-	func _ask_for_code(attempts_left):
+	func _ask_for_code(attempts_left) -> void:
 		if (attempts_left == null and _asked) or not _person.has_method("finish_code"):
 			return
 		_asked = true
@@ -1513,17 +1519,17 @@ class SignIn:
 
 
 # `BKTRVW` of what was typed, or null if it cannot be a code: a slip costs no attempt.
-static func finish_code(typed):
+static func finish_code(typed: String) -> Variant:
 	var letters = typed.strip_edges().replace("-", "").replace(" ", "").to_upper()
 	return letters if letters.length() == 6 and Tools.only(letters, "BCDFGHJKLMNPQRSTVWXZ") else null
 
 
 # In the person's own browser, never through a shell.
-static func open_browser(url):
+static func open_browser(url: String) -> bool:
 	return OS.shell_open(url) == OK
 
 
-func _show(person, url, qr_url):
+func _show(person, url: String, qr_url) -> void:
 	var opened = false
 	if person.has_method("open_browser"):
 		opened = person.open_browser(url)
@@ -1533,7 +1539,7 @@ func _show(person, url, qr_url):
 		person.browser_opened(url, opened, qr_url)
 
 
-func _device():
+func _device() -> Dictionary:
 	var platform = Platform.system()
 	var called = device_name if device_name != "" else OS.get_environment("COMPUTERNAME")
 	var asks = called == "" and platform == "linux"
@@ -1556,7 +1562,7 @@ class SaveInfo:
 	extends RefCounted
 
 	# Result of one in an answer of the server.
-	static func of(value):
+	static func of(value) -> Result:
 		if not value is Dictionary:
 			return Tools.lacks("save")
 		var made = {}
@@ -1579,15 +1585,15 @@ class SaveInfo:
 		made["device"] = value["device"] if value.get("device") is String else null
 		return Result.ok(made)
 
-	static func _is_etag(text):
+	static func _is_etag(text: String) -> bool:
 		var inner = text.substr(1, text.length() - 2)
 		return text == '"%s"' % inner and Tools.only(inner, Tools.VISIBLE, 100)
 
-	static func maybe(value):
+	static func maybe(value) -> Variant:
 		return of(value).value if value is Dictionary else null
 
 
-static func save_of(answer):
+static func save_of(answer: Answer) -> Dictionary:
 	var named = answer.headers.get("save-meta", "{}")
 	var meta = Platform.parsed(named) if not Tools.too_deep(named) else null
 	return {
@@ -1599,7 +1605,7 @@ static func save_of(answer):
 
 
 # Result of the path of a slot; a name is also safe as the name of a file, on Windows too.
-static func path_of(slot):
+static func path_of(slot) -> Result:
 	var first = slot.split(".")[0] if slot is String else ""
 	var device = first in ["con", "prn", "aux", "nul"]
 	device = device or (first.length() == 4 and first.substr(0, 3) in ["com", "lpt"] and first[3] in Tools.DIGITS)
@@ -1611,7 +1617,7 @@ static func path_of(slot):
 
 
 # What a write is based on: what was read, its etag, "*" for whatever is there, null for an empty slot.
-static func condition(base):
+static func condition(base) -> Dictionary:
 	if base == null:
 		return {"If-None-Match": "*"}
 	return {"If-Match": base if base is String else base["etag"]}
@@ -1621,27 +1627,27 @@ static func condition(base):
 
 
 # A file's name for this server: its host to read, a hash of its origin to tell it from others.
-func place():
+func place() -> String:
 	return _file.place if _file else ""
 
 
 # A player is signed in, as far as this machine knows; sends no request.
-func signed_in():
+func signed_in() -> bool:
 	return credential() != null
 
 
-func credential():
+func credential() -> Credential:
 	if _held == null and _file:
 		_held = _file.read()
 	return _held
 
 
 # Ends what this client still does, soon: every coroutine of it returns. Call it before you let go of it.
-func close():
+func close() -> void:
 	_closed = true
 
 
-func is_closed():
+func is_closed() -> bool:
 	return _root_client()._closed
 
 
@@ -1651,7 +1657,7 @@ func _root_client():
 
 
 # {"mode", "providers"}: one button for each provider; in `local` mode one for the server itself.
-func policy():
+func policy() -> Result:
 	var answer = await _offered("/auth/config")
 	if answer.error:
 		return answer
@@ -1667,7 +1673,7 @@ func policy():
 
 
 # What anyone may ask of a gamed server: Result of the JSON.
-func _offered(path):
+func _offered(path: String) -> Result:
 	var answer = await _request("GET", path)
 	if answer.error:
 		return answer
@@ -1677,7 +1683,7 @@ func _offered(path):
 
 
 # Result of the buttons to show, each {"name", "label"}; none in `local` mode: there the game shows one of its own.
-func providers():
+func providers() -> Result:
 	var answer = await _offered("/auth/providers")
 	if answer.error:
 		if answer.error.code != "route_not_found":
@@ -1700,7 +1706,7 @@ func providers():
 	return Result.ok(found)
 
 
-static func _labelled(names):
+static func _labelled(names: Array) -> Array:
 	var found = []
 	for name in names:
 		found.append({"name": name, "label": name.substr(0, 1).to_upper() + name.substr(1, name.length())})
@@ -1712,7 +1718,7 @@ static func _labelled(names):
 # asked once whether the kept session still works; if it does not, the player signs in. The player sees every failure
 # through `person.problem(error)`, which may return true (a coroutine, too) to try again. `options` and the other
 # functions of `person` are those of `sign_in`.
-func ensure_signed_in(person, options = {}):
+func ensure_signed_in(person, options: Dictionary = {}) -> bool:
 	var _me = self
 	await Platform.frame()
 	while _is_ensuring() and not is_closed():
@@ -1729,12 +1735,12 @@ func ensure_signed_in(person, options = {}):
 
 
 # A person that was freed meanwhile, with its scene, ends nothing any more.
-func _is_ensuring():
+func _is_ensuring() -> bool:
 	return is_instance_valid(_ensuring)
 
 
 # GamedError, or null.
-func _ensure(person, options):
+func _ensure(person, options: Dictionary) -> GamedError:
 	await Platform.frame()
 	if flaw:
 		return flaw
@@ -1763,11 +1769,11 @@ func _ensure(person, options):
 # options: provider, loopback (false: the browser is on another machine), return_uri (an address of this app, instead
 # of loopback; hand what the app is opened with to `returned`), adopt (keep an account that this server had in `local`
 # mode). A sign-in that was kept here before is ended at the server.
-func sign_in(person, options = {}):
+func sign_in(person, options: Dictionary = {}) -> Result:
 	return await _sign_in(person, options, "adopt" if options.get("adopt", false) else "login")
 
 
-func _sign_in(person, options, intent):
+func _sign_in(person, options: Dictionary, intent: String) -> Result:
 	var result = await _begin(person, options, intent).run()
 	if is_instance_valid(person) and person.has_method("ended"):
 		person.ended()
@@ -1775,11 +1781,11 @@ func _sign_in(person, options, intent):
 
 
 # The same in two steps: returns at once a SignIn, with `run()` and `cancel()`.
-func begin_sign_in(person, options = {}):
+func begin_sign_in(person, options: Dictionary = {}) -> SignIn:
 	return _begin(person, options, "adopt" if options.get("adopt", false) else "login")
 
 
-func _begin(person, options, intent):
+func _begin(person, options: Dictionary, intent: String) -> SignIn:
 	var how = {"return_uri": options.get("return_uri"), "loopback": options.get("loopback", not Platform.is_web())}
 	var made = SignIn.new(self, person, options.get("provider"), how, intent)
 	_running = weakref(made)
@@ -1787,7 +1793,7 @@ func _begin(person, options, intent):
 
 
 # Ends the sign-in that runs, for a Cancel button: it ends with login_cancelled.
-func cancel_sign_in():
+func cancel_sign_in() -> void:
 	var running = _running.get_ref() if _running else null
 	await Platform.frame()
 	if running:
@@ -1796,14 +1802,14 @@ func cancel_sign_in():
 
 # Hands the sign-in that runs the address with which the system opened the app, after `return_uri`. False: the address
 # has no effect, because it does not belong to that sign-in.
-func returned(url):
+func returned(url: String) -> bool:
 	var running = _running.get_ref() if _running else null
 	return running.returned(url) if running else false
 
 
 # Links one more account to the player, through the browser as `sign_in`; the value is the name of its provider. An
 # error of the kind SignInRequired with the code reauthentication_required: sign in once more before.
-func link(person, provider = null, options = {}):
+func link(person, provider = null, options: Dictionary = {}) -> Result:
 	var asked = options.duplicate()
 	asked["provider"] = provider
 	return await _sign_in(person, asked, "link")
@@ -1811,7 +1817,7 @@ func link(person, provider = null, options = {}):
 
 # Forgets the credential here, whatever happens; the value is true if the server knows too.
 # `all` ends every session of the player; `others` ends all but this one and forgets nothing.
-func sign_out(scope = "this"):
+func sign_out(scope: String = "this") -> Result:
 	await Platform.frame()
 	if flaw:
 		return Result.failed(flaw)
@@ -1828,7 +1834,7 @@ func sign_out(scope = "this"):
 
 
 # Forgets the credential of a session that has ended, but not one that replaced it meanwhile.
-func _drop(session_id):
+func _drop(session_id: String) -> void:
 	var claim = await _claimed()
 	var kept = _file.read()
 	if kept != null and kept.session_id == session_id:
@@ -1837,7 +1843,7 @@ func _drop(session_id):
 	claim.drop()
 
 
-func _send_logout(kept, scope = "this"):
+func _send_logout(kept: Credential, scope: String = "this") -> Result:
 	var body = {"refresh_credential": kept.refresh_credential, "scope": scope}
 	return await _request("POST", "/auth/session/logout", {"json": body, "timeout": 5, "tries": 2})
 
@@ -1846,12 +1852,12 @@ func _send_logout(kept, scope = "this"):
 
 
 # `GET /game/`: player, usage, limits, time.
-func whoami():
+func whoami() -> Result:
 	return await _game_json("GET", "/game/")
 
 
 # Changes the name that games show, null for none. The value is the name as the server stored it.
-func set_name(name):
+func set_name(name) -> Result:
 	var answer = await _game_json("PATCH", "/auth/player", {"json": {"name": name}})
 	if answer.error:
 		return answer
@@ -1861,12 +1867,12 @@ func set_name(name):
 
 # Where the player is signed in: a list of Dictionaries with the members of the protocol (session_id, provider,
 # client, created_at, last_used_at, expires_at, current).
-func list_sessions():
+func list_sessions() -> Result:
 	return await _listed("/auth/sessions", "sessions")
 
 
 # Ends one of them; if it is the one of this device, the credential is forgotten as well.
-func end_session(session_id):
+func end_session(session_id: String) -> Result:
 	if not Tools.only(session_id, Tools.BASE64URL, 64):
 		await Platform.frame()
 		return Result.wrong("session_not_found", "There is no such session.")
@@ -1878,19 +1884,19 @@ func end_session(session_id):
 
 
 # The accounts that sign in as this player: a list of Dictionaries (provider, can_sign_in, linked_at, last_used_at).
-func list_identities():
+func list_identities() -> Result:
 	return await _listed("/auth/identities", "identities")
 
 
 # Unlinks one; not the last, an error with the code last_identity.
-func unlink(provider):
+func unlink(provider: String) -> Result:
 	var answer = await _game("DELETE", "/auth/identities/" + Tools.quote(provider))
 	return answer if answer.error else Result.ok()
 
 
 # Deletes the player, with saves and sessions, and then the credential. An error with the code
 # reauthentication_required: the sign-in is too old, sign in once more before.
-func delete_player():
+func delete_player() -> Result:
 	var held = credential()
 	var deleted = await _delete_once("/auth/player")
 	if deleted.error == null:
@@ -1899,7 +1905,7 @@ func delete_player():
 
 
 # Deletes what may end this session. When an answer was lost, the next try finds it ended, and that is no failure.
-func _delete_once(path):
+func _delete_once(path: String) -> Result:
 	var answer = await _game("DELETE", path)
 	if answer.error and not (answer.error.code in ENDED and answer.error.answer_lost_before):
 		return answer
@@ -1907,7 +1913,7 @@ func _delete_once(path):
 
 
 # Erases all saves of the player at the server, with their history.
-func erase_saves():
+func erase_saves() -> Result:
 	var found = await _game("GET", "/game/")
 	if found.error:
 		return found
@@ -1922,7 +1928,7 @@ func erase_saves():
 
 
 # Writes all saves with their history into a zip file, whole or not at all; the value is its size.
-func export_saves(path):
+func export_saves(path: String):
 	var _me = self
 	var arriving = Arriving.new(path + ".new")
 	var attempt = 0
@@ -1952,21 +1958,21 @@ func export_saves(path):
 class Arriving:
 	extends RefCounted
 
-	var path = ""
-	var size = 0
-	var _etag = ""
-	var _digest = ""
-	var _context = null
-	var _file = null
+	var path: String = ""
+	var size: int = 0
+	var _etag: String = ""
+	var _digest: String = ""
+	var _context: HashingContext = null
+	var _file: FileAccess = null
 
-	func _init(the_path):
+	func _init(the_path: String):
 		path = the_path
 
-	func headers():
+	func headers() -> Dictionary:
 		return {"Range": "bytes=%d-" % size, "If-Range": _etag} if size > 0 and _etag != "" else {}
 
 	# GamedError or null.
-	func begin(answer):
+	func begin(answer: Answer) -> GamedError:
 		_etag = answer.headers.get("etag", "")
 		_digest = DigestCheck.hash_in(answer)
 		if _digest == "":
@@ -1986,35 +1992,35 @@ class Arriving:
 		return full() if _file == null else null
 
 	# GamedError or null.
-	func take(bytes):
+	func take(bytes: PackedByteArray) -> GamedError:
 		_file.store_buffer(bytes)
 		_context.update(bytes)
 		size += bytes.size()
 		return null
 
 	# GamedError or null.
-	func close():
+	func close() -> GamedError:
 		if _file:
 			_file.close()
 		_file = null
 		return full() if size > 0 and Disk.size_of(path) < size else null
 
 	# GamedError, if the bytes are not those that the server hashed (`Repr-Digest`, RFC 9530); else null.
-	func wrong():
+	func wrong() -> GamedError:
 		if _digest != Marshalls.raw_to_base64(_context.finish()):
 			size = 0
 			return _damaged()
 		Disk.flush(path)
 		return null
 
-	static func _damaged():
+	static func _damaged() -> GamedError:
 		return GamedError.new("download_corrupt", "The export arrived damaged.")
 
-	static func full():
+	static func full() -> GamedError:
 		return GamedError.new("disk_full", "This device cannot write the file. Free some space, or choose another folder.")
 
 
-func _listed(path, name):
+func _listed(path: String, name: String) -> Result:
 	var answer = await _game_json("GET", path)
 	if answer.error:
 		return answer
@@ -2031,7 +2037,7 @@ func _listed(path, name):
 # --- The saves --------------------------------------------------------------------------------------------------------
 
 
-func list_saves():
+func list_saves() -> Result:
 	var found = await changes()
 	return Result.ok(found.value["saves"]) if found.error == null else found
 
@@ -2042,7 +2048,7 @@ func list_saves():
 # cursor at once. A slot may appear again there, as it is then.
 # `expired`: what is missing on all pages of the whole list was deleted long ago.
 # Where nothing has changed the server may take `wait` seconds (at most 25) to answer, in case something does.
-func changes(since = null, wait = 0, limit = null):
+func changes(since = null, wait: int = 0, limit = null) -> Result:
 	var path = "/game/saves" + _query("since", Tools.quote(since) if since != null else null, limit)
 	var headers = {"Prefer": "wait=%d" % wait} if wait > 0 else {}
 	var how = {"headers": headers, "timeout": wait + timeout_seconds}
@@ -2063,12 +2069,12 @@ func changes(since = null, wait = 0, limit = null):
 	return Result.ok(made)
 
 
-static func _is_true(value, name):
+static func _is_true(value: Dictionary, name: String) -> bool:
 	return typeof(value.get(name)) == TYPE_BOOL and value[name]
 
 
 # Of a path, with those that are not null.
-static func _query(name, value, limit):
+static func _query(name: String, value, limit) -> String:
 	var found = []
 	if value != null:
 		found.append("%s=%s" % [name, value])
@@ -2078,7 +2084,7 @@ static func _query(name, value, limit):
 
 
 # Result of the entries of a list or of a commit: a SaveInfo each, or {"slot", "version", "deleted": true}.
-static func _changed(listed):
+static func _changed(listed: Array) -> Result:
 	var saves = []
 	for entry in listed:
 		if not entry is Dictionary:
@@ -2090,7 +2096,7 @@ static func _changed(listed):
 	return Result.ok(saves)
 
 
-static func _deletion(entry):
+static func _deletion(entry: Dictionary) -> Result:
 	var slot = Tools.member(entry, "slot", "text")
 	var number = Tools.member(entry, "version", "number")
 	if slot.error or number.error:
@@ -2100,7 +2106,7 @@ static func _deletion(entry):
 
 # The current bytes, checked: {"etag", "data", "content_type", "meta"}; null if the slot was never written.
 # Errors: Deleted, and NotModified if the current version is the one given as `unless`.
-func get_save(slot, unless = null):
+func get_save(slot, unless = null) -> Result:
 	var headers = {} if unless == null else {"If-None-Match": condition(unless)["If-Match"]}
 	var how = {"headers": headers, "check": DigestCheck.new(), "limit": MAX_SAVE_BYTES}
 	var answer = await _slot("GET", slot, "", how)
@@ -2112,7 +2118,7 @@ func get_save(slot, unless = null):
 # Writes `data` (bytes, or a text) on top of `base`: what was read before, its etag, "*" for whatever is there, null
 # for a new slot. The value is a SaveInfo, when the server has it on disk. Conflict when the slot holds something
 # else; the server then keeps both. Sending the same bytes twice is one write.
-func put(slot, data, base, meta = null, content_type = "application/octet-stream"):
+func put(slot, data, base, meta = null, content_type: String = "application/octet-stream") -> Result:
 	var bytes = data.to_utf8_buffer() if data is String else data
 	var headers = condition(base)
 	headers["Content-Type"] = content_type
@@ -2124,7 +2130,7 @@ func put(slot, data, base, meta = null, content_type = "application/octet-stream
 
 
 # Deletes the version that was read; its history stays on the server for a while.
-func delete(slot, base):
+func delete(slot, base) -> Result:
 	var answer = await _slot("DELETE", slot, "", {"headers": condition(base)})
 	if answer.error and not (answer.error.code == "deleted" and answer.error.answer_lost_before):
 		return answer  # else: the first try did it
@@ -2134,7 +2140,7 @@ func delete(slot, base):
 # What the server keeps of a slot, newest first, also of a deleted one and what lost a conflict: a list of
 # {"version", "kind", "parent", "expires", "save", "device"}; `save` is a SaveInfo, null for a delete. A long history
 # takes a request for each 100 versions, or `limit`; those after the first page end once `down_to` is reached.
-func versions(slot, down_to = 1, limit = null):
+func versions(slot, down_to: int = 1, limit = null) -> Result:
 	var page = await versions_page(slot, null, limit)
 	var found = page.value["versions"] if page.error == null else []
 	while page.error == null and page.value["more"] and found[-1]["version"] > down_to:
@@ -2145,7 +2151,7 @@ func versions(slot, down_to = 1, limit = null):
 
 # {"versions", "more"}: the newest versions that are older than `before`, at most 100 or `limit`; `more`: the server has
 # older ones.
-func versions_page(slot, before = null, limit = null):
+func versions_page(slot, before = null, limit = null) -> Result:
 	var number = "%d" % before if before != null else null
 	var answer = await _slot("GET", slot, "/versions" + _query("before", number, limit))
 	var value = answer.value.json() if answer.error == null else answer
@@ -2166,7 +2172,7 @@ func versions_page(slot, before = null, limit = null):
 	return Result.ok({"versions": found, "more": more})
 
 
-static func _version_of(entry):
+static func _version_of(entry) -> Result:
 	if not entry is Dictionary:
 		return Tools.lacks("versions")
 	var number = Tools.member(entry, "version", "number")
@@ -2187,14 +2193,14 @@ static func _version_of(entry):
 
 
 # The bytes of one version, checked; NotFound when it is no longer kept.
-func version(slot, number):
+func version(slot, number: int) -> Result:
 	var how = {"check": DigestCheck.new(), "limit": MAX_SAVE_BYTES}
 	var answer = await _slot("GET", slot, "/versions/%d" % number, how)
 	return Result.ok(save_of(answer.value)) if answer.error == null else answer
 
 
 # Makes an old version or a conflict's copy current again, on top of `base`: null undeletes a slot.
-func restore(slot, number, base):
+func restore(slot, number: int, base) -> Result:
 	var how = {"headers": condition(base)}
 	var answer = await _slot("POST", slot, "/versions/%d/restore" % number, how)
 	return _info_of(answer)
@@ -2203,7 +2209,7 @@ func restore(slot, number, base):
 # Changes several slots together: all, or none. Each of `writes` is a Dictionary: slot, base as in `put`, and data with
 # optional meta and content_type, or `"delete": true`. The value lists the saves as they are now. Errors: Conflict,
 # whose `slots()` has the sides of each one.
-func commit(writes):
+func commit(writes: Array) -> Result:
 	var entries = []
 	var bodies = {}
 	for write in writes:
@@ -2226,7 +2232,7 @@ func commit(writes):
 
 
 # Result of an entry of a commit; its bytes go into `bodies`, by their SHA-256.
-static func _commit_entry(write, bodies):
+static func _commit_entry(write: Dictionary, bodies: Dictionary) -> Result:
 	var path = path_of(write.get("slot"))
 	if path.error:
 		return path
@@ -2248,7 +2254,7 @@ static func _commit_entry(write, bodies):
 
 
 # Uploads the bytes of a commit; with `asks` not the large ones that the server already has.
-func _stage(bodies, asks):
+func _stage(bodies: Dictionary, asks: bool) -> Result:
 	await Platform.frame()
 	for digest in bodies:
 		var path = "/game/blobs/" + digest
@@ -2265,17 +2271,17 @@ func _stage(bodies, asks):
 
 
 # Lets go of a conflict's copy, once the player has chosen. One that is gone already is no failure.
-func dismiss(slot, number):
+func dismiss(slot, number: int) -> Result:
 	var answer = await _slot("DELETE", slot, "/versions/%d" % number)
 	return answer if answer.error and not answer.error.is_a("NotFound") else Result.ok()
 
 
-func _info_of(answer):
+func _info_of(answer: Result) -> Result:
 	var value = answer.value.json() if answer.error == null else answer
 	return SaveInfo.of(value.value) if value.error == null else value
 
 
-func _slot(method, slot, rest, how = {}):
+func _slot(method: String, slot, rest: String, how: Dictionary = {}) -> Result:
 	var path = path_of(slot)
 	if path.error:
 		await Platform.frame()
@@ -2287,7 +2293,7 @@ func _slot(method, slot, rest, how = {}):
 
 
 # The same sign-in for one player: PlayerChanged when another has signed in here since. `close` is the first one's.
-func only(player_id, tries = TRIES):
+func only(player_id: String, tries: int = TRIES):
 	var options = {}
 	for name in OPTIONS.split(" "):
 		options[name] = get(name)
@@ -2298,17 +2304,17 @@ func only(player_id, tries = TRIES):
 	return bound
 
 
-func now():
+func now() -> float:
 	return Platform.now() + _root_client().clock_shift
 
 
-func _game_json(method, path, how = {}):
+func _game_json(method: String, path: String, how: Dictionary = {}) -> Result:
 	var answer = await _game(method, path, how)
 	return answer.value.json() if answer.error == null else answer
 
 
 # A request in the player's name; once more with a newer token if the first turns out stale.
-func _game(method, path, how = {}):
+func _game(method: String, path: String, how: Dictionary = {}):
 	var stale = null
 	var lost = false
 	while true:
@@ -2335,7 +2341,7 @@ func _game(method, path, how = {}):
 
 
 # Whether another token may do. A session that is over is forgotten, but not one that replaced it meanwhile.
-func _renewable(error, used):
+func _renewable(error: GamedError, used: Credential) -> bool:
 	await Platform.frame()
 	if not error.code in FORGET:
 		return error.code in RENEW
@@ -2350,7 +2356,7 @@ func _renewable(error, used):
 	return replaced
 
 
-func _forget(code):
+func _forget(code: String) -> void:
 	_file.delete()
 	_held = null
 	_root_client()._held = null
@@ -2359,7 +2365,7 @@ func _forget(code):
 
 
 # Result of a Credential whose access token should work and is not `stale`.
-func _live(stale):
+func _live(stale) -> Result:
 	var player = credential().player_id
 	var claim = await _claimed()  # the first one in refreshes, the others find what it got
 	_held = _file.read()
@@ -2373,7 +2379,7 @@ func _live(stale):
 
 
 # Result of `held`; of null if it needs a refresh.
-func _usable(held, stale):
+func _usable(held: Credential, stale) -> Result:
 	if held == null:
 		return Result.wrong("signed_out", "No player is signed in here.")
 	if _player != null and held.player_id != _player:
@@ -2382,7 +2388,7 @@ func _usable(held, stale):
 
 
 # With the claim. May be repeated: until the new pair is used, the old credential gives it again.
-func _refresh(kept):
+func _refresh(kept: Credential) -> Result:
 	var body = {"refresh_credential": kept.refresh_credential}
 	var answer = await _request("POST", "/auth/session/refresh", {"json": body})
 	if answer.error:
@@ -2400,7 +2406,7 @@ func _refresh(kept):
 	return Result.ok(renewed)
 
 
-func _pair(made, answer):
+func _pair(made: Credential, answer: Dictionary) -> Result:
 	for name in ["refresh_credential", "access_token"]:
 		var found = Tools.member(answer, name, "text")
 		if found.error:
@@ -2414,7 +2420,7 @@ func _pair(made, answer):
 
 
 # Result of the Credential that a finished sign-in brought; on disk before it is used.
-func keep(complete):
+func keep(complete: Dictionary) -> Result:
 	await Platform.frame()
 	var fresh = Credential.new()
 	fresh.origin = origin.text()

@@ -41,19 +41,19 @@ const SPARE_BYTES = 16777216  # left free on the disk, beside what is downloaded
 const RESTARTS = 3  # how often a download begins anew because its release is gone at the server
 const BLOCK_BYTES = 524288
 
-var folder = ""
+var folder: String = ""
 
-var _client
+var _client: GamedClient
 var _open = null
-var _mark = null
-var _asked = false  # files are for players only: a token goes along
-var _done = 0
-var _size = 0
-var _fetched = 0
+var _mark: Claim = null
+var _asked: bool = false  # files are for players only: a token goes along
+var _done: int = 0
+var _size: int = 0
+var _fetched: int = 0
 
 
 # `the_folder` instead of one beside the credential; nothing else may be in it.
-func _init(client, the_folder = ""):
+func _init(client: GamedClient, the_folder: String = ""):
 	_client = client
 	folder = the_folder if the_folder != "" else "%s/assets/%s" % [client.folder, client.place()]
 
@@ -67,7 +67,7 @@ class Manifest:
 	extends RefCounted
 
 	# Result of one; NotGamed for anything that this device should not write.
-	static func of(raw):
+	static func of(raw: PackedByteArray) -> Result:
 		var text = raw.get_string_from_utf8()
 		var value = Platform.parsed(text) if not Tools.too_deep(text) else null
 		if not value is Dictionary or Tools.integer(value.get("format")) != 1:
@@ -93,19 +93,19 @@ class Manifest:
 		return Result.ok(made)
 
 	# The id of a release: of the exact bytes of its manifest.
-	static func release_of(raw):
+	static func release_of(raw: PackedByteArray) -> String:
 		return "r" + Tools.sha256(raw).substr(0, 16)
 
-	static func is_release(name):
+	static func is_release(name: String) -> bool:
 		return name.length() == 17 and name[0] == "r" and Tools.only(name.substr(1, 16), "0123456789abcdef")
 
-	static func is_channel(name):
+	static func is_channel(name: String) -> bool:
 		return Tools.only(name, Tools.LOWER + "-", 32) and not name[0] in Tools.DIGITS + "-"
 
-	static func _wrong(detail):
+	static func _wrong(detail: String) -> Result:
 		return Result.wrong("not_gamed", detail)
 
-	static func _file_of(value):
+	static func _file_of(value) -> Variant:
 		if not value is Dictionary or not value.get("sha256") is String or not Tools.is_sha256(value["sha256"]):
 			return null
 		var size = Tools.integer(value.get("size"), -1)
@@ -113,7 +113,7 @@ class Manifest:
 		return {"size": size, "sha256": value["sha256"], "type": type} if size >= 0 else null
 
 	# NotGamed unless each can be a file below a folder, beside all the others, on any system.
-	static func refuse_paths(paths):
+	static func refuse_paths(paths: Array) -> Result:
 		var files = {}
 		var folders = {}
 		for path in paths:
@@ -134,7 +134,7 @@ class Manifest:
 		return Result.ok()
 
 	# May no file be called so, on some system that players have?
-	static func is_flawed(path):
+	static func is_flawed(path: String) -> bool:
 		if path.to_utf8_buffer().size() > MAX_PATH_BYTES:
 			return true
 		var plain = Tools.only(path, Tools.ALPHANUMERIC + "/._-")
@@ -161,7 +161,7 @@ class Manifest:
 class ManifestCheck:
 	extends RefCounted
 
-	func checked(answer):
+	func checked(answer: GamedClient.Answer) -> Result:
 		var named = answer.headers.get("asset-release", answer.headers.get("etag", "")).replace('"', "")
 		if not Manifest.is_release(named):
 			return Tools.lacks("ETag")
@@ -174,28 +174,28 @@ class ManifestCheck:
 class Part:
 	extends RefCounted
 
-	var path = ""
+	var path: String = ""
 	var file = null
 	var _owner
-	var _out = null
-	var _at = 0
+	var _out: FileAccess = null
+	var _at: int = 0
 
-	func _init(the_path, the_file, owner):
+	func _init(the_path: String, the_file: Dictionary, owner):
 		path = the_path
 		file = the_file
 		_owner = owner
 
-	func arrived():
+	func arrived() -> int:
 		return int(max(0, Disk.size_of(path)))
 
-	func headers():
+	func headers() -> Dictionary:
 		var at = arrived()
 		if at == 0:
 			return {}
 		return {"Range": "bytes=%d-%d" % [at, file["size"] - 1], "If-Range": '"%s"' % file["sha256"]}
 
 	# GamedError or null.
-	func begin(answer):
+	func begin(answer: GamedClient.Answer) -> GamedError:
 		_at = arrived()
 		var said = "bytes %d-%d/%d" % [_at, file["size"] - 1, file["size"]]
 		if answer.headers.get("content-encoding", "identity").to_lower() != "identity":
@@ -215,7 +215,7 @@ class Part:
 		return null
 
 	# GamedError or null.
-	func take(bytes):
+	func take(bytes: PackedByteArray) -> GamedError:
 		if _at + bytes.size() > file["size"]:
 			return GamedError.new("download_corrupt", "The server sends other bytes than its release has.")
 		_out.store_buffer(bytes)
@@ -224,14 +224,14 @@ class Part:
 		return null
 
 	# GamedError or null; true to the disk from here on.
-	func close():
+	func close() -> GamedError:
 		if _out == null:
 			return null
 		_out.close()
 		_out = null
 		return full() if arrived() < _at else null
 
-	static func full(missing = 0):
+	static func full(missing: int = 0) -> GamedError:
 		var more = "%d MiB more are needed" % (missing / 1048576 + 1) if missing > 0 else "free some space"
 		var words = "This device has no room for the download: %s, then start it again." % more
 		return GamedError.new("disk_full", words)
@@ -242,14 +242,14 @@ class Part:
 
 # {"id", "folder", "manifest"} of the newest whole release when this was first asked for, and the same from then on,
 # until `switch_over`; null: nothing was downloaded yet. No process removes it while this one lives.
-func current():
+func current() -> Variant:
 	if _open == null:
 		_hold()
 	return _open
 
 
 # Result of the path of a file of the current release. Errors: NotFound, and Unreachable while no release has arrived.
-func path(name):
+func path(name: String) -> Result:
 	var release = current()
 	if release == null:
 		return Result.wrong("not_arrived", "The game's files have not been downloaded yet.")
@@ -259,20 +259,20 @@ func path(name):
 
 
 # Goes on with the newest whole release, here in this process: when nothing of the old one is in use.
-func switch_over():
+func switch_over() -> Variant:
 	close()
 	return current()
 
 
 # Lets other processes remove the release that this one had open.
-func close():
+func close() -> void:
 	if _mark:
 		_mark.drop()
 	_mark = null
 	_open = null
 
 
-func _hold():
+func _hold() -> void:
 	for _attempt in range(3):  # a removal moves the pointer first, and then reads the marks
 		var release = _pointer()
 		var manifest = _kept(release) if release != "" else null
@@ -287,7 +287,7 @@ func _hold():
 
 
 # What the pointer says; "" when it says nothing.
-func _pointer():
+func _pointer() -> String:
 	for name in ["/current", "/current.new"]:
 		var data = Disk.read(folder + name)
 		var release = data.get_string_from_ascii().strip_edges() if data != null and data.size() > 0 else ""
@@ -297,7 +297,7 @@ func _pointer():
 
 
 # The manifest of a release that is here, whole; null for any other.
-func _kept(release):
+func _kept(release: String) -> Variant:
 	var raw = Disk.read("%s/releases/%s.json" % [folder, release])
 	if raw == null or Manifest.release_of(raw) != release:
 		return null
@@ -311,7 +311,7 @@ func _kept(release):
 # Bytes that are here already are not fetched; with `verify` they are read first. What arrived stays for the next time.
 # This object goes on with the release it has open: see `switch_over`. Errors: NotFound, SignInRequired where files are
 # for players only, DiskFull, DownloadCorrupt, InUse, Unreachable and its kin.
-func download(channel = "stable", verify = false):
+func download(channel: String = "stable", verify: bool = false) -> Result:
 	var _me = self
 	await Platform.frame()
 	if not (Manifest.is_channel(channel) or Manifest.is_release(channel)):
@@ -333,13 +333,13 @@ func download(channel = "stable", verify = false):
 
 
 # Emits `progress`, with so many bytes more.
-func count(done, fetched, stage = "fetching"):
+func count(done: int, fetched: int, stage: String = "fetching") -> void:
 	_done += done
 	_fetched += fetched
 	progress.emit(stage, _done, _size, _fetched)
 
 
-func _download(channel, verify):
+func _download(channel: String, verify: bool) -> Result:
 	var found = await _manifest(channel)
 	if found.error:
 		return found
@@ -360,7 +360,7 @@ func _download(channel, verify):
 
 
 # All that follows is of this one release, whatever is published meanwhile.
-func _manifest(channel):
+func _manifest(channel: String) -> Result:
 	var here = _kept(_pointer())
 	var headers = {"If-None-Match": '"%s"' % here["release"]} if here else {}
 	var how = {"headers": headers, "check": ManifestCheck.new(), "limit": MAX_MANIFEST_BYTES}
@@ -371,7 +371,7 @@ func _manifest(channel):
 
 
 # A token goes along only where the server asks for one: public files need no sign-in.
-func _ask(path, how):
+func _ask(path: String, how: Dictionary) -> Result:
 	if not _asked:
 		var answer = await _client._request("GET", path, how)
 		if answer.error == null or answer.error.code != "token_missing":
@@ -381,7 +381,7 @@ func _ask(path, how):
 
 
 # {sha256: {"file", "targets"}} of what is not here. Bytes of any whole release that is here are not fetched again.
-func _look(manifest, verify):
+func _look(manifest: Dictionary, verify: bool) -> Dictionary:
 	var here = {}
 	for name in Platform.names(folder + "/releases"):
 		var other = _kept(name.get_basename()) if name.ends_with(".json") else null
@@ -408,12 +408,12 @@ func _look(manifest, verify):
 	return missing
 
 
-func _staged(file):
+func _staged(file: Dictionary) -> String:
 	return "%s/staging/%s" % [folder, file["sha256"]]
 
 
 # Before a byte is fetched: better no download than half of one. GamedError or null.
-func _room(missing):
+func _room(missing: Dictionary) -> GamedError:
 	var needed = SPARE_BYTES
 	for digest in missing:
 		var file = missing[digest]["file"]
@@ -423,7 +423,7 @@ func _room(missing):
 
 
 # One file, to each of its places; GamedError or null.
-func _fetch(wanted):
+func _fetch(wanted: Dictionary) -> GamedError:
 	var file = wanted["file"]
 	var part = Part.new(_staged(file), file, self)
 	await Platform.frame()
@@ -440,7 +440,7 @@ func _fetch(wanted):
 
 
 # All its bytes. A try that brought something counts as none.
-func _arrive(part):
+func _arrive(part: Part) -> GamedError:
 	var attempt = 0
 	var size = part.file["size"]
 	await Platform.frame()
@@ -472,7 +472,7 @@ func _arrive(part):
 
 
 # To each of its places; the last one gets the file itself.
-func _put(source, wanted):
+func _put(source: String, wanted: Dictionary) -> GamedError:
 	var file = wanted["file"]
 	var targets = wanted["targets"].duplicate()
 	var last = targets.pop_back()
@@ -486,7 +486,7 @@ func _put(source, wanted):
 
 
 # Under another name, too, if the bytes are what they should be.
-func _copied(source, target, file):
+func _copied(source: String, target: String, file: Dictionary) -> bool:
 	var temporary = _staged(file) + ".copy"
 	await Platform.frame()
 	if Disk.size_of(source) != file["size"]:
@@ -501,7 +501,7 @@ func _copied(source, target, file):
 
 
 # Of a file, a block in each frame; into another one at the same time, if that is named.
-func _hash_of(path, into = ""):
+func _hash_of(path: String, into: String = "") -> String:
 	var file = Platform.open(path, FileAccess.READ)
 	var copy = Platform.open(into, FileAccess.WRITE) if into != "" else null
 	var context = HashingContext.new()
@@ -525,7 +525,7 @@ func _hash_of(path, into = ""):
 
 
 # The release is whole from here on, and the one to load.
-func _finish(manifest):
+func _finish(manifest: Dictionary) -> Result:
 	var release = manifest["release"]
 	Disk.flush("%s/releases/%s" % [folder, release])
 	if _kept(release) == null and not Disk.write_whole("%s/releases/%s.json" % [folder, release], manifest["raw"]):
@@ -537,7 +537,7 @@ func _finish(manifest):
 
 
 # Releases that no process uses any more.
-func _remove_others(keep):
+func _remove_others(keep: String) -> void:
 	var spared = Claim.marked(folder + "/use")
 	spared.append(keep)
 	var names = Platform.names(folder + "/releases")
@@ -549,7 +549,7 @@ func _remove_others(keep):
 		Disk.remove(folder + "/staging/" + name)
 
 
-func _remove_all(path):
+func _remove_all(path: String) -> void:
 	for name in Platform.names(path):
 		_remove_all(path + "/" + name)
 	Platform.remove(path)

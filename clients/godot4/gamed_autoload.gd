@@ -18,22 +18,22 @@ const Platform = GamedClient.Platform
 const SETTINGS = Platform.SETTINGS
 const APP_CHARACTERS = GamedClient.Tools.ALPHANUMERIC + " ._-"
 
-var client = null  # of the server in the project settings
-var saves = null  # a Sync that runs, after `start`
+var client: GamedClient = null  # of the server in the project settings
+var saves: Sync = null  # a Sync that runs, after `start`
 
-var _starting = false
-var _shown = null  # the dialog of `client`
+var _starting: bool = false
+var _shown: Dialog = null  # the dialog of `client`
 
 
 func _init():
 	use(_setting("gamed/server"))
 
 
-func _exit_tree():
+func _exit_tree() -> void:
 	_close()
 
 
-func _notification(what):
+func _notification(what: int) -> void:
 	var url = Platform.opened_url(what)
 	if url is String:
 		client.returned(url)
@@ -41,7 +41,7 @@ func _notification(what):
 
 # Another server: its address as the player typed it, and the options of the client. GamedError if it is not an
 # address, or null. Then `start` signs in there.
-func use(server, options = {}):
+func use(server: String, options: Dictionary = {}):
 	_close()
 	var all = options.duplicate()
 	if not all.has("app"):
@@ -54,7 +54,7 @@ func use(server, options = {}):
 # too. False: the player has seen the problem; `saves.flaw` is null if saves can be kept here all the same, until a
 # later `start` takes them along. Call it again after `client.session_ended`. `person` and `options` are those of
 # `sign_in`; null: a ready dialog.
-func start(person = null, options = {}):
+func start(person = null, options: Dictionary = {}) -> bool:
 	await Platform.frame()
 	while _starting:
 		await Platform.frame()
@@ -74,7 +74,7 @@ func start(person = null, options = {}):
 
 
 # What players see as the game: the setting, or the project's name without the characters that it cannot have.
-func app_name():
+func app_name() -> String:
 	var entered = _setting("gamed/app")
 	if entered != "":
 		return entered
@@ -85,12 +85,12 @@ func app_name():
 	return made if made != "" else "game"
 
 
-func _setting(name):
+func _setting(name: String) -> String:
 	return str(ProjectSettings.get_setting(name)) if ProjectSettings.has_setting(name) else SETTINGS[name]
 
 
 # What was saved before the first sign-in is taken along by the same Sync.
-func _open():
+func _open() -> void:
 	var kept = client.credential()
 	var player = kept.player_id if kept else ""
 	if saves == null or saves.flaw or not saves.player_id in ["", player]:
@@ -102,27 +102,27 @@ func _open():
 		saves.run()  # an earlier one has ended with the session
 
 
-func _dialog():
+func _dialog() -> Dialog:
 	if _shown == null:
 		_shown = Dialog.new(client)
 	return _shown
 
 
-func _on_changed(status):
+func _on_changed(status: Dictionary) -> void:
 	changed.emit(status)
 
 
-func _on_trouble_changed(trouble):
+func _on_trouble_changed(trouble) -> void:
 	trouble_changed.emit(trouble)
 
 
-func _close_saves():
+func _close_saves() -> void:
 	if saves:
 		saves.close()
 		saves = null
 
 
-func _close():
+func _close() -> void:
 	_close_saves()
 	if _shown:
 		_shown.queue_free()

@@ -14,18 +14,18 @@ const Platform = GamedClient.Platform
 const WIDTH = 360
 const PICTURE_SIZE = 176
 
-var _client
-var _url = ""
+var _client: GamedClient
+var _url: String = ""
 var _asking = null  # the SignIn that waits for its code
-var _shade = ColorRect.new()
-var _body = VBoxContainer.new()
-var _words = Label.new()
-var _field = LineEdit.new()
-var _picture = TextureRect.new()
-var _buttons = VBoxContainer.new()
+var _shade := ColorRect.new()
+var _body := VBoxContainer.new()
+var _words := Label.new()
+var _field := LineEdit.new()
+var _picture := TextureRect.new()
+var _buttons := VBoxContainer.new()
 
 
-func _init(client):
+func _init(client: GamedClient):
 	_client = client
 	layer = 100
 	_shade.color = Color(0, 0, 0, 0.6)
@@ -52,7 +52,7 @@ func _init(client):
 # --- What a sign-in calls ---------------------------------------------------------------------------------------------
 
 
-func choose_provider(providers):
+func choose_provider(providers: Array) -> Variant:
 	_show("How do you want to sign in?")
 	for provider in providers:
 		_add_button("Sign in with " + provider["label"], "_on_answered", provider["name"])
@@ -60,7 +60,7 @@ func choose_provider(providers):
 	return await answered
 
 
-func browser_opened(url, opened, qr_url):
+func browser_opened(url: String, opened, qr_url) -> void:
 	_url = url
 	if _asking:  # it opened the page that shows the code
 		return
@@ -74,7 +74,7 @@ func browser_opened(url, opened, qr_url):
 	_add_button("Cancel", "_on_cancel")
 
 
-func finish_code(sign_in, attempts_left):
+func finish_code(sign_in, attempts_left) -> Variant:
 	_asking = sign_in
 	_show("Type the six letters that your browser shows.")
 	if attempts_left != null:
@@ -95,7 +95,7 @@ func finish_code(sign_in, attempts_left):
 
 
 # True to try again. A cancelled sign-in shows nothing.
-func problem(error):
+func problem(error: GamedClient.GamedError):
 	if error.code == "login_cancelled":
 		return false
 	_show(error.detail)
@@ -107,7 +107,7 @@ func problem(error):
 
 
 # The sign-in is over, whatever came of it.
-func ended():
+func ended() -> void:
 	_asking = null
 	_shade.hide()
 	answered.emit(null)
@@ -116,24 +116,24 @@ func ended():
 # --- What the player presses ------------------------------------------------------------------------------------------
 
 
-func _on_answered(value):
+func _on_answered(value) -> void:
 	answered.emit(value)
 
 
-func _on_continue():
+func _on_continue() -> void:
 	answered.emit(_field.text)
 
 
-func _on_open():
+func _on_open() -> void:
 	GamedClient.open_browser(_url)
 
 
-func _on_show_code():
+func _on_show_code() -> void:
 	_asking.show_code()
 
 
 # Shows the link as a picture, which the server draws. A link works in one browser only.
-func _on_phone(url):
+func _on_phone(url: String) -> void:
 	var request = HTTPRequest.new()
 	request.max_redirects = 0
 	request.timeout = 10
@@ -143,14 +143,14 @@ func _on_phone(url):
 		request.queue_free()
 
 
-func _on_cancel():
+func _on_cancel() -> void:
 	_client.cancel_sign_in()
 
 
 # --- The parts --------------------------------------------------------------------------------------------------------
 
 
-func _show(words):
+func _show(words: String) -> void:
 	_words.text = words
 	_field.hide()
 	_picture.hide()
@@ -160,7 +160,7 @@ func _show(words):
 	_shade.show()
 
 
-func _add_button(text, method, value = null):
+func _add_button(text: String, method: String, value = null) -> void:
 	var button = Button.new()
 	button.text = text
 	button.pressed.connect(callv.bind(method, [value] if method in ["_on_answered", "_on_phone"] else []))
@@ -169,7 +169,7 @@ func _add_button(text, method, value = null):
 		button.grab_focus()  # for keys and gamepads
 
 
-func _on_picture(_result, status, _headers, bytes, request):
+func _on_picture(_result, status: int, _headers, bytes: PackedByteArray, request: HTTPRequest) -> void:
 	request.queue_free()
 	var image = Image.new()
 	if _asking or not _shade.visible:

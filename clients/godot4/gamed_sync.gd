@@ -55,33 +55,33 @@ const HALTING = [
 	"InUse"
 ]
 
-var player_id = ""
-var trouble = null  # why the last pump did not get through; null when it did
-var flaw = null  # GamedError where this could not begin: SignInRequired, InUse, LocalDamaged; every call fails with it
+var player_id: String = ""
+var trouble: GamedError = null  # why the last pump did not get through; null when it did
+var flaw: GamedError = null  # GamedError where this could not begin: SignInRequired, InUse, LocalDamaged; every call fails with it
 
-var _client
-var _place = ""
-var _store = null
-var _records = {}
+var _client: GamedClient
+var _place: String = ""
+var _store: Store = null
+var _records: Dictionary = {}
 var _cursor = null
 var _whole = null  # {"cursor", "expired", "listed", "compared"} of the whole list whose pages have begun to come
-var _problems = {}  # slot: {"error", "due"}, by the engine's own clock, in ms
-var _copy_problems = {}  # the same of each slot's unsent copy: they hold up neither writes nor downloads
-var _reported = {}
-var _pumping = false
-var _bell = false
-var _closed = false
-var _pumped = false  # a pump of this Sync has succeeded
-var _round = 0  # of `run`: a later one ends an earlier
-var _running = false  # a `run` is under way
-var _listening = 0  # of `_listen`: that of an ended `run` ends, too
-var _tried_round = 0  # when the last pump that has ended began: `trouble` is no answer to a later `run`
+var _problems: Dictionary = {}  # slot: {"error", "due"}, by the engine's own clock, in ms
+var _copy_problems: Dictionary = {}  # the same of each slot's unsent copy: they hold up neither writes nor downloads
+var _reported: Dictionary = {}
+var _pumping: bool = false
+var _bell: bool = false
+var _closed: bool = false
+var _pumped: bool = false  # a pump of this Sync has succeeded
+var _round: int = 0  # of `run`: a later one ends an earlier
+var _running: bool = false  # a `run` is under way
+var _listening: int = 0  # of `_listen`: that of an ended `run` ends, too
+var _tried_round: int = 0  # when the last pump that has ended began: `trouble` is no answer to a later `run`
 
 
 # Of the player who is signed in; `folder` instead of one beside the credential. Asks no server. Before the first
 # sign-in at this server the saves wait on this device: the first `pump` after the sign-in, or the first Sync, adopts
 # them for the player. After a sign-out `flaw` is SignInRequired.
-func _init(client, folder = ""):
+func _init(client: GamedClient, folder: String = ""):
 	var credential = client.credential()
 	if client.flaw:
 		flaw = client.flaw
@@ -100,7 +100,7 @@ func _init(client, folder = ""):
 
 
 # Opens the folder of this player; GamedError or null.
-func _use(id):
+func _use(id: String) -> GamedError:
 	var store = Store.new("%s/%s" % [_place, _safe_name(id) if id != "" else UNOWNED])
 	var error = store.open()
 	if error:
@@ -117,19 +117,19 @@ func _use(id):
 
 
 # A player has signed in here before; the names of their folders have no dot.
-func _has_players():
+func _has_players() -> bool:
 	for name in Platform.names(_place):
 		if not "." in name:
 			return true
 	return false
 
 
-static func _signed_out():
+static func _signed_out() -> GamedError:
 	return GamedError.new("signed_out", "No player is signed in here.")
 
 
 # Adopts what was saved here before the sign-in, unless another process has it open.
-func _adopt_left():
+func _adopt_left() -> void:
 	if not UNOWNED in Platform.names(_place):
 		return
 	var left = Store.new("%s/%s" % [_place, UNOWNED])
@@ -144,7 +144,7 @@ func _adopt_left():
 
 # Takes over the saves of `left`; one whose slot has something pending waits there for the next start. GamedError or
 # null.
-func _adopt(left, records):
+func _adopt(left: Store, records: Dictionary) -> GamedError:
 	for slot in records:
 		var mine = _record(slot)
 		var local = records[slot]["local"]
@@ -162,7 +162,7 @@ func _adopt(left, records):
 
 
 # Opens the player's saves once a player has signed in, and adopts what was saved before; GamedError or null.
-func _own():
+func _own() -> GamedError:
 	var credential = _client.credential()
 	if credential == null:
 		return _signed_out()
@@ -176,7 +176,7 @@ func _own():
 
 
 # Lets another process have the folder. What is pending stays pending.
-func close():
+func close() -> void:
 	_closed = true
 	stop()
 	if _store:
@@ -201,29 +201,29 @@ class Record:
 
 	const MEMBERS = ["local", "base", "sent", "remote", "dispute", "dropped", "spent", "unsent_copy"]
 
-	static func fresh(slot):
+	static func fresh(slot: String) -> Dictionary:
 		var made = {"slot": slot, "dirty": false, "deleted": false}
 		for name in MEMBERS:
 			made[name] = null
 		return made
 
-	static func with(record, changes):
+	static func with(record: Dictionary, changes: Dictionary) -> Dictionary:
 		var made = record.duplicate()
 		for name in changes:
 			made[name] = changes[name]
 		return made
 
-	static func tag(info):
+	static func tag(info) -> Variant:
 		return info["etag"] if info else null
 
-	static func local_of(info):
+	static func local_of(info: Dictionary) -> Dictionary:
 		var made = {}
 		for name in ["sha256", "size", "content_type", "meta", "modified"]:
 			made[name] = info[name]
 		return made
 
 	# The same bytes under the same label; nothing equals nothing.
-	static func same(one, other):
+	static func same(one, other) -> bool:
 		if one == null or other == null:
 			return one == null and other == null
 		if one["sha256"] != other["sha256"] or one["content_type"] != other["content_type"]:
@@ -231,13 +231,13 @@ class Record:
 		return Tools.same_json(one["meta"], other["meta"])
 
 	# The server has something that the game has not seen, and the game has nothing to say against it.
-	static func newer(record):
+	static func newer(record: Dictionary) -> bool:
 		if not is_idle(record):
 			return false
 		return tag(record["remote"]) != tag(record["base"]) and (record["remote"] != null or record["deleted"])
 
 	# By the game. What it has already is no change.
-	static func wrote(record, local):
+	static func wrote(record: Dictionary, local) -> Dictionary:
 		if same(record["local"], local):
 			return record
 		var made = with(record, {"local": local, "dirty": true, "deleted": local == null})
@@ -248,7 +248,7 @@ class Record:
 		return made
 
 	# The game goes on from what is newer.
-	static func took(record):
+	static func took(record: Dictionary) -> Dictionary:
 		var there = record["remote"]
 		var made = with(record, {"local": local_of(there) if there else null, "base": there})
 		if there == null and record["local"]:
@@ -256,7 +256,7 @@ class Record:
 		return made
 
 	# The server lists this. The same bytes are never a conflict, whichever device wrote them.
-	static func heard(record, there, deleted = false):
+	static func heard(record: Dictionary, there, deleted: bool = false) -> Dictionary:
 		var made = with(record, {"remote": there, "deleted": deleted if there == null else false})
 		var local = made["local"]
 		var sent = made["sent"]
@@ -269,14 +269,14 @@ class Record:
 		return moved(made)
 
 	# Both sides have the same bytes; another label is brought up still, or taken over if the game has none.
-	static func settled(record, there):
+	static func settled(record: Dictionary, there) -> Dictionary:
 		if there and not record["dirty"]:
 			return with(record, {"local": local_of(there), "base": there, "dispute": null})
 		var dirty = there != null and not same(record["local"], there)
 		return with(record, {"base": there, "dirty": dirty, "dispute": null})
 
 	# A conflict that is open shows what is there now.
-	static func moved(record):
+	static func moved(record: Dictionary) -> Dictionary:
 		var dispute = record["dispute"]
 		var there = record["remote"]
 		if dispute == null or tag(dispute["current"]) == tag(there):
@@ -288,14 +288,14 @@ class Record:
 
 	# In a whole list. `known`: what this stands on is in the past that the server has now. Where it is not, the
 	# server has lost what it had acknowledged, and what the game has is news again.
-	static func relisted(record, known, deleted, listed):
+	static func relisted(record: Dictionary, known: bool, deleted: bool, listed: bool) -> Dictionary:
 		var made = record
 		if not (known or record["dirty"] or record["local"] == null):
 			made = with(record, {"dirty": true})
 		return made if listed else heard(made, null, deleted)
 
 	# In a whole list where this slot is missing because it was deleted long ago.
-	static func expired(record):
+	static func expired(record: Dictionary) -> Dictionary:
 		var base = record["base"]
 		if record["local"] == null or base == null or not (record["dirty"] or record["sent"]):
 			return heard(record, null, base != null or record["remote"] != null or record["deleted"])
@@ -305,7 +305,7 @@ class Record:
 		return heard(with(record, {"sent": null, "dispute": dispute}), null, true)
 
 	# What was sent took place, as `info`; the game may have gone on since.
-	static func acknowledged(record, info, exactly = true):
+	static func acknowledged(record: Dictionary, info, exactly: bool = true) -> Dictionary:
 		var sent = record["sent"]
 		var local = record["local"]
 		var done = exactly and same(local, sent["local"] if sent else null)
@@ -313,56 +313,56 @@ class Record:
 			local = with(local, {"content_type": info["content_type"], "meta": info["meta"]})
 		return with(record, {"local": local, "base": info, "dirty": not done, "sent": null})
 
-	static func written(record, info):
+	static func written(record: Dictionary, info: Dictionary) -> Dictionary:
 		return with(acknowledged(record, info), {"remote": info, "deleted": false})
 
-	static func removed(record, current = null):
+	static func removed(record: Dictionary, current = null) -> Dictionary:
 		return with(acknowledged(record, null), {"remote": current, "deleted": current == null})
 
 	# It took place, and another device went on from it.
-	static func superseded(record, error):
+	static func superseded(record: Dictionary, error: GamedError) -> Dictionary:
 		var current = error.current()
 		return with(acknowledged(record, error.yours()), {"remote": current, "deleted": current == null})
 
-	static func disputed(record, error):
+	static func disputed(record: Dictionary, error: GamedError) -> Dictionary:
 		var current = error.current()
 		var deleted = error.code == "deleted"
 		var reason = "changed" if current else ("deleted" if deleted else "lost")
 		var dispute = {"reason": reason, "base": record["base"], "current": current, "copy": error.yours()}
 		return heard(with(record, {"sent": null, "dispute": dispute}), current, deleted)
 
-	static func theirs(record):
+	static func theirs(record: Dictionary) -> Variant:
 		return record["dispute"]["current"] if record["dispute"] else null
 
 	# Nothing of this device is pending or in dispute.
-	static func is_idle(record):
+	static func is_idle(record: Dictionary) -> bool:
 		return not (record["dirty"] or record["sent"] or record["dispute"])
 
 	# Made before the sign-in: without a base, so that it never replaces another.
-	static func adopted(record, local):
+	static func adopted(record: Dictionary, local: Dictionary) -> Dictionary:
 		var changes = {"local": local, "base": null, "dirty": true, "deleted": false}
 		changes["dropped"] = record["local"] if record["local"] else record["dropped"]
 		return with(record, changes)
 
-	static func kept_mine(record):
+	static func kept_mine(record: Dictionary) -> Dictionary:
 		var spent = record["dispute"]["copy"] if record["dispute"] else null
 		return with(record, {"base": theirs(record), "dirty": true, "dispute": null, "spent": spent})
 
-	static func kept_theirs(record):
+	static func kept_theirs(record: Dictionary) -> Dictionary:
 		var info = theirs(record)
 		var local = local_of(info) if info else null
 		var deleted = record["dispute"] != null and record["dispute"]["reason"] == "deleted"
 		var changes = {"local": local, "base": info, "dirty": false, "deleted": deleted, "dispute": null}
 		return with(gave_way(record), changes)
 
-	static func merged(record, local):
+	static func merged(record: Dictionary, local: Dictionary) -> Dictionary:
 		var alike = record["local"] != null and record["local"]["sha256"] == local["sha256"]
 		var made = record if alike else gave_way(record)
 		return with(made, {"local": local, "base": theirs(record), "dirty": true, "dispute": null})
 
 	# Keeps this device's bytes as `dropped`, and as `unsent_copy` if the server does not have them. The server has only
 	# the bytes that it refused; the game may have saved newer ones since.
-	static func gave_way(record):
+	static func gave_way(record: Dictionary) -> Dictionary:
 		var local = record["local"]
 		if local == null or record["dispute"] == null:
 			return record
@@ -374,7 +374,7 @@ class Record:
 		return with(made, {"unsent_copy": {"local": local, "base": known}})
 
 	# Hashes of all bytes that may still be asked for.
-	static func bodies(record):
+	static func bodies(record: Dictionary) -> Array:
 		var sides = [record["local"], record["base"], record["remote"], record["dropped"]]
 		for name in ["sent", "unsent_copy"]:
 			if record[name]:
@@ -389,7 +389,7 @@ class Record:
 		return found
 
 	# Of what was written to the disk; null if it is not that.
-	static func of(text):
+	static func of(text: String) -> Variant:
 		var value = Platform.parsed(text) if not Tools.too_deep(text) else null
 		if not value is Dictionary or Tools.integer(value.get("format")) != FORMAT or not value.get("slot") is String:
 			return null
@@ -409,7 +409,7 @@ class Record:
 				return null
 		return made
 
-	static func _member_of(name, kept):
+	static func _member_of(name: String, kept: Dictionary) -> Variant:
 		if name in ["local", "dropped"]:
 			return _local(kept)
 		if name in ["base", "remote", "spent"]:
@@ -426,7 +426,7 @@ class Record:
 		made["local"] = _local(kept["local"]) if kept.get("local") else null
 		return null if kept.get("local") and made["local"] == null else made
 
-	static func _local(kept):
+	static func _local(kept: Dictionary) -> Variant:
 		var size = Tools.integer(kept.get("size"))
 		for name in ["sha256", "content_type", "modified"]:
 			if not kept.get(name) is String:
@@ -444,14 +444,14 @@ class Record:
 class Store:
 	extends RefCounted
 
-	var folder = ""
-	var _claim = null
+	var folder: String = ""
+	var _claim: GamedClient.Claim = null
 
-	func _init(the_folder):
+	func _init(the_folder: String):
 		folder = the_folder
 
 	# GamedError or null.
-	func open():
+	func open() -> GamedError:
 		if not Disk.private_folder(folder + "/slots"):
 			return GamedError.new("local_disk", "This device cannot keep saves in %s." % folder)
 		_claim = GamedClient.Claim.take(folder, "sync")
@@ -459,13 +459,13 @@ class Store:
 			return GamedError.new("in_use", "This game is running already, with the same saves.")
 		return null
 
-	func close():
+	func close() -> void:
 		if _claim:
 			_claim.drop()
 		_claim = null
 
 	# Result of {slot: record}.
-	func records():
+	func records() -> Result:
 		var found = {}
 		for slot in Platform.names(folder + "/slots"):
 			var path = "%s/slots/%s/record" % [folder, slot]
@@ -487,7 +487,7 @@ class Store:
 		return Result.ok(found)
 
 	# GamedError or null; on disk when it returns. What is only known of the server may be lost to a power cut.
-	func keep(record, how):
+	func keep(record: Dictionary, how: int) -> GamedError:
 		var value = Record.with(record, {"format": FORMAT})
 		var path = _of(record["slot"])
 		var data = Tools.ascii_json(value).to_ascii_buffer()
@@ -496,7 +496,7 @@ class Store:
 		_tidy(record)
 		return null
 
-	func _tidy(record):
+	func _tidy(record: Dictionary) -> void:
 		var needed = Record.bodies(record)
 		needed.append("record")
 		for name in Platform.names(_of(record["slot"])):
@@ -504,13 +504,13 @@ class Store:
 				Disk.remove(_of(record["slot"]) + "/" + name)
 
 	# Deletes the bytes of a first write that was cut off before its record.
-	func _tidy_unused(slot):
+	func _tidy_unused(slot: String) -> void:
 		var names = Platform.names(_of(slot))
 		if not "record" in names and not "record.new" in names:
 			forget(slot)
 
 	# The hash, or null when this device cannot keep the bytes.
-	func add(slot, data):
+	func add(slot: String, data: PackedByteArray) -> Variant:
 		var digest = Tools.sha256(data)
 		if load_body(slot, digest) == null:
 			if not Disk.private_folder(_of(slot)) or not Disk.write_whole(_of(slot) + "/" + digest, data, Disk.WHOLE):
@@ -518,30 +518,30 @@ class Store:
 		return digest
 
 	# Deletes a slot, its record first.
-	func forget(slot):
+	func forget(slot: String) -> void:
 		Disk.remove(_of(slot) + "/record")
 		for name in Platform.names(_of(slot)):
 			Disk.remove(_of(slot) + "/" + name)
 
 	# null when it is not here, or not what it was.
-	func load_body(slot, digest):
+	func load_body(slot: String, digest: String) -> Variant:
 		var data = Disk.read(_of(slot) + "/" + digest)
 		return data if data != null and Tools.sha256(data) == digest else null
 
-	func discard(slot, digest):
+	func discard(slot: String, digest: String) -> void:
 		Disk.remove(_of(slot) + "/" + digest)
 
-	func has(slot, info):
+	func has(slot: String, info: Dictionary) -> bool:
 		return Disk.size_of(_of(slot) + "/" + info["sha256"]) == info["size"]
 
-	func cursor():
+	func cursor() -> Variant:
 		var data = Disk.read(folder + "/cursor")
 		return data.get_string_from_utf8() if data != null and data.size() > 0 else null
 
-	func keep_cursor(cursor):
+	func keep_cursor(cursor: String) -> bool:
 		return Disk.write_whole(folder + "/cursor", cursor.to_utf8_buffer(), Disk.LOOSE)
 
-	func _of(slot):
+	func _of(slot: String) -> String:
 		return "%s/slots/%s" % [folder, slot]
 
 
@@ -552,14 +552,14 @@ class Store:
 class SyncConflict:
 	extends RefCounted
 
-	var slot = ""
-	var reason = ""  # changed; deleted: at the server; lost: the server does not know this save (erased, an old backup)
+	var slot: String = ""
+	var reason: String = ""  # changed; deleted: at the server; lost: the server does not know this save (erased, an old backup)
 	var base_info = null
 	var current = null
 	var copy = null  # what the server keeps of this device's side, beside the current version
 	var _sync
 
-	func _init(owner, the_slot, dispute):
+	func _init(owner, the_slot: String, dispute: Dictionary):
 		_sync = owner
 		slot = the_slot
 		reason = dispute["reason"]
@@ -568,26 +568,26 @@ class SyncConflict:
 		copy = dispute["copy"]
 
 	# This device's, as it is now: Result of {"data", "content_type", "meta", "modified"}; of null: deleted here.
-	func mine():
+	func mine() -> Result:
 		return _sync._side(slot, _sync._record(slot)["local"])
 
 	# The server's; null: deleted, or lost. Fetched if it did not arrive yet: a coroutine.
-	func theirs():
+	func theirs() -> Result:
 		return await _sync._side_fetched(slot, current)
 
 	# What both started from; null when there was nothing, or it was not kept. A coroutine.
-	func base():
+	func base() -> Result:
 		var side = await _sync._side_fetched(slot, base_info)
 		return Result.ok() if side.error else side
 
 	# Writes this device's over theirs, which stays in the server's history.
-	func keep_mine():
+	func keep_mine() -> Result:
 		var over = _sync._over(self)
 		return over if over.error else _sync._answer(Record.kept_mine(over.value))
 
 	# Goes on from theirs: `read` it. This device's side stays at the server as a conflict copy: the next pump sends what
 	# the game has saved since the conflict began. It also stays here, as `dropped`. A coroutine.
-	func keep_theirs():
+	func keep_theirs() -> Result:
 		var side = await theirs()
 		if side.error:
 			return side
@@ -595,7 +595,7 @@ class SyncConflict:
 		return over if over.error else _sync._answer(Record.kept_theirs(over.value))
 
 	# Goes on from something new that holds both.
-	func merged(data, meta = null):
+	func merged(data, meta = null) -> Result:
 		var over = _sync._over(self)
 		if over.error:
 			return over
@@ -603,17 +603,17 @@ class SyncConflict:
 		var local = _sync._local(slot, data, meta, like["content_type"] if like else "application/octet-stream")
 		return local if local.error else _sync._answer(Record.merged(over.value, local.value))
 
-	func _same(other):
+	func _same(other: SyncConflict) -> bool:
 		return Tools.same_json(_shown(), other._shown())
 
-	func _shown():
+	func _shown() -> Array:
 		return [slot, reason, base_info, current, copy]
 
 
 # Waits for the first pump, at most `within` seconds; returns whether the first list has ever come here. A coroutine:
 # call it after `run` was started and before the first `read`. false: this device was never online with this player;
 # `read` fails with NotKnown. A device that knows its saves does not wait for a server that does not answer.
-func ready(within = 5.0):
+func ready(within: float = 5.0) -> bool:
 	var end = Time.get_ticks_msec() + within * 1000
 	await Platform.frame()
 	while Time.get_ticks_msec() < end and not _needs_no_wait():
@@ -622,7 +622,7 @@ func ready(within = 5.0):
 
 
 # Waiting for a pump would not help `ready`.
-func _needs_no_wait():
+func _needs_no_wait() -> bool:
 	if _pumped or _closed or flaw:
 		return true
 	if trouble == null or (_ends(trouble) and _tried_round != _round):
@@ -631,7 +631,7 @@ func _needs_no_wait():
 
 
 # The last pump failed only for a save of another device, which does not fit here: the rest goes up as ever.
-func _lacks_space():
+func _lacks_space() -> bool:
 	if trouble == null or trouble.code != "local_disk":
 		return false
 	for problem in _problems.values():
@@ -641,7 +641,7 @@ func _lacks_space():
 
 
 # What ends `run`: waiting does not help.
-static func _ends(error):
+static func _ends(error: GamedError) -> bool:
 	return error.is_a("SignInRequired") or error.kind == "PlayerBlocked"
 
 
@@ -652,25 +652,25 @@ static func _ends(error):
 # stands on them. null if the slot was never written. Errors: NotKnown before the first list (see `ready`), Deleted,
 # LocalDamaged, and Unreachable (not_arrived) for a save that is known and has not arrived. In a conflict it is this
 # device's side.
-func read(slot):
+func read(slot) -> Result:
 	return _look(slot, true)
 
 
 # The same bytes, but the next write does not stand on them: for a preview, or a copy elsewhere.
-func peek(slot):
+func peek(slot) -> Result:
 	return _look(slot, false)
 
 
 # On this device's disk when it returns, on top of what the game last read or wrote here. It goes up with the next
 # pump. Newer bytes replace older ones that did not go up yet. `data`: bytes, or a text.
-func write(slot, data, meta = null, content_type = "application/octet-stream"):
+func write(slot, data, meta = null, content_type: String = "application/octet-stream") -> Result:
 	var local = _local(slot, data, meta, content_type)
 	return local if local.error else _answer(Record.wrote(_record(slot), local.value))
 
 
 # What this device knows to be newest; a delete at the server can be taken back for a while. Error: NotKnown before the
 # first list, unless the game has written this slot here.
-func delete(slot):
+func delete(slot) -> Result:
 	var named = GamedClient.path_of(slot)
 	if named.error:
 		return named
@@ -681,7 +681,7 @@ func delete(slot):
 
 
 # Every slot that holds something, or waits for something: a list as of `status`.
-func slots():
+func slots() -> Array:
 	var found = []
 	for slot in _known():
 		if _shown(status(slot)):
@@ -695,7 +695,7 @@ func slots():
 # are kept here.
 # size (null: nothing, it is deleted), meta and modified are of what `read` would give. copies: versions at the server
 # that lost a conflict, of any device: restore or dismiss them.
-func status(slot):
+func status(slot: String) -> Dictionary:
 	var record = _record(slot)
 	var problem = _problems.get(slot)
 	var visible = problem if problem else _copy_problems.get(slot)
@@ -712,7 +712,7 @@ func status(slot):
 
 
 # Those the player has to choose in.
-func conflicts():
+func conflicts() -> Array:
 	var found = []
 	for slot in _known():
 		if _records[slot]["dispute"]:
@@ -721,11 +721,11 @@ func conflicts():
 
 
 # What gave way here last, to theirs or to a delete, also one of this device: for who changes their mind.
-func dropped(slot):
+func dropped(slot: String) -> Result:
 	return _side(slot, _record(slot)["dropped"])
 
 
-func _look(slot, take):
+func _look(slot, take: bool) -> Result:
 	var named = GamedClient.path_of(slot)
 	if named.error or flaw:
 		return Result.failed(flaw if flaw else named.error)
@@ -754,7 +754,7 @@ func _look(slot, take):
 	})
 
 
-func _bytes(slot, local):
+func _bytes(slot: String, local: Dictionary) -> Result:
 	var data = _store.load_body(slot, local["sha256"])
 	if data != null:
 		return Result.ok(data)
@@ -764,26 +764,26 @@ func _bytes(slot, local):
 	return _damaged(slot)
 
 
-func _damaged(slot):
+func _damaged(slot: String) -> Result:
 	return Result.wrong("local_damaged", "The file of %s on this device is damaged or gone." % slot)
 
 
 # The server may have a save of this slot that this device has not heard of.
-func _unknown(record):
+func _unknown(record: Dictionary) -> bool:
 	return _cursor == null and record["local"] == null and record["base"] == null and record["remote"] == null
 
 
-func _not_known():
+func _not_known() -> Result:
 	var words = "This device has not reached the server yet, so it does not know this save."
 	return Result.wrong("not_known", words)
 
 
 # Something newer is here to be read.
-func _arrived(record):
+func _arrived(record: Dictionary) -> bool:
 	return Record.newer(record) and (record["remote"] == null or _store.has(record["slot"], record["remote"]))
 
 
-func _state(record, problem):
+func _state(record: Dictionary, problem) -> String:
 	if record["dispute"]:
 		return CONFLICT
 	if problem:
@@ -798,19 +798,19 @@ func _state(record, problem):
 	return UNKNOWN if _unknown(record) else IN_STEP
 
 
-static func _shown(of):
+static func _shown(of: Dictionary) -> bool:
 	return of["size"] != null or not of["state"] in [IN_STEP, UNKNOWN]
 
 
 # From this device.
-func _side(slot, of):
+func _side(slot: String, of) -> Result:
 	if of == null or flaw:
 		return Result.failed(flaw) if flaw else Result.ok()
 	var data = _store.load_body(slot, of["sha256"])
 	return _side_of(of, data) if data != null else _damaged(slot)
 
 
-static func _side_of(of, data):
+static func _side_of(of: Dictionary, data: PackedByteArray) -> Result:
 	return Result.ok({
 		"data": data,
 		"content_type": of["content_type"],
@@ -820,7 +820,7 @@ static func _side_of(of, data):
 
 
 # Else from the server.
-func _side_fetched(slot, info):
+func _side_fetched(slot: String, info) -> Result:
 	await Platform.frame()
 	var side = _side(slot, info)
 	if side.error == null or side.error.code != "local_damaged":
@@ -833,7 +833,7 @@ func _side_fetched(slot, info):
 
 
 # Result of a local with its bytes on disk.
-func _local(slot, data, meta, content_type):
+func _local(slot, data, meta, content_type: String) -> Result:
 	var named = GamedClient.path_of(slot)
 	if named.error or flaw or _closed:
 		return named if named.error else Result.failed(flaw if flaw else _is_closed())
@@ -856,7 +856,7 @@ func _local(slot, data, meta, content_type):
 
 
 # Result of the record whose conflict is still what was shown.
-func _over(shown):
+func _over(shown: SyncConflict) -> Result:
 	var record = _record(shown.slot)
 	if record["dispute"] and SyncConflict.new(self, shown.slot, record["dispute"])._same(shown):
 		return Result.ok(record)
@@ -864,18 +864,18 @@ func _over(shown):
 
 
 # What the game or the player decided.
-func _answer(record):
+func _answer(record: Dictionary) -> Result:
 	var kept = _keep(record, Disk.KEPT)
 	_bell = true
 	return Result.failed(kept.error) if kept.error else Result.ok()
 
 
-func _record(slot):
+func _record(slot: String) -> Dictionary:
 	return _records[slot] if _records.has(slot) else Record.fresh(slot)
 
 
 # Result of the record; on disk when it returns. No coroutine may pause between reading one and keeping the next.
-func _keep(record, how = Disk.WHOLE):
+func _keep(record: Dictionary, how: int = Disk.WHOLE) -> Result:
 	if flaw or _closed:
 		return Result.failed(flaw if flaw else _is_closed())
 	if not Tools.same_json(record, _record(record["slot"])):
@@ -886,11 +886,11 @@ func _keep(record, how = Disk.WHOLE):
 	return Result.ok(record)
 
 
-func _is_closed():
+func _is_closed() -> GamedError:
 	return GamedError.new("in_use", "This Sync was closed.")
 
 
-func _known():
+func _known() -> Array:
 	var found = _records.keys()
 	found.sort()
 	return found
@@ -902,7 +902,7 @@ func _known():
 # Hears what changed, brings up what is pending, fetches what is newer. Result of a list of statuses: what a game should
 # look at again. Its error is about the server or the player (Unreachable, SignInRequired, ...); what is about one slot
 # is in its status. Nothing is lost by a failure, or by the end of the process: call it again.
-func pump():
+func pump() -> Result:
 	var error = await _tried()
 	return Result.failed(error) if error else Result.ok(_news())
 
@@ -910,7 +910,7 @@ func pump():
 # Pumps whenever there is something to do, until `stop` or `close`, and emits `changed`. Ends with an error that waiting
 # does not help against: SignInRequired, PlayerBlocked, InUse; call it again after a sign-in. All else is tried again,
 # and in `trouble` meanwhile.
-func run():
+func run() -> Result:
 	var _me = self
 	_round += 1
 	var mine = _round
@@ -940,18 +940,18 @@ func run():
 
 
 # Ends `run`, soon; the folder stays this one's.
-func stop():
+func stop() -> void:
 	_round += 1
 	_end_run()
 
 
-func _end_run():
+func _end_run() -> void:
 	_running = false
 	_listening += 1
 
 
 # One pump at a time; why it did not get through, or null.
-func _tried():
+func _tried() -> GamedError:
 	var _me = self  # a coroutine that is let go of ends itself
 	await Platform.frame()
 	while _pumping:
@@ -971,7 +971,7 @@ func _tried():
 	return trouble
 
 
-func _pump():
+func _pump() -> Result:
 	var client = _client.only(player_id, 1)
 	var heard = await _hear(client)
 	if heard.error:
@@ -992,7 +992,7 @@ func _pump():
 
 
 # Brings up what is pending.
-func _send_all(client):
+func _send_all(client: GamedClient) -> Result:
 	await Platform.frame()
 	for slot in _known():
 		var copy = _copy_to_send(slot)
@@ -1016,7 +1016,7 @@ func _send_all(client):
 	return Result.ok()
 
 
-func _until_due():
+func _until_due() -> float:
 	var due = Time.get_ticks_msec() + 1000000000
 	for problem in _problems.values() + _copy_problems.values():
 		due = min(due, problem["due"])
@@ -1024,7 +1024,7 @@ func _until_due():
 
 
 # Waits at the server for changes, and rings. What changed is for the pump to hear.
-func _listen(mine):
+func _listen(mine: int) -> void:
 	var _me = self
 	var attempt = 0
 	while mine == _listening and not _closed:
@@ -1050,7 +1050,7 @@ func _listen(mine):
 
 
 # What has changed since the last report to the game.
-func _news():
+func _news() -> Array:
 	var found = []
 	var now = {}
 	for slot in _known():
@@ -1063,14 +1063,14 @@ func _news():
 
 
 # What makes a status another one for the game: where the server's side matters, which one it is.
-func _look_of(of):
+func _look_of(of: Dictionary) -> String:
 	var there = _record(of["slot"])["remote"] if of["state"] in [NEWER, CONFLICT] else null
 	var problem = of["problem"].code if of["problem"] else ""
 	return "%s %s %s" % [of["state"], there["etag"] if there else "", problem]
 
 
 # The whole list, before any write, page by page.
-func _hear(client):
+func _hear(client: GamedClient) -> Result:
 	var page = await _hear_page(client)
 	while page.error == null and page.value:
 		page = await _hear_page(client)
@@ -1078,7 +1078,7 @@ func _hear(client):
 
 
 # Result of whether there are more changes. The cursor is kept last, so that a page that was cut off is listed again.
-func _hear_page(client):
+func _hear_page(client: GamedClient) -> Result:
 	var asked = _whole["cursor"] if _whole else _cursor
 	var found = await client.changes(asked)
 	if found.error and found.error.kind == "Refused" and found.error.status == 400 and asked != null:
@@ -1108,7 +1108,7 @@ func _hear_page(client):
 
 
 # Keeps what the server has of each slot, then the cursor.
-func _keep_heard(page, listed):
+func _keep_heard(page: Dictionary, listed: Dictionary) -> Result:
 	for slot in listed:
 		var there = null if listed[slot].has("deleted") else listed[slot]
 		var kept = _keep(Record.heard(_record(slot), there, there == null))
@@ -1123,7 +1123,7 @@ func _keep_heard(page, listed):
 
 
 # The past may be another one: what this device stands on must be in the server's, or it is news again.
-func _hear_all(client, whole):
+func _hear_all(client: GamedClient, whole: Dictionary) -> Result:
 	await Platform.frame()
 	_problems.clear()
 	_copy_problems.clear()
@@ -1144,7 +1144,7 @@ func _hear_all(client, whole):
 	return Result.ok()
 
 
-func _compare(client, slot, entry):
+func _compare(client: GamedClient, slot: String, entry) -> Result:
 	await Platform.frame()
 	var base = _record(slot)["base"]
 	var stands = base if base else _record(slot)["remote"]
@@ -1169,7 +1169,7 @@ func _compare(client, slot, entry):
 
 
 # Sends what `_next` noted, and notes the answer.
-func _send(client, slot, sent):
+func _send(client: GamedClient, slot: String, sent: Dictionary) -> Result:
 	var after
 	if sent["local"]:
 		after = await _put(client, slot, sent)
@@ -1184,7 +1184,7 @@ func _send(client, slot, sent):
 
 
 # What an answer means for the record as it is now.
-func _after(slot, how):
+func _after(slot: String, how: Array) -> Result:
 	var record = _record(slot)
 	match how[0]:
 		"written":
@@ -1199,7 +1199,7 @@ func _after(slot, how):
 
 
 # Result of the record with what to send now, noted on disk before it is sent: the same again until it is answered.
-func _next(slot):
+func _next(slot: String) -> Result:
 	var record = _record(slot)
 	var problem = _problems.get(slot)
 	var sent = record["sent"]
@@ -1222,7 +1222,7 @@ func _next(slot):
 
 
 # Result of what it means, for `_after`.
-func _put(client, slot, sent):
+func _put(client: GamedClient, slot: String, sent: Dictionary) -> Result:
 	var local = sent["local"]
 	var data = _bytes(slot, local)
 	if data.error:
@@ -1237,7 +1237,7 @@ func _put(client, slot, sent):
 	return Result.ok(["superseded" if put.error.code == "superseded" else "disputed", put.error])
 
 
-func _remove(client, slot, sent):
+func _remove(client: GamedClient, slot: String, sent: Dictionary) -> Result:
 	var gone = await client.delete(slot, sent["base"])
 	if gone.error == null or gone.error.is_a("NotFound"):
 		return Result.ok(["removed", null])  # there is nothing, which is what was wanted
@@ -1252,13 +1252,13 @@ func _remove(client, slot, sent):
 	return Result.ok(["disputed", gone.error])
 
 
-func _refused(problems, slot, error):
+func _refused(problems: Dictionary, slot: String, error: GamedError) -> void:
 	var seconds = error.retry_after if error.retry_after else AGAIN_SECONDS
 	problems[slot] = {"error": error, "due": Time.get_ticks_msec() + seconds * 1000}
 
 
 # What `_send_copy` is to send now, or null. Other writes do not wait for it.
-func _copy_to_send(slot):
+func _copy_to_send(slot: String) -> Variant:
 	var record = _record(slot)
 	var problem = _copy_problems.get(slot)
 	if record["sent"] or (problem and Time.get_ticks_msec() < problem["due"]):
@@ -1267,7 +1267,7 @@ func _copy_to_send(slot):
 
 
 # Sends a slot's unsent copy, and forgets it once the server has answered.
-func _send_copy(client, slot, copy):
+func _send_copy(client: GamedClient, slot: String, copy: Dictionary) -> Result:
 	await Platform.frame()
 	var local = copy["local"]
 	var data = _store.load_body(slot, local["sha256"])
@@ -1286,13 +1286,13 @@ func _send_copy(client, slot, copy):
 	return _keep(Record.with(record, {"unsent_copy": null}))
 
 
-func _is_spent(slot):
+func _is_spent(slot: String) -> bool:
 	var record = _record(slot)
 	return record["spent"] and not (record["dirty"] or record["sent"] or record["dispute"])
 
 
 # A conflict's copy whose bytes became current is not shown to the player as one any more.
-func _dismiss(client, slot):
+func _dismiss(client: GamedClient, slot: String) -> Result:
 	await Platform.frame()
 	var record = _record(slot)
 	var spent = record["spent"]
@@ -1305,7 +1305,7 @@ func _dismiss(client, slot):
 
 
 # What the game may ask for next, so that it can offline; null if it is here.
-func _wanted(slot):
+func _wanted(slot: String) -> Variant:
 	var record = _record(slot)
 	var problem = _problems.get(slot)
 	var wanted = record["base"] if not record["dirty"] else null
@@ -1316,7 +1316,7 @@ func _wanted(slot):
 	return wanted
 
 
-func _fetch(client, slot, wanted):
+func _fetch(client: GamedClient, slot: String, wanted: Dictionary) -> Result:
 	var fetched = await _fetched(client, wanted)
 	if fetched.error:
 		if fetched.error.kind in HALTING:
@@ -1334,13 +1334,13 @@ func _fetch(client, slot, wanted):
 
 
 # Keep the bytes while a record names them; false if this device cannot.
-func _keep_body(slot, data):
+func _keep_body(slot: String, data: PackedByteArray) -> bool:
 	if not _closed and Tools.sha256(data) in Record.bodies(_record(slot)):
 		return _store.add(slot, data) != null
 	return true
 
 
-func _fetched(client, info):
+func _fetched(client: GamedClient, info: Dictionary) -> Result:
 	var save = await client.version(info["slot"], info["version"])
 	if save.error:
 		return save
@@ -1349,5 +1349,5 @@ func _fetched(client, info):
 	return Result.ok(save.value["data"])
 
 
-static func _safe_name(name):
+static func _safe_name(name: String) -> String:
 	return name if Tools.only(name, Tools.BASE64URL, 64) else name.sha256_text()
