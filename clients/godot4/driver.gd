@@ -171,7 +171,7 @@ class Session:
 				return null
 		return _codes.pop_front()
 
-	# -- who --
+	# -- the player --
 
 	func do_clock(command: Dictionary) -> Result:
 		_client.clock_shift = command["shift"]

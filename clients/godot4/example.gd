@@ -72,7 +72,7 @@ func finish_code(sign_in, attempts_left):
 func problem(error: GamedClient.GamedError) -> bool:
 	_code.hide()
 	_words.text = error.detail
-	if client.signed_in():  # no network: the game goes on with the saves of this device
+	if client.signed_in():  # no network: the game continues with the saves of this device
 		return false
 	_button.text = "Try again"
 	await answered

@@ -11,7 +11,8 @@
 #         load_game(result.value.data)
 #     result = await client.put("auto", bytes, result.value)
 #
-# Everything that asks the server is a coroutine and ends with a Result: `error` (a GamedError or null) and `value`.
+# Functions that ask the server are coroutines and end with a Result: `error` (a GamedError or null) and `value`. Those
+# whose loop ends only with a `return` state no type, because the compiler would want a `return` after the loop.
 # Nothing blocks the main loop but short writes to this device's disk. Call from the main thread only.
 # Names and behaviour are those of the reference, clients/python/gamed_client.py.
 extends RefCounted
@@ -33,23 +34,23 @@ const MAX_EXPORT_BYTES = 1099511627776
 const EXPORT_SECONDS = 120.0  # the server may take this long to make an export before it sends the first byte
 const LONGEST_EXPORT_PAUSE_SECONDS = 60.0  # the server answers `busy` with 30 while a lost connection's export runs
 const ASK_FIRST_BYTES = 65536  # a commit asks first whether the server has larger bytes
-const FRAME_USEC = 4000  # of a frame may go into copying what has arrived
+const FRAME_USEC = 4000  # the client copies arrived bytes for this long in a frame, at most
 const SLICE_BYTES = 65536
 
 # Only after these is a refresh credential forgotten (Rules for clients, 3).
 const FORGET = ["refresh_expired", "refresh_reused", "refresh_invalid", "session_revoked"]
 const RENEW = ["token_expired", "token_invalid"]
-# What the second try finds, if the first one has ended the session and its answer was lost.
+# The second try gets one of these if the first one ended the session and its answer was lost.
 const ENDED = ["session_not_found", "session_revoked", "token_invalid", "refresh_invalid", "signed_out"]
 
 const OPTIONS = "folder app app_version device_name timeout_seconds return_seconds pauses clock_shift"
 
-var origin: Origin = null  # Origin, or null where `flaw` says what is wrong with the address
-var flaw: GamedError = null  # GamedError of every call
+var origin: Origin = null  # null if the address is not one: see `flaw`
+var flaw: GamedError = null  # every call ends with it
 var folder: String = "user://gamed"
 var app: String = "gamed"
 var app_version: String = VERSION
-var device_name: String = ""  # what this device calls itself at a sign-in, instead of its host name: players see it with saves
+var device_name: String = ""  # players see it with their saves; empty: the name of the host
 var timeout_seconds: float = TIMEOUT_SECONDS
 var return_seconds: float = RETURN_SECONDS
 var pauses: float = 1.0  # factor for pauses between two tries: for tests
@@ -59,10 +60,10 @@ var _file: CredentialFile = null
 var _held: Credential = null
 var _player = null
 var _tries: int = TRIES
-var _root: WeakRef = null  # weak, of the client that `only` was asked of
+var _root: WeakRef = null  # the client on which `only` was called; weak, because that one may keep this one
 var _closed: bool = false
 var _ensuring = null  # the person of `ensure_signed_in`, while it runs
-var _running: WeakRef = null  # weak, the newest SignIn
+var _running: WeakRef = null  # the newest SignIn
 
 
 func _init(server: String, options: Dictionary = {}):
@@ -86,7 +87,8 @@ static func _is_app(name: String) -> bool:
 # --- The engine -------------------------------------------------------------------------------------------------------
 
 
-# The calls that Godot 3 does not have or that it answers otherwise: clients/godot3/platform.gd is this class there.
+# Calls of the engine that Godot 3 does not have, or that do something else there: clients/godot3/platform.gd has this
+# class for Godot 3.
 class Platform:
 	extends RefCounted
 
@@ -101,7 +103,8 @@ class Platform:
 	}
 	const UNIX = ["linux", "freebsd", "netbsd", "openbsd", "bsd", "macos"]
 
-	# The next frame. Godot 3 can wait only for a function that has paused, so each way through a coroutine does.
+	# Waits for the next frame. Godot 3 can only wait for a function that has paused. So a coroutine that would return
+	# before its first `await` calls this, and clients/godot3/generate.py refuses one that does not.
 	static func frame() -> void:
 		await (Engine.get_main_loop() as SceneTree).process_frame
 
@@ -112,11 +115,11 @@ class Platform:
 	static func is_web() -> bool:
 		return OS.has_feature("web")
 
-	# The value of a script of the page; null outside of a browser.
+	# Runs a script in the page; null outside of a browser.
 	static func in_page(script: String) -> Variant:
 		return JavaScriptBridge.eval(script) if is_web() else null
 
-	# A program of the system; true if it could be run and exited with 0.
+	# Runs a program; true if it exited with 0.
 	static func execute(program: String, arguments: Array, output: Array) -> bool:
 		return OS.execute(program, arguments, output) == 0
 
@@ -170,14 +173,14 @@ class Platform:
 	static func make_folder(path: String) -> bool:
 		return DirAccess.make_dir_absolute(path) == OK
 
-	# With those above it, for all users: below a private folder only.
+	# Makes a folder and those above it. Other users can open them, so call it below a private folder.
 	static func make_folders(path: String) -> bool:
 		return DirAccess.make_dir_recursive_absolute(path) == OK
 
 	static func rename(path: String, other: String) -> bool:
 		return DirAccess.rename_absolute(path, other) == OK
 
-	# A file, or a folder that is empty.
+	# Removes a file or an empty folder.
 	static func remove(path: String) -> bool:
 		return DirAccess.remove_absolute(path) == OK
 
@@ -199,15 +202,15 @@ class Platform:
 	static func connect_http(http: HTTPClient, host: String, port: int, secure: bool) -> int:
 		return http.connect_to_host(host, port, TLSOptions.client() if secure else null)
 
-	# The engine would write an IPv6 address without its brackets.
+	# The Host field of a request: the engine would write an IPv6 address without its brackets.
 	static func host_fields(authority: String) -> Dictionary:
 		return {"Host": authority}
 
-	# The port; 0 if this platform cannot listen.
+	# Listens at a port of 127.0.0.1, and returns it; 0 if this platform cannot listen.
 	static func listen(server: TCPServer) -> int:
 		return server.get_local_port() if server.listen(0, "127.0.0.1") == OK else 0
 
-	# This engine reads a connection's state only when it is asked to.
+	# Updates the status of a connection. Godot 3 does this itself.
 	static func poll(peer: StreamPeerTCP) -> void:
 		peer.poll()
 
@@ -234,7 +237,7 @@ class Platform:
 		return str(ProjectSettings.get_setting("gamed/return_uri", "")) if Engine.has_singleton("AndroidRuntime") else ""
 
 
-# --- Errors: `kind` says what a game does about them, chosen by `code` -------------------------------------------
+# --- Errors: `kind` says what a game does about them, chosen by `code` ------------------------------------------------
 
 
 class GamedError:
@@ -283,14 +286,14 @@ class GamedError:
 	}
 	const PASSING = ["Unreachable", "Busy", "RateLimited", "DownloadCorrupt"]
 
-	var code: String = ""  # for the program
-	var detail: String = ""  # for the person
-	var kind: String = ""  # what to do about it: the name of the reference's class
-	var status: int = 0  # HTTP; 0 when the client itself decided
+	var code: String = ""  # for the game
+	var detail: String = ""  # for the player
+	var kind: String = ""  # the name of the reference's class; the game decides by it
+	var status: int = 0  # of HTTP; 0 for an error of the client itself
 	var problem: Dictionary = {}  # every member of the answer (RFC 9457)
 	var retry_after = null  # seconds
-	var answer_lost_before: bool = false  # an earlier try got no answer: the server may have done it already
-	var passing: bool = false  # it was tried again already
+	var answer_lost_before: bool = false  # an earlier try got no answer, but the server may have carried it out
+	var passing: bool = false  # the client has retried already
 
 	func _init(
 		the_code: String, the_detail: String, the_status: int = 0, the_problem: Dictionary = {}, login: bool = false
@@ -302,14 +305,15 @@ class GamedError:
 		kind = _kind(login)
 		passing = kind in PASSING
 
-	# Is it one of this kind, or of a kind under it?
+	# True for this kind, and for a kind below it.
 	func is_a(name: String) -> bool:
 		return kind == name or BASES.get(kind) == name
 
 	func attempts_left() -> int:
 		return Tools.integer(problem.get("attempts_left"), 0)
 
-	# The three sides of a Conflict: what this write was based on, what is there, what it wrote; SaveInfo or null.
+	# The three sides of a Conflict, each a SaveInfo or null: the version that this write was based on, the current one
+	# of the server, and the refused one.
 	func base() -> Variant:
 		return SaveInfo.maybe(problem.get("base"))
 
@@ -319,7 +323,7 @@ class GamedError:
 	func yours() -> Variant:
 		return SaveInfo.maybe(problem.get("yours"))
 
-	# Of a commit's Conflict: {"slot", "code", "base", "current", "yours"} for each slot that does not match.
+	# In the Conflict of a commit: {"slot", "code", "base", "current", "yours"} for each slot that does not match.
 	func slots() -> Array:
 		var found = []
 		for each in problem["conflicts"] if problem.get("conflicts") is Array else []:
@@ -346,7 +350,7 @@ class GamedError:
 				return name
 		return "Refused"
 
-	# Of an answer that is not a success.
+	# Reads the error of an answer without success.
 	static func of(answer: Answer) -> GamedError:
 		var value = {}
 		if answer.media_type() == "application/problem+json":
@@ -365,7 +369,7 @@ class GamedError:
 			error.retry_after = float(asked.substr(0, 6))
 		return error
 
-	# Of an answer without a problem: gamed always sends one, so something in front of it spoke.
+	# gamed sends a problem (RFC 9457) with each error, so an answer without one is of a proxy or another server.
 	static func _of_status(status: int) -> GamedError:
 		if status == 304:
 			return GamedError.new("not_modified", "You have the current version.", status)
@@ -387,7 +391,7 @@ class GamedError:
 class Result:
 	extends RefCounted
 
-	var error: GamedError = null  # GamedError or null
+	var error: GamedError = null
 	var value = null
 
 	static func ok(the_value = null) -> Result:
@@ -404,7 +408,7 @@ class Result:
 		return failed(GamedError.new(code, detail))
 
 
-# --- Small things -----------------------------------------------------------------------------------------------------
+# --- Tools ------------------------------------------------------------------------------------------------------------
 
 
 class Tools:
@@ -430,9 +434,9 @@ class Tools:
 		var long = text.length()
 		if long == 0 or long > most or text.lstrip(allowed) != "":
 			return false
-		return text.to_ascii_buffer().get_string_from_ascii().length() == long  # lstrip takes NUL along; here the text ends
+		return text.to_ascii_buffer().get_string_from_ascii().length() == long  # lstrip removes NUL, too; this ends there
 
-	# An engine's JSON knows floats only. What is no whole number that a float holds exactly is not one.
+	# The engine's JSON parser reads every number as a float. `otherwise` for one that is not whole or exceeds 2^53.
 	static func integer(value, otherwise = null) -> Variant:
 		if typeof(value) == TYPE_INT:
 			return value
@@ -440,14 +444,14 @@ class Tools:
 			return int(value)
 		return otherwise
 
-	# A member that is a text; "" for anything else, so that it can be compared.
+	# "" for a member that is not a text, so that it can be compared.
 	static func text(of: Dictionary, name: String) -> String:
 		return of[name] if of.get(name) is String else ""
 
 	static func lacks(name: String) -> Result:
 		return Result.wrong("not_gamed", "The server's answer lacks '%s'." % name)
 
-	# A member the protocol promises, of the type it promises: "text", "number", "object" or "list".
+	# A member that the protocol requires; `type` is "text", "number", "object" or "list".
 	static func member(of: Dictionary, name: String, type: String) -> Result:
 		var value = of.get(name)
 		if type == "number":
@@ -484,7 +488,7 @@ class Tools:
 		while i < text.length():
 			var at = i
 			var unit = text.unicode_at(i)
-			if unit == 92:  # of an escape; the engine has \v, too, which JSON does not
+			if unit == 92:  # a backslash; the engine also writes \v, which JSON does not have
 				i += 1
 				unit = 11 if text.unicode_at(i) == 118 else 92
 			if unit < 32 or unit > 126:
@@ -504,7 +508,7 @@ class Tools:
 	static func same_json(one, other) -> bool:
 		return ascii_json(one) == ascii_json(other)
 
-	# Nested deeper than anything of the protocol; the engine's parser would go down with it.
+	# More than 64 levels, which no answer of the protocol has. The engine's parser is recursive, and would end the game.
 	static func too_deep(text: String) -> bool:
 		var depth = 0
 		var parts = text.replace("\\\\", "").replace('\\"', "").split('"')
@@ -518,17 +522,17 @@ class Tools:
 					return true
 		return false
 
-	# Random letters, for names of files: nothing secret.
+	# Random letters for names of files; not secret.
 	static func token() -> String:
 		var random = RandomNumberGenerator.new()
 		random.randomize()
 		return "%08x%08x" % [random.randi(), random.randi()]
 
-	# The lock of a browser for this game's folder, which all tabs share: this page keeps it until it is closed.
+	# Takes the browser's lock for this game's folder, which all tabs share; the page keeps it until it is closed.
 	static func hold_tab() -> void:
 		Platform.in_page(HOLD_TAB % Platform.json("gamed " + OS.get_user_data_dir()))
 
-	# Another tab had the lock when this page asked last.
+	# True if another tab had the lock when this page last asked.
 	static func other_tab() -> bool:
 		var found = Platform.in_page("window.gamedTab") == "other"
 		hold_tab()
@@ -542,7 +546,7 @@ class Tools:
 # --- Addresses --------------------------------------------------------------------------------------------------------
 
 
-# Scheme, host and port: who a server is to the player. https, or http on this machine only.
+# Scheme, host and port, by which a player knows a server. https, or http on this machine only.
 class Origin:
 	extends RefCounted
 
@@ -553,7 +557,7 @@ class Origin:
 	var host: String = ""
 	var port: int = 0
 
-	# Of what the player typed: `play.example.org`, `https://play.example.org:8443`, `http://127.0.0.1:8080`.
+	# Parses the player's input: `play.example.org`, `https://play.example.org:8443`, `http://127.0.0.1:8080`.
 	static func entered(address: String) -> Result:
 		address = address.strip_edges()
 		if address.find("://") < 0:
@@ -566,7 +570,7 @@ class Origin:
 			return _untrusted("Enter only the name of the server: %s" % made.value.text())
 		return made
 
-	# Of a URL that came from elsewhere; anything unusual in it is refused, not repaired.
+	# Parses a URL of a server; an unusual one is refused, not repaired.
 	static func of(url: String) -> Result:
 		if not Tools.only(url, Tools.ALPHANUMERIC + "._~:/?#[]@!$&()*+,;=%-", 2048):
 			return _untrusted("The link has characters that do not belong in one.")
@@ -576,7 +580,7 @@ class Origin:
 		var found = _parts(url)
 		return found["rest"] if found else ""
 
-	# {"scheme", "host", "port", "rest"}, not validated yet; null if it is no address.
+	# {"scheme", "host", "port", "rest"}, not validated yet; null if it is not an address.
 	static func _parts(url: String) -> Variant:
 		var at = url.find("://")
 		var found = {"scheme": url.substr(0, at).to_lower(), "port": "", "rest": ""}
@@ -626,7 +630,7 @@ class Origin:
 		var name = "[%s]" % host if ":" in host else host
 		return name if port == PORTS[scheme] else "%s:%d" % [name, port]
 
-	# `url`, if it is of this very server: a server must not send its players' browsers to another one.
+	# `url`, if it is one of this server: a server must not send its players' browsers to another one.
 	func require(url: String) -> Result:
 		var other = of(url)
 		if other.error:
@@ -682,9 +686,9 @@ class DigestCheck:
 # `how`: json, body, headers, bearer, check (checks an answer as part of a try), limit in bytes, timeout in seconds for
 # each step on the network, tries, sink (takes the bytes of a success as they come: Part in gamed_assets.gd).
 func _request(method: String, path: String, how: Dictionary = {}):
-	var _me = self  # a coroutine whose object is let go of still comes to its end
+	var _me = self  # keeps this object until the coroutine ends, also if the game drops it
 	if flaw:
-		await Platform.frame()  # who waits for a coroutine waits for one that has paused
+		await Platform.frame()
 		return Result.failed(flaw)
 	var body = how.get("body", PackedByteArray())
 	var name = "%s/%s gamed-client/%s" % [app.replace(" ", "-"), app_version, VERSION]
@@ -724,7 +728,7 @@ func _request(method: String, path: String, how: Dictionary = {}):
 		attempt += 1
 
 
-# One try. No redirect is followed, no cookie kept, no proxy asked.
+# Makes one try, without redirects, cookies and proxies.
 func _once(method: String, path: String, body: PackedByteArray, fields: Dictionary, how: Dictionary) -> Result:
 	var http = HTTPClient.new()
 	http.read_chunk_size = SLICE_BYTES
@@ -780,8 +784,8 @@ func _connected(http: HTTPClient, timeout: float) -> Result:
 	return Result.ok()
 
 
-# Sends, and ends when the head of an answer is here: a server that refuses an upload answers before it has read
-# everything, and its answer still counts.
+# Sends a request until the head of the answer is here: a server that refuses an upload answers before it has read all
+# of it, and that answer counts.
 func _send(
 	http: HTTPClient, method: String, path: String, body: PackedByteArray, fields: Dictionary, timeout: float
 ) -> Result:
@@ -802,14 +806,14 @@ func _send(
 		return Result.failed(_unreachable(NO_ANSWER))
 	var begin = body.size() if web else 0
 	if not web:
-		http.poll()  # the head goes out by now, in every version; the body is put after it by hand
+		http.poll()  # the engine sends the head; the body follows by hand, so that an early answer is read
 	var since = Time.get_ticks_msec()
 	while true:
 		var frame = Time.get_ticks_usec()
 		while begin < body.size() and Time.get_ticks_usec() - frame < FRAME_USEC:
 			var slice = Platform.slice(body, begin, int(min(begin + SLICE_BYTES, body.size())))
 			var wrote = http.get_connection().put_partial_data(slice)
-			begin = body.size() if wrote[0] != OK else begin + wrote[1]  # it hears no more; perhaps it said why
+			begin = body.size() if wrote[0] != OK else begin + wrote[1]  # the server reads no more; its answer may say why
 			if wrote[1] == 0:
 				break
 			since = Time.get_ticks_msec()
@@ -822,7 +826,7 @@ func _send(
 	return Result.ok() if http.has_response() else Result.failed(_unreachable(NO_ANSWER))
 
 
-# An answer as it arrives: all of it, or an error, never the first part of a body that broke off.
+# Reads an answer while it arrives: all of it, or an error, never the first part of a body that broke off.
 class Taking:
 	extends RefCounted
 
@@ -852,7 +856,7 @@ class Taking:
 			_sink = how["sink"]
 			error = _sink.begin(_answer)
 
-	# What is here by now, as long as a frame has time for it; true if there was any.
+	# Reads arrived bytes for at most FRAME_USEC; true if there were any.
 	func some() -> bool:
 		var before = _size
 		var frame = Time.get_ticks_usec()
@@ -861,7 +865,7 @@ class Taking:
 				break
 			var part = _http.read_response_body_chunk()
 			if part.size() == 0:
-				_http.poll()  # is it still there?
+				_http.poll()  # updates the status of the connection
 				break
 			_size += part.size()
 			if _size > _limit:
@@ -890,7 +894,7 @@ func _unreachable(what: String) -> GamedError:
 	return GamedError.new("closed" if is_closed() else "unreachable", "%s %s." % [origin.text(), what])
 
 
-# Seconds before the next try: what the server asks for, else doubling; spread, so that not all clients retry at once.
+# Seconds before the next try: the server's Retry-After, else doubling; random, so that clients do not retry together.
 static func pause_after(error: GamedError, attempt: int) -> float:
 	var random = RandomNumberGenerator.new()
 	random.randomize()
@@ -926,7 +930,7 @@ class Credential:
 	var access_expires: float = 0.0  # seconds since 1970 by this machine's clock
 	var access_lifetime = null  # seconds; null in files that older versions of this client wrote
 
-	# Whether the access token can be used at `now` without a refresh.
+	# True if the access token can be used at `now` without a refresh.
 	func fresh(now: float) -> bool:
 		var share = EARLY_SECONDS if access_lifetime == null else access_lifetime * EARLY_SHARE
 		return now < access_expires - min(EARLY_SECONDS, share)
@@ -937,7 +941,7 @@ class Credential:
 			value[name] = get(name)
 		return Tools.ascii_json(value)
 
-	# null when it is not one of ours.
+	# null if the text is not a credential of this client.
 	static func of(text: String) -> Credential:
 		var value = Platform.parsed(text) if not Tools.too_deep(text) else null
 		if not value is Dictionary or not typeof(value.get("access_expires")) in [TYPE_FLOAT, TYPE_INT]:
@@ -962,7 +966,7 @@ class Disk:
 	const WHOLE = 1
 	const KEPT = 2
 
-	# There, and only for this user. Where a platform keeps user:// apart for each user that is so already.
+	# Makes a folder that only this user can open. On Windows and phones user:// already belongs to the user or the app.
 	static func private_folder(path: String) -> bool:
 		var missing = []
 		while not Platform.has_folder(path) and path.get_base_dir() != path:
@@ -974,9 +978,9 @@ class Disk:
 			_run("chmod", ["700", ProjectSettings.globalize_path(each)])
 		return true
 
-	# The old bytes or the new ones, whatever happens to this process. Where the system has a command to wait for the
-	# disk (Linux), also after a power cut: WHOLE for either of the two, KEPT for the new ones, LOOSE for neither.
-	# A secret's file is closed to others before the secret is in it.
+	# The file has the old bytes or the new ones, even if this process is killed. Linux has a command that waits for the
+	# disk, so there the same is true after a power cut: with WHOLE the old or the new bytes, with KEPT the new ones, with
+	# LOOSE neither. A secret's file is closed to other users before the secret is written.
 	static func write_whole(path: String, data: PackedByteArray, how: int = KEPT, secret: bool = false) -> bool:
 		var temporary = path + ".new"
 		if secret:
@@ -997,13 +1001,13 @@ class Disk:
 			flush(temporary)
 		if not Platform.rename(temporary, path):
 			if size_of(path) >= 0:
-				remove(temporary)  # without the old file it is all there is, and found at the next start
+				remove(temporary)  # without the old file, `read` finds this one at the next start
 			return false
 		if how == KEPT:
 			flush(path.get_base_dir())
 		return true
 
-	# null when there is no such file. Where renaming over a file is not one step, the new one may lie beside.
+	# null if the file is missing. On a system that cannot rename over a file in one step, `<path>.new` may have the bytes.
 	static func read(path: String) -> Variant:
 		var file = Platform.open(path, FileAccess.READ) if Platform.has_file(path) else null
 		if file == null:
@@ -1027,21 +1031,21 @@ class Disk:
 		if Platform.system() == "linux":
 			_run("sync", [ProjectSettings.globalize_path(path)])
 
-	# A program of the system, with paths and numbers as its arguments only.
+	# Runs a program of the system; its arguments are only paths and numbers.
 	static func _run(program: String, arguments: Array, output: Array = []) -> bool:
 		var known = Platform.system() in Platform.UNIX or program == "tasklist"
 		return known and Platform.execute(program, arguments, output)
 
 
-# One process, and one object in it, at a time: a file for each that wants it, made before the others are looked at.
-# What a dead process left counts for nothing. No lock of the system is needed, nor a clock.
+# A lock between processes, and between objects of one: each makes a file of its own, and then lists the others' files.
+# The file of a dead process is removed. The engine has no lock of files, and a clock could be wrong.
 class Claim:
 	extends RefCounted
 
 	var _path: String = ""
 
 	static func take(folder: String, name: String) -> Claim:
-		var made = mark(folder, name)  # where that fails, writing will say so
+		var made = mark(folder, name)  # if that fails, the later write fails, too, and has an error
 		for other in Platform.names(folder):
 			var path = folder + "/" + other
 			if other.begins_with(name + ".lock-") and path != made._path:
@@ -1051,7 +1055,7 @@ class Claim:
 				Disk.remove(path)
 		return made
 
-	# One of many that may be there at the same time.
+	# Makes a file that does not exclude others.
 	static func mark(folder: String, name: String) -> Claim:
 		var made = Claim.new()
 		made._path = "%s/%s.lock-%s-%s" % [folder, name, process(OS.get_process_id()), Tools.token()]
@@ -1060,7 +1064,7 @@ class Claim:
 			file.close()
 		return made
 
-	# The names that living processes have marked.
+	# Lists the names that living processes have marked, and removes those of dead ones.
 	static func marked(folder: String) -> Array:
 		var found = []
 		for each in Platform.names(folder):
@@ -1080,8 +1084,8 @@ class Claim:
 		if what == NOTIFICATION_PREDELETE and _path != "":
 			Platform.remove(_path)
 
-	# `<pid>.<when it began>`, so that a number that is given anew is another process. Where the system does not say when
-	# this one began, a random word stands for it: a page in a browser has the same number each time.
+	# `<pid>.<start time>`, because the system gives a pid again. Only Linux has the start time in a file; elsewhere a
+	# random word replaces that of this process, because a page in a browser has the same pid each time.
 	static func process(pid: int) -> String:
 		var linux = Platform.system() == "linux"
 		var file = Platform.open("/proc/%d/stat" % pid, FileAccess.READ) if linux else null
@@ -1113,7 +1117,7 @@ class Claim:
 		return false  # elsewhere a game runs once
 
 
-# The credential of one origin, in a file that only this user can read; changed only with its Claim.
+# The credential of one origin, in a file that only this user can read. Take its Claim before you change it.
 class CredentialFile:
 	extends RefCounted
 
@@ -1146,7 +1150,8 @@ class CredentialFile:
 		Disk.flush(folder)
 
 
-# Waits until no other process changes the credential: the server forgives two that refresh at once, for 30 s.
+# Waits until no other process changes the credential, at most 60 s. The server accepts a second refresh with the same
+# credential only for 30 s.
 func _claimed() -> Claim:
 	var _me = self
 	await Platform.frame()
@@ -1165,7 +1170,7 @@ func _claimed() -> Claim:
 # --- The sign-in ------------------------------------------------------------------------------------------------------
 
 
-# What shows that browser and client belong together: a `ticket` or a `finish_code`.
+# A `ticket` or a `finish_code`: it proves that browser and client belong together.
 class Proof:
 	extends RefCounted
 
@@ -1179,18 +1184,18 @@ class Proof:
 		text = the_text
 
 
-# The loopback end of the return: 127.0.0.1, a random port, one path, one login (PROTOCOL 3.4).
+# Receives the browser's return: 127.0.0.1, a random port, one path, one login (docs/protocol.md, Signing in).
 class ReturnListener:
 	extends RefCounted
 
 	var port: int = 0
 	var login_id: String = ""
 	var done_url: String = ""
-	var proofs: Array = []  # of the sign-in
+	var proofs: Array = []  # those of the sign-in, which collects them
 	var open: bool = true
 	var _server := TCPServer.new()
 
-	# False where this platform cannot listen.
+	# False if this platform cannot listen.
 	func listen() -> bool:
 		port = Platform.listen(_server)
 		if port != 0:
@@ -1198,7 +1203,7 @@ class ReturnListener:
 		return port != 0
 
 	func _serve() -> void:
-		var _me = self  # both end a little after the sign-in
+		var _me = self  # keeps this object until the browser has its answer, after the sign-in
 		while open:
 			if _server.is_connection_available():
 				_answer(_server.take_connection())
@@ -1219,7 +1224,7 @@ class ReturnListener:
 			else:
 				await Platform.frame()
 		var ticket = _ticket(head.get_string_from_ascii())
-		if ticket == null:  # of another login, or of none: it has no effect here
+		if ticket == null:  # a ticket of another login, or none
 			_reply(peer, "404 Not Found", "")
 			return
 		var proof = Proof.new("ticket", ticket)
@@ -1231,7 +1236,7 @@ class ReturnListener:
 		await Platform.frame()
 		proof.replied = true
 
-	# Of `GET /gamed/return?login_id=...&ticket=...` for this very login; else null.
+	# The ticket of `GET /gamed/return?login_id=...&ticket=...` for this login; else null.
 	func _ticket(head: String) -> Variant:
 		var lines = head.split("\r\n")
 		var first = lines[0].split(" ")
@@ -1244,7 +1249,7 @@ class ReturnListener:
 		var halves = first[1].split("?")
 		return ticket_in(halves[1], login_id) if halves.size() == 2 and halves[0] == "/gamed/return" else null
 
-	# The ticket in `login_id=...&ticket=...`, if it is of this very login; else null. Neither has a character that an
+	# The ticket in `login_id=...&ticket=...`, if it is one of this login; else null. Neither has a character that an
 	# address would encode, and one that is encoded is refused.
 	static func ticket_in(query: String, login_id: String) -> Variant:
 		if login_id == "" or query.count("&") > 8:
@@ -1266,7 +1271,7 @@ class ReturnListener:
 		peer.put_data(head.to_ascii_buffer())
 		_linger(peer)
 
-	# Until the browser has read it and goes.
+	# Keeps the connection until the browser has read the answer and closes it.
 	func _linger(peer: StreamPeerTCP) -> void:
 		var end = Time.get_ticks_msec() + 2000
 		while Time.get_ticks_msec() < end and peer.get_status() == StreamPeerTCP.STATUS_CONNECTED:
@@ -1279,7 +1284,7 @@ class ReturnListener:
 class SignIn:
 	extends RefCounted
 
-	var stage: String = ""  # of the protocol: waiting_for_browser, at_provider, exchanging, proof_required
+	var stage: String = ""  # waiting_for_browser, at_provider, exchanging or proof_required (protocol)
 	var _client
 	var _person
 	var _provider
@@ -1307,7 +1312,7 @@ class SignIn:
 		_options = options
 		_intent = intent
 
-	# Result of the Credential, once it is on disk; of a link the provider. Any failure cancels the login.
+	# Result of the Credential, which is on disk then; for a link that of the provider. Any failure cancels the login.
 	func run() -> Result:
 		var _me = self
 		var result = await _run()
@@ -1328,7 +1333,7 @@ class SignIn:
 			var how = {"bearer": _secret, "timeout": 5, "tries": 1}
 			await _client._request("POST", "/auth/login/cancel", how)
 
-	# "Show me a code": the page that shows it. Nothing once the sign-in is over.
+	# For "Show me a code": opens the page that shows it, unless the sign-in is over.
 	func show_code() -> void:
 		if not _over:
 			_show()
@@ -1353,7 +1358,7 @@ class SignIn:
 		if started.error:
 			return started
 		if _cancelled:
-			await cancel()  # now that the login has a name
+			await cancel()  # the server has just made the login
 			return _cancellation()
 		_show()
 		var complete = await _settle()
@@ -1364,7 +1369,7 @@ class SignIn:
 			return Tools.member(linked.value, "provider", "text") if linked.error == null else linked
 		return await _client.keep(complete.value)
 
-	# With several providers the player chooses; a server in `local` mode has none.
+	# Asks the player if the server has several providers; one in `local` mode has none.
 	func _choose() -> Result:
 		await Platform.frame()
 		if _intent == "link" and _provider != null:
@@ -1438,7 +1443,7 @@ class SignIn:
 	func _show() -> void:
 		_client._show(_person, _login_url, _qr_url)
 
-	# Collect until there is an outcome. A lost answer loses nothing: the same proof is sent again.
+	# Collects until the login has ended. A lost answer loses nothing: the same proof is sent again.
 	func _settle():
 		stage = "waiting_for_browser"
 		var proof = null
@@ -1467,14 +1472,14 @@ class SignIn:
 			if stage == "proof_required":
 				proof = await _await_proof()
 
-	# The browser gets its page before this process may end.
+	# The browser gets its answer before this process may end.
 	func _until_replied(proof: Proof) -> void:
 		var end = Time.get_ticks_msec() + 1000
 		await Platform.frame()
 		while not proof.replied and Time.get_ticks_msec() < end:
 			await Platform.frame()
 
-	# One answer of collect, however often it takes to get one while the login lives.
+	# Gets one answer of collect, with as many tries as the login's lifetime allows.
 	func _collect(proof: Proof):
 		var wait = 0 if proof or stage == "proof_required" else _max_wait
 		var body = {"wait": wait, "seen": stage}
@@ -1496,7 +1501,7 @@ class SignIn:
 			await _client._pause(seconds)
 			attempt = int(min(attempt + 1, 6))
 
-	# The browser's return or a typed code, within 5 s; then the person is asked, once, and the wait goes on.
+	# Waits 5 s for the browser's return; null after that, and the player is asked for a code, once.
 	func _await_proof() -> Proof:
 		if _code_only:
 			_ask_for_code(null)
@@ -1518,13 +1523,13 @@ class SignIn:
 			_proofs.append(Proof.new("finish_code", code))
 
 
-# `BKTRVW` of what was typed, or null if it cannot be a code: a slip costs no attempt.
+# `BKTRVW` for a typed `bkt-rvw`; null for a text that cannot be a code, so that a typing error costs no attempt.
 static func finish_code(typed: String) -> Variant:
 	var letters = typed.strip_edges().replace("-", "").replace(" ", "").to_upper()
 	return letters if letters.length() == 6 and Tools.only(letters, "BCDFGHJKLMNPQRSTVWXZ") else null
 
 
-# In the person's own browser, never through a shell.
+# Opens the player's browser, without a shell.
 static func open_browser(url: String) -> bool:
 	return OS.shell_open(url) == OK
 
@@ -1557,11 +1562,11 @@ func _device() -> Dictionary:
 
 # One version of one slot, a Dictionary: slot, version, etag, size, sha256, content_type, modified, meta, conflicts,
 # device.
-# `etag` is what a later write names as its base.
+# A later write names its `etag` as the base.
 class SaveInfo:
 	extends RefCounted
 
-	# Result of one in an answer of the server.
+	# Parses one in an answer of the server; Result.
 	static func of(value) -> Result:
 		if not value is Dictionary:
 			return Tools.lacks("save")
@@ -1616,22 +1621,22 @@ static func path_of(slot) -> Result:
 	return Result.wrong("invalid_slot", words)
 
 
-# What a write is based on: what was read, its etag, "*" for whatever is there, null for an empty slot.
+# The condition of a write. `base`: the version that was read or its etag, "*" for any version, null for an empty slot.
 static func condition(base) -> Dictionary:
 	if base == null:
 		return {"If-None-Match": "*"}
 	return {"If-Match": base if base is String else base["etag"]}
 
 
-# --- Who --------------------------------------------------------------------------------------------------------------
+# --- The player -------------------------------------------------------------------------------------------------------
 
 
-# A file's name for this server: its host to read, a hash of its origin to tell it from others.
+# The name of this server in names of files: its host, and a hash of its origin.
 func place() -> String:
 	return _file.place if _file else ""
 
 
-# A player is signed in, as far as this machine knows; sends no request.
+# True if this device has a credential; sends no request.
 func signed_in() -> bool:
 	return credential() != null
 
@@ -1642,7 +1647,7 @@ func credential() -> Credential:
 	return _held
 
 
-# Ends what this client still does, soon: every coroutine of it returns. Call it before you let go of it.
+# Ends each coroutine of this client, soon. Call it before you drop the client.
 func close() -> void:
 	_closed = true
 
@@ -1656,7 +1661,7 @@ func _root_client():
 	return root if root else self
 
 
-# {"mode", "providers"}: one button for each provider; in `local` mode one for the server itself.
+# {"mode", "providers"}: show one button for each provider, and one for the server itself in `local` mode.
 func policy() -> Result:
 	var answer = await _offered("/auth/config")
 	if answer.error:
@@ -1672,7 +1677,7 @@ func policy() -> Result:
 	return Result.ok({"mode": mode.value, "providers": names})
 
 
-# What anyone may ask of a gamed server: Result of the JSON.
+# Reads a public page of the server: Result of the JSON.
 func _offered(path: String) -> Result:
 	var answer = await _request("GET", path)
 	if answer.error:
@@ -1688,7 +1693,7 @@ func providers() -> Result:
 	if answer.error:
 		if answer.error.code != "route_not_found":
 			return answer
-		var older = await policy()  # a server that has no labels yet
+		var older = await policy()  # an older server has no labels
 		return Result.ok(_labelled(older.value["providers"])) if older.error == null else older
 	var listed = Tools.member(answer.value, "providers", "list")
 	if listed.error:
@@ -1713,11 +1718,11 @@ static func _labelled(names: Array) -> Array:
 	return found
 
 
-# The one call of a quick start: true once there is a session, also without a network: the credential is kept, and a
-# Sync plays on. False: there is none, since the sign-in has failed or the owner has blocked the player. The server is
-# asked once whether the kept session still works; if it does not, the player signs in. The player sees every failure
-# through `person.problem(error)`, which may return true (a coroutine, too) to try again. `options` and the other
-# functions of `person` are those of `sign_in`.
+# Call it at each start of the game: true if there is a session, also without a network, because the credential is kept.
+# False: the sign-in has failed, or the owner has blocked the player. The client asks the server once whether the kept
+# session still works; if it does not, the player signs in. The player sees every failure through
+# `person.problem(error)`, which may return true (a coroutine, too) to try again. `options` and the other functions of
+# `person` are those of `sign_in`.
 func ensure_signed_in(person, options: Dictionary = {}) -> bool:
 	var _me = self
 	await Platform.frame()
@@ -1734,7 +1739,7 @@ func ensure_signed_in(person, options: Dictionary = {}) -> bool:
 	return error == null or (error.kind != "PlayerBlocked" and signed_in())
 
 
-# A person that was freed meanwhile, with its scene, ends nothing any more.
+# False, too, if the person was freed meanwhile with its scene: then its coroutine never ends.
 func _is_ensuring() -> bool:
 	return is_instance_valid(_ensuring)
 
@@ -1748,7 +1753,7 @@ func _ensure(person, options: Dictionary) -> GamedError:
 		var held = credential()
 		var bound = only(held.player_id, 1)
 		var asked = await bound.whoami()
-		if asked.error == null or asked.error.kind == "PlayerChanged":  # another sign-in here, just now
+		if asked.error == null or asked.error.kind == "PlayerChanged":  # another process has just signed in
 			return null
 		if asked.error.kind != "SignInRequired":
 			return asked.error
@@ -1758,17 +1763,17 @@ func _ensure(person, options: Dictionary) -> GamedError:
 
 
 # Through the browser; ends once the credential is on disk. `person` is any object with some of
-#   choose_provider(providers) -> the name of one        each {"name", "label"} (a coroutine, if it likes)
-#   browser_opened(url, opened, qr_url)                  the sign-in goes on there; show `url` if not opened. qr_url:
+#   choose_provider(providers) -> the name of one        each {"name", "label"} (or a coroutine)
+#   browser_opened(url, opened, qr_url)                  the sign-in continues there; show `url` if not opened. qr_url:
 #                                                        the address of the link's picture (PNG) for a phone, or null
 #   finish_code(sign_in, attempts_left) -> the code the browser shows, or null to ask no more (a coroutine).
 #       sign_in.show_code() opens the page that shows it; null: the page shows it already. attempts_left is given
-#       after a wrong one. The browser may come back while this waits: then it is not needed.
+#       after a wrong one. If the browser returns meanwhile, the code is not needed.
 #   open_browser(url) -> whether it was                  instead of the system's own
-#   ended()                                              the sign-in is over, whatever came of it: close the dialog
-# options: provider, loopback (false: the browser is on another machine), return_uri (an address of this app, instead
-# of loopback; hand what the app is opened with to `returned`), adopt (keep an account that this server had in `local`
-# mode). A sign-in that was kept here before is ended at the server.
+#   ended()                                              the sign-in is over, also after a failure: close the dialog
+# options: provider, loopback (false: the browser is on another machine), return_uri (an address of this app, instead of
+# loopback; pass the address that the app is opened with to `returned`), adopt (keep an account that this server had in
+# `local` mode). A sign-in that was kept here before is ended at the server.
 func sign_in(person, options: Dictionary = {}) -> Result:
 	return await _sign_in(person, options, "adopt" if options.get("adopt", false) else "login")
 
@@ -1800,8 +1805,8 @@ func cancel_sign_in() -> void:
 		await running.cancel()
 
 
-# Hands the sign-in that runs the address with which the system opened the app, after `return_uri`. False: the address
-# has no effect, because it does not belong to that sign-in.
+# Gives the running sign-in the address with which the system has opened the app, after `return_uri`. False: the address
+# is one of another sign-in, and has no effect.
 func returned(url: String) -> bool:
 	var running = _running.get_ref() if _running else null
 	return running.returned(url) if running else false
@@ -1815,8 +1820,8 @@ func link(person, provider = null, options: Dictionary = {}) -> Result:
 	return await _sign_in(person, asked, "link")
 
 
-# Forgets the credential here, whatever happens; the value is true if the server knows too.
-# `all` ends every session of the player; `others` ends all but this one and forgets nothing.
+# Deletes the credential on this device, also without a network; the value is true if the server has ended the session.
+# `all` ends every session of the player; `others` ends all but this one, and keeps the credential.
 func sign_out(scope: String = "this") -> Result:
 	await Platform.frame()
 	if flaw:
@@ -1865,13 +1870,13 @@ func set_name(name) -> Result:
 	return player if player.error else Result.ok(player.value.get("name"))
 
 
-# Where the player is signed in: a list of Dictionaries with the members of the protocol (session_id, provider,
-# client, created_at, last_used_at, expires_at, current).
+# The devices where the player is signed in: a list of Dictionaries with the members of the protocol (session_id,
+# provider, client, created_at, last_used_at, expires_at, current).
 func list_sessions() -> Result:
 	return await _listed("/auth/sessions", "sessions")
 
 
-# Ends one of them; if it is the one of this device, the credential is forgotten as well.
+# Ends the session of a device; if it is this device's, its credential is deleted, too.
 func end_session(session_id: String) -> Result:
 	if not Tools.only(session_id, Tools.BASE64URL, 64):
 		await Platform.frame()
@@ -1888,7 +1893,7 @@ func list_identities() -> Result:
 	return await _listed("/auth/identities", "identities")
 
 
-# Unlinks one; not the last, an error with the code last_identity.
+# Unlinks an account; the last one gives an error with the code last_identity.
 func unlink(provider: String) -> Result:
 	var answer = await _game("DELETE", "/auth/identities/" + Tools.quote(provider))
 	return answer if answer.error else Result.ok()
@@ -1904,7 +1909,7 @@ func delete_player() -> Result:
 	return deleted
 
 
-# Deletes what may end this session. When an answer was lost, the next try finds it ended, and that is no failure.
+# Sends a DELETE that can end this session. If its answer was lost, the next try finds the session ended: a success.
 func _delete_once(path: String) -> Result:
 	var answer = await _game("DELETE", path)
 	if answer.error and not (answer.error.code in ENDED and answer.error.answer_lost_before):
@@ -1922,7 +1927,7 @@ func erase_saves() -> Result:
 		return Tools.lacks("ETag")
 	var answer = await _game("DELETE", "/game/", {"headers": headers})
 	if answer.error and answer.error.status == 412 and answer.error.answer_lost_before:
-		found = await list_saves()  # did the first try do it?
+		found = await list_saves()  # the first try may have succeeded
 		return Result.ok() if found.error == null and found.value.size() == 0 else answer
 	return answer if answer.error else Result.ok()
 
@@ -1954,7 +1959,7 @@ func export_saves(path: String):
 		attempt += 1
 
 
-# An export as it arrives, in a file beside the final one; a later try continues it.
+# An export that is arriving, in a file beside the final one; a later try continues it.
 class Arriving:
 	extends RefCounted
 
@@ -2042,12 +2047,12 @@ func list_saves() -> Result:
 	return Result.ok(found.value["saves"]) if found.error == null else found
 
 
-# {"cursor", "saves", "whole", "more", "expired"}: what changed since the cursor of an earlier answer; everything
-# without one, or when that past is gone. A save that was deleted is {"slot", "version", "deleted": true}.
-# The oldest changes come first, at most 256 slots or `limit`; `more`: the server has further ones, ask with the new
-# cursor at once. A slot may appear again there, as it is then.
-# `expired`: what is missing on all pages of the whole list was deleted long ago.
-# Where nothing has changed the server may take `wait` seconds (at most 25) to answer, in case something does.
+# {"cursor", "saves", "whole", "more", "expired"}: the changes since the cursor of an earlier answer; all saves without
+# a cursor, or if the server does not have that past any more. A save that was deleted is {"slot", "version", "deleted":
+# true}. The oldest changes come first, at most 256 slots or `limit`; `more`: the server has further ones, ask with the
+# new cursor at once. A slot that changes meanwhile appears again.
+# `expired`: slots that are missing on all pages of the whole list were deleted long ago.
+# If nothing has changed, the server waits `wait` seconds for a change, at most 25.
 func changes(since = null, wait: int = 0, limit = null) -> Result:
 	var path = "/game/saves" + _query("since", Tools.quote(since) if since != null else null, limit)
 	var headers = {"Prefer": "wait=%d" % wait} if wait > 0 else {}
@@ -2073,7 +2078,7 @@ static func _is_true(value: Dictionary, name: String) -> bool:
 	return typeof(value.get(name)) == TYPE_BOOL and value[name]
 
 
-# Of a path, with those that are not null.
+# The query of a path, without parameters that are null.
 static func _query(name: String, value, limit) -> String:
 	var found = []
 	if value != null:
@@ -2115,9 +2120,9 @@ func get_save(slot, unless = null) -> Result:
 	return Result.ok(save_of(answer.value))
 
 
-# Writes `data` (bytes, or a text) on top of `base`: what was read before, its etag, "*" for whatever is there, null
-# for a new slot. The value is a SaveInfo, when the server has it on disk. Conflict when the slot holds something
-# else; the server then keeps both. Sending the same bytes twice is one write.
+# Writes `data` (bytes, or a text) on top of `base`: the version that was read or its etag, "*" for any version, null
+# for a new slot. The value is a SaveInfo; the server then has the bytes on disk. Conflict if the slot has another
+# version; the server then keeps both. Sending the same bytes twice is one write.
 func put(slot, data, base, meta = null, content_type: String = "application/octet-stream") -> Result:
 	var bytes = data.to_utf8_buffer() if data is String else data
 	var headers = condition(base)
@@ -2133,13 +2138,13 @@ func put(slot, data, base, meta = null, content_type: String = "application/octe
 func delete(slot, base) -> Result:
 	var answer = await _slot("DELETE", slot, "", {"headers": condition(base)})
 	if answer.error and not (answer.error.code == "deleted" and answer.error.answer_lost_before):
-		return answer  # else: the first try did it
+		return answer  # else: the first try has deleted it
 	return Result.ok()
 
 
-# What the server keeps of a slot, newest first, also of a deleted one and what lost a conflict: a list of
-# {"version", "kind", "parent", "expires", "save", "device"}; `save` is a SaveInfo, null for a delete. A long history
-# takes a request for each 100 versions, or `limit`; those after the first page end once `down_to` is reached.
+# The versions of a slot that the server keeps, newest first, also of a deleted slot and those that lost a conflict: a
+# list of {"version", "kind", "parent", "expires", "save", "device"}; `save` is a SaveInfo, null for a delete. A long
+# history takes a request for each 100 versions, or `limit`; those after the first page end once `down_to` is reached.
 func versions(slot, down_to: int = 1, limit = null) -> Result:
 	var page = await versions_page(slot, null, limit)
 	var found = page.value["versions"] if page.error == null else []
@@ -2222,7 +2227,7 @@ func commit(writes: Array) -> Result:
 	var answer = await _stage(bodies, true)
 	if answer.error == null:
 		answer = await _game("POST", "/game/commit", how)
-	if answer.error and answer.error.code == "blob_missing":  # they expired meanwhile, or were damaged
+	if answer.error and answer.error.code == "blob_missing":  # the uploaded bytes have expired, or were damaged
 		answer = await _stage(bodies, false)
 		if answer.error == null:
 			answer = await _game("POST", "/game/commit", how)
@@ -2253,7 +2258,7 @@ static func _commit_entry(write: Dictionary, bodies: Dictionary) -> Result:
 	return Result.ok(entry)
 
 
-# Uploads the bytes of a commit; with `asks` not the large ones that the server already has.
+# Uploads the bytes of a commit; with `asks` it leaves out large ones that the server already has.
 func _stage(bodies: Dictionary, asks: bool) -> Result:
 	await Platform.frame()
 	for digest in bodies:
@@ -2270,7 +2275,7 @@ func _stage(bodies: Dictionary, asks: bool) -> Result:
 	return Result.ok()
 
 
-# Lets go of a conflict's copy, once the player has chosen. One that is gone already is no failure.
+# Deletes a conflict's copy, after the player has chosen. Success, too, if the server has deleted it already.
 func dismiss(slot, number: int) -> Result:
 	var answer = await _slot("DELETE", slot, "/versions/%d" % number)
 	return answer if answer.error and not answer.error.is_a("NotFound") else Result.ok()
@@ -2292,7 +2297,8 @@ func _slot(method: String, slot, rest: String, how: Dictionary = {}) -> Result:
 # --- Staying signed in ------------------------------------------------------------------------------------------------
 
 
-# The same sign-in for one player: PlayerChanged when another has signed in here since. `close` is the first one's.
+# A client with the same sign-in for one player: PlayerChanged if another has signed in since. Closing the first client
+# closes it, too.
 func only(player_id: String, tries: int = TRIES):
 	var options = {}
 	for name in OPTIONS.split(" "):
@@ -2313,7 +2319,7 @@ func _game_json(method: String, path: String, how: Dictionary = {}) -> Result:
 	return answer.value.json() if answer.error == null else answer
 
 
-# A request in the player's name; once more with a newer token if the first turns out stale.
+# Sends a request with the player's token, and once more with a newer one if the server refuses the first.
 func _game(method: String, path: String, how: Dictionary = {}):
 	var stale = null
 	var lost = false
@@ -2340,7 +2346,7 @@ func _game(method: String, path: String, how: Dictionary = {}):
 		stale = used.value.access_token
 
 
-# Whether another token may do. A session that is over is forgotten, but not one that replaced it meanwhile.
+# True if a newer token can succeed. Forgets a session that has ended, but not one that has replaced it meanwhile.
 func _renewable(error: GamedError, used: Credential) -> bool:
 	await Platform.frame()
 	if not error.code in FORGET:
@@ -2360,14 +2366,14 @@ func _forget(code: String) -> void:
 	_file.delete()
 	_held = null
 	_root_client()._held = null
-	if not _root_client()._is_ensuring():  # it signs in again by itself
+	if not _root_client()._is_ensuring():  # `ensure_signed_in` signs in again itself
 		_root_client().session_ended.emit(code)
 
 
-# Result of a Credential whose access token should work and is not `stale`.
+# Result of a Credential with an access token that should work and is not `stale`.
 func _live(stale) -> Result:
 	var player = credential().player_id
-	var claim = await _claimed()  # the first one in refreshes, the others find what it got
+	var claim = await _claimed()  # the first one refreshes, the others find its tokens
 	_held = _file.read()
 	var held = _usable(_held, stale)
 	if held.error == null and _held.player_id != player:
@@ -2378,7 +2384,7 @@ func _live(stale) -> Result:
 	return held
 
 
-# Result of `held`; of null if it needs a refresh.
+# Result of `held`, or of null if it needs a refresh.
 func _usable(held: Credential, stale) -> Result:
 	if held == null:
 		return Result.wrong("signed_out", "No player is signed in here.")
@@ -2387,7 +2393,7 @@ func _usable(held: Credential, stale) -> Result:
 	return Result.ok(held if held.fresh(now()) and held.access_token != stale else null)
 
 
-# With the claim. May be repeated: until the new pair is used, the old credential gives it again.
+# Call it with the claim. It can be repeated: until the new pair is used, the server answers the old one with it again.
 func _refresh(kept: Credential) -> Result:
 	var body = {"refresh_credential": kept.refresh_credential}
 	var answer = await _request("POST", "/auth/session/refresh", {"json": body})
@@ -2419,7 +2425,7 @@ func _pair(made: Credential, answer: Dictionary) -> Result:
 	return seconds
 
 
-# Result of the Credential that a finished sign-in brought; on disk before it is used.
+# Result of the Credential of a finished sign-in; it is on disk before it is used.
 func keep(complete: Dictionary) -> Result:
 	await Platform.frame()
 	var fresh = Credential.new()

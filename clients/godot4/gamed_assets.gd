@@ -3,26 +3,25 @@
 #     const Assets = preload("res://gamed_assets.gd")
 #     var assets = Assets.new(client)                    # asks no server
 #     assets.progress.connect(_on_progress)
-#     var result = await assets.download("stable")   # only what is new; broken off, it goes on next time
-#     var pack = assets.path("data/level1.pck")          # of the release that is whole and newest; offline too
+#     var result = await assets.download("stable")   # only new bytes; the next one resumes
+#     var pack = assets.path("data/level1.pck")          # of the newest whole release, also offline
 #     if pack.error == null:
 #         ProjectSettings.load_resource_pack(pack.value)
 #
-# A release that is being played is never touched: a download makes another one beside it, then changes over at once.
-# In `folder`:
+# A download never changes the release that the game has open: it makes another one beside it. In `folder`:
 #
 #     current                   the release to load, one line; replaced last
 #     releases/<release>/...    its files, under their own paths
 #     releases/<release>.json   its manifest; there once every file is
-#     staging/                  what has not arrived yet, kept for the next time
-#     use/                      which release some process has open
+#     staging/                  parts of files, kept for the next download
+#     use/                      a file for each process that has a release open
 #
 # `download` is a coroutine; all else returns at once. Names and behaviour are those of clients/python/gamed_assets.py,
 # but that files come one after the other.
 extends RefCounted
 
-# For a bar. stage: looking (what is here already), fetching, finishing; done and size: bytes of the release that need
-# not be fetched any more, and all of them; fetched: bytes that came over the network.
+# For a progress bar. stage: looking (for files that are here), fetching, finishing; done, size: bytes of the release
+# that are here, and all of them; fetched: bytes that came over the network.
 signal progress(stage, done, size, fetched)
 
 const GamedClient = preload("gamed.gd")
@@ -46,7 +45,7 @@ var folder: String = ""
 var _client: GamedClient
 var _open = null
 var _mark: Claim = null
-var _asked: bool = false  # files are for players only: a token goes along
+var _asked: bool = false  # the server has asked for a token: its files are for players only
 var _done: int = 0
 var _size: int = 0
 var _fetched: int = 0
@@ -133,7 +132,7 @@ class Manifest:
 				return _wrong("The release has a file and a folder of one name: %s" % key)
 		return Result.ok()
 
-	# May no file be called so, on some system that players have?
+	# True if some system of players cannot have a file of this name.
 	static func is_flawed(path: String) -> bool:
 		if path.to_utf8_buffer().size() > MAX_PATH_BYTES:
 			return true
@@ -223,7 +222,7 @@ class Part:
 		_owner.count(bytes.size(), bytes.size())
 		return null
 
-	# GamedError or null; true to the disk from here on.
+	# GamedError or null; the bytes are in the file then.
 	func close() -> GamedError:
 		if _out == null:
 			return null
@@ -258,7 +257,7 @@ func path(name: String) -> Result:
 	return Result.ok("%s/%s" % [release["folder"], name])
 
 
-# Goes on with the newest whole release, here in this process: when nothing of the old one is in use.
+# Opens the newest whole release in this process. Call it when the game uses no file of the old one.
 func switch_over() -> Variant:
 	close()
 	return current()
@@ -286,7 +285,7 @@ func _hold() -> void:
 		mark.drop()
 
 
-# What the pointer says; "" when it says nothing.
+# The id of the release to load; "" if there is none.
 func _pointer() -> String:
 	for name in ["/current", "/current.new"]:
 		var data = Disk.read(folder + name)
@@ -309,7 +308,7 @@ func _kept(release: String) -> Variant:
 
 # Result of the Manifest of the channel's release (or of one named by its id), whole and current on this device.
 # Bytes that are here already are not fetched; with `verify` they are read first. What arrived stays for the next time.
-# This object goes on with the release it has open: see `switch_over`. Errors: NotFound, SignInRequired where files are
+# This object keeps the release that it has open: see `switch_over`. Errors: NotFound, SignInRequired where files are
 # for players only, DiskFull, DownloadCorrupt, InUse, Unreachable and its kin.
 func download(channel: String = "stable", verify: bool = false) -> Result:
 	var _me = self
@@ -359,7 +358,7 @@ func _download(channel: String, verify: bool) -> Result:
 	return _finish(manifest)
 
 
-# All that follows is of this one release, whatever is published meanwhile.
+# Gets the manifest once, so that all files are of one release, whatever is published meanwhile.
 func _manifest(channel: String) -> Result:
 	var here = _kept(_pointer())
 	var headers = {"If-None-Match": '"%s"' % here["release"]} if here else {}
@@ -370,7 +369,7 @@ func _manifest(channel: String) -> Result:
 	return Manifest.of(answer.value.body)
 
 
-# A token goes along only where the server asks for one: public files need no sign-in.
+# Sends a token only if the server asks for one: public files need no sign-in.
 func _ask(path: String, how: Dictionary) -> Result:
 	if not _asked:
 		var answer = await _client._request("GET", path, how)
@@ -380,7 +379,7 @@ func _ask(path: String, how: Dictionary) -> Result:
 	return await _client._game("GET", path, how)
 
 
-# {sha256: {"file", "targets"}} of what is not here. Bytes of any whole release that is here are not fetched again.
+# {sha256: {"file", "targets"}} of the missing files. Bytes of other whole releases are copied, not fetched again.
 func _look(manifest: Dictionary, verify: bool) -> Dictionary:
 	var here = {}
 	for name in Platform.names(folder + "/releases"):
@@ -412,7 +411,7 @@ func _staged(file: Dictionary) -> String:
 	return "%s/staging/%s" % [folder, file["sha256"]]
 
 
-# Before a byte is fetched: better no download than half of one. GamedError or null.
+# GamedError or null. Called before the first byte is fetched, so that a disk that is too small ends a download at once.
 func _room(missing: Dictionary) -> GamedError:
 	var needed = SPARE_BYTES
 	for digest in missing:
@@ -422,7 +421,7 @@ func _room(missing: Dictionary) -> GamedError:
 	return Part.full(needed - free) if missing.size() > 0 and free > 0 and free < needed else null
 
 
-# One file, to each of its places; GamedError or null.
+# Fetches one file, and puts it into each of its places; GamedError or null.
 func _fetch(wanted: Dictionary) -> GamedError:
 	var file = wanted["file"]
 	var part = Part.new(_staged(file), file, self)
@@ -439,7 +438,7 @@ func _fetch(wanted: Dictionary) -> GamedError:
 	return GamedError.new("download_corrupt", "A file of the release arrived damaged, twice.")
 
 
-# All its bytes. A try that brought something counts as none.
+# Fetches all bytes of a file. A try that brought some does not count.
 func _arrive(part: Part) -> GamedError:
 	var attempt = 0
 	var size = part.file["size"]
@@ -471,7 +470,7 @@ func _arrive(part: Part) -> GamedError:
 	return null
 
 
-# To each of its places; the last one gets the file itself.
+# Copies a file to its places, and moves it to the last one.
 func _put(source: String, wanted: Dictionary) -> GamedError:
 	var file = wanted["file"]
 	var targets = wanted["targets"].duplicate()
@@ -485,7 +484,7 @@ func _put(source: String, wanted: Dictionary) -> GamedError:
 	return null if Platform.rename(source, last) else Part.full()
 
 
-# Under another name, too, if the bytes are what they should be.
+# Copies a file, if its bytes have the right hash.
 func _copied(source: String, target: String, file: Dictionary) -> bool:
 	var temporary = _staged(file) + ".copy"
 	await Platform.frame()
@@ -500,7 +499,7 @@ func _copied(source: String, target: String, file: Dictionary) -> bool:
 	return Platform.rename(temporary, target)
 
 
-# Of a file, a block in each frame; into another one at the same time, if that is named.
+# The hash of a file, one block in each frame; copies it at the same time, if `into` is not empty.
 func _hash_of(path: String, into: String = "") -> String:
 	var file = Platform.open(path, FileAccess.READ)
 	var copy = Platform.open(into, FileAccess.WRITE) if into != "" else null
@@ -524,7 +523,7 @@ func _hash_of(path: String, into: String = "") -> String:
 	return context.finish().hex_encode()
 
 
-# The release is whole from here on, and the one to load.
+# Makes a whole release the one to load.
 func _finish(manifest: Dictionary) -> Result:
 	var release = manifest["release"]
 	Disk.flush("%s/releases/%s" % [folder, release])
@@ -536,7 +535,7 @@ func _finish(manifest: Dictionary) -> Result:
 	return Result.ok(manifest)
 
 
-# Releases that no process uses any more.
+# Deletes releases that no process has open.
 func _remove_others(keep: String) -> void:
 	var spared = Claim.marked(folder + "/use")
 	spared.append(keep)

@@ -8,7 +8,7 @@
 # autoloads, with the name `Gamed`.
 extends Node
 
-signal changed(status)  # of `saves`, also when another player's have replaced them
+signal changed(status)  # that of `saves`, also after another player's have replaced them
 signal trouble_changed(trouble)
 
 const GamedClient = preload("gamed.gd")
@@ -18,7 +18,7 @@ const Platform = GamedClient.Platform
 const SETTINGS = Platform.SETTINGS
 const APP_CHARACTERS = GamedClient.Tools.ALPHANUMERIC + " ._-"
 
-var client: GamedClient = null  # of the server in the project settings
+var client: GamedClient = null  # for the server in the project settings
 var saves: Sync = null  # a Sync that runs, after `start`
 
 var _starting: bool = false
@@ -73,7 +73,7 @@ func start(person = null, options: Dictionary = {}) -> bool:
 	return signed_in and saves.flaw == null
 
 
-# What players see as the game: the setting, or the project's name without the characters that it cannot have.
+# The game's name for players: the setting, or the project's name without the characters that it cannot have.
 func app_name() -> String:
 	var entered = _setting("gamed/app")
 	if entered != "":
@@ -89,7 +89,7 @@ func _setting(name: String) -> String:
 	return str(ProjectSettings.get_setting(name)) if ProjectSettings.has_setting(name) else SETTINGS[name]
 
 
-# What was saved before the first sign-in is taken along by the same Sync.
+# The same Sync adopts saves from before the first sign-in.
 func _open() -> void:
 	var kept = client.credential()
 	var player = kept.player_id if kept else ""

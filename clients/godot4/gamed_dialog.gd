@@ -106,7 +106,7 @@ func problem(error: GamedClient.GamedError):
 	return again
 
 
-# The sign-in is over, whatever came of it.
+# The sign-in is over, with or without a session.
 func ended() -> void:
 	_asking = null
 	_shade.hide()

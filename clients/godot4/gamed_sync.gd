@@ -1,23 +1,23 @@
-# Offline play for gamed.gd: a game saves to this device, and the device brings it up when it can. Copy it beside it.
+# Offline play for gamed.gd: a game saves to this device, and the client sends the saves when it can. Copy it beside it.
 #
 #     const Sync = preload("res://gamed_sync.gd")
 #     var saves = Sync.new(client)                        # needs no network, and for the first saves no sign-in
-#     saves.changed.connect(_on_save_changed)            # with a status: what to look at again
-#     saves.run()                                         # from here on by itself, until close()
+#     saves.changed.connect(_on_save_changed)             # with the status of a slot that has changed
+#     saves.run()                                         # sends and loads when it can, until close()
 #     await saves.ready()                                 # until the server has answered: at most 5 s
 #     var result = saves.read("auto")                     # value null: never saved; error NotKnown: never online
 #     result = saves.write("auto", bytes, {"title": "Ch. 3"})   # on this device's disk when it returns
-#     for conflict in saves.conflicts():                  # both sides went on: the player chooses
+#     for conflict in saves.conflicts():                  # both sides have changed: the player chooses
 #         conflict.keep_mine()                            # or keep_theirs(), or merged(bytes)
 #
-# A write stands on what the game last read or wrote, never on what merely arrived: progress that the player has not
-# seen is not written over. Nothing is decided by a clock. The rules, step by step: docs/developers/offline.md.
+# A write is based on the version that the game last read or wrote, never on one that has only arrived: progress that
+# the player has not seen is never replaced. No decision uses a clock. docs/developers/offline.md has the rules.
 #
-# What asks the server (pump, run, theirs, base, keep_theirs) is a coroutine; all else returns its Result at once.
+# Functions that ask the server (pump, run, theirs, base, keep_theirs) are coroutines; all others return at once.
 # One process at a time for a player's folder. Names and behaviour are those of clients/python/gamed_sync.py.
 extends RefCounted
 
-signal changed(status)  # while `run` is on: what has changed since the last report to the game
+signal changed(status)  # while `run` runs: a slot that has changed since the last report to the game
 signal trouble_changed(trouble)  # GamedError or null: for a sign that says "offline"
 
 const GamedClient = preload("gamed.gd")
@@ -29,11 +29,11 @@ const SaveInfo = GamedClient.SaveInfo
 const Platform = GamedClient.Platform
 
 const FORMAT = 1
-const UNOWNED = "not.signed.in"  # the folder of what a game saved before the first sign-in here: no player's
-const WAIT_SECONDS = 25  # how long a request for changes may take that waits for one
-const AGAIN_SECONDS = 300.0  # a write that the server refused is tried again after this, unless it says otherwise
+const UNOWNED = "not.signed.in"  # the folder of saves before the first sign-in on this device; it belongs to no player
+const WAIT_SECONDS = 25  # the server holds a request for changes this long, at most
+const AGAIN_SECONDS = 300.0  # a refused write is tried again after this, unless the server names a time
 const PAGE_VERSIONS = 32  # the server limits the rate of larger requests
-const STEPS = 4  # how often one pump goes on with a slot that changes meanwhile
+const STEPS = 4  # one pump sends a slot this often, at most, if the game keeps changing it
 
 const UNKNOWN = "unknown"
 const IN_STEP = "in_step"
@@ -42,7 +42,7 @@ const NEWER = "newer"
 const CONFLICT = "conflict"
 const REFUSED = "refused"
 
-# What ends a pump: it is about the server, the player or this device's disk, not about one slot.
+# Errors that end a pump: they concern the server, the player or this device's disk, not one slot.
 const HALTING = [
 	"Unreachable",
 	"Busy",
@@ -56,31 +56,31 @@ const HALTING = [
 ]
 
 var player_id: String = ""
-var trouble: GamedError = null  # why the last pump did not get through; null when it did
-var flaw: GamedError = null  # GamedError where this could not begin: SignInRequired, InUse, LocalDamaged; every call fails with it
+var trouble: GamedError = null  # the error of the last pump; null if it succeeded
+var flaw: GamedError = null  # SignInRequired, InUse or LocalDamaged: every call fails with it
 
 var _client: GamedClient
 var _place: String = ""
 var _store: Store = null
 var _records: Dictionary = {}
 var _cursor = null
-var _whole = null  # {"cursor", "expired", "listed", "compared"} of the whole list whose pages have begun to come
+var _whole = null  # {"cursor", "expired", "listed", "compared"} while the pages of a whole list arrive
 var _problems: Dictionary = {}  # slot: {"error", "due"}, by the engine's own clock, in ms
-var _copy_problems: Dictionary = {}  # the same of each slot's unsent copy: they hold up neither writes nor downloads
+var _copy_problems: Dictionary = {}  # the same for each slot's unsent copy: they delay neither writes nor downloads
 var _reported: Dictionary = {}
 var _pumping: bool = false
 var _bell: bool = false
 var _closed: bool = false
 var _pumped: bool = false  # a pump of this Sync has succeeded
-var _round: int = 0  # of `run`: a later one ends an earlier
+var _round: int = 0  # a number of each `run`: a later one ends an earlier
 var _running: bool = false  # a `run` is under way
-var _listening: int = 0  # of `_listen`: that of an ended `run` ends, too
-var _tried_round: int = 0  # when the last pump that has ended began: `trouble` is no answer to a later `run`
+var _listening: int = 0  # a number of each `_listen`, which ends with its `run`
+var _tried_round: int = 0  # `_round` when the last pump began: its error is not the answer to a later `run`
 
 
-# Of the player who is signed in; `folder` instead of one beside the credential. Asks no server. Before the first
-# sign-in at this server the saves wait on this device: the first `pump` after the sign-in, or the first Sync, adopts
-# them for the player. After a sign-out `flaw` is SignInRequired.
+# Opens the saves of the player who is signed in, in `folder` or beside the credential; sends no request. Before the
+# first sign-in at this server the saves wait on this device: the first `pump` after the sign-in, or the first Sync,
+# adopts them for the player. After a sign-out `flaw` is SignInRequired.
 func _init(client: GamedClient, folder: String = ""):
 	var credential = client.credential()
 	if client.flaw:
@@ -187,14 +187,14 @@ func close() -> void:
 
 
 # A record is a Dictionary:
-#   slot; local: what the game has, null: nothing, or deleted; base: the version that stands on, what the game last
-#   read or the server last acknowledged; dirty: the game went on from there; sent: {"local", "base"} of a write (or
-#   with `local` null a delete) that may have arrived, and before which nothing else goes out; remote: what the server
-#   has, as far as it was heard; deleted: where there is nothing there was something; dispute: {"reason", "base",
-#   "current", "copy"} of a conflict that is open; dropped: what gave way last, here; spent: a conflict's copy at the
-#   server that is not needed once its bytes are current; unsent_copy: {"local", "base"} of bytes that gave way in a
-#   conflict before the server had them. Its base is never current, so the server refuses the write and keeps the bytes
-#   as a conflict copy.
+#   slot; local: the game's bytes, null: none, or deleted; base: the version that `local` is based on, which the game
+#   last read or the server last acknowledged; dirty: the game has written since; sent: {"local", "base"} of a write (a
+#   delete if `local` is null) that may have arrived: nothing else is sent before its answer; remote: the server's
+#   version in the last list; deleted: there was a version, and it was deleted; dispute: {"reason", "base", "current",
+#   "copy"} of an open conflict; dropped: the bytes that were last replaced on this device; spent: a conflict's copy at
+#   the server that is not needed after its bytes are current; unsent_copy: {"local", "base"} of bytes that were
+#   replaced in a conflict before the server had them. Its base is never current, so the server refuses the write and
+#   keeps the bytes as a conflict copy.
 # A local is {"sha256", "size", "content_type", "meta", "modified"}: bytes in a file named by their hash.
 class Record:
 	extends RefCounted
@@ -230,13 +230,13 @@ class Record:
 			return false
 		return Tools.same_json(one["meta"], other["meta"])
 
-	# The server has something that the game has not seen, and the game has nothing to say against it.
+	# The server has a version that the game has not seen, and this device has nothing to send.
 	static func newer(record: Dictionary) -> bool:
 		if not is_idle(record):
 			return false
 		return tag(record["remote"]) != tag(record["base"]) and (record["remote"] != null or record["deleted"])
 
-	# By the game. What it has already is no change.
+	# The game wrote this. The same bytes under the same label are not a change.
 	static func wrote(record: Dictionary, local) -> Dictionary:
 		if same(record["local"], local):
 			return record
@@ -247,7 +247,7 @@ class Record:
 			return heard(made, made["remote"])
 		return made
 
-	# The game goes on from what is newer.
+	# The game read the newer version, and continues from it.
 	static func took(record: Dictionary) -> Dictionary:
 		var there = record["remote"]
 		var made = with(record, {"local": local_of(there) if there else null, "base": there})
@@ -268,14 +268,14 @@ class Record:
 			return settled(made, there)
 		return moved(made)
 
-	# Both sides have the same bytes; another label is brought up still, or taken over if the game has none.
+	# Both sides have the same bytes; another label of the game is still sent, else the server's is taken.
 	static func settled(record: Dictionary, there) -> Dictionary:
 		if there and not record["dirty"]:
 			return with(record, {"local": local_of(there), "base": there, "dispute": null})
 		var dirty = there != null and not same(record["local"], there)
 		return with(record, {"base": there, "dirty": dirty, "dispute": null})
 
-	# A conflict that is open shows what is there now.
+	# An open conflict shows the current version of the server.
 	static func moved(record: Dictionary) -> Dictionary:
 		var dispute = record["dispute"]
 		var there = record["remote"]
@@ -286,15 +286,15 @@ class Record:
 		var reason = "changed" if there else ("deleted" if record["deleted"] else "lost")
 		return with(record, {"dispute": with(dispute, {"reason": reason, "current": there})})
 
-	# In a whole list. `known`: what this stands on is in the past that the server has now. Where it is not, the
-	# server has lost what it had acknowledged, and what the game has is news again.
+	# For a whole list. `known`: the server's history has the base of this record. If not, the server has lost a version
+	# that it had acknowledged (a restored backup), and the bytes of this device are sent again.
 	static func relisted(record: Dictionary, known: bool, deleted: bool, listed: bool) -> Dictionary:
 		var made = record
 		if not (known or record["dirty"] or record["local"] == null):
 			made = with(record, {"dirty": true})
 		return made if listed else heard(made, null, deleted)
 
-	# In a whole list where this slot is missing because it was deleted long ago.
+	# For a whole list without this slot, which was deleted so long ago that the server has forgotten it.
 	static func expired(record: Dictionary) -> Dictionary:
 		var base = record["base"]
 		if record["local"] == null or base == null or not (record["dirty"] or record["sent"]):
@@ -304,12 +304,12 @@ class Record:
 			dispute = {"reason": "deleted", "base": base, "current": null, "copy": null}
 		return heard(with(record, {"sent": null, "dispute": dispute}), null, true)
 
-	# What was sent took place, as `info`; the game may have gone on since.
+	# The server has carried out the sent write, as `info`; the game may have written since.
 	static func acknowledged(record: Dictionary, info, exactly: bool = true) -> Dictionary:
 		var sent = record["sent"]
 		var local = record["local"]
 		var done = exactly and same(local, sent["local"] if sent else null)
-		if done and info and local:  # as the server spells them
+		if done and info and local:  # in the spelling of the server
 			local = with(local, {"content_type": info["content_type"], "meta": info["meta"]})
 		return with(record, {"local": local, "base": info, "dirty": not done, "sent": null})
 
@@ -319,7 +319,7 @@ class Record:
 	static func removed(record: Dictionary, current = null) -> Dictionary:
 		return with(acknowledged(record, null), {"remote": current, "deleted": current == null})
 
-	# It took place, and another device went on from it.
+	# The write succeeded, and another device has written since.
 	static func superseded(record: Dictionary, error: GamedError) -> Dictionary:
 		var current = error.current()
 		return with(acknowledged(record, error.yours()), {"remote": current, "deleted": current == null})
@@ -338,7 +338,7 @@ class Record:
 	static func is_idle(record: Dictionary) -> bool:
 		return not (record["dirty"] or record["sent"] or record["dispute"])
 
-	# Made before the sign-in: without a base, so that it never replaces another.
+	# A save from before the sign-in: without a base, so that it never replaces another version.
 	static func adopted(record: Dictionary, local: Dictionary) -> Dictionary:
 		var changes = {"local": local, "base": null, "dirty": true, "deleted": false}
 		changes["dropped"] = record["local"] if record["local"] else record["dropped"]
@@ -388,7 +388,7 @@ class Record:
 				found.append(side["sha256"])
 		return found
 
-	# Of what was written to the disk; null if it is not that.
+	# Parses a record on the disk; null if it is damaged.
 	static func of(text: String) -> Variant:
 		var value = Platform.parsed(text) if not Tools.too_deep(text) else null
 		if not value is Dictionary or Tools.integer(value.get("format")) != FORMAT or not value.get("slot") is String:
@@ -440,7 +440,7 @@ class Record:
 
 
 # A folder of one player at one server: `cursor`, a claim, and for each slot a folder with `record` and bodies.
-# Bodies are on disk before the record that names them, and go after it; only this user can read any of it.
+# Bodies are on disk before the record that names them, and are deleted after it; only this user can read the files.
 class Store:
 	extends RefCounted
 
@@ -486,7 +486,8 @@ class Store:
 			_tidy(record)
 		return Result.ok(found)
 
-	# GamedError or null; on disk when it returns. What is only known of the server may be lost to a power cut.
+	# GamedError or null; the record is then on disk. `how` is that of Disk.write_whole: a record that only repeats the
+	# server's list may be lost in a power cut.
 	func keep(record: Dictionary, how: int) -> GamedError:
 		var value = Record.with(record, {"format": FORMAT})
 		var path = _of(record["slot"])
@@ -523,7 +524,7 @@ class Store:
 		for name in Platform.names(_of(slot)):
 			Disk.remove(_of(slot) + "/" + name)
 
-	# null when it is not here, or not what it was.
+	# null if the file is missing or damaged.
 	func load_body(slot: String, digest: String) -> Variant:
 		var data = Disk.read(_of(slot) + "/" + digest)
 		return data if data != null and Tools.sha256(data) == digest else null
@@ -548,15 +549,17 @@ class Store:
 # --- What a game sees -------------------------------------------------------------------------------------------------
 
 
-# Both sides went on from `base`. Nothing of the slot is sent until it is answered; the game may play on.
+# Both sides have changed since `base`. The client sends nothing of the slot until the player has chosen; the game may
+# continue.
 class SyncConflict:
 	extends RefCounted
 
 	var slot: String = ""
-	var reason: String = ""  # changed; deleted: at the server; lost: the server does not know this save (erased, an old backup)
+	# changed; deleted: at the server; lost: the server does not know this save (erased, or restored from an old backup)
+	var reason: String = ""
 	var base_info = null
 	var current = null
-	var copy = null  # what the server keeps of this device's side, beside the current version
+	var copy = null  # this device's refused version, which the server keeps beside the current one
 	var _sync
 
 	func _init(owner, the_slot: String, dispute: Dictionary):
@@ -567,26 +570,26 @@ class SyncConflict:
 		current = dispute["current"]
 		copy = dispute["copy"]
 
-	# This device's, as it is now: Result of {"data", "content_type", "meta", "modified"}; of null: deleted here.
+	# This device's present version: Result of {"data", "content_type", "meta", "modified"}; of null: deleted here.
 	func mine() -> Result:
 		return _sync._side(slot, _sync._record(slot)["local"])
 
-	# The server's; null: deleted, or lost. Fetched if it did not arrive yet: a coroutine.
+	# The server's version; null: deleted, or lost. A coroutine: it fetches bytes that have not arrived.
 	func theirs() -> Result:
 		return await _sync._side_fetched(slot, current)
 
-	# What both started from; null when there was nothing, or it was not kept. A coroutine.
+	# The version that both started from; null if there was none, or the server does not have it any more. A coroutine.
 	func base() -> Result:
 		var side = await _sync._side_fetched(slot, base_info)
 		return Result.ok() if side.error else side
 
-	# Writes this device's over theirs, which stays in the server's history.
+	# Replaces the server's version by this device's; theirs stays in the server's history.
 	func keep_mine() -> Result:
 		var over = _sync._over(self)
 		return over if over.error else _sync._answer(Record.kept_mine(over.value))
 
-	# Goes on from theirs: `read` it. This device's side stays at the server as a conflict copy: the next pump sends what
-	# the game has saved since the conflict began. It also stays here, as `dropped`. A coroutine.
+	# Continues from the server's version: `read` it. This device's side stays at the server as a conflict copy, for which
+	# the next pump sends the bytes that the game has saved since the conflict began, and here, as `dropped`. A coroutine.
 	func keep_theirs() -> Result:
 		var side = await theirs()
 		if side.error:
@@ -594,7 +597,7 @@ class SyncConflict:
 		var over = _sync._over(self)
 		return over if over.error else _sync._answer(Record.kept_theirs(over.value))
 
-	# Goes on from something new that holds both.
+	# Continues from new bytes, in which the game has merged both.
 	func merged(data, meta = null) -> Result:
 		var over = _sync._over(self)
 		if over.error:
@@ -621,7 +624,7 @@ func ready(within: float = 5.0) -> bool:
 	return _cursor != null
 
 
-# Waiting for a pump would not help `ready`.
+# True if `ready` cannot learn more from another pump.
 func _needs_no_wait() -> bool:
 	if _pumped or _closed or flaw:
 		return true
@@ -630,7 +633,7 @@ func _needs_no_wait() -> bool:
 	return _cursor != null or _ends(trouble)
 
 
-# The last pump failed only for a save of another device, which does not fit here: the rest goes up as ever.
+# True if the last pump failed only because a save of another device does not fit on this disk: new writes are sent.
 func _lacks_space() -> bool:
 	if trouble == null or trouble.code != "local_disk":
 		return false
@@ -640,7 +643,7 @@ func _lacks_space() -> bool:
 	return false
 
 
-# What ends `run`: waiting does not help.
+# True for an error that ends `run`, because waiting does not help.
 static func _ends(error: GamedError) -> bool:
 	return error.is_a("SignInRequired") or error.kind == "PlayerBlocked"
 
@@ -648,27 +651,27 @@ static func _ends(error: GamedError) -> bool:
 # --- The game's side: this device only, no network --------------------------------------------------------------------
 
 
-# The newest bytes this device knows: Result of {"etag", "data", "content_type", "meta"}; what the game writes next
-# stands on them. null if the slot was never written. Errors: NotKnown before the first list (see `ready`), Deleted,
+# The newest bytes of this device: Result of {"etag", "data", "content_type", "meta"}; the game's next write is based on
+# them. null if the slot was never written. Errors: NotKnown before the first list (see `ready`), Deleted,
 # LocalDamaged, and Unreachable (not_arrived) for a save that is known and has not arrived. In a conflict it is this
 # device's side.
 func read(slot) -> Result:
 	return _look(slot, true)
 
 
-# The same bytes, but the next write does not stand on them: for a preview, or a copy elsewhere.
+# The same bytes, but the next write is not based on them: for a preview, or a copy elsewhere.
 func peek(slot) -> Result:
 	return _look(slot, false)
 
 
-# On this device's disk when it returns, on top of what the game last read or wrote here. It goes up with the next
-# pump. Newer bytes replace older ones that did not go up yet. `data`: bytes, or a text.
+# Writes to this device's disk, on top of the version that the game last read or wrote here. The next pump sends the
+# bytes; newer ones replace older ones that were not sent yet. `data`: bytes, or a text.
 func write(slot, data, meta = null, content_type: String = "application/octet-stream") -> Result:
 	var local = _local(slot, data, meta, content_type)
 	return local if local.error else _answer(Record.wrote(_record(slot), local.value))
 
 
-# What this device knows to be newest; a delete at the server can be taken back for a while. Error: NotKnown before the
+# Deletes the newest version that this device knows; the server can restore it for a while. Error: NotKnown before the
 # first list, unless the game has written this slot here.
 func delete(slot) -> Result:
 	var named = GamedClient.path_of(slot)
@@ -711,7 +714,7 @@ func status(slot: String) -> Dictionary:
 	}
 
 
-# Those the player has to choose in.
+# The slots in which the player has to choose: a list of SyncConflict.
 func conflicts() -> Array:
 	var found = []
 	for slot in _known():
@@ -720,7 +723,7 @@ func conflicts() -> Array:
 	return found
 
 
-# What gave way here last, to theirs or to a delete, also one of this device: for who changes their mind.
+# The bytes that were last replaced on this device by the server's version or a delete, so that the player can undo it.
 func dropped(slot: String) -> Result:
 	return _side(slot, _record(slot)["dropped"])
 
@@ -760,7 +763,7 @@ func _bytes(slot: String, local: Dictionary) -> Result:
 		return Result.ok(data)
 	var record = _record(slot)
 	if not record["dirty"] and record["base"]:
-		_store.discard(slot, local["sha256"])  # the next pump brings it again
+		_store.discard(slot, local["sha256"])  # the next pump downloads it again
 	return _damaged(slot)
 
 
@@ -768,7 +771,7 @@ func _damaged(slot: String) -> Result:
 	return Result.wrong("local_damaged", "The file of %s on this device is damaged or gone." % slot)
 
 
-# The server may have a save of this slot that this device has not heard of.
+# The server may have a save of this slot that this device does not know.
 func _unknown(record: Dictionary) -> bool:
 	return _cursor == null and record["local"] == null and record["base"] == null and record["remote"] == null
 
@@ -802,7 +805,7 @@ static func _shown(of: Dictionary) -> bool:
 	return of["size"] != null or not of["state"] in [IN_STEP, UNKNOWN]
 
 
-# From this device.
+# Reads a side of a conflict from this device.
 func _side(slot: String, of) -> Result:
 	if of == null or flaw:
 		return Result.failed(flaw) if flaw else Result.ok()
@@ -819,7 +822,7 @@ static func _side_of(of: Dictionary, data: PackedByteArray) -> Result:
 	})
 
 
-# Else from the server.
+# The same, or from the server if the bytes are not here.
 func _side_fetched(slot: String, info) -> Result:
 	await Platform.frame()
 	var side = _side(slot, info)
@@ -855,7 +858,7 @@ func _local(slot, data, meta, content_type: String) -> Result:
 	})
 
 
-# Result of the record whose conflict is still what was shown.
+# Result of the record, if its conflict is still the shown one.
 func _over(shown: SyncConflict) -> Result:
 	var record = _record(shown.slot)
 	if record["dispute"] and SyncConflict.new(self, shown.slot, record["dispute"])._same(shown):
@@ -863,7 +866,7 @@ func _over(shown: SyncConflict) -> Result:
 	return Result.wrong("conflict_over", "This conflict has changed since it was shown.")
 
 
-# What the game or the player decided.
+# Keeps a decision of the game or the player, and wakes `run`.
 func _answer(record: Dictionary) -> Result:
 	var kept = _keep(record, Disk.KEPT)
 	_bell = true
@@ -899,17 +902,17 @@ func _known() -> Array:
 # --- The server's side ------------------------------------------------------------------------------------------------
 
 
-# Hears what changed, brings up what is pending, fetches what is newer. Result of a list of statuses: what a game should
-# look at again. Its error is about the server or the player (Unreachable, SignInRequired, ...); what is about one slot
-# is in its status. Nothing is lost by a failure, or by the end of the process: call it again.
+# Asks for changes, sends pending writes, fetches newer versions. Result of a list of statuses of changed slots. Its
+# error concerns the server or the player (Unreachable, SignInRequired, ...); one of a single slot is in its status. A
+# failure, or the end of the process, loses nothing: call it again.
 func pump() -> Result:
 	var error = await _tried()
 	return Result.failed(error) if error else Result.ok(_news())
 
 
-# Pumps whenever there is something to do, until `stop` or `close`, and emits `changed`. Ends with an error that waiting
-# does not help against: SignInRequired, PlayerBlocked, InUse; call it again after a sign-in. All else is tried again,
-# and in `trouble` meanwhile.
+# Pumps when the server or the game has changes, until `stop` or `close`, and emits `changed`. Ends with SignInRequired,
+# PlayerBlocked or InUse, because waiting does not help; call it again after a sign-in. After other errors it tries
+# again, and `trouble` has the error meanwhile.
 func run() -> Result:
 	var _me = self
 	_round += 1
@@ -939,7 +942,7 @@ func run() -> Result:
 	return Result.ok()
 
 
-# Ends `run`, soon; the folder stays this one's.
+# Ends `run`, soon; other processes still cannot open the saves.
 func stop() -> void:
 	_round += 1
 	_end_run()
@@ -950,9 +953,9 @@ func _end_run() -> void:
 	_listening += 1
 
 
-# One pump at a time; why it did not get through, or null.
+# Runs one pump at a time; its error, or null.
 func _tried() -> GamedError:
-	var _me = self  # a coroutine that is let go of ends itself
+	var _me = self  # keeps this object until the coroutine ends
 	await Platform.frame()
 	while _pumping:
 		await Platform.frame()
@@ -987,11 +990,11 @@ func _pump() -> Result:
 				return fetched
 	for problem in _problems.values():
 		if problem["error"].code == "local_disk":
-			return Result.failed(problem["error"])  # as long as a save of another device has no space here
+			return Result.failed(problem["error"])  # until a save of another device fits on this disk
 	return Result.ok()
 
 
-# Brings up what is pending.
+# Sends pending writes.
 func _send_all(client: GamedClient) -> Result:
 	await Platform.frame()
 	for slot in _known():
@@ -1023,7 +1026,7 @@ func _until_due() -> float:
 	return max(0, due - Time.get_ticks_msec()) / 1000.0
 
 
-# Waits at the server for changes, and rings. What changed is for the pump to hear.
+# Waits for the server's changes, and wakes `run`, whose pump reads them.
 func _listen(mine: int) -> void:
 	var _me = self
 	var attempt = 0
@@ -1036,20 +1039,20 @@ func _listen(mine: int) -> void:
 			var client = _client.only(player_id, 1)
 			var found = await client.changes(cursor, WAIT_SECONDS)
 			if found.error and _ends(found.error):
-				_bell = true  # a pump tries the same; after a sign-in it succeeds, and this waits again
+				_bell = true  # the pump gets the same error and ends `run`; after a sign-in both begin again
 			attempt = int(min(attempt + 1, 8)) if found.error else 0
 			rang = found.error == null and found.value["cursor"] != cursor
 			if found.error:
 				seconds = GamedClient.pause_after(found.error, attempt) * _client.pauses
 			elif not rang and Time.get_ticks_msec() - began > 1000:
-				seconds = 0.0  # it waited, and there was nothing
+				seconds = 0.0  # the server has waited, and nothing changed
 		_bell = _bell or rang
 		var end = Time.get_ticks_msec() + seconds * 1000
 		while Time.get_ticks_msec() <= end and mine == _listening and not _closed:
 			await Platform.frame()
 
 
-# What has changed since the last report to the game.
+# The statuses that have changed since the last report to the game.
 func _news() -> Array:
 	var found = []
 	var now = {}
@@ -1062,14 +1065,14 @@ func _news() -> Array:
 	return found
 
 
-# What makes a status another one for the game: where the server's side matters, which one it is.
+# A text that differs if the status has changed for the game; in some states also by the server's version.
 func _look_of(of: Dictionary) -> String:
 	var there = _record(of["slot"])["remote"] if of["state"] in [NEWER, CONFLICT] else null
 	var problem = of["problem"].code if of["problem"] else ""
 	return "%s %s %s" % [of["state"], there["etag"] if there else "", problem]
 
 
-# The whole list, before any write, page by page.
+# Reads the server's list page by page, before the first write.
 func _hear(client: GamedClient) -> Result:
 	var page = await _hear_page(client)
 	while page.error == null and page.value:
@@ -1089,7 +1092,7 @@ func _hear_page(client: GamedClient) -> Result:
 		return Result.wrong("not_gamed", "The server's pages of changes do not end.")
 	var listed = {}
 	for entry in found.value["saves"]:
-		if GamedClient.path_of(entry["slot"]).error == null:  # names of a later protocol are left alone
+		if GamedClient.path_of(entry["slot"]).error == null:  # a later protocol may allow other names
 			listed[entry["slot"]] = entry
 	if found.value["whole"]:
 		_whole = {"expired": found.value["expired"], "listed": {}, "compared": {}}
@@ -1122,7 +1125,7 @@ func _keep_heard(page: Dictionary, listed: Dictionary) -> Result:
 	return Result.ok(page["more"])
 
 
-# The past may be another one: what this device stands on must be in the server's, or it is news again.
+# The server may have another history now (a restored backup): each base must be in it, or its bytes are sent again.
 func _hear_all(client: GamedClient, whole: Dictionary) -> Result:
 	await Platform.frame()
 	_problems.clear()
@@ -1183,7 +1186,7 @@ func _send(client: GamedClient, slot: String, sent: Dictionary) -> Result:
 	return _after(slot, after.value)
 
 
-# What an answer means for the record as it is now.
+# Applies an answer to the present record.
 func _after(slot: String, how: Array) -> Result:
 	var record = _record(slot)
 	match how[0]:
@@ -1207,21 +1210,21 @@ func _next(slot: String) -> Result:
 		var error = problem["error"]
 		var final = (error.status >= 400 and error.status < 500) or error.kind == "LocalDamaged"
 		if final and not Record.same(sent["local"], record["local"]):
-			sent = null  # it was refused as it was; the game has something else now
+			sent = null  # the server refused it for good; the game has written other bytes since
 		elif Time.get_ticks_msec() < problem["due"]:
 			return Result.ok()
 	if record["dispute"] or (sent == null and not record["dirty"]):
 		return Result.ok()
 	_problems.erase(slot)
 	if sent == null and record["local"] == null and record["base"] == null:
-		var kept = _keep(Record.with(record, {"dirty": false, "sent": null}))  # it never left this device
+		var kept = _keep(Record.with(record, {"dirty": false, "sent": null}))  # it was never sent
 		return kept if kept.error else Result.ok()
 	if sent == null:
 		sent = {"local": record["local"], "base": record["base"]}
 	return _keep(Record.with(record, {"sent": sent}), Disk.KEPT)
 
 
-# Result of what it means, for `_after`.
+# Result of the arguments of `_after`.
 func _put(client: GamedClient, slot: String, sent: Dictionary) -> Result:
 	var local = sent["local"]
 	var data = _bytes(slot, local)
@@ -1240,7 +1243,7 @@ func _put(client: GamedClient, slot: String, sent: Dictionary) -> Result:
 func _remove(client: GamedClient, slot: String, sent: Dictionary) -> Result:
 	var gone = await client.delete(slot, sent["base"])
 	if gone.error == null or gone.error.is_a("NotFound"):
-		return Result.ok(["removed", null])  # there is nothing, which is what was wanted
+		return Result.ok(["removed", null])  # it is deleted already
 	if gone.error.kind != "Conflict":
 		return gone
 	var history = await client.versions(slot, sent["base"]["version"], PAGE_VERSIONS)
@@ -1248,7 +1251,7 @@ func _remove(client: GamedClient, slot: String, sent: Dictionary) -> Result:
 		return history
 	for version in history.value:
 		if version["kind"] == "delete" and version["parent"] == sent["base"]["version"]:
-			return Result.ok(["removed", gone.error.current()])  # it took place, and another device wrote since
+			return Result.ok(["removed", gone.error.current()])  # the delete succeeded, and another device has written since
 	return Result.ok(["disputed", gone.error])
 
 
@@ -1257,7 +1260,7 @@ func _refused(problems: Dictionary, slot: String, error: GamedError) -> void:
 	problems[slot] = {"error": error, "due": Time.get_ticks_msec() + seconds * 1000}
 
 
-# What `_send_copy` is to send now, or null. Other writes do not wait for it.
+# The unsent copy that is due, or null. Other writes do not wait for it.
 func _copy_to_send(slot: String) -> Variant:
 	var record = _record(slot)
 	var problem = _copy_problems.get(slot)
@@ -1276,7 +1279,7 @@ func _send_copy(client: GamedClient, slot: String, copy: Dictionary) -> Result:
 		var put = await client.put(slot, data, copy["base"], meta, local["content_type"])
 		if put.error and put.error.kind in HALTING:
 			return put
-		if put.error and put.error.kind != "Conflict":  # then the server has kept it, or does not know this save
+		if put.error and put.error.kind != "Conflict":  # Conflict: the server has kept it, or does not know this save
 			_refused(_copy_problems, slot, put.error)
 			return Result.ok()
 	_copy_problems.erase(slot)
@@ -1291,7 +1294,7 @@ func _is_spent(slot: String) -> bool:
 	return record["spent"] and not (record["dirty"] or record["sent"] or record["dispute"])
 
 
-# A conflict's copy whose bytes became current is not shown to the player as one any more.
+# Deletes a conflict's copy at the server after its bytes became current: the player has nothing to choose any more.
 func _dismiss(client: GamedClient, slot: String) -> Result:
 	await Platform.frame()
 	var record = _record(slot)
@@ -1299,12 +1302,12 @@ func _dismiss(client: GamedClient, slot: String) -> Result:
 	if record["base"] and record["base"]["sha256"] == spent["sha256"]:
 		var done = await client.dismiss(slot, spent["version"])
 		if done.error and done.error.kind in HALTING:
-			return done  # else: it goes by itself in time
+			return done  # else: the server deletes it in time
 	var kept = _keep(Record.with(_record(slot), {"spent": null}))
 	return Result.failed(kept.error) if kept.error else Result.ok()
 
 
-# What the game may ask for next, so that it can offline; null if it is here.
+# The version to fetch, so that the game can read it offline; null if its bytes are here.
 func _wanted(slot: String) -> Variant:
 	var record = _record(slot)
 	var problem = _problems.get(slot)
@@ -1333,7 +1336,7 @@ func _fetch(client: GamedClient, slot: String, wanted: Dictionary) -> Result:
 	return Result.ok()
 
 
-# Keep the bytes while a record names them; false if this device cannot.
+# Keeps the bytes while a record names them; false if this device cannot.
 func _keep_body(slot: String, data: PackedByteArray) -> bool:
 	if not _closed and Tools.sha256(data) in Record.bodies(_record(slot)):
 		return _store.add(slot, data) != null

@@ -1,4 +1,4 @@
-"""This module uses the ready dialog in a headless engine, as a player with a browser."""
+"""The ready dialog in a headless engine, used by a player with a browser."""
 
 import socket
 import subprocess

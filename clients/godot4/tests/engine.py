@@ -1,4 +1,4 @@
-"""This module installs Godot 4 for the tests, without a window and for the web.
+"""The installation of Godot 4 for the tests, without a window and for the web.
 
 Run it with `python -m clients.godot4.tests.engine`. Debian 12 has only Godot 3. A newer Debian's package and its
 libraries are unpacked into the virtual environment, and run there with their own dynamic loader. Nothing else on the
