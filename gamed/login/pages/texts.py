@@ -1,4 +1,4 @@
-"""This module holds every text of the browser pages; the pages fill the `{slots}`."""
+"""Every text of the browser pages; the pages fill the `{slots}`."""
 
 from collections.abc import Mapping
 
