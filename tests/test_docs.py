@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.cli.commands import gamed
 from gamed.cli.paths import FIRST_RUN
 from gamed.config import authentication, game, model, providers
-from gamed.config.validators import format_size
+from gamed.config.validators import format_size, size
 from tests.support.commands import members
 from tests.support.covers import covers
 from tests.test_layout import FEATURES, FOLDERS
@@ -25,7 +25,7 @@ CODE = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"(?:bench|clients|docs|etc|examples|gamed|tests)/[\w/.-]*")
 TESTS = re.compile(r"\b(?:clients|tests)(?:\.\w+)+")
 NAME = re.compile(r"@?(?:[A-Z]\w+(?:\.\w+)?|\w+\.\w+(?=\()|[a-z_]\w*(?=\())(?:\(\))?")
-"""`SaveService`, `SaveService.write()`, `decide_write()`, `RULES`: a name of the code, as pages spell it."""
+"""`SaveService`, `SaveService.write()`, `decide_write()`, `LIMITS`: a name of the code, as pages spell it."""
 NOT_OURS = {"COMMIT", "Host"}
 WORDS = 37_860
 """35,000, the 1,112 of the page about PostgreSQL, which is a feature of its own, and the 460 of the rules that the code
@@ -118,11 +118,27 @@ def commands(group: click.Group, before: str = "") -> Iterator[str]:
             yield before + name
 
 
-def shown(name: str, value: object) -> str:
-    """Return a value as the page shows it: sizes with their unit."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return format_size(value) if name.endswith("bytes") and isinstance(value, int) and value > 10_000 else str(value)
+def limit_rows() -> dict[str, tuple[str, str]]:
+    """Return the default and the bounds of each member of game.json, as the page shows them."""
+    settings = game.GameSettings()
+    rows = {
+        "staged_ttl": (f"{settings.staged_seconds // 3600}h", "60s to 365d"),
+        "access": (settings.assets.access.value, ""),
+        "keep_releases": (str(settings.assets.keep_releases), "1 to 1000"),
+        "allow_blank_saves": (str(settings.saves.allow_blank_saves).lower(), ""),
+    }
+    for name, limit in game.LIMITS.items():
+        text = format_size if limit.form is size else str
+        default = getattr(settings.saves, name)
+        rows[name] = text(default), f"{text(limit.lowest)} to {text(limit.highest)}"
+    return rows
+
+
+def described_limits(page: str) -> dict[str, tuple[str, str]]:
+    """Return the default and the bounds of each row of the tables about game.json."""
+    section = page.partition("\n## Saves and assets")[2].partition("\n## ")[0]
+    rows = re.findall(r"(?m)^\| `(\w+)` \| ([^|]+?) \| ([^|]*?) ?\| [^|]+ \|$", section)
+    return {name: (default, bounds) for name, default, bounds in rows}
 
 
 class PagesTests(SynchronousTestCase):
@@ -143,16 +159,23 @@ class PagesTests(SynchronousTestCase):
         self.assertEqual([row for row in defaults if row not in page], [])
 
     def test_every_limit_is_described(self) -> None:
-        """Each member of game.json has its row, with the default that gamed has."""
+        """Each member of game.json has its row, with the default and the bounds that gamed has."""
         page = (ROOT / "docs/owners/configuration.md").read_text("utf-8")
-        defaults = game.GameSettings()
-        rows = {f"| `{name}` | {shown(name, getattr(defaults.saves, name))} |" for name in game.RULES}
-        rows.add(f"| `staged_ttl` | {defaults.staged_seconds // 3600}h |")
-        rows |= {f"| `access` | {defaults.assets.access} |", f"| `keep_releases` | {defaults.assets.keep_releases} |"}
-        self.assertEqual([row for row in sorted(rows) if row not in page], [])
-        self.assertEqual(len(rows), len(game.MEMBERS) + len(game.ASSETS) - 1)
+        self.assertEqual(described_limits(page), limit_rows())
+        self.assertEqual({*limit_rows()}, {*game.MEMBERS, *game.ASSETS} - {"assets"})
         [example] = re.findall(r'(?ms)^```json\n(\{\n  "save_bytes".+?)^```', page)
         self.assertEqual(game.parse_game(example).saves.keep_days, 60)
+
+    def test_wrong_limits_are_found(self) -> None:
+        """A row with another name, default or bound is not that of gamed, nor is a page without the row."""
+        page = (ROOT / "docs/owners/configuration.md").read_text("utf-8")
+        for name, (default, bounds) in limit_rows().items():
+            row = f"| `{name}` | {default} | {bounds}{' ' * bool(bounds)}| "
+            self.assertEqual(page.count(row), 1, name)
+            others = [f"| `{name}s` | {default} | {bounds} | ", f"| `{name}` | {default}0 | {bounds} | ", "| "]
+            others += [f"| `{name}` | {default} | {other} | " for other in (f"1{bounds}", f"{bounds}0")]
+            for other in others:
+                self.assertNotEqual(described_limits(page.replace(row, other)), limit_rows(), other)
 
     @covers("2.1/27")
     def test_first_file(self) -> None:

@@ -1,11 +1,11 @@
-"""`game.json` limits the saves of players (PROTOCOL 7); the file and each of its members are optional."""
+"""The settings of `game.json`: limits of saves, and assets (PROTOCOL 7); the file and each member are optional."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from gamed.config.json_reader import Converter, ObjectReader, read_object
 from gamed.config.validators import choice, duration, flag, number, size
@@ -18,31 +18,62 @@ GIB = 1024 * MIB
 TIB = 1024 * GIB
 
 
-class SaveLimits(Struct, frozen=True):
-    """The limits of a player, with the defaults of PROTOCOL 7."""
+class Limit(Struct, frozen=True):
+    """The values that one limit may have; both bounds are allowed."""
 
-    save_bytes: int = 16 * MIB
-    slots: int = 256
-    bytes: int = 256 * MIB
-    """The current versions of one player together."""
-    history_bytes: int = 512 * MIB
-    """All other stored versions of one player together."""
-    meta_bytes: int = 2048
-    keep_versions: int = 10
-    keep_hours: int = 24
-    keep_days: int = 30
-    conflict_copies: int = 5
-    """The newest of each slot that are kept."""
-    deleted_slots: int = 1000
+    form: Callable[[int, int], Converter[int]]
+    """How the file writes it: `number`, or `size` for bytes, which may have a unit."""
+    lowest: int
+    highest: int
+    in_overview: bool = True
+    """`GET /game/` shows it to clients."""
+
+
+class SaveLimits(Struct, frozen=True):
+    """The limits of a player: a row for each member of game.json, in the order of `GET /game/`.
+
+    The converters, that response, openapi.yaml and configuration.md are made from these rows, or tested against them.
+    """
+
+    save_bytes: Annotated[int, Limit(size, 1, 2 * GIB)] = 16 * MIB
+    """One save."""
+    slots: Annotated[int, Limit(number, 1, 100_000)] = 256
+    """Saves of one player."""
+    deleted_slots: Annotated[int, Limit(number, 1, 100_000)] = 1000
     """Deleted saves of which the history is kept; beyond it a new slot expires the one that was deleted first."""
-    commit_writes: int = 64
-    writes_per_minute: int = 60
-    """0 is no limit."""
-    wait_seconds: int = 25
-    upload_seconds: int = 600
-    min_free_bytes: int = 256 * MIB
+    bytes: Annotated[int, Limit(size, 1, TIB)] = 256 * MIB
+    """The current versions of one player together."""
+    history_bytes: Annotated[int, Limit(size, 0, TIB)] = 512 * MIB
+    """All other stored versions of one player together."""
+    meta_bytes: Annotated[int, Limit(number, 0, 8192)] = 2048
+    """One Save-Meta."""
+    commit_writes: Annotated[int, Limit(number, 1, 1000)] = 64
+    """Entries of one commit."""
+    writes_per_minute: Annotated[int, Limit(number, 0, 60_000)] = 60
+    """Changes of one player; 0 is no limit."""
+    wait_seconds: Annotated[int, Limit(number, 0, 60)] = 25
+    """One long poll; with 0 the server answers at once."""
+    # 2: the current version and the one before it, without which a refused or wrong write could not be undone
+    keep_versions: Annotated[int, Limit(number, 2, 1000)] = 10
+    """The newest versions of each slot, which always stay."""
+    keep_hours: Annotated[int, Limit(number, 0, 24 * 365, in_overview=False)] = 24
+    """How long, of older versions, the newest of each hour stays."""
+    keep_days: Annotated[int, Limit(number, 0, 3650)] = 30
+    """How long the newest version of each day stays; also how long conflict copies and deleted saves stay."""
+    conflict_copies: Annotated[int, Limit(number, 1, 100, in_overview=False)] = 5
+    """The newest of each slot that are kept."""
+    upload_seconds: Annotated[int, Limit(number, 10, DAY, in_overview=False)] = 600
+    """One upload."""
+    min_free_bytes: Annotated[int, Limit(size, 0, TIB, in_overview=False)] = 256 * MIB
     """Free bytes on the server's disk below which the server stores nothing."""
     allow_blank_saves: bool = False
+    """Accept saves that are empty or all zeros, which usually come from a crash."""
+
+
+LIMITS: Mapping[str, Limit] = {
+    row.name: limit for row in fields(SaveLimits) for limit in getattr(row.type, "__metadata__", ())
+}
+"""The bounds of each number in SaveLimits."""
 
 
 class AssetAccess(StrEnum):
@@ -68,26 +99,11 @@ class GameSettings(Struct, frozen=True):
     assets: AssetSettings = field(default_factory=AssetSettings)
 
 
-RULES: Mapping[str, Converter[Any]] = {
-    "save_bytes": size(1, 2 * GIB),
-    "slots": number(1, 100_000),
-    "bytes": size(1, TIB),
-    "history_bytes": size(0, TIB),
-    "meta_bytes": number(0, 8192),
-    "keep_versions": number(2, 1000),
-    "keep_hours": number(0, 24 * 365),
-    "keep_days": number(0, 3650),
-    "conflict_copies": number(1, 100),
-    "deleted_slots": number(1, 100_000),
-    "commit_writes": number(1, 1000),
-    "writes_per_minute": number(0, 60_000),
-    "wait_seconds": number(0, 60),
-    "upload_seconds": number(10, DAY),
-    "min_free_bytes": size(0, TIB),
+CONVERTERS: Mapping[str, Converter[Any]] = {
+    **{name: limit.form(limit.lowest, limit.highest) for name, limit in LIMITS.items()},
     "allow_blank_saves": flag,
 }
-"""The converter of each limit of saves; the bounds themselves are allowed."""
-MEMBERS = (*RULES, "staged_ttl", "assets")
+MEMBERS = (*CONVERTERS, "staged_ttl", "assets")
 ASSETS = ("access", "keep_releases")
 
 
@@ -102,7 +118,7 @@ def parse_game(text: str, file: str = FILE_NAME) -> GameSettings:
 
 def _saves(top: ObjectReader) -> SaveLimits:
     defaults = SaveLimits()
-    values = {name: top.value(name, convert, getattr(defaults, name)) for name, convert in RULES.items()}
+    values = {name: top.value(name, convert, getattr(defaults, name)) for name, convert in CONVERTERS.items()}
     limits = replace(defaults, **values)
     if limits.save_bytes > limits.bytes:
         name = "save_bytes" if "save_bytes" in top else "bytes"

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from msgspec import DecodeError
 from msgspec.json import decode
 
-from gamed.config.game import SaveLimits
+from gamed.config.game import LIMITS, SaveLimits
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseCorrupt
 from gamed.http.conditional import Conditions
 from gamed.saves.commands import Change, DeleteResult, ReadRequest, SlotSnapshot, VersionHistory, WriteResult
@@ -124,19 +124,7 @@ def summary_response(
         "epoch": summary.cursor.epoch,
         "cursor": str(summary.cursor),
         "usage": {"slots": usage.slots, "bytes": usage.bytes, "history_bytes": usage.history_bytes},
-        "limits": {
-            "save_bytes": limits.save_bytes,
-            "slots": limits.slots,
-            "deleted_slots": limits.deleted_slots,
-            "bytes": limits.bytes,
-            "history_bytes": limits.history_bytes,
-            "meta_bytes": limits.meta_bytes,
-            "commit_writes": limits.commit_writes,
-            "writes_per_minute": limits.writes_per_minute,
-            "wait_seconds": limits.wait_seconds,
-            "keep_versions": limits.keep_versions,
-            "keep_days": limits.keep_days,
-        },
+        "limits": {name: getattr(limits, name) for name, limit in LIMITS.items() if limit.in_overview},
     }
 
 

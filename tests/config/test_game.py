@@ -4,7 +4,7 @@ from msgspec.structs import fields
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.errors import ConfigError
-from gamed.config.game import MIB, RULES, AssetAccess, GameSettings, SaveLimits, parse_game
+from gamed.config.game import CONVERTERS, LIMITS, MEMBERS, MIB, AssetAccess, GameSettings, SaveLimits, parse_game
 
 
 class GameTests(SynchronousTestCase):
@@ -14,7 +14,7 @@ class GameTests(SynchronousTestCase):
 
     def test_every_limit_has_a_member(self) -> None:
         """The file can set every limit."""
-        self.assertEqual({field.name for field in fields(SaveLimits)}, set(RULES))
+        self.assertEqual({field.name for field in fields(SaveLimits)}, set(CONVERTERS))
 
     def test_values(self) -> None:
         """Sizes are numbers or have a unit; durations, counts, flags and the object `assets` are read."""
@@ -58,7 +58,7 @@ class GameTests(SynchronousTestCase):
 
     def test_bounds(self) -> None:
         """Each number has a minimum and a maximum; booleans, texts and null are not numbers."""
-        for name in RULES:
+        for name in CONVERTERS:
             for wrong in (
                 "-1",
                 "null",
@@ -73,6 +73,28 @@ class GameTests(SynchronousTestCase):
             if name != "allow_blank_saves":
                 with self.assertRaises(ConfigError, msg=name):
                     parse_game(f'{{"{name}": true}}')
+
+    def test_bounds_are_allowed(self) -> None:
+        """The lowest and the highest value of a limit can be set, the next ones not."""
+        fitting = {"save_bytes": '"bytes": "1 TiB", ', "bytes": '"save_bytes": 1, '}
+        for name, limit in LIMITS.items():
+            for value in (limit.lowest, limit.highest):
+                game = parse_game(f'{{{fitting.get(name, "")}"{name}": {value}}}')
+                self.assertEqual(getattr(game.saves, name), value, name)
+            for value in (limit.lowest - 1, limit.highest + 1):
+                with self.assertRaises(ConfigError, msg=f"{name}: {value}"):
+                    parse_game(f'{{{fitting.get(name, "")}"{name}": {value}}}')
+
+    def test_bounds_of_other_members(self) -> None:
+        """The lifetime of staged bytes is 60s to 365d, the number of releases 1 to 1000."""
+        for text in ('"staged_ttl": "60s"', '"staged_ttl": "365d"', '"assets": {"keep_releases": 1}'):
+            parse_game(f"{{{text}}}")
+        parse_game('{"assets": {"keep_releases": 1000}}')
+        for text in ('"staged_ttl": "59s"', '"staged_ttl": "8761h"', '"assets": {"keep_releases": 0}'):
+            with self.assertRaises(ConfigError, msg=text):
+                parse_game(f"{{{text}}}")
+        with self.assertRaises(ConfigError):
+            parse_game('{"assets": {"keep_releases": 1001}}')
 
     def test_one_save_fits(self) -> None:
         """A limit of one save above the limit of all saves is an error."""

@@ -1,6 +1,7 @@
 """docs/openapi.yaml has the routes and codes of the code, and examples that the code writes and accepts."""
 
 from collections.abc import Iterator
+from copy import deepcopy
 from functools import cache
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.account.home_routes import problem_response
 from gamed.account.routes import PlayerBody
-from gamed.config.game import SaveLimits
+from gamed.config.game import LIMITS, SaveLimits
 from gamed.http.app import BaseApp, HtmlApp
 from gamed.http.problems import CODES
 from gamed.http.route_compiler import template_of
@@ -167,10 +168,65 @@ class CodeTests(SynchronousTestCase):
             if each.node["security"] and {} not in each.node["security"]:
                 self.assertIn(401, each.responses, each.name)
 
+    def test_limits_of_saves(self) -> None:
+        """The overview has the limits and bounds of the code, and its defaults as the example."""
+        self.assertEqual(limit_differences(load()), [])
+        for step, name, value in (
+            ("properties", "slots", None),
+            ("properties", "slots", {"type": "integer", "minimum": 2}),
+            ("properties", "slots", {"type": "integer", "minimum": 0, "maximum": 99_999}),
+            ("properties", "keep_hours", {"type": "integer", "minimum": 0}),
+            ("required", "slots", None),
+            ("required", "keep_hours", True),
+            ("example", "slots", None),
+            ("example", "slots", 255),
+            ("example", "keep_hours", 24),
+        ):
+            planted = deepcopy(load())
+            _plant(planted, step, name, value)
+            self.assertNotEqual(limit_differences(planted), [], f"{step} {name} {value}")
+
     def test_limits(self) -> None:
         """The document and the code have the same limit for the wait of a collect."""
         wait = load()["components"]["schemas"]["CollectLogin"]["properties"]["wait"]
         self.assertEqual(wait["maximum"], MAX_WAIT_SECONDS)
+
+
+LATER = {"deleted_slots"}
+"""Limits that servers of earlier releases do not show, so that clients cannot rely on them."""
+
+
+def overview_limits(document: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the schema of the limits in `GET /game/`, and the limits of its example."""
+    schema = document["components"]["schemas"]["Overview"]["properties"]["limits"]
+    content = document["paths"]["/game/"]["get"]["responses"]["200"]["content"]["application/json"]
+    return schema, content["examples"]["summary"]["value"]["limits"]
+
+
+def limit_differences(document: dict[str, Any]) -> list[str]:
+    """Return the limits that the document and the code describe differently."""
+    schema, example = overview_limits(document)
+    overview = {name: limit for name, limit in LIMITS.items() if limit.in_overview}
+    wrong = [*(schema["properties"].keys() ^ overview), *({*schema["required"]} ^ (overview.keys() - LATER))]
+    wrong += [*(example.keys() ^ {*schema["required"]})]
+    for name in overview.keys() & schema["properties"].keys():
+        described, limit = schema["properties"][name], overview[name]
+        lowest, highest = described.get("minimum", limit.lowest), described.get("maximum", limit.highest)
+        if described["type"] != "integer" or lowest > limit.lowest or highest < limit.highest:
+            wrong.append(name)
+    return wrong + [name for name, value in example.items() if value != getattr(SaveLimits(), name)]
+
+
+def _plant(document: dict[str, Any], step: str, name: str, value: Any) -> None:
+    """Change one fact about a limit; None deletes it."""
+    schema, example = overview_limits(document)
+    place = example if step == "example" else schema[step]
+    if isinstance(place, list):
+        place.append(name) if value else place.remove(name)
+    elif value is None:
+        del place[name]
+    else:
+        place[name] = value
 
 
 class ExampleTests(SynchronousTestCase):
