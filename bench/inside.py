@@ -56,9 +56,14 @@ LARGE_DISK = 1 << 40
 PEER = IPv4Address("TCP", "127.0.0.1", 51000)
 DATA, LARGE = os.urandom(4096), os.urandom(1024 * 1024)
 SAVED = Version(
-    *("auto", 7, 6, "6-0011223344556677", VersionKind.WRITE, 3),
-    SaveContent(sha256(DATA).digest(), len(DATA), "application/octet-stream"),
-    now_ms(),
+    slot="auto",
+    version=7,
+    parent=6,
+    parent_tag="6-0011223344556677",
+    kind=VersionKind.WRITE,
+    blob_id=3,
+    content=SaveContent(sha256(DATA).digest(), len(DATA), "application/octet-stream"),
+    created_ms=now_ms(),
 )
 CALLER = AuthenticatedSession("ply_" + "0" * 22, "ses_" + "0" * 22, False, 0, None)
 

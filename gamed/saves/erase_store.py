@@ -185,7 +185,10 @@ def _move_slot(connection: Connection, player_id: str, heir_id: str, slot: str) 
     current = tables.slot_state(connection, player_id, slot).current
     versions = tables.list_versions(connection, player_id, slot)
     kept = sum(version.history_bytes for version in versions) - (current.history_bytes if current else 0)
-    grown = Usage(1, current.size, kept) if current else Usage(history_bytes=kept, deleted_slots=1)
+    if current is None:
+        grown = Usage(history_bytes=kept, deleted_slots=1)
+    else:
+        grown = Usage(slots=1, bytes=current.size, history_bytes=kept)
     seq, _ = tables.change_player(connection, heir_id, grown)
     expired = tables.find_player(connection, heir_id).expired_version  # of a slot of this name, perhaps
     values = {"player_id": player_id, "heir_id": heir_id, "slot": slot, "seq": seq, "expired": expired}
@@ -213,8 +216,16 @@ def _move_copy(connection: Connection, player_id: str, heir_id: str, slot: str, 
     ):
         return
     number = state.last_version + 1
-    stored = current.blob_id, current.content, now_ms, now_ms
-    copy = Version(slot, number, None, None, VersionKind.CONFLICT, *stored, device=current.device)
+    copy = Version(
+        slot=slot,
+        version=number,
+        kind=VersionKind.CONFLICT,
+        blob_id=current.blob_id,
+        content=current.content,
+        created_ms=now_ms,
+        retired_ms=now_ms,
+        device=current.device,
+    )
     tables.insert_version(connection, heir_id, copy)
     blob_tables.add_references(connection, current.blob_id, 1)
     seq, _ = tables.change_player(connection, heir_id, Usage(history_bytes=copy.history_bytes))

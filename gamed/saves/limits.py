@@ -44,7 +44,7 @@ def counted_bytes(size: int, content_type: int, meta: int) -> int:
     return VERSION_BYTES + size + content_type + (max(meta, LONG_META_BYTES) if meta > LONG_META else meta)
 
 
-class Usage(Struct, frozen=True):
+class Usage(Struct, frozen=True, kw_only=True):
     """A player's usage; each version counts with its full size, even if two versions share a blob.
 
     In the history it counts more (counted_bytes()).

@@ -41,19 +41,19 @@ class SaveContent(Struct, frozen=True):
         return counted_bytes(self.size, content_type, len(self.meta or ""))
 
 
-class Version(Struct, frozen=True):
+class Version(Struct, frozen=True, kw_only=True):
     """One row of a slot's history; instants are epoch milliseconds."""
 
     slot: str
     version: int
-    parent: int | None
+    parent: int | None = None
     """The version that this one replaced; of a conflict copy, the version that the client named."""
-    parent_tag: str | None
+    parent_tag: str | None = None
     """The entity-tag of the version that the client built on, without quotes."""
     kind: VersionKind
-    blob_id: int | None
+    blob_id: int | None = None
     """None for a delete."""
-    content: SaveContent | None
+    content: SaveContent | None = None
     """None for a delete."""
     created_ms: int
     retired_ms: int | None = None

@@ -42,7 +42,18 @@ def version_from_row(row: Row) -> Version:
     if not 0 <= created_ms <= LATEST_MS:
         raise damaged_row(STATE)
     content = None if sha256 is None else SaveContent(sha256, size, ctype or DEFAULT_MEDIA_TYPE, meta)
-    return Version(slot, version, parent, parent_tag, _KINDS[kind], blob_id, content, created_ms, retired_ms, device)
+    return Version(
+        slot=slot,
+        version=version,
+        parent=parent,
+        parent_tag=parent_tag,
+        kind=_KINDS[kind],
+        blob_id=blob_id,
+        content=content,
+        created_ms=created_ms,
+        retired_ms=retired_ms,
+        device=device,
+    )
 
 
 def find_version(connection: Connection, player_id: str, slot: str, version: int | None) -> Version | None:
@@ -261,7 +272,8 @@ def player_from_row(row: Sequence[Any]) -> SavesSummary:
     epoch, seq, slots, live, kept, deleted, erased_ms, erasing, *others = row
     if epoch is None:
         return SavesSummary()
-    return SavesSummary(Cursor(epoch, seq), Usage(slots, live, kept, deleted), erased_ms, bool(erasing), *others)
+    usage = Usage(slots=slots, bytes=live, history_bytes=kept, deleted_slots=deleted)
+    return SavesSummary(Cursor(epoch, seq), usage, erased_ms, bool(erasing), *others)
 
 
 def bytes_of(connection: Connection, player_ids: Iterable[str]) -> dict[str, int]:

@@ -266,14 +266,14 @@ def set_current(
     if not state.exists:  # a slot of this name may have expired, and its etags must not come again
         last_version = (summary or tables.find_player(connection, player_id)).expired_version
     now = Version(
-        command.slot,
-        last_version + 1,
-        latest.version if latest else None,
-        old.tag if old else None,
-        VersionKind.WRITE if isinstance(command, WriteCommand) else VersionKind.RESTORE,
-        blob_id,
-        content,
-        command.now_ms,
+        slot=command.slot,
+        version=last_version + 1,
+        parent=latest.version if latest else None,
+        parent_tag=old.tag if old else None,
+        kind=VersionKind.WRITE if isinstance(command, WriteCommand) else VersionKind.RESTORE,
+        blob_id=blob_id,
+        content=content,
+        created_ms=command.now_ms,
         device=command.context.device,
     )
     if not state.exists and isinstance(command, WriteCommand):
@@ -281,9 +281,10 @@ def set_current(
     tables.insert_version(connection, player_id, now)
     if now.parent is not None:
         tables.retire_version(connection, player_id, now.slot, now.parent, now.created_ms)
-    grown = Usage(0 if old else 1, content.size, deleted_slots=-1 if state.exists and old is None else 0)
     if old is not None:
         grown = Usage(bytes=content.size - old.size, history_bytes=old.history_bytes)
+    else:
+        grown = Usage(slots=1, bytes=content.size, deleted_slots=-1 if state.exists else 0)
     arrival_ms = command.context.arrival_ms
     seq, kept = tables.change_player(connection, player_id, grown, summary, arrival_ms=arrival_ms)
     number = now.version
@@ -318,17 +319,16 @@ def store_conflict_copy(
     The caller counts the reference to the blob.
     """
     player_id = command.context.player_id
-    parent, named, ms = base.version if base else None, command.condition.base, command.now_ms
     copy = Version(
-        command.slot,
-        state.last_version + 1,
-        parent,
-        named,
-        VersionKind.CONFLICT,
-        blob_id,
-        command.content,
-        ms,
-        retired_ms=ms,
+        slot=command.slot,
+        version=state.last_version + 1,
+        parent=base.version if base else None,
+        parent_tag=command.condition.base,
+        kind=VersionKind.CONFLICT,
+        blob_id=blob_id,
+        content=command.content,
+        created_ms=command.now_ms,
+        retired_ms=command.now_ms,
         device=command.context.device,
     )
     tables.insert_version(connection, player_id, copy)
@@ -356,11 +356,23 @@ def delete_current(
 ) -> None:
     """Delete the current version: a tombstone becomes the newest version of the slot; its history stays."""
     player_id, now_ms = command.context.player_id, command.now_ms
-    named = (command.slot, number, current.version, current.tag, VersionKind.DELETE)
-    tombstone = Version(*named, None, None, now_ms, device=command.context.device)
+    tombstone = Version(
+        slot=command.slot,
+        version=number,
+        parent=current.version,
+        parent_tag=current.tag,
+        kind=VersionKind.DELETE,
+        created_ms=now_ms,
+        device=command.context.device,
+    )
     tables.insert_version(connection, player_id, tombstone)
     tables.retire_version(connection, player_id, current.slot, current.version, now_ms)
-    grown = Usage(-1, -current.size, current.history_bytes + tombstone.history_bytes, deleted_slots=1)
+    grown = Usage(
+        slots=-1,
+        bytes=-current.size,
+        history_bytes=current.history_bytes + tombstone.history_bytes,
+        deleted_slots=1,
+    )
     seq, kept = tables.change_player(connection, player_id, grown, arrival_ms=command.context.arrival_ms)
     tables.write_slot(
         connection,

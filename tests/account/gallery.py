@@ -120,12 +120,14 @@ def overview(*providers: str, clients: Mapping[str, Any] | None = None, slot: st
         SlotEntry("old", None, deleted_ms=NOW_MS - 3 * DAY_MS),
     ]
     names = PlayerNames(None if providers else "Anna", "Anna")
-    return AccountOverview(names, sessions, ways, slots, Usage(2, 2_391_920, 4_500_000))
+    return AccountOverview(names, sessions, ways, slots, Usage(slots=2, bytes=2_391_920, history_bytes=4_500_000))
 
 
 def version(slot: str, number: int, size: int, age_ms: int) -> Version:
     content = SaveContent(bytes(32), size, "application/octet-stream")
-    return Version(slot, number, None, None, VersionKind.WRITE, 1, content, NOW_MS - age_ms)
+    return Version(
+        slot=slot, version=number, kind=VersionKind.WRITE, blob_id=1, content=content, created_ms=NOW_MS - age_ms
+    )
 
 
 def versions(slot: str, device: str) -> dict[str, object]:

@@ -132,7 +132,16 @@ class ModelSlot:
         return SlotState(len(self.versions), self.head, self.tombstone)
 
     def add(self, kind: VersionKind, parent: int | None, parent_tag: str | None, body: SaveContent | None) -> Version:
-        self.versions.append(Version(SLOT, len(self.versions) + 1, parent, parent_tag, kind, None, body, 0))
+        version = Version(
+            slot=SLOT,
+            version=len(self.versions) + 1,
+            parent=parent,
+            parent_tag=parent_tag,
+            kind=kind,
+            content=body,
+            created_ms=0,
+        )
+        self.versions.append(version)
         return self.versions[-1]
 
 

@@ -20,7 +20,15 @@ def written(
     number: int, retired_ms: int | None = None, kind: VersionKind = VersionKind.WRITE, created_ms: int = 0
 ) -> Version:
     body = None if kind is VersionKind.DELETE else BODY
-    return Version("auto", number, None, None, kind, number, body, created_ms, retired_ms)
+    return Version(
+        slot="auto",
+        version=number,
+        kind=kind,
+        blob_id=number,
+        content=body,
+        created_ms=created_ms,
+        retired_ms=retired_ms,
+    )
 
 
 def saved_every(step_ms: int, count: int, until_ms: int = NOW) -> list[Version]:

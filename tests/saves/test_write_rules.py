@@ -27,7 +27,16 @@ def version(
     number: int, body: SaveContent | None, kind: VersionKind = VersionKind.WRITE, parent: Version | None = None
 ) -> Version:
     tag = parent.tag if parent else None
-    return Version("auto", number, parent and parent.version, tag, kind, number, body, 0)
+    return Version(
+        slot="auto",
+        version=number,
+        parent=parent and parent.version,
+        parent_tag=tag,
+        kind=kind,
+        blob_id=number,
+        content=body,
+        created_ms=0,
+    )
 
 
 FIRST = version(1, OLD)
