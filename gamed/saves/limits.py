@@ -69,6 +69,12 @@ def check_size(limits: SaveLimits, size: int) -> None:
         )
 
 
+def check_declared_size(limits: SaveLimits, declared: int | None) -> int:
+    """Return how many bytes of an upload may arrive at most; raise SaveTooLarge. None: the length is not known yet."""
+    check_size(limits, declared or 0)
+    return limits.save_bytes if declared is None else declared
+
+
 def room_to_write(limits: SaveLimits, usage: Usage, old: int | None, new: int) -> SaveError | None:
     """Return the error if `new` bytes may not replace `old` bytes in a slot; None as `old` is an empty slot."""
     return room_to_change(limits, usage, [(old, new)])

@@ -18,7 +18,7 @@ from gamed.http.spool import SpooledBody, SpoolThreads, run_inline
 from gamed.saves.batch import CommitService
 from gamed.saves.commands import ReceivedBody, WriteContext
 from gamed.saves.errors import ContentEncoded, LengthRequired
-from gamed.saves.limits import INLINE_BYTES, STEP_BYTES, DiskReservations, UploadSpace, check_size
+from gamed.saves.limits import INLINE_BYTES, STEP_BYTES, DiskReservations, UploadSpace, check_declared_size, check_size
 from gamed.saves.model import SaveContent
 from gamed.saves.service import SaveService
 from gamed.saves.validation import UploadHeaders, save_headers, staging_headers
@@ -100,14 +100,14 @@ class UploadAdmission(Component, frozen=True):
         try:
             if not head.has_framing:
                 raise LengthRequired("Say how long the body is with Content-Length, or send it chunked.")
-            check_size(self._limits, head.length or 0)
+            max_bytes = check_declared_size(self._limits, head.length)
             if "content-encoding" in head.headers:
                 raise ContentEncoded("Saves are kept as they are. Send the bytes without Content-Encoding.")
             space.grow(head.length or 0)
         except BaseException:
             space.release()
             raise
-        max_bytes, checked = (self._limits.save_bytes, 0) if head.length is None else (head.length, STEP_BYTES)
+        checked = 0 if head.length is None else STEP_BYTES
         spool = SpooledBody(self._folder, INLINE_BYTES, self._disk)
         return UploadBody(context, headers, self._limits, spool, space, max_bytes, checked)
 
