@@ -6,7 +6,7 @@ from msgspec import Struct, structs
 
 from gamed.config.game import SaveLimits
 from gamed.database.connection import Connection
-from gamed.saves import blob_tables, tables, write_store
+from gamed.saves import blob_tables, prune_store, tables, version_tables, write_store
 from gamed.saves.commands import (
     BlobsMissing,
     BytesMissing,
@@ -23,16 +23,10 @@ from gamed.saves.commands import (
     succeeds,
 )
 from gamed.saves.errors import SaveError, SaveTooLarge
-from gamed.saves.limits import check_size, room_to_change, room_to_stage
+from gamed.saves.limits import check_size, room_to_change, room_to_stage, slots_to_expire
 from gamed.saves.model import SaveContent, SlotEntry, SlotState, Version
 from gamed.saves.write_rules import WRITES, DeleteDecision, WriteDecision, WriteRule, decide_delete
-from gamed.saves.write_store import (
-    HistoryRoom,
-    ensure_blob,
-    erased_error,
-    prune_after_commit,
-    version_by_tag,
-)
+from gamed.saves.write_store import ensure_blob, erased_error, version_by_tag
 
 
 def commit_changes(
@@ -42,7 +36,7 @@ def commit_changes(
     player_id = command.context.player_id
     summary = tables.find_player(connection, player_id)
     if summary.erased_since(command.context.epoch):
-        return write_store.erased_error()
+        return erased_error()
     command = write_store.counted(limits, summary, command, command.now_ms)
     blobs = blob_tables.find_blobs(connection, player_id, command.digests)
     unsure = [
@@ -63,18 +57,20 @@ def commit_changes(
     named = {each.change.slot for each in decided}
     gone = [each for each in decided if isinstance(each, _Delete) and each.decision is DeleteDecision.DELETES]
     usage = structs.replace(summary.usage, deleted_slots=summary.usage.deleted_slots + len(gone))
-    expiring = write_store.find_slots_to_expire(connection, limits, usage, command, new=len(new), named=named)
+    expiring = prune_store.find_slots_to_expire(
+        connection, limits, usage, command, count=slots_to_expire(limits, usage, len(new)), named=named
+    )
     if isinstance(expiring, SaveError):
         return expiring
     for each in decided:
         if isinstance(each, _Write) and each.decision.rule in WRITES:
             # Before any entry changes the history: an old version, which may be deleted for that, may have the bytes.
             blob_tables.add_references(connection, each.blob_id, 1)
-    write_store.expire_slots(connection, player_id, expiring)
+    prune_store.expire_slots(connection, player_id, expiring)
     now = [_apply(connection, limits, player_id, each) for each in decided]
     if tables.find_player(connection, player_id).cursor != summary.cursor:
         old = {(each.change.slot, each.state.current.version) for each in decided if each.state.current is not None}
-        prune_after_commit(connection, limits, player_id, old, entries=len(decided))
+        prune_store.prune_after_commit(connection, limits, player_id, old, entries=len(decided))
     cursor = tables.find_player(connection, player_id).cursor
     return Committed(cursor, now, changed=cursor != summary.cursor)
 
@@ -161,20 +157,24 @@ def _conflict(
     others = [each.blob_id for each in writes if not blob_tables.is_staged(connection, each.blob_id)]
     for each in writes:  # before a copy displaces an old version that may have the bytes
         blob_tables.stage_blob(connection, each.blob_id, each.command.now_ms)
-    room = HistoryRoom(connection, limits, player_id)
+    room = prune_store.HistoryRoom(connection, limits, player_id)
     for each in writes:
         _keep_refused(connection, limits, player_id, each, room)
         blob_tables.stage_blob(connection, each.blob_id, each.command.now_ms)
     numbers = [(each.change.slot, each.state.last_version + 1) for each in writes if each.decision.stores_copy]
-    if copies := {number for number in numbers if tables.find_version(connection, player_id, *number) is not None}:
-        prune_after_commit(connection, limits, player_id, copies, entries=len(copies))
+    if copies := {
+        number for number in numbers if version_tables.find_version(connection, player_id, *number) is not None
+    }:
+        prune_store.prune_after_commit(connection, limits, player_id, copies, entries=len(copies))
     for blob_id in others:  # else a player could let the bytes of any number of replaced versions wait
         blob_tables.stage_blob(connection, blob_id, 0)
     refused = [each for each in decided if not succeeds(each.decision)]
     return [(each.change, _outcome(connection, player_id, each)) for each in refused]
 
 
-def _keep_refused(connection: Connection, limits: SaveLimits, player_id: str, each: _Write, room: HistoryRoom) -> None:
+def _keep_refused(
+    connection: Connection, limits: SaveLimits, player_id: str, each: _Write, room: prune_store.HistoryRoom
+) -> None:
     if each.decision.stores_copy and room.has_room(each.command.content):
         base = version_by_tag(connection, player_id, each.change.slot, each.change.condition.base)
         blob_tables.add_references(connection, each.blob_id, 1)
@@ -193,7 +193,7 @@ def _outcome(connection: Connection, player_id: str, each: _Decided) -> WriteRes
         )
     yours = each.decision.yours
     number = state.last_version + 1 if each.decision.stores_copy else yours.version if yours else None
-    kept = tables.find_version(connection, player_id, slot, number)
+    kept = version_tables.find_version(connection, player_id, slot, number)
     dropped = each.decision.rule is WriteRule.W6_CONFLICT and kept is None
     return WriteResult(each.decision, state.current, base=base, yours=kept, dropped=dropped)
 

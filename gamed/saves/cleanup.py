@@ -13,11 +13,11 @@ from gamed.crypto import Random
 from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DatabaseUnavailable, DiskFull
-from gamed.saves import erase_store, tables
+from gamed.saves import erase_store, tables, version_tables
 from gamed.saves.erase_store import EraseStore
 from gamed.saves.model import Version, VersionKind
+from gamed.saves.prune_store import bump_slot, delete_oldest, delete_version
 from gamed.saves.retention import plan_pruning
-from gamed.saves.write_store import bump_slot, delete_oldest, delete_version
 from gamed.timestamps import Now
 
 SLOTS = 32
@@ -66,7 +66,7 @@ class CleanupTask(Struct, eq=False):
 
     async def _prune_full(self, player_id: str) -> None:
         """Delete the versions that retired first until the player's history fits."""
-        find = partial(tables.oldest_versions, player_id=player_id, limit=OLDEST)
+        find = partial(version_tables.oldest_versions, player_id=player_id, limit=OLDEST)
         while oldest := await self._databases.blobs.read(find):
             for first in range(0, len(oldest), OLDEST_AT_ONCE):
                 versions = oldest[first : first + OLDEST_AT_ONCE]
@@ -110,7 +110,7 @@ def prune_full(connection: Connection, limits: SaveLimits, player_id: str, versi
     left = [
         version
         for version in versions
-        if tables.find_version(connection, player_id, version.slot, version.version) == version
+        if version_tables.find_version(connection, player_id, version.slot, version.version) == version
     ]
     more = delete_oldest(connection, limits, player_id, left)
     return PruneStep(more and bool(left), tables.find_player(connection, player_id).cursor != before)
@@ -126,7 +126,7 @@ def prune_histories(connection: Connection, limits: SaveLimits, now_ms: int) -> 
             tables.set_prune_time(connection, player_id, slot, None)
             pruned += 1
             continue
-        history = tables.list_versions(connection, player_id, slot)
+        history = version_tables.list_versions(connection, player_id, slot)
         plan = plan_pruning(limits, current.version if current else None, history, now_ms)
         deleted = plan.to_delete[-left:]
         for version in deleted:

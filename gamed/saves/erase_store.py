@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gamed.crypto import Random
 from gamed.database.connection import Connection
-from gamed.saves import blob_tables, tables
+from gamed.saves import blob_tables, tables, version_tables
 from gamed.saves.commands import EraseCommand
 from gamed.saves.limits import Usage
 from gamed.saves.model import Cursor, Version, VersionKind, new_epoch
@@ -110,10 +110,10 @@ def erase_step(connection: Connection, player_id: str, epoch: str) -> bool | Non
     if not tables.find_player(connection, player_id).erasing:
         return None
     values = {"player_id": player_id, "versions": ERASE_VERSIONS, "slots": ERASE_SLOTS, "epoch": epoch}
-    query = f"SELECT {tables.VERSION_COLUMNS} FROM save_version WHERE player_id = :player_id LIMIT :versions"
+    query = f"SELECT {version_tables.VERSION_COLUMNS} FROM save_version WHERE player_id = :player_id LIMIT :versions"
     rows = connection.execute(query, values).fetchall()
-    for version in map(tables.version_from_row, rows):
-        tables.delete_version(connection, player_id, version.slot, version.version)
+    for version in map(version_tables.version_from_row, rows):
+        version_tables.delete_version(connection, player_id, version.slot, version.version)
         if version.blob_id is not None:
             blob_tables.remove_reference(connection, version.blob_id)
     if rows:
@@ -178,12 +178,12 @@ def _move_blobs(connection: Connection, player_id: str, heir_id: str) -> None:
             values = {"blob_id": blob_id, "heir_id": heir_id}
             connection.execute("UPDATE blob SET player_id = :heir_id WHERE blob_id = :blob_id", values)
     if equal:
-        tables.move_blobs(connection, player_id, equal)
+        version_tables.move_blobs(connection, player_id, equal)
 
 
 def _move_slot(connection: Connection, player_id: str, heir_id: str, slot: str) -> None:
     current = tables.slot_state(connection, player_id, slot).current
-    versions = tables.list_versions(connection, player_id, slot)
+    versions = version_tables.list_versions(connection, player_id, slot)
     kept = sum(version.history_bytes for version in versions) - (current.history_bytes if current else 0)
     if current is None:
         grown = Usage(history_bytes=kept, deleted_slots=1)
@@ -226,7 +226,7 @@ def _move_copy(connection: Connection, player_id: str, heir_id: str, slot: str, 
         retired_ms=now_ms,
         device=current.device,
     )
-    tables.insert_version(connection, heir_id, copy)
+    version_tables.insert_version(connection, heir_id, copy)
     blob_tables.add_references(connection, current.blob_id, 1)
     seq, _ = tables.change_player(connection, heir_id, Usage(history_bytes=copy.history_bytes))
     tables.touch_slot(connection, heir_id, slot, last_version=number, seq=seq, prune_at_ms=now_ms)

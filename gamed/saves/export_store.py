@@ -26,7 +26,7 @@ from msgspec.json import encode
 from gamed.database import blob_rows
 from gamed.database.connection import STATE, Connection
 from gamed.database.errors import DatabaseCorrupt, of_disk
-from gamed.saves import tables
+from gamed.saves import tables, version_tables
 from gamed.saves.model import Cursor, SaveContent, Version
 from gamed.saves.responses import version_info
 from gamed.saves.write_store import erased_error
@@ -157,7 +157,7 @@ def _entry(name: str, modified_ms: int, size: int) -> ZipInfo:
 def _after(connection: Connection, player_id: str, slot: str, version: int) -> Iterator[tuple[Version, bool]]:
     """Yield the next versions by slot and number, and for each whether it is the current one."""
     query = f"""
-        SELECT {tables.VERSION_COLUMNS},
+        SELECT {version_tables.VERSION_COLUMNS},
                version IS NOT DISTINCT FROM (
                    SELECT current_version FROM save s WHERE s.player_id = v.player_id AND s.slot = v.slot
                )
@@ -167,7 +167,7 @@ def _after(connection: Connection, player_id: str, slot: str, version: int) -> I
     """
     values: Mapping[str, object] = {"player_id": player_id, "slot": slot, "version": version, "limit": STEP_VERSIONS}
     for *row, current in connection.execute(query, values).fetchall():
-        yield tables.version_from_row(tuple(row)), bool(current)
+        yield version_tables.version_from_row(tuple(row)), bool(current)
 
 
 class ExportArchive(Struct, eq=False):

@@ -18,7 +18,7 @@ from gamed.database.databases import Databases
 from gamed.database.errors import DiskFull
 from gamed.http.conditional import UNCONDITIONAL, Conditions, Precondition, Representation, evaluate_conditions
 from gamed.players.tables import display_name_of
-from gamed.saves import batch_store, blob_tables, tables, write_store
+from gamed.saves import batch_store, blob_tables, tables, version_tables, write_store
 from gamed.saves.commands import (
     BlobsMissing,
     BytesMissing,
@@ -256,7 +256,7 @@ def read_slot(connection: Connection, player_id: str, request: ReadRequest) -> S
     target = (
         state.current
         if request.version is None
-        else tables.find_version(connection, player_id, request.slot, request.version)
+        else version_tables.find_version(connection, player_id, request.slot, request.version)
     )
     if target is None or target.content is None:
         return SlotSnapshot(state, target, last=version_before_delete(connection, player_id, state))
@@ -277,7 +277,7 @@ def read_slot(connection: Connection, player_id: str, request: ReadRequest) -> S
 def _representation(connection: Connection, player_id: str, current: Version, conditions: Conditions) -> Representation:
     """Return the validators; the query whether the date is a strong one is made only if the client sent a date."""
     dated = isinstance(conditions.if_range, int)
-    doubtful = dated and tables.shares_its_second(connection, player_id, current)
+    doubtful = dated and version_tables.shares_its_second(connection, player_id, current)
     return Representation(current.entity_tag, current.created_ms, date_is_strong=not doubtful)
 
 
@@ -295,8 +295,8 @@ def read_history(
 ) -> VersionHistory:
     """Return a page of the versions that are kept of a slot, newest first, and what decides how long each is kept."""
     state = tables.slot_state(connection, player_id, slot)
-    versions = tables.page_of_versions(connection, player_id, slot, before, limit + 1)
-    protected = tables.written_numbers(connection, player_id, slot, protected_versions(limits))
+    versions = version_tables.page_of_versions(connection, player_id, slot, before, limit + 1)
+    protected = version_tables.written_numbers(connection, player_id, slot, protected_versions(limits))
     deleted_ms = None if state.current is not None else state.tombstone.created_ms if state.tombstone else 0
     retention = Retention(protected[-1] if protected else 0, deleted_ms)
     return VersionHistory(state, versions[:limit], retention, more=len(versions) > limit)

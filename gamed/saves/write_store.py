@@ -4,15 +4,13 @@ Each one runs on the write queue of state.db: it reads the slot, lets the rules 
 stored totals.
 """
 
-from collections.abc import Collection, Sequence
 from typing import TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from gamed.config.game import SaveLimits
 from gamed.database.connection import Connection
-from gamed.saves import blob_tables, tables
+from gamed.saves import blob_tables, prune_store, tables, version_tables
 from gamed.saves.commands import (
     BytesMissing,
     CommitCommand,
@@ -25,10 +23,10 @@ from gamed.saves.commands import (
     WriteResult,
 )
 from gamed.saves.errors import Erased, SaveError
-from gamed.saves.limits import EXPIRY_HOURS, Usage, count_change, room_to_write, slots_to_expire, too_many_deleted
+from gamed.saves.limits import Usage, count_change, room_to_write, slots_to_expire
 from gamed.saves.model import SaveContent, SavesSummary, SlotState, Version, VersionKind, version_of_tag
 from gamed.saves.responses import no_bytes_error, not_found_error, protected_error, version_gone_error
-from gamed.saves.retention import DAY_MS, HOUR_MS
+from gamed.saves.retention import DAY_MS
 from gamed.saves.write_rules import (
     NOTHING_EARLIER,
     WRITES,
@@ -38,19 +36,6 @@ from gamed.saves.write_rules import (
     decide_delete,
     decide_write,
 )
-
-PRUNE_VERSIONS = 8
-"""How many versions one change deletes at most from a history that is full; cleanup deletes the others."""
-PRUNED_SLOTS = 64
-"""With more slots a write leaves a full history to cleanup until it has `save_bytes` too many.
-
-The oldest versions of 1,256 slots are found in 20 to 50 ms, so that not each write may search for them.
-"""
-SPARE = 4096
-"""A full history is pruned below its limit by the limit divided by this: 128 KiB of 512 MiB.
-
-Small writes would search for the oldest versions each time, now once in eight.
-"""
 
 
 def write_save(
@@ -68,8 +53,11 @@ def write_save(
     error = room_to_write(limits, summary.usage, state.size, command.content.size)
     if error is not None:
         return error
-    new = 0 if state.exists else 1
-    expiring = find_slots_to_expire(connection, limits, summary.usage, command, new=new, named={slot})
+    expiring: list[str] | SaveError = []
+    if count := slots_to_expire(limits, summary.usage, 0 if state.exists else 1):
+        expiring = prune_store.find_slots_to_expire(
+            connection, limits, summary.usage, command, count=count, named={slot}
+        )
     if isinstance(expiring, SaveError):
         return expiring
     known = blob_tables.find_blob_to_share(connection, player_id, slot, command.content)
@@ -77,7 +65,7 @@ def write_save(
     if isinstance(blob_id, BytesMissing):
         return blob_id
     if expiring:
-        expire_slots(connection, player_id, expiring)
+        prune_store.expire_slots(connection, player_id, expiring)
         summary = tables.find_player(connection, player_id)
     current = set_current(connection, limits, command, state, content=command.content, blob_id=blob_id, summary=summary)
     return WriteResult(decision, current, created=state.current is None)
@@ -92,7 +80,7 @@ def _keep_current(
     if decision.rule in (WriteRule.W3_UNCONDITIONAL, WriteRule.W7_NEVER_USED):
         # These responses do not report kept bytes.
         return WriteResult(decision, state.current, base=base)
-    if decision.stores_copy and not HistoryRoom(connection, limits, player_id).has_room(command.content):
+    if decision.stores_copy and not prune_store.HistoryRoom(connection, limits, player_id).has_room(command.content):
         return WriteResult(decision, state.current, base=base, dropped=True)
     if not decision.stores_copy:
         holder = decision.yours or state.current
@@ -107,36 +95,6 @@ def _keep_current(
     yours = store_conflict_copy(connection, limits, command, state, base=base, blob_id=blob_id)
     base = version_by_tag(connection, player_id, slot, command.condition.base)  # the copy may have displaced it
     return WriteResult(decision, state.current, base=base, yours=yours)
-
-
-def find_slots_to_expire(
-    connection: Connection,
-    limits: SaveLimits,
-    usage: Usage,
-    command: WriteCommand | CommitCommand,
-    *,
-    new: int,
-    named: Collection[str],
-) -> list[str] | SaveError:
-    """Return the deleted slots that have to expire for `new` slots, none of the `named` ones; this changes nothing."""
-    count = slots_to_expire(limits, usage, new)
-    if not count:
-        return []
-    before_ms = command.now_ms - EXPIRY_HOURS * HOUR_MS
-    found = tables.deleted_before(connection, command.context.player_id, before_ms, named, count)
-    return found if len(found) == count else too_many_deleted(limits, usage)
-
-
-def expire_slots(connection: Connection, player_id: str, slots: Collection[str]) -> None:
-    """Delete deleted slots with their whole history before their time.
-
-    A commit may expire 64 slots with 100 versions each: one by one they would take a second on PostgreSQL, in which
-    other players wait.
-    """
-    if slots:
-        blob_tables.remove_references_of(connection, player_id, slots)
-        tables.reduce_history_bytes(connection, player_id, tables.delete_histories(connection, player_id, slots))
-        tables.expire_slots(connection, player_id, slots)
 
 
 Counted = TypeVar("Counted", WriteCommand, DeleteCommand, RestoreCommand, DismissCommand, CommitCommand)
@@ -158,7 +116,7 @@ def decide(connection: Connection, command: WriteCommand, state: SlotState) -> W
     if decision.rule is not WriteRule.W6_CONFLICT:
         return decision
     player_id, base = command.context.player_id, command.condition.base
-    earlier = tables.matching_versions(connection, player_id, command.slot, base, command.content.sha256)
+    earlier = version_tables.matching_versions(connection, player_id, command.slot, base, command.content.sha256)
     return decide_write(state, command.condition, command.content, earlier)
 
 
@@ -185,11 +143,11 @@ def restore_version(connection: Connection, limits: SaveLimits, command: Restore
     if summary.erased_since(command.context.epoch):
         return erased_error()
     command = counted(limits, summary, command, command.now_ms)
-    old = tables.find_version(connection, player_id, slot, command.version)
+    old = version_tables.find_version(connection, player_id, slot, command.version)
     if old is None or old.content is None:
         return _without_bytes(state, slot, command.version, old)
     base = command.condition.base
-    earlier = tables.matching_versions(connection, player_id, slot, base, old.content.sha256)
+    earlier = version_tables.matching_versions(connection, player_id, slot, base, old.content.sha256)
     decision = decide_write(state, command.condition, old.content, earlier)
     if decision.rule not in WRITES:
         return WriteResult(decision, state.current, base=version_by_tag(connection, player_id, slot, base), yours=old)
@@ -210,13 +168,13 @@ def dismiss_conflict(connection: Connection, limits: SaveLimits, command: Dismis
     if summary.erased_since(command.context.epoch):
         return erased_error()
     command = counted(limits, summary, command, command.context.admitted_ms)
-    copy = tables.find_version(connection, player_id, slot, command.version)
+    copy = version_tables.find_version(connection, player_id, slot, command.version)
     if copy is None:
         return _without_bytes(tables.slot_state(connection, player_id, slot), slot, command.version, copy)
     if copy.kind is not VersionKind.CONFLICT:
         return protected_error(copy)
-    delete_version(connection, player_id, copy)
-    bump_slot(connection, player_id, slot, arrival_ms=command.context.arrival_ms)
+    prune_store.delete_version(connection, player_id, copy)
+    prune_store.bump_slot(connection, player_id, slot, arrival_ms=command.context.arrival_ms)
     return None
 
 
@@ -229,7 +187,7 @@ def _without_bytes(state: SlotState, slot: str, number: int, version: Version | 
 def version_by_tag(connection: Connection, player_id: str, slot: str, tag: str | None) -> Version | None:
     """Return the version with this entity-tag if it is kept and the tag has the right hash."""
     number = None if tag is None else version_of_tag(tag)
-    version = None if number is None else tables.find_version(connection, player_id, slot, number)
+    version = None if number is None else version_tables.find_version(connection, player_id, slot, number)
     return version if version is not None and version.tag == tag else None
 
 
@@ -237,7 +195,7 @@ def version_before_delete(connection: Connection, player_id: str, state: SlotSta
     """Return the version that an empty slot had when it was deleted, if it is kept."""
     if state.tombstone is None:
         return None
-    return tables.find_version(connection, player_id, state.tombstone.slot, state.tombstone.parent)
+    return version_tables.find_version(connection, player_id, state.tombstone.slot, state.tombstone.parent)
 
 
 def erased_error() -> Erased:
@@ -278,9 +236,9 @@ def set_current(
     )
     if not state.exists and isinstance(command, WriteCommand):
         tables.create_player(connection, player_id, command.new_epoch)
-    tables.insert_version(connection, player_id, now)
+    version_tables.insert_version(connection, player_id, now)
     if now.parent is not None:
-        tables.retire_version(connection, player_id, now.slot, now.parent, now.created_ms)
+        version_tables.retire_version(connection, player_id, now.slot, now.parent, now.created_ms)
     if old is not None:
         grown = Usage(bytes=content.size - old.size, history_bytes=old.history_bytes)
     else:
@@ -331,12 +289,12 @@ def store_conflict_copy(
         retired_ms=command.now_ms,
         device=command.context.device,
     )
-    tables.insert_version(connection, player_id, copy)
-    copies = tables.conflict_copies_of_slot(connection, player_id, copy.slot)
+    version_tables.insert_version(connection, player_id, copy)
+    copies = version_tables.conflict_copies_of_slot(connection, player_id, copy.slot)
     for number in copies[: max(0, len(copies) - limits.conflict_copies)]:
-        old = tables.find_version(connection, player_id, copy.slot, number)
+        old = version_tables.find_version(connection, player_id, copy.slot, number)
         if old is not None:
-            delete_version(connection, player_id, old)
+            prune_store.delete_version(connection, player_id, old)
     grown = Usage(history_bytes=copy.history_bytes)
     seq, kept = tables.change_player(connection, player_id, grown, arrival_ms=command.context.arrival_ms)
     prune_at_ms = copy.created_ms + limits.keep_days * DAY_MS
@@ -365,8 +323,8 @@ def delete_current(
         created_ms=now_ms,
         device=command.context.device,
     )
-    tables.insert_version(connection, player_id, tombstone)
-    tables.retire_version(connection, player_id, current.slot, current.version, now_ms)
+    version_tables.insert_version(connection, player_id, tombstone)
+    version_tables.retire_version(connection, player_id, current.slot, current.version, now_ms)
     grown = Usage(
         slots=-1,
         bytes=-current.size,
@@ -388,46 +346,6 @@ def delete_current(
     _fit_into_quota(connection, limits, player_id, tombstone, kept=kept, spared=current.version, in_commit=in_commit)
 
 
-def delete_version(connection: Connection, player_id: str, version: Version) -> None:
-    """Delete one version of the history; cleanup deletes its bytes when no other version has them."""
-    tables.delete_version(connection, player_id, version.slot, version.version)
-    tables.reduce_history_bytes(connection, player_id, version.history_bytes)
-    if version.blob_id is not None:
-        blob_tables.remove_reference(connection, version.blob_id)
-
-
-def bump_slot(connection: Connection, player_id: str, slot: str, *, arrival_ms: int | None = None) -> None:
-    """Record a change of the slot's entry in the list that changes no current version.
-
-    It has a number of its own: a page of the list may end after each number.
-    """
-    state = tables.slot_state(connection, player_id, slot)
-    seq, _ = tables.change_player(connection, player_id, Usage(), arrival_ms=arrival_ms)
-    tables.touch_slot(connection, player_id, slot, last_version=state.last_version, seq=seq, prune_at_ms=None)
-
-
-class HistoryRoom(Struct):
-    """The check of one request whether refused bytes fit; it searches for the oldest versions once.
-
-    A commit may have 64 refused entries, and its player many slots.
-    """
-
-    _connection: Connection
-    _limits: SaveLimits
-    _player_id: str
-    _prunable: int | None = None
-    """The bytes that the oldest versions count; None before the search."""
-
-    def has_room(self, content: SaveContent) -> bool:
-        """Check whether a version with this content fits into the history once the oldest versions are deleted."""
-        kept = tables.find_player(self._connection, self._player_id).usage.history_bytes
-        over = kept + content.history_bytes - self._limits.history_bytes
-        if over > 0 and self._prunable is None:
-            oldest = tables.oldest_versions(self._connection, self._player_id, PRUNE_VERSIONS)
-            self._prunable = sum(version.history_bytes for version in oldest)
-        return over <= (self._prunable or 0)
-
-
 def _fit_into_quota(
     connection: Connection,
     limits: SaveLimits,
@@ -445,62 +363,8 @@ def _fit_into_quota(
     if kept <= limits.history_bytes:
         return
     named = [] if spared is None else [(now.slot, spared)]
-    if prune_to_quota(connection, limits, player_id, named, later=in_commit):
+    if prune_store.prune_to_quota(connection, limits, player_id, named, later=in_commit):
         tables.set_prune_time(connection, player_id, now.slot, now.created_ms)
-
-
-def prune_to_quota(
-    connection: Connection,
-    limits: SaveLimits,
-    player_id: str,
-    spared: Collection[tuple[str, int]] = (),
-    *,
-    later: bool = False,
-    count: int = PRUNE_VERSIONS,
-) -> bool:
-    """Delete the versions that retired first, at most `count`, until the history fits (rule R5 of PROTOCOL 4.3).
-
-    Return True while it is still too large and more can be deleted. Deleting a conflict copy changes its slot.
-    `spared` stay: versions that were just put into the history, which seem to be the oldest if the clock was set back.
-    With `later` this leaves a history of many slots as it is.
-    """
-    usage = tables.find_player(connection, player_id).usage
-    over = usage.history_bytes - limits.history_bytes
-    if over <= 0:
-        return False
-    if _has_many_slots(usage) and (later or over <= limits.save_bytes):
-        return True
-    oldest = tables.oldest_versions(connection, player_id, count + len(spared))
-    candidates = [version for version in oldest if (version.slot, version.version) not in spared][:count]
-    return delete_oldest(connection, limits, player_id, candidates) and bool(candidates)
-
-
-def prune_after_commit(
-    connection: Connection, limits: SaveLimits, player_id: str, spared: Collection[tuple[str, int]], *, entries: int
-) -> None:
-    """Prune a history of many slots once after all entries of a commit: a search for each would take seconds."""
-    if _has_many_slots(tables.find_player(connection, player_id).usage):
-        prune_to_quota(connection, limits, player_id, spared, count=PRUNE_VERSIONS + entries - 1)
-
-
-def _has_many_slots(usage: Usage) -> bool:
-    return usage.slots + usage.deleted_slots > PRUNED_SLOTS
-
-
-def delete_oldest(connection: Connection, limits: SaveLimits, player_id: str, versions: Sequence[Version]) -> bool:
-    """Delete these versions until the history fits; return True while it is still too large."""
-    over = tables.find_player(connection, player_id).usage.history_bytes - limits.history_bytes
-    if over <= 0:
-        return False
-    over += limits.history_bytes // SPARE
-    for version in versions:
-        delete_version(connection, player_id, version)
-        if version.kind is VersionKind.CONFLICT:
-            bump_slot(connection, player_id, version.slot)
-        over -= version.history_bytes
-        if over <= 0:
-            return False
-    return True
 
 
 def ensure_blob(
@@ -540,7 +404,7 @@ def _use_or_publish(
     if fresh is None or not blob_tables.is_unclaimed(connection, player_id, fresh, content.size):
         return BytesMissing(known)
     if known is not None:
-        tables.move_blobs(connection, player_id, {known: fresh})
+        version_tables.move_blobs(connection, player_id, {known: fresh})
         blob_tables.unpublish(connection, known)
     blob_tables.publish(connection, fresh, content.sha256)
     return fresh

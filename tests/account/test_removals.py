@@ -18,7 +18,7 @@ from gamed.database.databases import Databases
 from gamed.players import tables as player_tables
 from gamed.players.errors import PlayerUnknown
 from gamed.saves import tables as save_tables
-from gamed.saves import write_store
+from gamed.saves import version_tables, write_store
 from gamed.saves.commands import DeleteCommand, WriteCommand, WriteContext, WriteResult
 from gamed.saves.model import VersionKind
 from gamed.saves.write_rules import Condition, ConditionKind
@@ -222,12 +222,14 @@ class MergeTests(FolderCase):
                 "same": (tag(1, b"equal"), []),
             },
         )
-        self.assertEqual(len(self.at(STATE, lambda c: save_tables.list_versions(c, BERT, "auto"))), 2)
+        self.assertEqual(len(self.at(STATE, lambda c: version_tables.list_versions(c, BERT, "auto"))), 2)
         self.assertEqual(self.rows(AUTH, "SELECT * FROM player_merge"), [])
         self.assert_sound()
 
     def copies(self, connection: Connection, slot: str) -> list[Any]:
-        return [each for each in save_tables.list_versions(connection, BERT, slot) if each.kind is VersionKind.CONFLICT]
+        return [
+            each for each in version_tables.list_versions(connection, BERT, slot) if each.kind is VersionKind.CONFLICT
+        ]
 
     def test_everything_follows(self) -> None:
         """The heir gets saves with their history, and sign-in methods of other providers; the old sessions end."""

@@ -56,8 +56,8 @@ LOCAL: Mapping[str, Mapping[str, Collection[Any]]] = {
         "marks": ["?, ?"],
         "used": ["SELECT blob_id, count(*) AS times FROM save_version WHERE slot IN (?) GROUP BY blob_id"],
     },
-    "gamed.saves.tables:_slots_with_copies_since": {"marks": ["?, ?"]},
-    "gamed.saves.tables:delete_histories": {"marks": ["?"], "where": ["WHERE player_id = ? AND slot IN (?)"]},
+    "gamed.saves.version_tables:slots_with_copies_since": {"marks": ["?, ?"]},
+    "gamed.saves.version_tables:delete_histories": {"marks": ["?"], "where": ["WHERE player_id = ? AND slot IN (?)"]},
     "gamed.saves.tables:expire_slots": {"marks": ["?, ?"]},
     "gamed.sessions.tables:close_login": {},
     "gamed.sessions.tables:revoke_all": {

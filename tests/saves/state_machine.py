@@ -6,7 +6,7 @@ from itertools import count
 from gamed.config.game import SaveLimits
 from gamed.database.connection import STATE, Connection
 from gamed.saves import tables as save_tables
-from gamed.saves import write_store
+from gamed.saves import version_tables, write_store
 from gamed.saves.commands import (
     BytesMissing,
     DeleteCommand,
@@ -72,7 +72,7 @@ class StoredSlot:
 
     def history(self, slot: str = SLOT) -> list[Version]:
         """Return the versions, newest first."""
-        return save_tables.list_versions(self.connection, PLAYER, slot)
+        return version_tables.list_versions(self.connection, PLAYER, slot)
 
     def bytes_of(self, version: Version) -> bytes:
         return blob_bytes(self.connection, version.blob_id)

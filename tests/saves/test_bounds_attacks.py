@@ -18,9 +18,9 @@ from gamed.saves.blob_tables import SEARCHED_VERSIONS, find_blobs
 from gamed.saves.commands import Change, CommitCommand, CommitConflict, Committed, StagedContent, WriteContext
 from gamed.saves.erase_store import EraseStore
 from gamed.saves.limits import LIST_RATE, LISTED_FREELY, VERSION_BYTES
+from gamed.saves.prune_store import PRUNED_SLOTS
 from gamed.saves.retention import DAY_MS
 from gamed.saves.write_rules import Condition, ConditionKind
-from gamed.saves.write_store import PRUNED_SLOTS
 from tests.saves.commit_helpers import write
 from tests.saves.helpers import ABSENT, tag
 from tests.saves.test_bounds import ANY, BoundCase

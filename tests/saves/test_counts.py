@@ -12,8 +12,8 @@ from gamed.saves import tables as save_tables
 from gamed.saves.commands import DeleteResult, WriteResult
 from gamed.saves.errors import QuotaExceeded, SaveError, TooManySlots
 from gamed.saves.limits import VERSION_BYTES
+from gamed.saves.prune_store import PRUNE_VERSIONS
 from gamed.saves.write_rules import UNCONDITIONAL, WRITES, Condition, ConditionKind, DeleteDecision
-from gamed.saves.write_store import PRUNE_VERSIONS
 from tests.saves.state_machine import PLAYER, StoredSlot, count_errors
 
 TIGHT = SaveLimits(slots=3, bytes=30, history_bytes=40 + 4 * VERSION_BYTES, deleted_slots=1, conflict_copies=2)

@@ -21,7 +21,7 @@ from gamed.database.errors import BlobCorrupt, BlobNotFound
 from gamed.disk import sync_folder
 from gamed.players.tables import count_players, find_player
 from gamed.readable import ago, size
-from gamed.saves import erase_store, write_store
+from gamed.saves import erase_store, version_tables, write_store
 from gamed.saves import tables as save_tables
 from gamed.saves.commands import RestoreCommand, WriteContext
 from gamed.saves.errors import SaveError
@@ -191,7 +191,9 @@ def _parse_slot(name: str) -> str:
 
 
 def _history(connection: Connection, player_id: str, slot: str) -> tuple[SlotState, list[Version]]:
-    return save_tables.slot_state(connection, player_id, slot), save_tables.list_versions(connection, player_id, slot)
+    return save_tables.slot_state(connection, player_id, slot), version_tables.list_versions(
+        connection, player_id, slot
+    )
 
 
 def _version_row(version: Version, current: int | None, now: int) -> tuple[str, ...]:
@@ -223,7 +225,7 @@ def restore_version(
 
 def _check_version(connection: Connection, player_id: str, slot: str, number: int) -> Version:
     """Return the version if its bytes have the stored hash; raise CommandFailed if it cannot be restored."""
-    version = save_tables.find_version(connection, player_id, slot, number)
+    version = version_tables.find_version(connection, player_id, slot, number)
     if version is None:
         raise CommandFailed(f"There is no version {number} of {slot}. See: gamed saves versions {player_id} {slot}")
     if version.blob_id is None:
