@@ -142,7 +142,9 @@ class Inside:
         environment = SaveEnvironment(limits, now_ms, os.urandom, waits)
         saves = SaveService(store, fake, environment, PlayerRateLimiter.of(limits))
         body_policy = SaveBodyPolicy(
-            saves, limits, UploadAdmission(limits, Path(tempfile.gettempdir()), DiskReservations(lambda: LARGE_DISK, 0))
+            saves,
+            limits,
+            UploadAdmission(limits, Path(tempfile.gettempdir()), DiskReservations(lambda: (0, 0, LARGE_DISK), 0)),
         )
         groups: list[RouteGroup] = [
             SaveRoutes(saves, ShieldedTasks(), body_policy, cast(Any, None)),

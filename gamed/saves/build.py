@@ -71,17 +71,17 @@ def build_saves(
     waits: SaveWaits,
     *,
     in_thread: SpoolThreads | None = None,
-    free_bytes: Callable[[], int] | None = None,
+    usage_of_disk: Callable[[], tuple[int, int, int]] | None = None,
 ) -> SaveComponents:
     """Return saves over the databases of the context.
 
-    `in_thread` runs the disk work of large bodies, by default in the reactor's threads; `free_bytes` measures the disk,
-    by default that of the data folder.
+    `in_thread` runs the disk work of large bodies, by default in the reactor's threads; `usage_of_disk` returns its
+    total, used and free bytes, by default of the disk of the data folder.
     """
     databases, game, tasks, now_ms = context.databases, context.settings.game, context.tasks, context.now_ms
     limits, data = game.saves, context.settings.data
     folder = data / "tmp"
-    disk = DiskReservations(free_bytes or (lambda: disk_usage(data).free), limits.min_free_bytes)
+    disk = DiskReservations(usage_of_disk or partial(disk_usage, data), limits.min_free_bytes)
     environment = SaveEnvironment(limits, now_ms, context.random, waits.changes)
     store = SaveStore(databases, context.keys, limits, PlayerRateLimiter.of_lists())
     saves = SaveService(store, sessions, environment, PlayerRateLimiter.of(limits))

@@ -75,11 +75,6 @@ def check_declared_size(limits: SaveLimits, declared: int | None) -> int:
     return limits.save_bytes if declared is None else declared
 
 
-def room_to_write(limits: SaveLimits, usage: Usage, old: int | None, new: int) -> SaveError | None:
-    """Return the error if `new` bytes may not replace `old` bytes in a slot; None as `old` is an empty slot."""
-    return room_to_change(limits, usage, [(old, new)])
-
-
 def room_to_change(
     limits: SaveLimits, usage: Usage, changes: Sequence[tuple[int | None, int | None]]
 ) -> SaveError | None:
@@ -259,8 +254,8 @@ class DiskReservations(Struct):
     its free space themselves; the disk is checked again while a body arrives.
     """
 
-    _free_bytes: Callable[[], int]
-    """Returns the free bytes of the disk that has the databases."""
+    _disk_usage: Callable[[], tuple[int, int, int]]
+    """Returns the total, used and free bytes of the disk that has the databases, as shutil.disk_usage()."""
     _min_free_bytes: int
     bytes: int = 0
     """The reservations of uploads and exports together."""
@@ -270,7 +265,8 @@ class DiskReservations(Struct):
 
     def check(self, size: int) -> None:
         """Raise DiskNearlyFull if `size` more bytes do not fit on the disk."""
-        free = self._free_bytes() - self._min_free_bytes - (self.bytes - self._uploads)
+        _, _, free = self._disk_usage()
+        free -= self._min_free_bytes + self.bytes - self._uploads
         if free - min(self._uploads, max(0, free) // 2) < size:
             raise DiskNearlyFull("The server's disk is nearly full; nothing was stored. Its owner must make room.")
 

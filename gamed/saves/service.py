@@ -79,7 +79,8 @@ class SaveService(Component, frozen=True):
     async def read_summary(self, token: Secret, *, reading: bool = False) -> tuple[AuthenticatedSession, SavesSummary]:
         """Authenticate the player, record the first use of the token, and return the totals of their saves."""
         caller, summary = await self._store.read_summary(token, self._environment.now_ms())
-        await self._sessions.record_first_use(caller, reading=reading)
+        if caller.first_use_of is not None:
+            await self._sessions.record_first_use(caller, reading=reading)
         return caller, summary
 
     async def summary(self, token: Secret) -> tuple[Cursor, dict[str, object]]:

@@ -5,6 +5,7 @@ arrives. The order of the checks is that of PROTOCOL 4: syntax, token, size and 
 """
 
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,13 +38,17 @@ class UploadBody(Struct, eq=False):
     context: WriteContext
     headers: UploadHeaders
     _limits: SaveLimits
-    _spool: SpooledBody
+    _open_spool: Callable[[], SpooledBody]
     _space: UploadSpace
     _max_bytes: int
     """The most bytes that may arrive."""
     _checked_bytes: int
     """The bytes that may arrive before the disk is checked again."""
     _size: int = 0
+    _held: bytearray = field(default_factory=bytearray)
+    """The body while it is small."""
+    _spool: SpooledBody | None = None
+    """The body once it has more than INLINE_BYTES."""
     _blank: bool = True
     """All bytes until now are zero."""
     _hash: Any = field(default_factory=sha256)
@@ -58,19 +63,27 @@ class UploadBody(Struct, eq=False):
             self._space.grow(self._checked_bytes)
         self._hash.update(data)
         self._blank = self._blank and not data.strip(b"\0")
+        if self._spool is None:
+            self._held += data
+            if self._size <= INLINE_BYTES:
+                return None
+            data, self._spool = bytes(self._held), self._open_spool()
+            self._held.clear()
         return self._spool.write(data)
 
     def abort(self) -> None:
         """Release the reserved disk space and delete the file."""
         self._space.release()
-        self._spool.discard()
+        self._held.clear()
+        if self._spool is not None:
+            self._spool.discard()
 
     async def receive(self) -> ReceivedBody:
         """Return the complete body; its file, if any, belongs to this upload until abort().
 
         A small body stops counting as an upload now, a larger one when its file is deleted.
         """
-        whole, headers = await self._spool.finish(), self.headers
+        whole, headers = bytes(self._held) if self._spool is None else await self._spool.finish(), self.headers
         content = SaveContent(self._hash.digest(), self._size, headers.content_type, headers.meta)
         if isinstance(whole, bytes):
             self._space.arrived()
@@ -108,8 +121,8 @@ class UploadAdmission(Component, frozen=True):
             space.release()
             raise
         checked = 0 if head.length is None else STEP_BYTES
-        spool = SpooledBody(self._folder, INLINE_BYTES, self._disk)
-        return UploadBody(context, headers, self._limits, spool, space, max_bytes, checked)
+        open_spool = partial(SpooledBody, self._folder, 0, self._disk)
+        return UploadBody(context, headers, self._limits, open_spool, space, max_bytes, checked)
 
     def begin(self, context: WriteContext) -> UploadSpace:
         """Count one more upload of this player, without a reservation yet; raise TooManyUploads."""

@@ -23,7 +23,7 @@ from gamed.saves.commands import (
     WriteResult,
 )
 from gamed.saves.errors import Erased, SaveError
-from gamed.saves.limits import Usage, count_change, room_to_write, slots_to_expire
+from gamed.saves.limits import Usage, count_change, room_to_change, slots_to_expire
 from gamed.saves.model import SaveContent, SavesSummary, SlotState, Version, VersionKind, version_of_tag
 from gamed.saves.responses import no_bytes_error, not_found_error, protected_error, version_gone_error
 from gamed.saves.retention import DAY_MS
@@ -50,7 +50,7 @@ def write_save(
     decision = decide(connection, command, state)
     if decision.rule not in WRITES:
         return _keep_current(connection, limits, command, state, decision)
-    error = room_to_write(limits, summary.usage, state.size, command.content.size)
+    error = room_to_change(limits, summary.usage, [(state.size, command.content.size)])
     if error is not None:
         return error
     expiring: list[str] | SaveError = []
@@ -151,7 +151,7 @@ def restore_version(connection: Connection, limits: SaveLimits, command: Restore
     decision = decide_write(state, command.condition, old.content, earlier)
     if decision.rule not in WRITES:
         return WriteResult(decision, state.current, base=version_by_tag(connection, player_id, slot, base), yours=old)
-    error = room_to_write(limits, summary.usage, state.size, old.size)
+    error = room_to_change(limits, summary.usage, [(state.size, old.size)])
     if error is not None:
         return error
     if old.blob_id is not None:

@@ -96,7 +96,7 @@ class AccountCase(ProviderCase):
         service = replace(service, settings=replace(service.settings, data=folder))
         waits = build_waits(service)
         sessions = build_sessions(service, waits.changes.revoked, FirstUses())
-        saves = build_saves(service, sessions, waits, in_thread=run_inline, free_bytes=lambda: 2**40)
+        saves = build_saves(service, sessions, waits, in_thread=run_inline, usage_of_disk=lambda: (0, 0, 2**40))
         account = build_account(service, waits.changes.revoked)
         accounts = account.routes(self.server.parts, sessions, saves, pages)
         return [*accounts, SessionRoutes(sessions, service.tasks), saves.save_routes, saves.exports]

@@ -73,7 +73,9 @@ class SaveCase(SynchronousTestCase):
         )
         waits = build_waits(context)
         self.waiters, self.change_waiters, self.tasks = waits.registry, waits.changes, context.tasks
-        self.saves = build_saves(context, server.sessions, waits, in_thread=self.disk, free_bytes=lambda: self.free)
+        self.saves = build_saves(
+            context, server.sessions, waits, in_thread=self.disk, usage_of_disk=lambda: (0, 0, self.free)
+        )
         self.routes, self.exports, self.reservations = (
             self.saves.save_routes,
             self.saves.archives,

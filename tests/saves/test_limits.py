@@ -5,7 +5,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.config.game import SaveLimits
 from gamed.rate_limit import RateLimited
 from gamed.saves.errors import QuotaExceeded, SaveTooLarge, TooManySlots
-from gamed.saves.limits import PlayerRateLimiter, Usage, check_size, room_to_write
+from gamed.saves.limits import PlayerRateLimiter, Usage, check_size, room_to_change
 
 LIMITS = SaveLimits(save_bytes=10, slots=2, bytes=15, history_bytes=20)
 
@@ -35,7 +35,7 @@ class LimitTest(SynchronousTestCase):
     def test_writes(self) -> None:
         """A write must fit, but may always make a save no larger."""
         for usage, old, new, error in WRITES:
-            got = room_to_write(LIMITS, usage, old, new)
+            got = room_to_change(LIMITS, usage, [(old, new)])
             self.assertIs(None if got is None else type(got), error, (usage, old, new))
             if got is not None:
                 self.assertEqual(set(got.members), {"limit", "usage"})

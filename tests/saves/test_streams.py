@@ -121,7 +121,7 @@ class StreamTest(TestCase):
             server.issuer.keys, server.databases, server.audit, lambda: server.now_ms, game=game, **values
         )
         saves = build_saves(
-            context, server.sessions, build_waits(context), in_thread=run_inline, free_bytes=lambda: 2**40
+            context, server.sessions, build_waits(context), in_thread=run_inline, usage_of_disk=lambda: (0, 0, 2**40)
         )
         site = build_server(
             saves.routes,

@@ -2,6 +2,7 @@
 
 import json
 from base64 import b64encode
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -264,9 +265,9 @@ class BlankTest(SynchronousTestCase):
     @given(st.lists(st.binary(max_size=5) | st.integers(0, 5).map(bytes), max_size=6))
     def test_any_pieces(self, pieces: list[bytes]) -> None:
         """Blank is: nothing but zeros, however the bytes arrive."""
-        space = DiskReservations(lambda: 2**40, 0).begin_upload("ply_1", 100)
+        space = DiskReservations(lambda: (0, 0, 2**40), 0).begin_upload("ply_1", 100)
         headers = UploadHeaders(UNCONDITIONAL, DEFAULT_MEDIA_TYPE, None, None)
-        spool = SpooledBody(Path("unused"), 100)
+        spool = partial(SpooledBody, Path("unused"), 0)
         upload = UploadBody(WriteContext("ply_1", "0"), headers, SaveLimits(), spool, space, 100, 100)
         for piece in pieces:
             upload.write(piece)
