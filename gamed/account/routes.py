@@ -14,8 +14,8 @@ from gamed.players.errors import DisplayNameInvalid
 from gamed.players.names import SignInMethod, parse_display_name
 from gamed.players.problems import PLAYER_ERRORS
 from gamed.saves.problems import SAVE_ERRORS
+from gamed.sessions.credentials import bearer
 from gamed.sessions.problems import SESSION_ERRORS
-from gamed.sessions.routes import bearer
 from gamed.sessions.service import SessionService
 from gamed.structs import Component
 from gamed.timestamps import rfc3339
@@ -39,26 +39,26 @@ class PlayerRoutes(Component, frozen=True):
 
     @app.route("/auth/identities", methods=["GET"])
     async def list_identities(self, request: Request) -> bytes:
-        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head), reading=True))
+        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head.single), reading=True))
         found = await self._account.identities(caller)
         return write_json(request, 200, {"identities": [_members(*each) for each in found]})
 
     @app.route("/auth/identities/<string:provider>", methods=["DELETE"])
     async def unlink_identity(self, request: Request, provider: str) -> None:
-        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head)))
+        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head.single)))
         await self._detached.run(self._account.unlink(caller, provider))
         request.setResponseCode(204)
 
     @app.route("/auth/player", methods=["PATCH"])
     async def rename_player(self, request: Request) -> bytes:
         name = _parse_name(read_json(request, PlayerBody).name)
-        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head)))
+        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head.single)))
         await self._detached.run(self._account.rename(caller, name))
         return write_json(request, 200, {"player": {"id": caller.player_id, "owner": caller.owner, "name": name}})
 
     @app.route("/auth/player", methods=["DELETE"])
     async def erase_player(self, request: Request) -> None:
-        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head)))
+        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head.single)))
         await self._detached.run(self._account.erase(caller))
         request.setResponseCode(204)
 

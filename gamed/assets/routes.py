@@ -13,8 +13,8 @@ from gamed.http.conditional import parse_conditions, sha256_field
 from gamed.http.problems import ErrorTable
 from gamed.http.request import PreparedHeaders, Request
 from gamed.http.streaming import begin_part, send_content
+from gamed.sessions.credentials import bearer
 from gamed.sessions.problems import SESSION_ERRORS
-from gamed.sessions.routes import bearer
 from gamed.sessions.service import SessionService
 from gamed.structs import Component
 from gamed.timestamps import http_date
@@ -76,8 +76,8 @@ class AssetRoutes(Component, frozen=True):
     ) -> bytes | None:
         header, wants_content = request.head.headers.get, request.head.method != "HEAD"
         asked = AssetRequest(parse_conditions(header), header("range") if wants_content else None, wants_content)
-        if self._sessions is not None:  # before any look-up: a stranger must not learn which assets exist
-            await self._sessions.authenticate(bearer(request.head), reading=True)
+        if self._sessions is not None:
+            await self._sessions.authenticate(bearer(request.head.single), reading=True)
         found = await find(asked)
         self._begin(request, found)
         return await _send(request, found.content, found.first, found.length) if found.modified else None

@@ -35,9 +35,8 @@ from gamed.login.return_rules import MAX_URI
 from gamed.login.start import StartedLogin, StartRequest, StartService
 from gamed.login.transaction import LoginIntent
 from gamed.players.problems import PLAYER_ERRORS
-from gamed.sessions.credentials import response_members
+from gamed.sessions.credentials import bearer, response_members
 from gamed.sessions.problems import SESSION_ERRORS
-from gamed.sessions.routes import bearer
 from gamed.structs import Component
 from gamed.timestamps import rfc3339, seconds_until
 
@@ -103,7 +102,7 @@ class LoginRoutes(Component, frozen=True):
             await self._tasks.run(self._starts.count_rejected(address))
             raise
         client = asdict(body.client or ClientBody())
-        intent, token = LoginIntent(body.intent), bearer(request.head)
+        intent, token = LoginIntent(body.intent), bearer(request.head.single)
         start = StartRequest(body.provider, intent, client, body.loopback_port, address, token, body.return_uri)
         started = await self._tasks.run(self._starts.start(start))
         return write_json(request, 201, self._started_members(started))
@@ -124,7 +123,7 @@ class LoginRoutes(Component, frozen=True):
         request.setResponseCode(204)
 
     def _device_secret(self, request: Request) -> Index:
-        secret = presented_secret_index(self._context.keys.indexer, bearer(request.head))
+        secret = presented_secret_index(self._context.keys.indexer, bearer(request.head.single))
         if secret is None:
             raise DeviceSecretInvalid
         return secret

@@ -30,8 +30,8 @@ from gamed.saves.uploads import (
     UploadBody,
 )
 from gamed.saves.validation import sha256_of_path
+from gamed.sessions.credentials import access_token
 from gamed.sessions.problems import SESSION_ERRORS
-from gamed.sessions.routes import access_token
 from gamed.structs import Component
 
 PARSED_AT_ONCE = 16 * 1024
@@ -76,7 +76,7 @@ class CommitRoutes(Component, frozen=True):
     @app.route("/game/blobs/<string:sha256>", methods=["HEAD"])
     async def head_blob(self, request: Request, sha256: str) -> None:
         digest = sha256_of_path(sha256)
-        size = await self._commits.size_of(access_token(request.head), digest)
+        size = await self._commits.size_of(access_token(request.head.single), digest)
         request.setHeaders({**PRIVATE, "Content-Length": str(size)})
         request.write(b"")
 
@@ -125,7 +125,7 @@ class ExportRoutes(Component, frozen=True):
     async def export(self, request: Request) -> bytes | None:
         header, with_bytes = request.head.header, request.head.method != "HEAD"
         conditions, range_field = parse_conditions(header), header("range") if with_bytes else None
-        return await self._export(request, access_token(request.head), conditions, range_field)
+        return await self._export(request, access_token(request.head.single), conditions, range_field)
 
     async def send_whole(self, request: Request, token: Secret) -> bytes | None:
         """Export all saves of a token's player as the response, without regard to conditions or ranges."""

@@ -18,8 +18,8 @@ from gamed.saves.responses import list_response, save_info
 from gamed.saves.service import SaveService
 from gamed.saves.uploads import SaveBodyPolicy, UploadBody
 from gamed.saves.validation import check_slot, deleting_condition, page_before, page_limit, writing_condition
+from gamed.sessions.credentials import access_token
 from gamed.sessions.problems import SESSION_ERRORS
-from gamed.sessions.routes import access_token
 from gamed.structs import Component
 from gamed.timestamps import http_date
 
@@ -48,14 +48,14 @@ class SaveRoutes(Component, frozen=True):
 
     @app.route("/game/", methods=["GET"])
     async def show_summary(self, request: Request) -> bytes:
-        cursor, body = await self._saves.summary(access_token(request.head))
+        cursor, body = await self._saves.summary(access_token(request.head.single))
         request.setHeaders({**PRIVATE, "ETag": str(cursor.entity_tag)})
         return write_json(request, 200, body)
 
     @app.route("/game/", methods=["DELETE"])
     async def erase_saves(self, request: Request) -> None:
         condition = deleting_condition(request.head.header)
-        await self._tasks.run(self._erase.erase(access_token(request.head), condition))
+        await self._tasks.run(self._erase.erase(access_token(request.head.single), condition))
         request.setResponseCode(204)
 
     @app.route("/game/saves", methods=["GET"])
@@ -66,7 +66,7 @@ class SaveRoutes(Component, frozen=True):
         knows = since is not None or conditions.if_none_match is not None
         wait = self._saves.clamp_wait(prefer_wait(request.head.header("prefer"))) if knows else 0
         wanted = ListRequest(since, conditions, limit)
-        listing = await self._saves.list_saves(access_token(request.head), wanted, wait)
+        listing = await self._saves.list_saves(access_token(request.head.single), wanted, wait)
         if wait:
             request.setHeader("Preference-Applied", f"wait={wait}")
         request.setHeaders({**PRIVATE, "ETag": str(listing.cursor.entity_tag)})
@@ -97,34 +97,34 @@ class SaveRoutes(Component, frozen=True):
     @app.route("/game/saves/<text:slot>", methods=["DELETE"])
     async def delete_save(self, request: Request, slot: str) -> None:
         name, condition = check_slot(slot), deleting_condition(request.head.header)
-        await self._tasks.run(self._saves.delete(access_token(request.head), name, condition))
+        await self._tasks.run(self._saves.delete(access_token(request.head.single), name, condition))
         request.setResponseCode(204)
 
     @app.route("/game/saves/<text:slot>/versions", methods=["GET"])
     async def list_versions(self, request: Request, slot: str) -> bytes:
         name, query = check_slot(slot), read_query(request)
         page = page_before(query.get("before")), page_limit(query.get("limit"), VERSIONS_AT_ONCE)
-        body = await self._saves.versions(access_token(request.head), name, *page)
+        body = await self._saves.versions(access_token(request.head.single), name, *page)
         request.setHeaders(PRIVATE)
         return write_json(request, 200, body)
 
     @app.route("/game/saves/<text:slot>/versions/<string:number>", methods=["DELETE"])
     async def dismiss_version(self, request: Request, slot: str, number: str) -> None:
         name, n = check_slot(slot), version_number(number)
-        await self._tasks.run(self._saves.dismiss(access_token(request.head), name, n))
+        await self._tasks.run(self._saves.dismiss(access_token(request.head.single), name, n))
         request.setResponseCode(204)
 
     @app.route("/game/saves/<text:slot>/versions/<string:number>/restore", methods=["POST"])
     async def restore_version(self, request: Request, slot: str, number: str) -> bytes:
         name, n, condition = check_slot(slot), version_number(number), writing_condition(request.head.header)
-        current = await self._tasks.run(self._saves.restore(access_token(request.head), name, n, condition))
+        current = await self._tasks.run(self._saves.restore(access_token(request.head.single), name, n, condition))
         request.setHeaders({**PRIVATE, **_version_headers(current)})
         return write_json(request, 200, save_info(current))
 
     async def _read(self, request: Request, slot: str, version: int | None = None) -> bytes | None:
         with_bytes, header = request.head.method != "HEAD", request.head.header
         read_request = ReadRequest(slot, parse_conditions(header), with_bytes, header("range"), version)
-        result = await self._saves.read(access_token(request.head), read_request)
+        result = await self._saves.read(access_token(request.head.single), read_request)
         request.setHeaders(_save_headers(result.version))
         if not result.modified:
             request.setResponseCode(304)

@@ -23,7 +23,7 @@ from gamed.saves.limits import INLINE_BYTES, STEP_BYTES, DiskReservations, Uploa
 from gamed.saves.model import SaveContent
 from gamed.saves.service import SaveService
 from gamed.saves.validation import UploadHeaders, save_headers, staging_headers
-from gamed.sessions.routes import access_token
+from gamed.sessions.credentials import access_token
 from gamed.structs import Component
 
 T = TypeVar("T")
@@ -138,7 +138,7 @@ class SaveBodyPolicy(Component, frozen=True):
 
     async def accept(self, head: RequestHead) -> UploadBody:
         headers = save_headers(head.kwargs["slot"], head.header, self._limits.meta_bytes)
-        context = await self._saves.authorize_write(access_token(head))
+        context = await self._saves.authorize_write(access_token(head.single))
         return self._admission.open(head, context, headers)
 
 
@@ -155,7 +155,7 @@ class StageBodyPolicy(Component, frozen=True):
 
     async def accept(self, head: RequestHead) -> UploadBody:
         headers = staging_headers(head.kwargs["sha256"], head.header)
-        context = await self._commits.authorize_stage(access_token(head))
+        context = await self._commits.authorize_stage(access_token(head.single))
         return self._admission.open(head, context, headers)
 
 
@@ -179,7 +179,7 @@ class CommitBodyPolicy(Component, frozen=True):
     _admission: UploadAdmission
 
     async def accept(self, head: RequestHead) -> CommitBody:
-        context = await self._commits.authorize_commit(access_token(head))
+        context = await self._commits.authorize_commit(access_token(head.single))
         space = self._admission.begin(context)
         try:
             await _JSON.accept(head)

@@ -5,6 +5,7 @@ A malformed credential of a request is rejected here, before the server reads a 
 
 import struct
 from binascii import a2b_base64
+from collections.abc import Callable
 from enum import StrEnum
 
 import msgspec
@@ -236,6 +237,21 @@ class SessionInfo(Struct, frozen=True):
     expires_ms: int
     provider: str
     client: str
+
+
+def bearer(single: Callable[[str], str | None]) -> str | None:
+    """Return the credential of the one Authorization field with the scheme Bearer, not validated, or None.
+
+    `single` returns the value of a field that was sent exactly once. A credential in the query, in a cookie or in the
+    content does not count (PROTOCOL 1, RFC 6750 2.1).
+    """
+    scheme, _, credential = (single("authorization") or "").partition(" ")
+    return credential.strip(" ") or None if scheme.lower() == "bearer" else None
+
+
+def access_token(single: Callable[[str], str | None]) -> Secret:
+    """Return the well-formed access token of a request; raise TokenMissing or TokenInvalid without a database."""
+    return parse_access_token(bearer(single))
 
 
 def parse_access_token(text: str | None) -> Secret:

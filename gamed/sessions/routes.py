@@ -1,43 +1,21 @@
-"""The routes of sessions are refresh, logout, list and end (PROTOCOL 3.7).
-
-A request sends its access token as `Authorization: Bearer ...` and in no other way (PROTOCOL 1, RFC 6750 2.1).
-"""
+"""Routes of sessions: refresh, logout, list and end (PROTOCOL 3.7)."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Raw, Struct
 
-from gamed.crypto import Secret
 from gamed.http.app import make_app
 from gamed.http.background import ShieldedTasks
-from gamed.http.bodies import DEFAULT_BODY_POLICIES, RequestHead
+from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.json_body import read_json, write_json
 from gamed.http.request import Request
 from gamed.players.problems import PLAYER_ERRORS
-from gamed.sessions.credentials import LogoutScope, SessionInfo, parse_access_token
+from gamed.sessions.credentials import LogoutScope, SessionInfo, bearer
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.sessions.service import SessionService
 from gamed.structs import Component
 from gamed.timestamps import rfc3339
-
-
-def bearer(head: RequestHead) -> str | None:
-    """Return the credential of the one Authorization field with the scheme Bearer, not validated, or None.
-
-    A credential in the query, in a cookie or in the content does not count.
-    """
-    value = head.single("authorization")
-    if value is None:
-        return None
-    scheme, _, credential = value.partition(" ")
-    credential = credential.strip(" ")
-    return credential if scheme.lower() == "bearer" and credential else None
-
-
-def access_token(head: RequestHead) -> Secret:
-    """Return the well-formed access token of a request; raise TokenMissing or TokenInvalid without a database."""
-    return parse_access_token(bearer(head))
 
 
 class RefreshBody(Struct):
@@ -70,18 +48,20 @@ class SessionRoutes(Component, frozen=True):
     @app.route("/auth/session/logout", methods=["POST"])
     async def log_out(self, request: Request) -> None:
         body = read_json(request, LogoutBody, optional=True)
-        await self._detached.run(self._sessions.log_out(bearer(request.head), body.refresh_credential, body.scope))
+        await self._detached.run(
+            self._sessions.log_out(bearer(request.head.single), body.refresh_credential, body.scope)
+        )
         request.setResponseCode(204)
 
     @app.route("/auth/sessions", methods=["GET"])
     async def list_sessions(self, request: Request) -> bytes:
-        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head), reading=True))
+        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head.single), reading=True))
         rows = await self._sessions.list(caller)
         return write_json(request, 200, {"sessions": [_members(row, caller.session_id) for row in rows]})
 
     @app.route("/auth/sessions/<string:session_id>", methods=["DELETE"])
     async def end_session(self, request: Request, session_id: str) -> None:
-        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head)))
+        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head.single)))
         await self._detached.run(self._sessions.end(caller, session_id))
         request.setResponseCode(204)
 

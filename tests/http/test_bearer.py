@@ -5,7 +5,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.http.bodies import RequestHead
 from gamed.http.parser import RequestHeaders
 from gamed.http.request import credential_sent
-from gamed.sessions.routes import bearer
+from gamed.sessions.credentials import bearer
 
 
 def fields(headers: dict[str, list[str]]) -> RequestHeaders:
@@ -21,7 +21,7 @@ class BearerTests(SynchronousTestCase):
     def test_found(self) -> None:
         """The scheme is case-insensitive, the credential is unchanged."""
         for value in ("Bearer gat_x", "bearer gat_x", "BEARER   gat_x "):
-            self.assertEqual(bearer(head({"Authorization": [value]})), "gat_x")
+            self.assertEqual(bearer(head({"Authorization": [value]}).single), "gat_x")
 
     def test_not_found(self) -> None:
         """Other schemes, an empty or repeated field and cookies are not credentials."""
@@ -36,7 +36,7 @@ class BearerTests(SynchronousTestCase):
             {"Cookie": ["authorization=Bearer gat_x"]},
         ):
             with self.subTest(headers):
-                self.assertIsNone(bearer(head(headers)))
+                self.assertIsNone(bearer(head(headers).single))
 
     def test_credential_sent(self) -> None:
         """Something beside the scheme was sent; an empty field and a bare `Bearer` are the same as no field."""
