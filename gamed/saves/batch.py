@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from gamed.config.game import SaveLimits
 from gamed.crypto import Secret
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseBusy
+from gamed.saves import errors, validation
 from gamed.saves.commands import (
     BlobsMissing,
     Change,
@@ -23,30 +24,11 @@ from gamed.saves.commands import (
     StagedContent,
     WriteContext,
 )
-from gamed.saves.errors import (
-    BadMeta,
-    BlobMissing,
-    BlobNotStaged,
-    DigestMismatch,
-    InvalidCommit,
-    InvalidCondition,
-    InvalidSaveRequest,
-    InvalidSlot,
-    SaveError,
-)
 from gamed.saves.limits import PlayerRateLimiter
 from gamed.saves.model import new_epoch
 from gamed.saves.responses import commit_error
 from gamed.saves.service import ATTEMPTS, SaveEnvironment, SaveService, execute_with_blob
 from gamed.saves.store import SaveStore
-from gamed.saves.validation import (
-    check_media_type,
-    check_meta,
-    check_slot,
-    deleting_condition,
-    parse_sha256,
-    writing_condition,
-)
 from gamed.saves.write_rules import Condition
 from gamed.structs import Component
 
@@ -79,14 +61,14 @@ class CommitService(Component, frozen=True):
         self._search_rate.acquire(caller.player_id, self._environment.now_ms())
         size = await self._store.size_of(caller.player_id, sha256)
         if size is None:
-            raise BlobNotStaged("These bytes are not staged, or not any more: PUT them here.")
+            raise errors.BlobNotStaged("These bytes are not staged, or not any more: PUT them here.")
         return size
 
     async def stage(self, context: WriteContext, sha256: bytes, received: ReceivedBody) -> None:
         """Keep bytes with this hash for a commit; staging the same bytes again restarts their time."""
         content = received.content
         if sha256 != content.sha256:
-            raise DigestMismatch("Other bytes arrived than the path says; nothing was stored. Send them again.")
+            raise errors.DigestMismatch("Other bytes arrived than the path says; nothing was stored. Send them again.")
         received.check(allow_blank=self._environment.limits.allow_blank_saves)
         now_ms = self._environment.now_ms()
         command = StageCommand(context, content, now_ms, now_ms - self._staged_seconds * 1000, received.data)
@@ -110,13 +92,13 @@ class CommitService(Component, frozen=True):
         for _ in range(ATTEMPTS):
             command = replace(command, checked_blobs=await self._checked_blobs(command))
             outcome = await self._store.commit(command)
-            if isinstance(outcome, SaveError):
+            if isinstance(outcome, errors.SaveError):
                 raise outcome
             if not isinstance(outcome, BlobsMissing):
                 return outcome
             missing = [sha256.hex() for sha256 in outcome.digests if sha256 not in command.checked_blobs]
             if missing:
-                raise BlobMissing(
+                raise errors.BlobMissing(
                     f"Nothing was changed: {len(missing)} of the named bytes are not here. PUT them to /game/blobs/ "
                     "and their sha256, then send the same commit again.",
                     {"missing": missing},
@@ -155,17 +137,17 @@ def parse_commit(entries: Sequence[CommitEntry], limits: SaveLimits) -> tuple[Ch
     """Parse the entries of a commit; raise InvalidCommit, which lists all errors."""
     if not 1 <= len(entries) <= limits.commit_writes:
         raise _invalid_commit([("/writes", f"takes 1 to {limits.commit_writes} entries; there are {len(entries)}")])
-    errors = list(_repeated_slots(entries))
-    changes = [_parse_entry(f"/writes/{n}", entry, limits, errors) for n, entry in enumerate(entries)]
-    if errors:
-        raise _invalid_commit(errors)
+    wrong = list(_repeated_slots(entries))
+    changes = [_parse_entry(f"/writes/{n}", entry, limits, wrong) for n, entry in enumerate(entries)]
+    if wrong:
+        raise _invalid_commit(wrong)
     return tuple(change for change in changes if change is not None)
 
 
-def _invalid_commit(errors: Sequence[EntryError]) -> InvalidCommit:
-    pointer, detail = errors[0]
-    members = [{"pointer": pointer, "detail": detail} for pointer, detail in errors]
-    return InvalidCommit(f"{pointer}: {detail}", {"errors": members})
+def _invalid_commit(wrong: Sequence[EntryError]) -> errors.InvalidCommit:
+    pointer, detail = wrong[0]
+    members = [{"pointer": pointer, "detail": detail} for pointer, detail in wrong]
+    return errors.InvalidCommit(f"{pointer}: {detail}", {"errors": members})
 
 
 def _repeated_slots(entries: Sequence[CommitEntry]) -> Iterator[EntryError]:
@@ -178,48 +160,48 @@ def _repeated_slots(entries: Sequence[CommitEntry]) -> Iterator[EntryError]:
             )
 
 
-def _parse_entry(at: str, entry: CommitEntry, limits: SaveLimits, errors: list[EntryError]) -> Change | None:
-    """Return the change that an entry asks for; if it is invalid, add to `errors` and return None."""
-    count_before = len(errors)
+def _parse_entry(at: str, entry: CommitEntry, limits: SaveLimits, wrong: list[EntryError]) -> Change | None:
+    """Return the change that an entry asks for; if it is invalid, add to `wrong` and return None."""
+    count_before = len(wrong)
     try:
-        check_slot(entry.slot)
-    except InvalidSlot as e:
-        errors.append((f"{at}/slot", str(e)))
-    condition = _parse_condition(at, entry, errors)
-    content = None if entry.delete else _parse_content(at, entry, limits, errors)
+        validation.check_slot(entry.slot)
+    except errors.InvalidSlot as e:
+        wrong.append((f"{at}/slot", str(e)))
+    condition = _parse_condition(at, entry, wrong)
+    content = None if entry.delete else _parse_content(at, entry, limits, wrong)
     if entry.delete:
         names = ("sha256", "content_type", "meta")
-        errors += [
+        wrong += [
             (f"{at}/{name}", "makes no sense beside delete") for name in names if getattr(entry, name) is not None
         ]
-    return Change(entry.slot, condition, content) if condition and len(errors) == count_before else None
+    return Change(entry.slot, condition, content) if condition and len(wrong) == count_before else None
 
 
-def _parse_condition(at: str, entry: CommitEntry, errors: list[EntryError]) -> Condition | None:
+def _parse_condition(at: str, entry: CommitEntry, wrong: list[EntryError]) -> Condition | None:
     if entry.if_match is None and entry.if_none_match is None:
-        errors.append((at, "needs if_match or if_none_match: what you know of the slot"))
+        wrong.append((at, "needs if_match or if_none_match: what you know of the slot"))
         return None
-    parse = deleting_condition if entry.delete else writing_condition
+    parse = validation.deleting_condition if entry.delete else validation.writing_condition
     try:
         return parse({"if-match": entry.if_match, "if-none-match": entry.if_none_match}.get)
-    except InvalidCondition as e:
+    except errors.InvalidCondition as e:
         member = "if_match" if entry.if_none_match is None else "if_none_match"
-        errors.append((f"{at}/{member}", str(e)))
+        wrong.append((f"{at}/{member}", str(e)))
         return None
 
 
-def _parse_content(at: str, entry: CommitEntry, limits: SaveLimits, errors: list[EntryError]) -> StagedContent | None:
-    sha256 = None if entry.sha256 is None else parse_sha256(entry.sha256)
+def _parse_content(at: str, entry: CommitEntry, limits: SaveLimits, wrong: list[EntryError]) -> StagedContent | None:
+    sha256 = None if entry.sha256 is None else validation.parse_sha256(entry.sha256)
     if sha256 is None:
-        errors.append((f"{at}/sha256", "takes the 64 lower-case hex digits that the bytes were staged by"))
+        wrong.append((f"{at}/sha256", "takes the 64 lower-case hex digits that the bytes were staged by"))
     content_type = meta = None
     try:
-        content_type = check_media_type(entry.content_type)
-    except InvalidSaveRequest as e:
-        errors.append((f"{at}/content_type", str(e)))
+        content_type = validation.check_media_type(entry.content_type)
+    except errors.InvalidSaveRequest as e:
+        wrong.append((f"{at}/content_type", str(e)))
     try:
         line = None if entry.meta is None else json.dumps(entry.meta, separators=(",", ":"))
-        meta = check_meta(line, limits.meta_bytes)
-    except BadMeta as e:
-        errors.append((f"{at}/meta", str(e)))
+        meta = validation.check_meta(line, limits.meta_bytes)
+    except errors.BadMeta as e:
+        wrong.append((f"{at}/meta", str(e)))
     return StagedContent(sha256, content_type, meta) if sha256 and content_type else None

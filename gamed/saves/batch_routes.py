@@ -17,18 +17,12 @@ from gamed.http.errors import ShuttingDown
 from gamed.http.json_body import read_json, write_json
 from gamed.http.request import Request
 from gamed.http.streaming import PRIVATE, send_part
+from gamed.saves import uploads
 from gamed.saves.batch import CommitEntry, CommitService, parse_commit
 from gamed.saves.commands import Change
 from gamed.saves.export import ExportContent, ExportService
 from gamed.saves.problems import SAVE_ERRORS
 from gamed.saves.responses import commit_response
-from gamed.saves.uploads import (
-    CommitBody,
-    CommitBodyPolicy,
-    StageBodyPolicy,
-    UploadAdmission,
-    UploadBody,
-)
 from gamed.saves.validation import sha256_of_path
 from gamed.sessions.credentials import access_token
 from gamed.sessions.problems import SESSION_ERRORS
@@ -55,19 +49,19 @@ class CommitRoutes(Component, frozen=True):
     _commits: CommitService
     _limits: SaveLimits
     _tasks: ShieldedTasks
-    _admission: UploadAdmission
+    _admission: uploads.UploadAdmission
 
     @property
     def body_policies(self) -> Mapping[str, BodyPolicy]:
         return {
-            "stage_blob": StageBodyPolicy(self._commits, self._admission),
-            "commit": CommitBodyPolicy(self._commits, self._admission),
+            "stage_blob": uploads.StageBodyPolicy(self._commits, self._admission),
+            "commit": uploads.CommitBodyPolicy(self._commits, self._admission),
         }
 
     @app.route("/game/blobs/<string:sha256>", methods=["PUT"])
     async def stage_blob(self, request: Request, sha256: str) -> bytes:
         upload = request.body
-        if not isinstance(upload, UploadBody):
+        if not isinstance(upload, uploads.UploadBody):
             raise TypeError("the body policy of this route returns an UploadBody")
         size = await self._tasks.run(self._stage(upload, sha256_of_path(sha256)))
         request.setHeaders(PRIVATE)
@@ -83,7 +77,7 @@ class CommitRoutes(Component, frozen=True):
     @app.route("/game/commit", methods=["POST"])
     async def commit(self, request: Request) -> bytes:
         body = request.body
-        if not isinstance(body, CommitBody):
+        if not isinstance(body, uploads.CommitBody):
             raise TypeError("the body policy of this route returns a CommitBody")
         parse = partial(_changes, request, self._limits)
         try:
@@ -94,7 +88,7 @@ class CommitRoutes(Component, frozen=True):
         request.setHeaders(PRIVATE)
         return write_json(request, 200, commit_response(result.cursor, result.slots))
 
-    async def _stage(self, upload: UploadBody, sha256: bytes) -> int:
+    async def _stage(self, upload: uploads.UploadBody, sha256: bytes) -> int:
         try:
             received = await upload.receive()
             await self._commits.stage(upload.context, sha256, received)

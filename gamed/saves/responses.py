@@ -8,21 +8,8 @@ from msgspec.json import decode
 from gamed.config.game import LIMITS, SaveLimits
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseCorrupt
 from gamed.http.conditional import Conditions
+from gamed.saves import errors
 from gamed.saves.commands import Change, DeleteResult, ReadRequest, SlotSnapshot, VersionHistory, WriteResult
-from gamed.saves.errors import (
-    ConflictError,
-    CorruptBlob,
-    DeletedConflict,
-    PreconditionRequired,
-    SaveDeleted,
-    SaveError,
-    SaveNotFound,
-    Superseded,
-    VersionConflict,
-    VersionGone,
-    VersionProtected,
-    WeakValidator,
-)
 from gamed.saves.model import Cursor, Listing, SavesSummary, SlotEntry, Version
 from gamed.saves.write_rules import Condition, DeleteDecision, WriteRule
 from gamed.timestamps import rfc3339
@@ -129,19 +116,19 @@ def summary_response(
 
 
 _CONFLICTS = {WriteRule.W5_SUPERSEDED, WriteRule.W6_CONFLICT, WriteRule.W7_NEVER_USED}
-REASONS: Mapping[type[SaveError], str] = {
-    VersionConflict: "version_conflict",
-    DeletedConflict: "deleted",
-    WeakValidator: "weak_validator",
-    Superseded: "superseded",
+REASONS: Mapping[type[errors.SaveError], str] = {
+    errors.VersionConflict: "version_conflict",
+    errors.DeletedConflict: "deleted",
+    errors.WeakValidator: "weak_validator",
+    errors.Superseded: "superseded",
 }
 """The `code` of each entry of a rejected commit: that of its own PUT or DELETE."""
 
 
-def write_error(slot: str, condition: Condition, written: WriteResult) -> SaveError | None:
+def write_error(slot: str, condition: Condition, written: WriteResult) -> errors.SaveError | None:
     """Return the error of a rejected PUT; None if it succeeded."""
     if written.decision.rule is WriteRule.W3_UNCONDITIONAL:
-        return PreconditionRequired(_unconditional(written.current))
+        return errors.PreconditionRequired(_unconditional(written.current))
     if written.decision.rule not in _CONFLICTS:
         return None
     dropped = "history_bytes" if written.dropped else None  # the limit that left no space for the refused bytes
@@ -149,29 +136,31 @@ def write_error(slot: str, condition: Condition, written: WriteResult) -> SaveEr
     return _conflict_type(written, condition)(_explain_conflict(written, condition), sides)
 
 
-def restore_error(slot: str, condition: Condition, written: WriteResult) -> SaveError | None:
+def restore_error(slot: str, condition: Condition, written: WriteResult) -> errors.SaveError | None:
     """Return the error of a rejected restore; None if it succeeded now or before. It deletes no version."""
     rule, current = written.decision.rule, written.current
     if rule is WriteRule.W3_UNCONDITIONAL:
-        return PreconditionRequired(_unconditional(current))
+        return errors.PreconditionRequired(_unconditional(current))
     if rule not in _CONFLICTS:
         return None
     sides = conflict_members(slot, written.base, current, written.yours)
     if rule is WriteRule.W5_SUPERSEDED:
-        return Superseded(
+        return errors.Superseded(
             "These bytes were made current in time and something newer since. Nothing was restored.", sides
         )
     if condition.weak:
-        return WeakValidator(_WEAK, sides)
+        return errors.WeakValidator(_WEAK, sides)
     if current is None:
-        return DeletedConflict("The save was deleted since. To bring it back, restore with If-None-Match: *.", sides)
-    return VersionConflict(
+        return errors.DeletedConflict(
+            "The save was deleted since. To bring it back, restore with If-None-Match: *.", sides
+        )
+    return errors.VersionConflict(
         "Another version is current, so nothing was restored. Look at it, then restore with its etag in If-Match.",
         sides,
     )
 
 
-def delete_error(slot: str, condition: Condition, outcome: DeleteResult) -> SaveError | None:
+def delete_error(slot: str, condition: Condition, outcome: DeleteResult) -> errors.SaveError | None:
     """Return the error of a rejected DELETE; None if it succeeded now or before."""
     match outcome.decision:
         case DeleteDecision.DELETES | DeleteDecision.ALREADY_DONE:
@@ -181,52 +170,52 @@ def delete_error(slot: str, condition: Condition, outcome: DeleteResult) -> Save
         case DeleteDecision.ALREADY_DELETED:
             return deleted_error(slot, outcome.last)
         case DeleteDecision.UNCONDITIONAL:
-            return PreconditionRequired(_unconditional(outcome.current))
+            return errors.PreconditionRequired(_unconditional(outcome.current))
         case DeleteDecision.CONFLICT:
             sides = conflict_members(slot, outcome.base, outcome.current, None)
             if condition.weak:
-                return WeakValidator(_WEAK, sides)
-            return VersionConflict(
+                return errors.WeakValidator(_WEAK, sides)
+            return errors.VersionConflict(
                 "Another version is current, so nothing was deleted. Look at it, then delete it by its etag.", sides
             )
 
 
-def commit_error(outcomes: Sequence[tuple[Change, WriteResult | DeleteResult]], entries: int) -> ConflictError:
+def commit_error(outcomes: Sequence[tuple[Change, WriteResult | DeleteResult]], entries: int) -> errors.ConflictError:
     """Return the error of a rejected commit: of its `entries` these do not fit the current versions.
 
     If all have the same type of error the commit has it, too.
     """
-    errors = [_change_error(change, outcome) for change, outcome in outcomes]
-    kinds = {type(error) for error in errors}
-    conflicts = [{**error.members, "code": REASONS[type(error)]} for error in errors]
-    return (kinds.pop() if len(kinds) == 1 else VersionConflict)(
+    refusals = [_change_error(change, outcome) for change, outcome in outcomes]
+    kinds = {type(error) for error in refusals}
+    conflicts = [{**error.members, "code": REASONS[type(error)]} for error in refusals]
+    return (kinds.pop() if len(kinds) == 1 else errors.VersionConflict)(
         f"Nothing was changed: of {entries} entries {len(conflicts)} do not fit what is current, see conflicts. Choose "
         "for each, then commit all again with the etags of current.",
         {"conflicts": conflicts},
     )
 
 
-def _change_error(change: Change, outcome: WriteResult | DeleteResult) -> ConflictError:
+def _change_error(change: Change, outcome: WriteResult | DeleteResult) -> errors.ConflictError:
     """Return the error of one entry; the delete of an empty slot is a conflict here, not a 404 or 410."""
     if isinstance(outcome, WriteResult):
         error = write_error(change.slot, change.condition, outcome)
     else:
         error = delete_error(change.slot, change.condition, outcome)
-    if isinstance(error, ConflictError):
+    if isinstance(error, errors.ConflictError):
         return error
-    kind = DeletedConflict if isinstance(error, SaveDeleted) else VersionConflict
+    kind = errors.DeletedConflict if isinstance(error, errors.SaveDeleted) else errors.VersionConflict
     return kind(str(error), conflict_members(change.slot, outcome.base, outcome.current, None))
 
 
-def read_error(slot: str, conditions: Conditions, snapshot: SlotSnapshot) -> SaveError:
+def read_error(slot: str, conditions: Conditions, snapshot: SlotSnapshot) -> errors.SaveError:
     """Return the error of a GET whose If-Match or If-Unmodified-Since is false."""
     sides = conflict_members(slot, snapshot.base, snapshot.state.current, None)
     if conditions.if_match and any(tag.weak for tag in conditions.if_match.listed):
-        return WeakValidator(_WEAK, sides)
-    return VersionConflict("Another version is current; read it without If-Match or If-Unmodified-Since.", sides)
+        return errors.WeakValidator(_WEAK, sides)
+    return errors.VersionConflict("Another version is current; read it without If-Match or If-Unmodified-Since.", sides)
 
 
-def unreadable_error(request: ReadRequest, snapshot: SlotSnapshot) -> SaveError:
+def unreadable_error(request: ReadRequest, snapshot: SlotSnapshot) -> errors.SaveError:
     """Return the error of a GET of a version that does not exist or has no bytes."""
     if not snapshot.state.exists:
         return not_found_error(request.slot)
@@ -239,53 +228,53 @@ def unreadable_error(request: ReadRequest, snapshot: SlotSnapshot) -> SaveError:
     )
 
 
-def not_found_error(slot: str) -> SaveNotFound:
-    return SaveNotFound(
+def not_found_error(slot: str) -> errors.SaveNotFound:
+    return errors.SaveNotFound(
         "This slot has no save, and none is kept that it had. GET /game/saves lists all; PUT makes a new one.",
         {"slot": slot},
     )
 
 
-def version_gone_error(slot: str, number: int) -> VersionGone:
-    return VersionGone(
+def version_gone_error(slot: str, number: int) -> errors.VersionGone:
+    return errors.VersionGone(
         f"Version {number} is not kept. GET /game/saves/{slot}/versions lists what is.",
         {"slot": slot, "version": number},
     )
 
 
-def no_bytes_error(version: Version) -> SaveDeleted:
+def no_bytes_error(version: Version) -> errors.SaveDeleted:
     """Return the error for a version without bytes, which is a delete."""
     earlier = f"; version {version.parent} is what it deleted" if version.parent else ""
-    return SaveDeleted(
+    return errors.SaveDeleted(
         f"Version {version.version} is a delete and holds no bytes{earlier}.",
         {"slot": version.slot, "last": None},
     )
 
 
-def protected_error(version: Version) -> VersionProtected:
-    return VersionProtected(
+def protected_error(version: Version) -> errors.VersionProtected:
+    return errors.VersionProtected(
         f"Version {version.version} is part of the history, which prunes itself; only conflict copies can be "
         "dismissed. To empty the slot, DELETE the save.",
         {"slot": version.slot, "version": version.version},
     )
 
 
-def deleted_error(slot: str, last: Version | None) -> SaveDeleted:
+def deleted_error(slot: str, last: Version | None) -> errors.SaveDeleted:
     """Return the error for an empty slot; the member `last` is the version that was deleted."""
     detail = f"This save was deleted. GET /game/saves/{slot}/versions lists what is kept of it; "
-    return SaveDeleted(
+    return errors.SaveDeleted(
         f"{detail}PUT with If-None-Match: * writes a new one.", {"slot": slot, "last": conflict_side(last)}
     )
 
 
-def _conflict_type(written: WriteResult, condition: Condition) -> type[ConflictError]:
+def _conflict_type(written: WriteResult, condition: Condition) -> type[errors.ConflictError]:
     if written.decision.rule is WriteRule.W5_SUPERSEDED:
-        return Superseded
+        return errors.Superseded
     if condition.weak:
-        return WeakValidator
+        return errors.WeakValidator
     if written.decision.rule is WriteRule.W6_CONFLICT and written.current is None:
-        return DeletedConflict
-    return VersionConflict
+        return errors.DeletedConflict
+    return errors.VersionConflict
 
 
 def _explain_conflict(written: WriteResult, condition: Condition) -> str:
@@ -325,14 +314,14 @@ Check = Callable[[int], Awaitable[None]]
 """Hashes the bytes of a blob again; raises BlobNotFound, BlobCorrupt, or DatabaseCorrupt if SQLite cannot read it."""
 
 
-async def corrupt_blob_error(check: Check, version: Version, history: VersionHistory) -> CorruptBlob:
+async def corrupt_blob_error(check: Check, version: Version, history: VersionHistory) -> errors.CorruptBlob:
     """Return the error for damaged bytes; it names the newest version whose bytes are good."""
     good = await _newest_good(check, history, {version.blob_id})
     advice = (
         f"Version {good.version} is the newest that is good." if good else "No older version is good."
     ) + " If your game still has the bytes, PUT them again: that repairs the save."
     members = {"slot": version.slot, "version": version.version, "newest_good": conflict_side(good)}
-    return CorruptBlob(f"The stored bytes of version {version.version} are damaged. {advice}", members)
+    return errors.CorruptBlob(f"The stored bytes of version {version.version} are damaged. {advice}", members)
 
 
 async def _newest_good(check: Check, history: VersionHistory, bad: set[int | None]) -> Version | None:
