@@ -85,7 +85,7 @@ class GamedService(MultiService):
         )
         self._supervisor = SystemdSupervisor(reactor, manager, databases)
         first_uses, waits = FirstUses(), build_waits(context)
-        revoked = waits.changes.revoked
+        revoked = waits.changes.notify
         self._sessions = build_sessions(context, revoked, first_uses)
         self._saves = build_saves(context, self._sessions, waits)
         report = None if counters is None else counters.record_provider_call

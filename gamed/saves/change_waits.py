@@ -1,4 +1,4 @@
-"""Waits of clients for changes of a player's saves, and their notification (PROTOCOL 4.2)."""
+"""The requests that wait for changes of a player's saves (PROTOCOL 4.2)."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -49,6 +49,7 @@ class ChangeWaiters:
         """Register a request until the context ends; the caller sets what it knows after each read."""
         entries = self._players.setdefault(player_id, [])
         if len(entries) >= MAX_WAITERS:
+            # A game that lost its connection asks again: the oldest request is the one that no client waits for.
             number = entries.pop(0).number
         else:
             number = min(set(range(MAX_WAITERS)) - {entry.number for entry in entries})
@@ -58,23 +59,16 @@ class ChangeWaiters:
             with self._registry.open(entry.key) as waiter:
                 yield waiter
         finally:
-            self._remove(player_id, entry)
+            if entry in entries:  # not the oldest one, which a later request took out of the list
+                entries.remove(entry)
+            # Another request may have begun a new list after this one was empty.
+            if not entries and self._players.get(player_id) is entries:
+                del self._players[player_id]
 
     def notify(self, player_id: str) -> None:
-        """Wake all requests of this player, because a save changed."""
+        """Wake all requests of this player: a save changed, or one of their sessions ended."""
         for entry in tuple(self._players.get(player_id, ())):
             self._registry.wake(entry.key)
-
-    def revoked(self, player_id: str) -> None:
-        """Wake all requests of this player, because one of their sessions ended."""
-        self.notify(player_id)
-
-    def _remove(self, player_id: str, entry: _NumberedKey) -> None:
-        entries = self._players.get(player_id, [])
-        if entry in entries:
-            entries.remove(entry)
-            if not entries:
-                del self._players[player_id]
 
 
 def _find_ended(connection: Connection, waiters: Sequence[Waiter]) -> list[Waiter]:

@@ -95,9 +95,9 @@ class AccountCase(ProviderCase):
         (folder / "tmp").mkdir(parents=True)
         service = replace(service, settings=replace(service.settings, data=folder))
         waits = build_waits(service)
-        sessions = build_sessions(service, waits.changes.revoked, FirstUses())
+        sessions = build_sessions(service, waits.changes.notify, FirstUses())
         saves = build_saves(service, sessions, waits, in_thread=run_inline, usage_of_disk=lambda: (0, 0, 2**40))
-        account = build_account(service, waits.changes.revoked)
+        account = build_account(service, waits.changes.notify)
         accounts = account.routes(self.server.parts, sessions, saves, pages)
         return [*accounts, SessionRoutes(sessions, service.tasks), saves.save_routes, saves.exports]
 

@@ -223,7 +223,7 @@ class EndedTest(WaitCase):
         second = self.wait()
         end = "UPDATE session SET revoked_ms = 1 WHERE session_id = (SELECT min(session_id) FROM session)"
         self.successResultOf(self.stores.auth.submit(lambda c: c.execute(end).rowcount))
-        self.change_waiters.revoked(ANNA)
+        self.change_waiters.notify(ANNA)
         self.pass_seconds(0.1)
         ended = [each for each in (first, second) if not self.waits(each)]
         self.assertEqual([(each.answer.status, each.answer.code) for each in ended], [(401, "session_revoked")])
