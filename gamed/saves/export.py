@@ -1,10 +1,10 @@
-"""Exports of all versions of a player's saves as one zip file (PROTOCOL 4)."""
+"""The export of all versions of a player's saves as one ZIP file (PROTOCOL 4)."""
 
 from collections.abc import Callable
 from functools import partial
 from typing import IO
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from gamed.crypto import Secret
@@ -46,26 +46,19 @@ class ExportContent(Struct, frozen=True):
     range: ByteRange | None
 
 
-class ExportJob:
+class ExportJob(Struct, eq=False):
     """One export, which counts towards MAX_EXPORTS until close(); that may be called at any time, and repeatedly."""
 
-    def __init__(
-        self,
-        archive: ExportArchive,
-        cursor: Cursor,
-        expected_bytes: int,
-        reservations: DiskReservations,
-        on_end: Callable[[], object],
-    ) -> None:
-        """Keep the expected bytes reserved until they are written; call `on_end` once, when the export is over."""
-        self._archive = archive
-        self._cursor = cursor
-        self._expected = expected_bytes
-        self._reservations = reservations
-        self._on_end = on_end
-        self._reserved = expected_bytes
-        self._working = False
-        self._closed = False
+    _archive: ExportArchive
+    _cursor: Cursor
+    _expected: int
+    """The bytes that open() has reserved; they stay reserved until they are written."""
+    _reservations: DiskReservations
+    _on_end: Callable[[], object]
+    """Called once, when the export is over."""
+    _reserved: int
+    _working: bool = False
+    _closed: bool = False
 
     async def build(self, conditions: Conditions, range_field: str | None) -> ExportContent | None:
         """Write the archive to disk and evaluate the conditions; raise SaveError or DatabaseError.
@@ -89,7 +82,7 @@ class ExportJob:
         """End the export: its client has the whole file or has disconnected, or the service shuts down."""
         if not self._closed:
             self._closed = True
-            if not self._working:
+            if not self._working:  # else a thread still writes to the file, and build() ends the export
                 self._end()
 
     def _evaluate(self, conditions: Conditions, range_field: str | None) -> ExportContent:
@@ -116,19 +109,16 @@ class ExportJob:
         self._on_end()
 
 
-class ExportService:
+class ExportService(Struct, eq=False):
     """The exports of all players that are being written or sent."""
 
-    def __init__(
-        self, saves: SaveService, begin: Callable[[str, Cursor], ExportArchive], reservations: DiskReservations
-    ) -> None:
-        """Write archives that `begin` returns for a player's saves at a cursor."""
-        self._saves = saves
-        self._begin = begin
-        self._reservations = reservations
-        self._open: dict[str, ExportJob] = {}
-        """The exports by player."""
-        self._closed = False
+    _saves: SaveService
+    _begin: Callable[[str, Cursor], ExportArchive]
+    """Returns the archive of a player's saves at a cursor."""
+    _reservations: DiskReservations
+    _open: dict[str, ExportJob] = field(default_factory=dict)
+    """The exports by player."""
+    _closed: bool = False
 
     async def open(self, token: Secret) -> ExportJob:
         """Begin an export, which the caller closes in any case; raise SessionError, TooManyExports or DiskFull."""
@@ -138,10 +128,11 @@ class ExportService:
         player_id = caller.player_id
         if player_id in self._open:
             raise TooManyExports("Your last export is still under way. Try again once it has ended.")
+        # All of it at once: an export that finds the disk full half-way has taken the space of the players' writes.
         expected = summary.usage.bytes + summary.usage.history_bytes
         self._reservations.reserve(expected)
         archive, on_end = self._begin(player_id, summary.cursor), partial(self._open.pop, player_id, None)
-        export = ExportJob(archive, summary.cursor, expected, self._reservations, on_end)
+        export = ExportJob(archive, summary.cursor, expected, self._reservations, on_end, expected)
         self._open[player_id] = export
         return export
 
