@@ -42,11 +42,12 @@ def commit_changes(
     unsure = [
         sha256 for sha256 in sorted(command.digests) if command.checked_blobs.get(sha256, -1) != blobs.get(sha256)
     ]
-    if unsure:
+    if unsure:  # missing, or not the blobs that were hashed before this transaction
         return BlobsMissing(unsure)
     decided = [_decide(connection, command, change, blobs) for change in command.changes]
     if (excess := _too_large(limits, decided)) is not None:
         return excess
+    # Conflicts before the quota, as in a PUT: a repeated commit succeeds although its own bytes may fill the quota.
     if not all(succeeds(each.decision) for each in decided):
         outcomes = _conflict(connection, limits, player_id, decided)
         return CommitConflict(outcomes, changed=tables.find_player(connection, player_id).cursor != summary.cursor)
@@ -56,6 +57,7 @@ def commit_changes(
     new = [each for each in decided if isinstance(each, _Write) and not each.state.exists]
     named = {each.change.slot for each in decided}
     gone = [each for each in decided if isinstance(each, _Delete) and each.decision is DeleteDecision.DELETES]
+    # The slots that this commit deletes count as deleted: it must not leave more than `deleted_slots` either.
     usage = structs.replace(summary.usage, deleted_slots=summary.usage.deleted_slots + len(gone))
     expiring = prune_store.find_slots_to_expire(
         connection, limits, usage, command, count=slots_to_expire(limits, usage, len(new)), named=named

@@ -147,6 +147,7 @@ def remove_reference(connection: Connection, blob_id: int) -> None:
 
     Cleanup deletes the others. A small blob would cost it two transactions more, and each several pages.
     """
+    # The condition is in the DELETE: a SELECT before it would be one more for each version that is deleted.
     if not connection.execute(_DELETE_SMALL, (blob_id,)).rowcount:
         connection.execute(_REMOVE_REFERENCE, (blob_id,))
 

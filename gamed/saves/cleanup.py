@@ -43,9 +43,9 @@ class CleanupTask(Struct, eq=False):
     async def clean_up(self) -> None:
         """Delete everything that is due; if state.db cannot be written, leave the rest for the next time."""
         try:
-            await self._erase()
+            await self._erase()  # first, because its player can write nothing until it ends
             await self._prune()
-            await self._databases.blobs.delete_expired()
+            await self._databases.blobs.delete_expired()  # after the versions that used them
             while await self._databases.state.release_space():
                 pass
         except (DatabaseBusy, DiskFull, DatabaseUnavailable, DatabaseCorrupt):
@@ -107,6 +107,7 @@ class PruneStep(Struct, frozen=True):
 def prune_full(connection: Connection, limits: SaveLimits, player_id: str, versions: Sequence[Version]) -> PruneStep:
     """Delete these versions, as far as they are still there, until the history fits."""
     before = tables.find_player(connection, player_id).cursor
+    # They were found before this transaction, and a player may have deleted or changed some since.
     left = [
         version
         for version in versions
@@ -128,7 +129,7 @@ def prune_histories(connection: Connection, limits: SaveLimits, now_ms: int) -> 
             continue
         history = version_tables.list_versions(connection, player_id, slot)
         plan = plan_pruning(limits, current.version if current else None, history, now_ms)
-        deleted = plan.to_delete[-left:]
+        deleted = plan.to_delete[-left:]  # the oldest; the newest come first in the plan
         for version in deleted:
             delete_version(connection, player_id, version)
         expires = current is None and len(deleted) == len(history)

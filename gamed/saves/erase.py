@@ -1,4 +1,4 @@
-"""Erasure of all saves of a player with their history (PROTOCOL 4); the player then has a new epoch."""
+"""The erase of all saves of a player with their history (PROTOCOL 4); the player then has a new epoch."""
 
 from gamed.crypto import Secret
 from gamed.saves.commands import EraseCommand
@@ -26,10 +26,12 @@ class EraseService(Component, frozen=True):
         command = EraseCommand(player_id, condition, new_epoch(environment.random), environment.now_ms())
         decision, cursor = await self._store.begin(command)
         if decision is DeleteDecision.DELETES:
+            # Before the rows are deleted, which may take seconds: the saves count as erased now.
             environment.waiters.notify(player_id)
         error = erase_error(decision, condition, cursor)
         if error is not None:
             raise error
+        # Also for a repeated request: the one before may have been stopped half-way.
         if await self._store.finish(player_id):
             environment.waiters.notify(player_id)
 

@@ -203,17 +203,12 @@ def _move_slot(connection: Connection, player_id: str, heir_id: str, slot: str) 
 
 
 def _move_copy(connection: Connection, player_id: str, heir_id: str, slot: str, now_ms: int) -> None:
-    current, state = (
-        tables.slot_state(connection, player_id, slot).current,
-        tables.slot_state(connection, heir_id, slot),
-    )
+    current = tables.slot_state(connection, player_id, slot).current
     if current is None or current.content is None or current.blob_id is None:
         return
-    if (
-        state.current is not None
-        and state.current.content is not None
-        and state.current.content.sha256 == current.content.sha256
-    ):
+    state = tables.slot_state(connection, heir_id, slot)
+    heirs = state.current.content if state.current else None
+    if heirs is not None and heirs.sha256 == current.content.sha256:
         return
     number = state.last_version + 1
     copy = Version(

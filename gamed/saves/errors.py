@@ -1,4 +1,4 @@
-"""Errors of saves (PROTOCOL 4); their texts name the next step of a developer or player."""
+"""The errors of saves (PROTOCOL 4); their texts say what a developer or player can do."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The zip file of an export: every kept version and a manifest (PROTOCOL 4).
+"""The ZIP file of a player's saves: every kept version and a manifest (PROTOCOL 4).
 
 The file is written in short steps, each in a read transaction of its own. A version and its bytes are read in the same
 step, so cleanup cannot delete them in between. A version that is deleted before its step is left out; a version that

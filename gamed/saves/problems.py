@@ -1,4 +1,4 @@
-"""Status and problem code of each error of saves, for the routes."""
+"""The status and problem code of each error of saves."""
 
 from gamed.http.problems import ErrorTable
 from gamed.saves import errors

@@ -48,8 +48,8 @@ class Retention(Struct, frozen=True):
 
 
 def protected_versions(limits: SaveLimits) -> int:
-    """Return the number of the newest versions, current ones or former, that a slot keeps."""
-    return max(2, limits.keep_versions)
+    """Return how many of the newest versions that are or were current a slot keeps."""
+    return max(2, limits.keep_versions)  # R2: the current version and the one that it replaced
 
 
 def plan_pruning(limits: SaveLimits, current: int | None, versions: Sequence[Version], now_ms: int) -> PrunePlan:
@@ -93,6 +93,7 @@ def _thin_out(limits: SaveLimits, older: Sequence[Version], now_ms: int) -> Iter
         hourly_until = retired + limits.keep_hours * HOUR_MS
         hourly, daily = (HOUR_MS, hourly_until), (DAY_MS, retired + limits.keep_days * DAY_MS)
         length, end = hourly if now_ms < hourly_until else daily
+        # By the stored time: after a clock was set back, `retired` is now for all of these, and all but one would go.
         bucket = length, _retired_ms(version) // length
         yield version.version, now_ms if bucket in filled else end
         filled.add(bucket)

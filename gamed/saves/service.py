@@ -14,6 +14,7 @@ from gamed.crypto import Random, Secret
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseBusy, DatabaseCorrupt
 from gamed.http.conditional import Conditions, Precondition, parse_range, range_holds
 from gamed.long_poll import WakeReason
+from gamed.saves import responses
 from gamed.saves.change_waits import ChangeWaiters, KnownSaves
 from gamed.saves.commands import (
     BytesMissing,
@@ -35,19 +36,6 @@ from gamed.saves.commands import (
 from gamed.saves.errors import CorruptBlob, SaveError
 from gamed.saves.limits import VERSIONS_AT_ONCE, PlayerRateLimiter
 from gamed.saves.model import ANY_VERSION, EMPTY_CURSOR, Cursor, Listing, SavesSummary, SlotEntry, Version, new_epoch
-from gamed.saves.responses import (
-    corrupt_blob_error,
-    delete_error,
-    no_bytes_error,
-    not_found_error,
-    read_error,
-    restore_error,
-    summary_response,
-    unreadable_error,
-    version_gone_error,
-    version_list,
-    write_error,
-)
 from gamed.saves.store import SaveStore
 from gamed.saves.write_rules import WRITES, Condition, DeleteDecision
 from gamed.sessions.credentials import AuthenticatedSession
@@ -56,7 +44,10 @@ from gamed.structs import Component
 from gamed.timestamps import Now
 
 ATTEMPTS = 4
-"""How often a write or read starts again because its bytes changed or were deleted meanwhile."""
+"""How often a write or read starts again because its bytes changed or were deleted meanwhile.
+
+One more attempt needs another change of the same bytes between two transactions; a client that makes four gets `busy`.
+"""
 
 
 class SaveEnvironment(Struct, frozen=True, eq=False):
@@ -79,7 +70,7 @@ class SaveService(Component, frozen=True):
     async def read_summary(self, token: Secret, *, reading: bool = False) -> tuple[AuthenticatedSession, SavesSummary]:
         """Authenticate the player, record the first use of the token, and return the totals of their saves."""
         caller, summary = await self._store.read_summary(token, self._environment.now_ms())
-        if caller.first_use_of is not None:
+        if caller.first_use_of is not None:  # only of the first request after a sign-in or refresh
             await self._sessions.record_first_use(caller, reading=reading)
         return caller, summary
 
@@ -89,7 +80,7 @@ class SaveService(Component, frozen=True):
         caller, summary, name = await self._store.read_overview(token, now_ms)
         await self._sessions.record_first_use(caller, reading=True)
         player = {"id": caller.player_id, "owner": caller.owner, "name": name}
-        return summary.cursor, summary_response(player, summary, limits, now_ms)
+        return summary.cursor, responses.summary_response(player, summary, limits, now_ms)
 
     def clamp_wait(self, wanted_seconds: int) -> int:
         """Return the seconds that a long poll may wait, at most the wanted ones."""
@@ -108,6 +99,7 @@ class SaveService(Component, frozen=True):
             return listing
         with waiters.register(caller.player_id) as waiter:
             while True:
+                # Read again before the first wait: a change between the read above and the registration woke nothing.
                 _, listing = await self._store.list_saves(token, began_ms, request)
                 waiter.known = KnownSaves(caller.player_id, caller.session_id, listing.cursor)
                 left_ms = min(began_ms + wait_seconds * 1000 - now_ms(), wait_seconds * 1000)
@@ -152,11 +144,15 @@ class SaveService(Component, frozen=True):
         caller, history = await self._store.read_history(token, self._environment.now_ms(), slot, before, limit)
         await self._sessions.record_first_use(caller, reading=True)
         if not history.state.exists:
-            raise not_found_error(slot)
-        return version_list(self._environment.limits, slot, history)
+            raise responses.not_found_error(slot)
+        return responses.version_list(self._environment.limits, slot, history)
 
     async def authorize_write(self, token: Secret) -> WriteContext:
-        """Authenticate the player of a change and count it towards their rate, before the body is read."""
+        """Authenticate the player of a change and count it towards their rate, before the body is read.
+
+        The count in memory stops a client that repeats a write which changes nothing. The transaction counts committed
+        changes again, for all processes together, and only when it writes a row anyway.
+        """
         caller, summary = await self.read_summary(token)
         now_ms = self._environment.now_ms()
         self._rate.acquire(caller.player_id, now_ms, summary.write_arrival_ms)
@@ -182,9 +178,9 @@ class SaveService(Component, frozen=True):
             received.data,
         )
         result = await execute_with_blob(self._store, command, self._store.write, received.spool)
-        if result.changed:
+        if result.changed:  # before the error: a refused write may have stored a conflict copy, which lists show
             environment.waiters.notify(context.player_id)
-        error = write_error(slot, condition, result)
+        error = responses.write_error(slot, condition, result)
         if error is not None:
             raise error
         return result
@@ -193,7 +189,7 @@ class SaveService(Component, frozen=True):
         """Delete the current version of a slot; its history stays."""
         context = await self.authorize_write(token)
         outcome = await self._store.delete(DeleteCommand(context, slot, condition, self._environment.now_ms()))
-        error = outcome if isinstance(outcome, SaveError) else delete_error(slot, condition, outcome)
+        error = outcome if isinstance(outcome, SaveError) else responses.delete_error(slot, condition, outcome)
         if error is not None:
             raise error
         if isinstance(outcome, DeleteResult) and outcome.decision is DeleteDecision.DELETES:
@@ -202,6 +198,8 @@ class SaveService(Component, frozen=True):
     async def restore(self, token: Secret, slot: str, number: int, condition: Condition) -> Version:
         """Make an old version current again after a check of its bytes; return the version that is current then."""
         context = await self.authorize_write(token)
+        # The check hashes up to `save_bytes`, which would delay the write queue. The transaction copies no bytes, so
+        # what was intact before it is what becomes current.
         request = ReadRequest(slot, Conditions(), with_bytes=False, version=number)
         _, snapshot = await self._store.read_slot(token, self._environment.now_ms(), request)
         await self._check_bytes(token, _evaluate(request, snapshot).version)
@@ -211,9 +209,9 @@ class SaveService(Component, frozen=True):
             raise outcome
         if outcome.decision.rule in WRITES:
             self._environment.waiters.notify(context.player_id)
-        error = restore_error(slot, condition, outcome)
+        error = responses.restore_error(slot, condition, outcome)
         if error is not None or outcome.current is None:
-            raise error or version_gone_error(slot, number)
+            raise error or responses.version_gone_error(slot, number)
         return outcome.current
 
     async def dismiss(self, token: Secret, slot: str, number: int) -> None:
@@ -227,26 +225,26 @@ class SaveService(Component, frozen=True):
     async def _check_bytes(self, token: Secret, version: Version) -> None:
         """Check the stored bytes of a version; raise SaveError if it has none or they are damaged."""
         if version.blob_id is None:
-            raise no_bytes_error(version)
+            raise responses.no_bytes_error(version)
         try:
             await self._store.check(version.blob_id)
         except BlobNotFound:
-            raise version_gone_error(version.slot, version.version) from None
+            raise responses.version_gone_error(version.slot, version.version) from None
         except (BlobCorrupt, DatabaseCorrupt):
             raise await self._corrupt_blob_error(token, version) from None
 
     async def _corrupt_blob_error(self, token: Secret, version: Version) -> CorruptBlob:
         _, history = await self._store.read_history(token, self._environment.now_ms(), version.slot)
-        return await corrupt_blob_error(self._store.check, version, history)
+        return await responses.corrupt_blob_error(self._store.check, version, history)
 
 
 def _evaluate(request: ReadRequest, snapshot: SlotSnapshot) -> ReadResult:
     """Return the version and the part of its bytes to send; raise SaveError if there are none to send."""
     if snapshot.precondition is Precondition.FAILED:
-        raise read_error(request.slot, request.conditions, snapshot)
+        raise responses.read_error(request.slot, request.conditions, snapshot)
     version, representation = snapshot.target, snapshot.representation
     if version is None or representation is None:
-        raise unreadable_error(request, snapshot)
+        raise responses.unreadable_error(request, snapshot)
     modified = snapshot.precondition is not Precondition.NOT_MODIFIED
     if not modified or not request.with_bytes:
         return ReadResult(version, modified)
@@ -267,6 +265,9 @@ async def execute_with_blob(
     """Execute a command; if the store lacks its bytes, append them as a blob and execute the command again.
 
     `spool` has the bytes, or is None if the command has them itself. Raise the SaveError of `execute`.
+
+    Larger bytes are appended only when the first execution has asked for them. A full quota, a repeated request and
+    bytes that the player has already need none, and an append may write 2 GiB.
     """
     # The deciding transaction moves no large bytes: they would delay the 63 others of its batch. So the blob is made
     # first, in transactions of its own. Meanwhile a cleanup may delete the known blob, or another device of the player
@@ -282,8 +283,8 @@ async def execute_with_blob(
                 return result
             if spool is not None:
                 command = await _with_blob(store, command, outcome.known_blob, spool)
-    finally:
-        _discard_unused(store, command, result)  # after a refusal or a cancelled request; else they stay for a day
+    finally:  # also after a failure, else the blob would lie there until cleanup, a day later
+        _discard_unused(store, command, result)
     raise DatabaseBusy("Too much goes on with these bytes. Send them again in a moment.")
 
 

@@ -1,7 +1,8 @@
-"""Bodies of saves, staged bytes and commits as they arrive (PROTOCOL 4).
+"""Bodies of saves, staged bytes and commits: the checks before they arrive, then counting and hashing (PROTOCOL 4).
 
-A body policy checks the request head, the token and the limits; then the body is counted, hashed and spooled as it
-arrives. The order of the checks is that of PROTOCOL 4: syntax, token, size and coding, disk.
+The checks go from cheap to costly, and from what any client may learn to what a player may. Syntax needs no database.
+The token needs a read, and only a player learns the limits of rate and size. Disk space is last: it alone reserves
+something, which a later refusal would have to give back.
 """
 
 from collections.abc import Callable
@@ -57,6 +58,8 @@ class UploadBody(Struct, eq=False):
     def write(self, data: bytes) -> Deferred[None] | None:
         """Add a piece of the body; raise SaveTooLarge or DiskNearlyFull."""
         self._size += len(data)
+        # The disk is checked once per STEP_BYTES, not per segment: a check is a system call, and a slow client may send
+        # a byte at a time.
         if self._size > self._checked_bytes:
             check_size(self._limits, self._size)
             self._checked_bytes = min(-(-self._size // STEP_BYTES) * STEP_BYTES, self._max_bytes)
@@ -183,7 +186,7 @@ class CommitBodyPolicy(Component, frozen=True):
         space = self._admission.begin(context)
         try:
             await _JSON.accept(head)
-            space.grow(0)
+            space.grow(0)  # reserves nothing, because the bytes were staged, but a full disk refuses the commit now
         except BaseException:
             space.release()
             raise

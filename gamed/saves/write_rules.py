@@ -1,4 +1,4 @@
-"""Decisions whether a request may change a slot: the rules W1 to W7 of PROTOCOL 4.1, as pure functions.
+"""The rules W1 to W7 of PROTOCOL 4.1, which decide whether a request may change a slot, as pure functions.
 
 They promise three things. A client that has not seen the current version cannot replace it; refused bytes are kept;
 and a repeated request recognises its own effect and succeeds.
@@ -118,6 +118,8 @@ def decide_write(
 ) -> WriteDecision:
     """Return the first rule that fits; the caller found `earlier` by Condition.base and the content's SHA-256."""
     current, holds = state.current, condition.holds(state.current)
+    # Before the condition: a client whose response was lost sends the same request again. Its If-Match then names the
+    # version before its own, and must not make a conflict of bytes that are there.
     if current is not None and current.content is not None and _same(current.content, content):
         relabelled = current.content.meta != content.meta and holds
         return WriteDecision(WriteRule.W1_RELABELLED if relabelled else WriteRule.W1_ALREADY_THERE)
@@ -127,6 +129,7 @@ def decide_write(
         return WriteDecision(WriteRule.W4_WRITTEN)
     if not state.exists:
         return WriteDecision(WriteRule.W7_NEVER_USED)
+    # Not for If-Match: *, which names no version: the first bytes of a slot that was deleted would look like a repeat.
     if earlier.written is not None and condition.kind is not ConditionKind.PRESENT:
         return WriteDecision(WriteRule.W5_SUPERSEDED, earlier.written)
     return WriteDecision(WriteRule.W6_CONFLICT, earlier.copied)

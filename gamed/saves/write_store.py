@@ -1,7 +1,8 @@
 """Transactions that change one slot: write, delete, restore and dismiss (PROTOCOL 4.1, 4.3).
 
 Each one runs on the write queue of state.db: it reads the slot, lets the rules decide, writes the rows and updates the
-stored totals.
+stored totals. All checks that return an error stand before the first statement that writes: a value that is returned
+is committed with whatever was written, and only an exception rolls back.
 """
 
 from typing import TypeVar
@@ -44,9 +45,12 @@ def write_save(
     """Apply the rules W1 to W7 to a PUT. BytesMissing and SaveError change nothing."""
     player_id, slot = command.context.player_id, command.slot
     summary, state = tables.load_slot(connection, player_id, slot)
+    # First, because every later check would look at the saves after the erase: to them this is a first write.
     if summary.erased_since(command.context.epoch):
         return erased_error()
     command = counted(limits, summary, command, command.now_ms)
+    # The rules before the quota: a request whose response was lost is repeated, and succeeds although its own bytes
+    # may have filled the quota. Refused bytes count in the history, which has a limit of its own.
     decision = decide(connection, command, state)
     if decision.rule not in WRITES:
         return _keep_current(connection, limits, command, state, decision)
@@ -64,6 +68,7 @@ def write_save(
     blob_id = ensure_blob(connection, command, known, refs=1)
     if isinstance(blob_id, BytesMissing):
         return blob_id
+    # After the last early return, and after the blob has its reference: an expiring slot may hold the only other one.
     if expiring:
         prune_store.expire_slots(connection, player_id, expiring)
         summary = tables.find_player(connection, player_id)
@@ -77,12 +82,13 @@ def _keep_current(
     """Answer a PUT that does not change the current version; keep its bytes as a conflict copy if the rule says so."""
     player_id, slot = command.context.player_id, command.slot
     base = version_by_tag(connection, player_id, slot, command.condition.base)
+    # A client that names no condition has seen no version, and W7 has no slot for a copy: nothing is kept for them.
     if decision.rule in (WriteRule.W3_UNCONDITIONAL, WriteRule.W7_NEVER_USED):
-        # These responses do not report kept bytes.
         return WriteResult(decision, state.current, base=base)
     if decision.stores_copy and not prune_store.HistoryRoom(connection, limits, player_id).has_room(command.content):
         return WriteResult(decision, state.current, base=base, dropped=True)
     if not decision.stores_copy:
+        # The bytes are stored already, but perhaps damaged: a player who sends them again repairs the save.
         holder = decision.yours or state.current
         held = ensure_blob(connection, command, holder.blob_id if holder else None)
         if isinstance(held, BytesMissing):
@@ -111,7 +117,10 @@ def counted(limits: SaveLimits, summary: SavesSummary, command: Counted, now_ms:
 
 
 def decide(connection: Connection, command: WriteCommand, state: SlotState) -> WriteDecision:
-    """Apply the rules W1 to W7; search for a repeated request only if there would be a conflict."""
+    """Apply the rules W1 to W7; search for a repeated request only if there would be a conflict.
+
+    The search reads all versions of the slot, up to 1,000; a write that fits needs none of them.
+    """
     decision = decide_write(state, command.condition, command.content, NOTHING_EARLIER)
     if decision.rule is not WriteRule.W6_CONFLICT:
         return decision
@@ -167,7 +176,7 @@ def dismiss_conflict(connection: Connection, limits: SaveLimits, command: Dismis
     summary = tables.find_player(connection, player_id)
     if summary.erased_since(command.context.epoch):
         return erased_error()
-    command = counted(limits, summary, command, command.context.admitted_ms)
+    command = counted(limits, summary, command, command.context.admitted_ms)  # no body: admitted just now
     copy = version_tables.find_version(connection, player_id, slot, command.version)
     if copy is None:
         return _without_bytes(tables.slot_state(connection, player_id, slot), slot, command.version, copy)
@@ -246,6 +255,7 @@ def set_current(
     arrival_ms = command.context.arrival_ms
     seq, kept = tables.change_player(connection, player_id, grown, summary, arrival_ms=arrival_ms)
     number = now.version
+    # With fewer versions none can expire, so that the slot does not enter the index of what is due.
     prune_at_ms = now.created_ms if number > limits.keep_versions else None
     tables.write_slot(
         connection,
@@ -396,6 +406,8 @@ def _use_or_publish(
     connection: Connection, command: WriteCommand | StageCommand, known: int | None
 ) -> int | BytesMissing:
     player_id, content = command.context.player_id, command.content
+    # Small bytes are compared here. Larger ones were hashed before, by the blob store: in this transaction the hash of
+    # 16 MiB would delay the writes of all players by 15 ms.
     if known is not None and command.data is None and known == command.checked_blob:
         return known
     if known is not None and command.data is not None and blob_tables.load_blob(connection, known) == command.data:
