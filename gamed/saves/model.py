@@ -173,11 +173,9 @@ def parse_cursor(text: str) -> Cursor:
     if match is None:
         raise InvalidSaveRequest("since takes the cursor of an earlier answer as it was; without it you get all.")
     begun = _BEGUN.fullmatch(match[1], EPOCH_LENGTH)
-    return (
-        Cursor(match[1], int(match[2]))
-        if begun is None
-        else Cursor(match[1][:EPOCH_LENGTH], int(match[2]), int(begun[1]))
-    )
+    if begun is None:
+        return Cursor(match[1], int(match[2]))
+    return Cursor(match[1][:EPOCH_LENGTH], int(match[2]), int(begun[1]))
 
 
 def new_epoch(random: Random) -> str:

@@ -62,17 +62,10 @@ def conflict_members(
 
 
 def list_response(listing: Listing) -> dict[str, object]:
-    body: dict[str, object] = {
-        "cursor": str(listing.cursor),
-        "saves": [entry_info(slot) for slot in listing.entries or ()],
-    }
-    if listing.more:
-        body["more"] = True
-    if listing.reset:
-        body["reset"] = True
-    if listing.expired:
-        body["expired"] = True
-    return body
+    """Return the body of `GET /game/saves`."""
+    flags = {"more": listing.more, "reset": listing.reset, "expired": listing.expired}
+    saves = [entry_info(slot) for slot in listing.entries or ()]
+    return {"cursor": str(listing.cursor), "saves": saves, **{name: True for name, is_set in flags.items() if is_set}}
 
 
 def commit_response(cursor: Cursor, slots: Sequence[Version | SlotEntry]) -> dict[str, object]:

@@ -110,8 +110,9 @@ class SaveStore(Component, frozen=True):
         self, token: Secret, now_ms: int, slot: str, before: int = ANY_VERSION, limit: int = VERSIONS_AT_ONCE
     ) -> Deferred[tuple[AuthenticatedSession, VersionHistory]]:
         """Read the newest versions with a number below `before`."""
-        page = partial(read_history, limits=self._limits, slot=slot, before=before, limit=limit)
-        return self._read(token, now_ms, partial(self._read_page, page=page, now_ms=now_ms))
+        count = partial(self._lists.acquire, now_ms=now_ms)
+        read = partial(read_history, limits=self._limits, slot=slot, before=before, limit=limit, count=count)
+        return self._read(token, now_ms, read)
 
     def write(self, command: WriteCommand) -> Deferred[WriteResult | BytesMissing | SaveError]:
         size = len(command.data) if command.data is not None else 0
@@ -166,15 +167,6 @@ class SaveStore(Component, frozen=True):
 
     def begin_discard(self, blob_id: int, player_id: str) -> None:
         self._databases.blobs.begin_discard(blob_id, player_id)
-
-    def _read_page(
-        self, connection: Connection, player_id: str, page: Callable[[Connection, str], VersionHistory], now_ms: int
-    ) -> VersionHistory:
-        history = page(connection, player_id)
-        # After the read, which costs as much as that of a save: only its length shows whether it is a long one.
-        if len(history.versions) > LISTED_FREELY:
-            self._lists.acquire(player_id, now_ms)
-        return history
 
     def _read(
         self, token: Secret, now_ms: int, read: Callable[[Connection, str], T]
@@ -296,11 +288,21 @@ def _bytes_of(connection: Connection, version: Version, body: SaveContent, store
 
 
 def read_history(
-    connection: Connection, player_id: str, limits: SaveLimits, slot: str, *, before: int, limit: int
+    connection: Connection,
+    player_id: str,
+    limits: SaveLimits,
+    slot: str,
+    *,
+    before: int,
+    limit: int,
+    count: Callable[[str], object],
 ) -> VersionHistory:
     """Return a page of the versions that are kept of a slot, newest first, and what decides how long each is kept."""
     state = tables.slot_state(connection, player_id, slot)
     versions = version_tables.page_of_versions(connection, player_id, slot, before, limit + 1)
+    # After the read, which costs as much as that of a save: only its length shows whether it is a long one.
+    if len(versions[:limit]) > LISTED_FREELY:
+        count(player_id)
     protected = version_tables.written_numbers(connection, player_id, slot, protected_versions(limits))
     deleted_ms = None if state.current is not None else state.tombstone.created_ms if state.tombstone else 0
     retention = Retention(protected[-1] if protected else 0, deleted_ms)

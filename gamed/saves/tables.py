@@ -172,16 +172,18 @@ def write_slot(
     connection: Connection,
     player_id: str,
     slot: str,
+    number: int,
     *,
-    current_version: int | None,
-    last_version: int,
     seq: int,
-    deleted_ms: int | None,
+    deleted_ms: int | None = None,
     prune_at_ms: int | None,
     is_new: bool = False,
 ) -> None:
-    """Write the slot as it is after a change; an earlier `prune_at_ms` of the row is kept."""
-    values = current_version, last_version, seq, deleted_ms
+    """Write the slot as a change leaves it: `number` is the newest version, and current unless it is a delete.
+
+    An earlier `prune_at_ms` of the row is kept.
+    """
+    values = number if deleted_ms is None else None, number, seq, deleted_ms
     if is_new:
         connection.execute(_INSERT_SLOT, (*values, prune_at_ms, player_id, slot))
     elif prune_at_ms is None:

@@ -223,17 +223,9 @@ def insert_version(connection: Connection, player_id: str, version: Version) -> 
     if content is not None:
         ctype = None if content.content_type == DEFAULT_MEDIA_TYPE else content.content_type
         described = content.sha256, content.size, ctype, content.meta
-    parentage = version.parent, version.parent_tag, str(version.kind), version.blob_id
-    values = (
-        player_id,
-        version.slot,
-        version.version,
-        *parentage,
-        *described,
-        version.created_ms,
-        version.retired_ms,
-        version.device,
-    )
+    identity = player_id, version.slot, version.version, version.parent, version.parent_tag
+    times = version.created_ms, version.retired_ms
+    values = *identity, str(version.kind), version.blob_id, *described, *times, version.device
     connection.execute(_INSERT_VERSION, values)
 
 

@@ -254,20 +254,10 @@ def set_current(
         grown = Usage(slots=1, bytes=content.size, deleted_slots=-1 if state.exists else 0)
     arrival_ms = command.context.arrival_ms
     seq, kept = tables.change_player(connection, player_id, grown, summary, arrival_ms=arrival_ms)
-    number = now.version
     # With fewer versions none can expire, so that the slot does not enter the index of what is due.
-    prune_at_ms = now.created_ms if number > limits.keep_versions else None
-    tables.write_slot(
-        connection,
-        player_id,
-        now.slot,
-        current_version=number,
-        last_version=number,
-        seq=seq,
-        deleted_ms=None,
-        prune_at_ms=prune_at_ms,
-        is_new=not state.exists,
-    )
+    due_ms = now.created_ms if now.version > limits.keep_versions else None
+    is_new = not state.exists
+    tables.write_slot(connection, player_id, now.slot, now.version, seq=seq, prune_at_ms=due_ms, is_new=is_new)
     _fit_into_quota(connection, limits, player_id, now, kept=kept, in_commit=in_commit)
     return now
 
@@ -342,17 +332,9 @@ def delete_current(
         deleted_slots=1,
     )
     seq, kept = tables.change_player(connection, player_id, grown, arrival_ms=command.context.arrival_ms)
-    tables.write_slot(
-        connection,
-        player_id,
-        current.slot,
-        current_version=None,
-        last_version=tombstone.version,
-        seq=seq,
-        deleted_ms=now_ms,
-        # at once if there may be more than is kept: a slot that is deleted each time keeps as little as one that is not
-        prune_at_ms=now_ms if number > limits.keep_versions else now_ms + limits.keep_days * DAY_MS,
-    )
+    # At once if there may be more than is kept: a slot that is deleted each time keeps as little as one that is not.
+    due_ms = now_ms if number > limits.keep_versions else now_ms + limits.keep_days * DAY_MS
+    tables.write_slot(connection, player_id, command.slot, number, seq=seq, deleted_ms=now_ms, prune_at_ms=due_ms)
     _fit_into_quota(connection, limits, player_id, tombstone, kept=kept, spared=current.version, in_commit=in_commit)
 
 
