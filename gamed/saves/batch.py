@@ -12,18 +12,7 @@ from msgspec.structs import replace
 from gamed.config.game import SaveLimits
 from gamed.crypto import Secret
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseBusy
-from gamed.saves import errors, validation
-from gamed.saves.commands import (
-    BlobsMissing,
-    Change,
-    CommitCommand,
-    CommitConflict,
-    Committed,
-    ReceivedBody,
-    StageCommand,
-    StagedContent,
-    WriteContext,
-)
+from gamed.saves import commands, errors, validation
 from gamed.saves.limits import PlayerRateLimiter
 from gamed.saves.model import new_epoch
 from gamed.saves.responses import commit_error
@@ -43,17 +32,17 @@ class CommitService(Component, frozen=True):
     """How long staged bytes are kept."""
     _staging_rate: PlayerRateLimiter
     _search_rate: PlayerRateLimiter
-    """The rate of questions whether bytes are there; apart from that of the uploads, before which clients ask."""
+    """The rate of HEAD, apart from that of uploads: a client asks before each of them whether the bytes are there."""
 
-    async def authorize_commit(self, token: Secret) -> WriteContext:
+    async def authorize_commit(self, token: Secret) -> commands.WriteContext:
         """Authenticate the player of a commit, which counts as one change."""
         return await self._saves.authorize_write(token)
 
-    async def authorize_stage(self, token: Secret) -> WriteContext:
+    async def authorize_stage(self, token: Secret) -> commands.WriteContext:
         """Authenticate the player of an upload; staging changes no save, so it has a rate limit of its own."""
         caller, summary = await self._saves.read_summary(token)
         self._staging_rate.acquire(caller.player_id, self._environment.now_ms())
-        return WriteContext(caller.player_id, summary.cursor.epoch, summary.usage)
+        return commands.WriteContext(caller.player_id, summary.cursor.epoch, summary.usage)
 
     async def size_of(self, token: Secret, sha256: bytes) -> int:
         """Return the size of the player's staged or saved bytes with this hash; raise BlobNotStaged."""
@@ -64,37 +53,37 @@ class CommitService(Component, frozen=True):
             raise errors.BlobNotStaged("These bytes are not staged, or not any more: PUT them here.")
         return size
 
-    async def stage(self, context: WriteContext, sha256: bytes, received: ReceivedBody) -> None:
+    async def stage(self, context: commands.WriteContext, sha256: bytes, received: commands.ReceivedBody) -> None:
         """Keep bytes with this hash for a commit; staging the same bytes again restarts their time."""
         content = received.content
         if sha256 != content.sha256:
             raise errors.DigestMismatch("Other bytes arrived than the path says; nothing was stored. Send them again.")
         received.check(allow_blank=self._environment.limits.allow_blank_saves)
         now_ms = self._environment.now_ms()
-        command = StageCommand(context, content, now_ms, now_ms - self._staged_seconds * 1000, received.data)
+        command = commands.StageCommand(context, content, now_ms, now_ms - self._staged_seconds * 1000, received.data)
         await execute_with_blob(self._store, command, self._store.stage, received.spool)
 
-    async def commit(self, context: WriteContext, changes: Sequence[Change]) -> Committed:
+    async def commit(self, context: commands.WriteContext, changes: Sequence[commands.Change]) -> commands.Committed:
         """Apply all changes or none; raise SaveError, in a conflict with refused bytes kept as copies."""
         environment = self._environment
-        command = CommitCommand(context, changes, environment.now_ms(), new_epoch(environment.random), {})
+        command = commands.CommitCommand(context, changes, environment.now_ms(), new_epoch(environment.random), {})
         outcome = await self._execute(command)
         if not outcome.changed:  # else the transaction has counted it
             self._saves.count_entries(context.player_id, len(changes))
         if outcome.changed:
             environment.waiters.notify(context.player_id)
-        if isinstance(outcome, CommitConflict):
+        if isinstance(outcome, commands.CommitConflict):
             raise commit_error(outcome.outcomes, len(changes))
         return outcome
 
-    async def _execute(self, command: CommitCommand) -> Committed | CommitConflict:
+    async def _execute(self, command: commands.CommitCommand) -> commands.Committed | commands.CommitConflict:
         """Check the named blobs outside of the transaction, then commit; repeat if blobs changed in between."""
         for _ in range(ATTEMPTS):
             command = replace(command, checked_blobs=await self._checked_blobs(command))
             outcome = await self._store.commit(command)
             if isinstance(outcome, errors.SaveError):
                 raise outcome
-            if not isinstance(outcome, BlobsMissing):
+            if not isinstance(outcome, commands.BlobsMissing):
                 return outcome
             missing = [sha256.hex() for sha256 in outcome.digests if sha256 not in command.checked_blobs]
             if missing:
@@ -105,7 +94,7 @@ class CommitService(Component, frozen=True):
                 )
         raise DatabaseBusy("Too much goes on with these bytes. Send the commit again in a moment.")
 
-    async def _checked_blobs(self, command: CommitCommand) -> Mapping[bytes, int]:
+    async def _checked_blobs(self, command: commands.CommitCommand) -> Mapping[bytes, int]:
         """Return the named blobs that are intact; a damaged one counts as missing, and staging it again repairs it."""
         intact = {}
         for sha256, blob_id in (await self._store.find_blobs(command.context.player_id, command.digests)).items():
@@ -133,7 +122,7 @@ EntryError = tuple[str, str]
 """A JSON pointer (RFC 6901), and the error at that place."""
 
 
-def parse_commit(entries: Sequence[CommitEntry], limits: SaveLimits) -> tuple[Change, ...]:
+def parse_commit(entries: Sequence[CommitEntry], limits: SaveLimits) -> tuple[commands.Change, ...]:
     """Parse the entries of a commit; raise InvalidCommit, which lists all errors."""
     if not 1 <= len(entries) <= limits.commit_writes:
         raise _invalid_commit([("/writes", f"takes 1 to {limits.commit_writes} entries; there are {len(entries)}")])
@@ -154,13 +143,10 @@ def _repeated_slots(entries: Sequence[CommitEntry]) -> Iterator[EntryError]:
     first: dict[str, int] = {}
     for n, entry in enumerate(entries):
         if first.setdefault(entry.slot, n) != n:
-            yield (
-                f"/writes/{n}/slot",
-                f"is the slot of /writes/{first[entry.slot]} too; a commit changes a slot once",
-            )
+            yield (f"/writes/{n}/slot", f"is the slot of /writes/{first[entry.slot]} too; a commit changes a slot once")
 
 
-def _parse_entry(at: str, entry: CommitEntry, limits: SaveLimits, wrong: list[EntryError]) -> Change | None:
+def _parse_entry(at: str, entry: CommitEntry, limits: SaveLimits, wrong: list[EntryError]) -> commands.Change | None:
     """Return the change that an entry asks for; if it is invalid, add to `wrong` and return None."""
     count_before = len(wrong)
     try:
@@ -174,7 +160,7 @@ def _parse_entry(at: str, entry: CommitEntry, limits: SaveLimits, wrong: list[En
         wrong += [
             (f"{at}/{name}", "makes no sense beside delete") for name in names if getattr(entry, name) is not None
         ]
-    return Change(entry.slot, condition, content) if condition and len(wrong) == count_before else None
+    return commands.Change(entry.slot, condition, content) if condition and len(wrong) == count_before else None
 
 
 def _parse_condition(at: str, entry: CommitEntry, wrong: list[EntryError]) -> Condition | None:
@@ -190,7 +176,9 @@ def _parse_condition(at: str, entry: CommitEntry, wrong: list[EntryError]) -> Co
         return None
 
 
-def _parse_content(at: str, entry: CommitEntry, limits: SaveLimits, wrong: list[EntryError]) -> StagedContent | None:
+def _parse_content(
+    at: str, entry: CommitEntry, limits: SaveLimits, wrong: list[EntryError]
+) -> commands.StagedContent | None:
     sha256 = None if entry.sha256 is None else validation.parse_sha256(entry.sha256)
     if sha256 is None:
         wrong.append((f"{at}/sha256", "takes the 64 lower-case hex digits that the bytes were staged by"))
@@ -204,4 +192,4 @@ def _parse_content(at: str, entry: CommitEntry, limits: SaveLimits, wrong: list[
         meta = validation.check_meta(line, limits.meta_bytes)
     except errors.BadMeta as e:
         wrong.append((f"{at}/meta", str(e)))
-    return StagedContent(sha256, content_type, meta) if sha256 and content_type else None
+    return commands.StagedContent(sha256, content_type, meta) if sha256 and content_type else None

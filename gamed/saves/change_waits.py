@@ -78,7 +78,6 @@ def _find_ended(connection: Connection, waiters: Sequence[Waiter]) -> list[Waite
 
 
 def _find_changed(connection: Connection, waiters: Sequence[Waiter]) -> list[Waiter]:
-    """Return the waiters whose player's saves have another cursor."""
     players = [waiter.known.player_id for waiter in waiters if waiter.known]
     cursors = attributed(STATE, partial(tables.cursors, players=players))(connection)
     return [

@@ -22,12 +22,13 @@ from gamed.timestamps import Now
 
 SLOTS = 32
 VERSIONS = 64
-"""One transaction prunes at most so many slots, and deletes at most about so many versions."""
+"""One transaction prunes at most so many slots, and deletes at most about so many versions: a few milliseconds."""
 OLDEST = 512
 """So many versions to delete from a full history are found at once, outside of the write queue: it takes 50 ms."""
 OLDEST_AT_ONCE = 16
 """One transaction deletes so many of them."""
 SCHEDULED = 100
+"""The slots that one transaction schedules after the limits changed."""
 
 
 class CleanupTask(Struct, eq=False):

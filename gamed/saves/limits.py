@@ -17,14 +17,14 @@ from gamed.saves.errors import QuotaExceeded, SaveError, SaveTooLarge, TooManySl
 INLINE_BYTES = 256 * KIB
 """Bodies up to this size stay in memory and are stored by the transaction that decides; larger ones go to a file."""
 VERSION_BYTES = 512
-"""What each version counts beside its bytes and its Save-Meta: about its rows and index entries on the disk.
+"""The bytes that each version counts beside its own and its Save-Meta: about its rows and index entries on the disk.
 
 Without it, a history of empty rows would grow without a limit: a delete has no bytes at all.
 """
 LONG_META = 256
 LONG_META_BYTES = 2000
-"""What a Save-Meta longer than LONG_META counts at least: it may make the row too long for SQLite to keep it in a page
-with others, and what does not fit takes a page of 4 KiB of its own."""
+"""The bytes that a Save-Meta longer than LONG_META counts at least: its row may be too long for SQLite to keep it in a
+page with others, and the rest of such a row takes a page of 4 KiB of its own."""
 STAGED_COMMITS = 16
 """How many full commits' bytes may be staged at once. Each PUT of staged bytes adds up those of its player."""
 LISTED_AT_ONCE = 256
@@ -34,7 +34,7 @@ VERSIONS_AT_ONCE = 100
 LISTED_FREELY = 32
 """A list of up to so many rows costs like the read of a save; longer ones have a rate for each player."""
 LIST_RATE = RateLimit(500, 40)
-"""Of long lists: enough for 40 pages at once, then two a second."""
+"""The rate of long lists: 40 pages at once, which is a list of 10,000 slots, then two a second."""
 EXPIRY_HOURS = 24
 """A deleted save is kept at least so long, whatever else the player deletes."""
 
@@ -140,7 +140,7 @@ def _measured(limit: int, usage: int) -> dict[str, object]:
     return {"limit": limit, "usage": usage}
 
 
-@lru_cache(8)
+@lru_cache(8)  # each write asks for the same rate
 def change_rate(writes_per_minute: int, commit_writes: int) -> RateLimit:
     """Return the rate of changes: half a minute's writes at once, then evenly. A commit counts with its entries."""
     interval_ms = 60_000 // writes_per_minute if writes_per_minute else 0

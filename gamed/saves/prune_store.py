@@ -68,7 +68,7 @@ class HistoryRoom(Struct):
     _limits: SaveLimits
     _player_id: str
     _prunable: int | None = None
-    """What the oldest versions count; None before the search."""
+    """The bytes that the oldest versions count; None before the search."""
 
     def has_room(self, content: SaveContent) -> bool:
         """Check whether a version with this content fits into the history once the oldest versions are deleted."""

@@ -239,8 +239,7 @@ def no_bytes_error(version: Version) -> errors.SaveDeleted:
     """Return the error for a version without bytes, which is a delete."""
     earlier = f"; version {version.parent} is what it deleted" if version.parent else ""
     return errors.SaveDeleted(
-        f"Version {version.version} is a delete and holds no bytes{earlier}.",
-        {"slot": version.slot, "last": None},
+        f"Version {version.version} is a delete and holds no bytes{earlier}.", {"slot": version.slot, "last": None}
     )
 
 

@@ -30,7 +30,7 @@ class PrunePlan(Struct, frozen=True):
 
 
 class Retention(Struct, frozen=True):
-    """The values that decide about all versions of a slot; they are the same for a page of versions."""
+    """The facts that decide how long the versions of a slot are kept; the same for a page of them as for all."""
 
     protected_from: int
     """The lowest number of the newest versions that are or were current, which R1 and R2 keep."""

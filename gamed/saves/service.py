@@ -14,25 +14,8 @@ from gamed.crypto import Random, Secret
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseBusy, DatabaseCorrupt
 from gamed.http.conditional import Conditions, Precondition, parse_range, range_holds
 from gamed.long_poll import WakeReason
-from gamed.saves import responses
+from gamed.saves import commands, responses
 from gamed.saves.change_waits import ChangeWaiters, KnownSaves
-from gamed.saves.commands import (
-    BytesMissing,
-    DeleteCommand,
-    DeleteResult,
-    DismissCommand,
-    ListRequest,
-    ReadRequest,
-    ReadResult,
-    ReceivedBody,
-    RestoreCommand,
-    SlotSnapshot,
-    StageCommand,
-    Staged,
-    WriteCommand,
-    WriteContext,
-    WriteResult,
-)
 from gamed.saves.errors import CorruptBlob, SaveError
 from gamed.saves.limits import VERSIONS_AT_ONCE, PlayerRateLimiter
 from gamed.saves.model import ANY_VERSION, EMPTY_CURSOR, Cursor, Listing, SavesSummary, SlotEntry, Version, new_epoch
@@ -86,7 +69,7 @@ class SaveService(Component, frozen=True):
         """Return the seconds that a long poll may wait, at most the wanted ones."""
         return min(wanted_seconds, self._environment.limits.wait_seconds)
 
-    async def list_saves(self, token: Secret, request: ListRequest, wait_seconds: int = 0) -> Listing:
+    async def list_saves(self, token: Secret, request: commands.ListRequest, wait_seconds: int = 0) -> Listing:
         """Return a page of all saves or of those changed since; without changes, wait for one up to `wait_seconds`.
 
         The token may expire during the wait, but a revoked token ends it with an error.
@@ -108,7 +91,7 @@ class SaveService(Component, frozen=True):
                 if await waiter.wait(left_ms / 1000) is not WakeReason.CHANGED:
                     return listing
 
-    async def read(self, token: Secret, request: ReadRequest) -> ReadResult:
+    async def read(self, token: Secret, request: commands.ReadRequest) -> commands.ReadResult:
         """Return the requested version, with its bytes if the response needs them; their hash was checked."""
         for _ in range(ATTEMPTS):
             try:
@@ -147,7 +130,7 @@ class SaveService(Component, frozen=True):
             raise responses.not_found_error(slot)
         return responses.version_list(self._environment.limits, slot, history)
 
-    async def authorize_write(self, token: Secret) -> WriteContext:
+    async def authorize_write(self, token: Secret) -> commands.WriteContext:
         """Authenticate the player of a change and count it towards their rate, before the body is read.
 
         The count in memory stops a client that repeats a write which changes nothing. The transaction counts committed
@@ -156,19 +139,19 @@ class SaveService(Component, frozen=True):
         caller, summary = await self.read_summary(token)
         now_ms = self._environment.now_ms()
         self._rate.acquire(caller.player_id, now_ms, summary.write_arrival_ms)
-        return WriteContext(caller.player_id, summary.cursor.epoch, summary.usage, caller.device, now_ms)
+        return commands.WriteContext(caller.player_id, summary.cursor.epoch, summary.usage, caller.device, now_ms)
 
     def count_entries(self, player_id: str, count: int) -> None:
         """Count the other entries of a commit that authorize_write() counted as one change."""
         self._rate.add(player_id, self._environment.now_ms(), count - 1)
 
     async def write(
-        self, context: WriteContext, slot: str, condition: Condition, received: ReceivedBody
-    ) -> WriteResult:
+        self, context: commands.WriteContext, slot: str, condition: Condition, received: commands.ReceivedBody
+    ) -> commands.WriteResult:
         """Store a save if the rules allow it; raise SaveError if not, in a conflict with the bytes kept as a copy."""
         environment = self._environment
         received.check(allow_blank=environment.limits.allow_blank_saves)
-        command = WriteCommand(
+        command = commands.WriteCommand(
             context,
             slot,
             condition,
@@ -188,11 +171,11 @@ class SaveService(Component, frozen=True):
     async def delete(self, token: Secret, slot: str, condition: Condition) -> None:
         """Delete the current version of a slot; its history stays."""
         context = await self.authorize_write(token)
-        outcome = await self._store.delete(DeleteCommand(context, slot, condition, self._environment.now_ms()))
+        outcome = await self._store.delete(commands.DeleteCommand(context, slot, condition, self._environment.now_ms()))
         error = outcome if isinstance(outcome, SaveError) else responses.delete_error(slot, condition, outcome)
         if error is not None:
             raise error
-        if isinstance(outcome, DeleteResult) and outcome.decision is DeleteDecision.DELETES:
+        if isinstance(outcome, commands.DeleteResult) and outcome.decision is DeleteDecision.DELETES:
             self._environment.waiters.notify(context.player_id)
 
     async def restore(self, token: Secret, slot: str, number: int, condition: Condition) -> Version:
@@ -200,10 +183,10 @@ class SaveService(Component, frozen=True):
         context = await self.authorize_write(token)
         # The check hashes up to `save_bytes`, which would delay the write queue. The transaction copies no bytes, so
         # what was intact before it is what becomes current.
-        request = ReadRequest(slot, Conditions(), with_bytes=False, version=number)
+        request = commands.ReadRequest(slot, Conditions(), with_bytes=False, version=number)
         _, snapshot = await self._store.read_slot(token, self._environment.now_ms(), request)
         await self._check_bytes(token, _evaluate(request, snapshot).version)
-        command = RestoreCommand(context, slot, number, condition, self._environment.now_ms())
+        command = commands.RestoreCommand(context, slot, number, condition, self._environment.now_ms())
         outcome = await self._store.restore(command)
         if isinstance(outcome, SaveError):
             raise outcome
@@ -217,7 +200,7 @@ class SaveService(Component, frozen=True):
     async def dismiss(self, token: Secret, slot: str, number: int) -> None:
         """Delete a conflict copy."""
         context = await self.authorize_write(token)
-        error = await self._store.dismiss(DismissCommand(context, slot, number))
+        error = await self._store.dismiss(commands.DismissCommand(context, slot, number))
         if error is not None:
             raise error
         self._environment.waiters.notify(context.player_id)
@@ -238,7 +221,7 @@ class SaveService(Component, frozen=True):
         return await responses.corrupt_blob_error(self._store.check, version, history)
 
 
-def _evaluate(request: ReadRequest, snapshot: SlotSnapshot) -> ReadResult:
+def _evaluate(request: commands.ReadRequest, snapshot: commands.SlotSnapshot) -> commands.ReadResult:
     """Return the version and the part of its bytes to send; raise SaveError if there are none to send."""
     if snapshot.precondition is Precondition.FAILED:
         raise responses.read_error(request.slot, request.conditions, snapshot)
@@ -247,19 +230,19 @@ def _evaluate(request: ReadRequest, snapshot: SlotSnapshot) -> ReadResult:
         raise responses.unreadable_error(request, snapshot)
     modified = snapshot.precondition is not Precondition.NOT_MODIFIED
     if not modified or not request.with_bytes:
-        return ReadResult(version, modified)
+        return commands.ReadResult(version, modified)
     part = parse_range(request.range, version.size) if range_holds(request.conditions, representation) else None
-    return ReadResult(version, True, part, snapshot.data)
+    return commands.ReadResult(version, True, part, snapshot.data)
 
 
-Command = TypeVar("Command", WriteCommand, StageCommand)
-Outcome = TypeVar("Outcome", WriteResult, Staged)
+Command = TypeVar("Command", commands.WriteCommand, commands.StageCommand)
+Outcome = TypeVar("Outcome", commands.WriteResult, commands.Staged)
 
 
 async def execute_with_blob(
     store: SaveStore,
     command: Command,
-    execute: Callable[[Command], Awaitable[Outcome | BytesMissing | SaveError]],
+    execute: Callable[[Command], Awaitable[Outcome | commands.BytesMissing | SaveError]],
     spool: BinaryIO | None,
 ) -> Outcome:
     """Execute a command; if the store lacks its bytes, append them as a blob and execute the command again.
@@ -278,7 +261,7 @@ async def execute_with_blob(
             outcome = await execute(command)
             if isinstance(outcome, SaveError):
                 raise outcome
-            if not isinstance(outcome, BytesMissing):
+            if not isinstance(outcome, commands.BytesMissing):
                 result = outcome
                 return result
             if spool is not None:
@@ -300,7 +283,7 @@ async def _with_blob(store: SaveStore, command: Command, known: int | None, spoo
     return replace(command, appended_blob=await store.append(command.context.player_id, spool))
 
 
-def _discard_unused(store: SaveStore, command: Command, result: WriteResult | Staged | None) -> None:
+def _discard_unused(store: SaveStore, command: Command, result: commands.WriteResult | commands.Staged | None) -> None:
     """Begin to delete the appended blob unless the result uses it."""
     blob = command.appended_blob
     if blob is not None and (result is None or not result.uses_blob(blob)):

@@ -41,16 +41,7 @@ from gamed.saves.commands import (
 )
 from gamed.saves.errors import SaveError
 from gamed.saves.limits import INLINE_BYTES, LISTED_FREELY, VERSIONS_AT_ONCE, PlayerRateLimiter
-from gamed.saves.model import (
-    ANY_VERSION,
-    EMPTY_CURSOR,
-    Cursor,
-    Listing,
-    SaveContent,
-    SavesSummary,
-    SlotEntry,
-    Version,
-)
+from gamed.saves.model import ANY_VERSION, EMPTY_CURSOR, Cursor, Listing, SaveContent, SavesSummary, SlotEntry, Version
 from gamed.saves.retention import Retention, protected_versions
 from gamed.saves.write_store import version_before_delete, version_by_tag
 from gamed.sessions.credentials import AuthenticatedSession
@@ -60,7 +51,7 @@ from gamed.structs import Component
 T = TypeVar("T")
 PlayerCommand = WriteCommand | DeleteCommand | RestoreCommand | DismissCommand | StageCommand | CommitCommand
 CHANGE_BYTES = 64 * 1024
-"""What one entry of a commit counts in a batch: a full commit is a batch alone, so that no request waits for two."""
+"""The size of one entry of a commit in a batch: a full commit is a batch alone, so that no request waits for two."""
 
 
 class SaveStore(Component, frozen=True):

@@ -40,52 +40,39 @@ def version_from_row(row: Row) -> Version:
     )
 
 
+_OF_SLOT = f"SELECT {VERSION_COLUMNS} FROM save_version WHERE player_id = :player_id AND slot = :slot"
+_NUMBERS = "SELECT version FROM save_version WHERE player_id = :player_id AND slot = :slot"
+
+
 def find_version(connection: Connection, player_id: str, slot: str, version: int | None) -> Version | None:
     """Return one version, or None if it is not kept."""
-    query = f"""
-        SELECT {VERSION_COLUMNS} FROM save_version
-        WHERE player_id = :player_id AND slot = :slot AND version = :version
-    """
+    query = f"{_OF_SLOT} AND version = :version"
     row = connection.execute(query, {"player_id": player_id, "slot": slot, "version": version}).fetchone()
     return None if row is None else version_from_row(row)
 
 
 def list_versions(connection: Connection, player_id: str, slot: str) -> list[Version]:
     """Return all versions of a slot, newest first."""
-    query = f"""
-        SELECT {VERSION_COLUMNS} FROM save_version
-        WHERE player_id = :player_id AND slot = :slot ORDER BY version DESC
-    """
-    return [version_from_row(row) for row in connection.execute(query, {"player_id": player_id, "slot": slot})]
+    rows = connection.execute(f"{_OF_SLOT} ORDER BY version DESC", {"player_id": player_id, "slot": slot})
+    return [version_from_row(row) for row in rows]
 
 
 def page_of_versions(connection: Connection, player_id: str, slot: str, before: int, limit: int) -> list[Version]:
     """Return the newest versions of a slot with a number below `before`."""
-    query = f"""
-        SELECT {VERSION_COLUMNS} FROM save_version
-        WHERE player_id = :player_id AND slot = :slot AND version < :before ORDER BY version DESC LIMIT :limit
-    """
+    query = f"{_OF_SLOT} AND version < :before ORDER BY version DESC LIMIT :limit"
     values = {"player_id": player_id, "slot": slot, "before": before, "limit": limit}
     return [version_from_row(row) for row in connection.execute(query, values)]
 
 
 def written_numbers(connection: Connection, player_id: str, slot: str, limit: int) -> list[int]:
     """Return the numbers of the newest versions that are or were current, newest first."""
-    query = """
-        SELECT version FROM save_version
-        WHERE player_id = :player_id AND slot = :slot AND kind IN ('write', 'restore')
-        ORDER BY version DESC LIMIT :limit
-    """
+    query = f"{_NUMBERS} AND kind IN ('write', 'restore') ORDER BY version DESC LIMIT :limit"
     values = {"player_id": player_id, "slot": slot, "limit": limit}
     return [version for (version,) in connection.execute(query, values)]
 
 
 def newest_version(connection: Connection, player_id: str, slot: str, kind: VersionKind) -> Version | None:
-    """Return the newest version of one kind."""
-    query = f"""
-        SELECT {VERSION_COLUMNS} FROM save_version
-        WHERE player_id = :player_id AND slot = :slot AND kind = :kind ORDER BY version DESC LIMIT 1
-    """
+    query = f"{_OF_SLOT} AND kind = :kind ORDER BY version DESC LIMIT 1"
     row = connection.execute(query, {"player_id": player_id, "slot": slot, "kind": kind}).fetchone()
     return None if row is None else version_from_row(row)
 
@@ -97,11 +84,7 @@ def matching_versions(
 
     It reads the versions of the slot.
     """
-    query = f"""
-        SELECT {VERSION_COLUMNS} FROM save_version
-        WHERE player_id = :player_id AND slot = :slot AND sha256 = :sha256 AND parent_tag IS NOT DISTINCT FROM :base
-        ORDER BY version DESC
-    """
+    query = f"{_OF_SLOT} AND sha256 = :sha256 AND parent_tag IS NOT DISTINCT FROM :base ORDER BY version DESC"
     values = {"player_id": player_id, "slot": slot, "base": base, "sha256": sha256}
     found = [version_from_row(row) for row in connection.execute(query, values)]
     written = next((version for version in found if version.kind is not VersionKind.CONFLICT), None)
@@ -110,10 +93,7 @@ def matching_versions(
 
 def conflict_copies_of_slot(connection: Connection, player_id: str, slot: str) -> list[int]:
     """Return the numbers of one slot's conflict copies, oldest first."""
-    query = """
-        SELECT version FROM save_version
-        WHERE player_id = :player_id AND slot = :slot AND kind = 'conflict' ORDER BY version
-    """
+    query = f"{_NUMBERS} AND kind = 'conflict' ORDER BY version"
     return [version for (version,) in connection.execute(query, {"player_id": player_id, "slot": slot})]
 
 

@@ -326,10 +326,7 @@ def delete_current(
     version_tables.insert_version(connection, player_id, tombstone)
     version_tables.retire_version(connection, player_id, current.slot, current.version, now_ms)
     grown = Usage(
-        slots=-1,
-        bytes=-current.size,
-        history_bytes=current.history_bytes + tombstone.history_bytes,
-        deleted_slots=1,
+        slots=-1, bytes=-current.size, history_bytes=current.history_bytes + tombstone.history_bytes, deleted_slots=1
     )
     seq, kept = tables.change_player(connection, player_id, grown, arrival_ms=command.context.arrival_ms)
     # At once if there may be more than is kept: a slot that is deleted each time keeps as little as one that is not.
