@@ -1,7 +1,6 @@
 """Routes that stage bytes, commit slots together, and export all saves (PROTOCOL 4)."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from msgspec import Struct
 from twisted.internet.defer import Deferred
@@ -79,7 +78,10 @@ class CommitRoutes(Component, frozen=True):
         body = request.body
         if not isinstance(body, uploads.CommitBody):
             raise TypeError("the body policy of this route returns a CommitBody")
-        parse = partial(_changes, request, self._limits)
+
+        def parse() -> Sequence[Change]:
+            return parse_commit(read_json(request, CommitRequest).writes, self._limits)
+
         try:
             changes = parse() if body.size <= PARSED_AT_ONCE else await self._admission.in_thread(parse)
         finally:
@@ -95,10 +97,6 @@ class CommitRoutes(Component, frozen=True):
             return received.content.size
         finally:
             upload.abort()
-
-
-def _changes(request: Request, limits: SaveLimits) -> Sequence[Change]:
-    return parse_commit(read_json(request, CommitRequest).writes, limits)
 
 
 SEND_SECONDS = 3600
