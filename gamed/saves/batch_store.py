@@ -26,7 +26,7 @@ from gamed.saves.errors import SaveError, SaveTooLarge
 from gamed.saves.limits import check_size, room_to_change, room_to_stage, slots_to_expire
 from gamed.saves.model import SaveContent, SlotEntry, SlotState, Version
 from gamed.saves.write_rules import WRITES, DeleteDecision, WriteDecision, WriteRule, decide_delete
-from gamed.saves.write_store import ensure_blob, erased_error, version_by_tag
+from gamed.saves.write_store import SlotWriter, ensure_blob, erased_error, version_by_tag
 
 
 def commit_changes(
@@ -69,7 +69,8 @@ def commit_changes(
             # Before any entry changes the history: an old version, which may be deleted for that, may have the bytes.
             blob_tables.add_references(connection, each.blob_id, 1)
     prune_store.expire_slots(connection, player_id, expiring)
-    now = [_apply(connection, limits, player_id, each) for each in decided]
+    writer = SlotWriter(connection, limits, True)
+    now = [_apply(connection, writer, player_id, each) for each in decided]
     if tables.find_player(connection, player_id).cursor != summary.cursor:
         old = {(each.change.slot, each.state.current.version) for each in decided if each.state.current is not None}
         prune_store.prune_after_commit(connection, limits, player_id, old, entries=len(decided))
@@ -134,19 +135,14 @@ def _too_large(limits: SaveLimits, decided: Sequence[_Decided]) -> SaveTooLarge 
     return None
 
 
-def _apply(connection: Connection, limits: SaveLimits, player_id: str, each: _Decided) -> Version | SlotEntry:
+def _apply(connection: Connection, writer: SlotWriter, player_id: str, each: _Decided) -> Version | SlotEntry:
     """Apply one decision, whose reference to a blob is counted; return the slot's new state."""
     if isinstance(each, _Delete):
         if each.decision is DeleteDecision.DELETES and each.state.current is not None:
-            write_store.delete_current(
-                connection, limits, each.command, each.state.last_version + 1, each.state.current, in_commit=True
-            )
+            writer.delete_current(each.command, each.state.last_version + 1, each.state.current)
         return tables.deleted_slot(connection, player_id, each.change.slot)
     if each.decision.rule in WRITES:
-        content = each.command.content
-        return write_store.set_current(
-            connection, limits, each.command, each.state, content=content, blob_id=each.blob_id, in_commit=True
-        )
+        return writer.set_current(each.command, each.state, each.command.content, each.blob_id)
     assert each.state.current is not None  # W1
     return each.state.current
 
@@ -160,8 +156,10 @@ def _conflict(
     for each in writes:  # before a copy displaces an old version that may have the bytes
         blob_tables.stage_blob(connection, each.blob_id, each.command.now_ms)
     room = prune_store.HistoryRoom(connection, limits, player_id)
+    writer = SlotWriter(connection, limits, True)
     for each in writes:
-        _keep_refused(connection, limits, player_id, each, room)
+        if each.decision.stores_copy and room.has_room(each.command.content):
+            _keep_refused(connection, writer, each)
         blob_tables.stage_blob(connection, each.blob_id, each.command.now_ms)
     numbers = [(each.change.slot, each.state.last_version + 1) for each in writes if each.decision.stores_copy]
     if copies := {
@@ -174,15 +172,10 @@ def _conflict(
     return [(each.change, _outcome(connection, player_id, each)) for each in refused]
 
 
-def _keep_refused(
-    connection: Connection, limits: SaveLimits, player_id: str, each: _Write, room: prune_store.HistoryRoom
-) -> None:
-    if each.decision.stores_copy and room.has_room(each.command.content):
-        base = version_by_tag(connection, player_id, each.change.slot, each.change.condition.base)
-        blob_tables.add_references(connection, each.blob_id, 1)
-        write_store.store_conflict_copy(
-            connection, limits, each.command, each.state, base=base, blob_id=each.blob_id, in_commit=True
-        )
+def _keep_refused(connection: Connection, writer: SlotWriter, each: _Write) -> None:
+    base = version_by_tag(connection, each.command.context.player_id, each.change.slot, each.change.condition.base)
+    blob_tables.add_references(connection, each.blob_id, 1)
+    writer.store_conflict_copy(each.command, each.state, base, each.blob_id)
 
 
 def _outcome(connection: Connection, player_id: str, each: _Decided) -> WriteResult | DeleteResult:

@@ -7,6 +7,7 @@ is committed with whatever was written, and only an exception rolls back.
 
 from typing import TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from gamed.config.game import SaveLimits
@@ -72,7 +73,7 @@ def write_save(
     if expiring:
         prune_store.expire_slots(connection, player_id, expiring)
         summary = tables.find_player(connection, player_id)
-    current = set_current(connection, limits, command, state, content=command.content, blob_id=blob_id, summary=summary)
+    current = SlotWriter(connection, limits).set_current(command, state, command.content, blob_id, summary)
     return WriteResult(decision, current, created=state.current is None)
 
 
@@ -98,7 +99,7 @@ def _keep_current(
     blob_id = ensure_blob(connection, command, known, refs=1)
     if isinstance(blob_id, BytesMissing):
         return blob_id
-    yours = store_conflict_copy(connection, limits, command, state, base=base, blob_id=blob_id)
+    yours = SlotWriter(connection, limits).store_conflict_copy(command, state, base, blob_id)
     base = version_by_tag(connection, player_id, slot, command.condition.base)  # the copy may have displaced it
     return WriteResult(decision, state.current, base=base, yours=yours)
 
@@ -138,7 +139,7 @@ def delete_save(connection: Connection, limits: SaveLimits, command: DeleteComma
     command = counted(limits, summary, command, command.now_ms)
     decision = decide_delete(state, command.condition)
     if decision is DeleteDecision.DELETES and state.current is not None:
-        delete_current(connection, limits, command, state.last_version + 1, state.current)
+        SlotWriter(connection, limits).delete_current(command, state.last_version + 1, state.current)
     last = version_before_delete(connection, player_id, state)
     return DeleteResult(
         decision, state.current, version_by_tag(connection, player_id, slot, command.condition.base), last
@@ -165,9 +166,7 @@ def restore_version(connection: Connection, limits: SaveLimits, command: Restore
         return error
     if old.blob_id is not None:
         blob_tables.add_references(connection, old.blob_id, 1)
-    return WriteResult(
-        decision, set_current(connection, limits, command, state, content=old.content, blob_id=old.blob_id)
-    )
+    return WriteResult(decision, SlotWriter(connection, limits).set_current(command, state, old.content, old.blob_id))
 
 
 def dismiss_conflict(connection: Connection, limits: SaveLimits, command: DismissCommand) -> SaveError | None:
@@ -212,148 +211,122 @@ def erased_error() -> Erased:
     return Erased("Your saves were erased after this request began; nothing was changed. Read the list, then decide.")
 
 
-def set_current(
-    connection: Connection,
-    limits: SaveLimits,
-    command: WriteCommand | RestoreCommand,
-    state: SlotState,
-    *,
-    content: SaveContent,
-    blob_id: int | None,
-    summary: SavesSummary | None = None,
-    in_commit: bool = False,
-) -> Version:
-    """Make the bytes the current version and retire the one before; the caller counts the reference to the blob.
+class SlotWriter(Struct):
+    """The changes of slots in one transaction; each updates the totals, and prunes a history that it makes too large.
 
-    A player's first save also creates their row in `player_saves`. `summary` is as change_player() takes it.
+    The caller counts the references to blobs.
     """
-    player_id, old = command.context.player_id, state.current
-    latest = old or state.tombstone
-    last_version = state.last_version
-    if not state.exists:  # a slot of this name may have expired, and its etags must not come again
-        last_version = (summary or tables.find_player(connection, player_id)).expired_version
-    now = Version(
-        slot=command.slot,
-        version=last_version + 1,
-        parent=latest.version if latest else None,
-        parent_tag=old.tag if old else None,
-        kind=VersionKind.WRITE if isinstance(command, WriteCommand) else VersionKind.RESTORE,
-        blob_id=blob_id,
-        content=content,
-        created_ms=command.now_ms,
-        device=command.context.device,
-    )
-    if not state.exists and isinstance(command, WriteCommand):
-        tables.create_player(connection, player_id, command.new_epoch)
-    version_tables.insert_version(connection, player_id, now)
-    if now.parent is not None:
-        version_tables.retire_version(connection, player_id, now.slot, now.parent, now.created_ms)
-    if old is not None:
-        grown = Usage(bytes=content.size - old.size, history_bytes=old.history_bytes)
-    else:
-        grown = Usage(slots=1, bytes=content.size, deleted_slots=-1 if state.exists else 0)
-    arrival_ms = command.context.arrival_ms
-    seq, kept = tables.change_player(connection, player_id, grown, summary, arrival_ms=arrival_ms)
-    # With fewer versions none can expire, so that the slot does not enter the index of what is due.
-    due_ms = now.created_ms if now.version > limits.keep_versions else None
-    is_new = not state.exists
-    tables.write_slot(connection, player_id, now.slot, now.version, seq=seq, prune_at_ms=due_ms, is_new=is_new)
-    _fit_into_quota(connection, limits, player_id, now, kept=kept, in_commit=in_commit)
-    return now
 
+    _connection: Connection
+    _limits: SaveLimits
+    _in_commit: bool = False
+    """A history of many slots is left to prune_after_commit(): a search for each entry would take seconds."""
 
-def store_conflict_copy(
-    connection: Connection,
-    limits: SaveLimits,
-    command: WriteCommand,
-    state: SlotState,
-    *,
-    base: Version | None,
-    blob_id: int,
-    in_commit: bool = False,
-) -> Version:
-    """Keep the refused bytes as a conflict copy, and delete the oldest copies beyond the limit.
+    def set_current(
+        self,
+        command: WriteCommand | RestoreCommand,
+        state: SlotState,
+        content: SaveContent,
+        blob_id: int | None,
+        summary: SavesSummary | None = None,
+    ) -> Version:
+        """Make the bytes the current version and retire the one before; `summary` is as change_player() takes it.
 
-    The caller counts the reference to the blob.
-    """
-    player_id = command.context.player_id
-    copy = Version(
-        slot=command.slot,
-        version=state.last_version + 1,
-        parent=base.version if base else None,
-        parent_tag=command.condition.base,
-        kind=VersionKind.CONFLICT,
-        blob_id=blob_id,
-        content=command.content,
-        created_ms=command.now_ms,
-        retired_ms=command.now_ms,
-        device=command.context.device,
-    )
-    version_tables.insert_version(connection, player_id, copy)
-    copies = version_tables.conflict_copies_of_slot(connection, player_id, copy.slot)
-    for number in copies[: max(0, len(copies) - limits.conflict_copies)]:
-        old = version_tables.find_version(connection, player_id, copy.slot, number)
+        A player's first save also creates their row in `player_saves`.
+        """
+        connection, player_id, old = self._connection, command.context.player_id, state.current
+        latest = old or state.tombstone
+        last_version = state.last_version
+        if not state.exists:  # a slot of this name may have expired, and its etags must not come again
+            last_version = (summary or tables.find_player(connection, player_id)).expired_version
+        now = Version(
+            slot=command.slot,
+            version=last_version + 1,
+            parent=latest.version if latest else None,
+            parent_tag=old.tag if old else None,
+            kind=VersionKind.WRITE if isinstance(command, WriteCommand) else VersionKind.RESTORE,
+            blob_id=blob_id,
+            content=content,
+            created_ms=command.now_ms,
+            device=command.context.device,
+        )
+        if not state.exists and isinstance(command, WriteCommand):
+            tables.create_player(connection, player_id, command.new_epoch)
+        version_tables.insert_version(connection, player_id, now)
+        if now.parent is not None:
+            version_tables.retire_version(connection, player_id, now.slot, now.parent, now.created_ms)
         if old is not None:
-            prune_store.delete_version(connection, player_id, old)
-    grown = Usage(history_bytes=copy.history_bytes)
-    seq, kept = tables.change_player(connection, player_id, grown, arrival_ms=command.context.arrival_ms)
-    prune_at_ms = copy.created_ms + limits.keep_days * DAY_MS
-    tables.touch_slot(connection, player_id, copy.slot, last_version=copy.version, seq=seq, prune_at_ms=prune_at_ms)
-    _fit_into_quota(connection, limits, player_id, copy, kept=kept, spared=copy.version, in_commit=in_commit)
-    return copy
+            grown = Usage(bytes=content.size - old.size, history_bytes=old.history_bytes)
+        else:
+            grown = Usage(slots=1, bytes=content.size, deleted_slots=-1 if state.exists else 0)
+        arrival_ms = command.context.arrival_ms
+        seq, kept = tables.change_player(connection, player_id, grown, summary, arrival_ms=arrival_ms)
+        # With fewer versions none can expire, so that the slot does not enter the index of what is due.
+        due_ms = now.created_ms if now.version > self._limits.keep_versions else None
+        is_new = not state.exists
+        tables.write_slot(connection, player_id, now.slot, now.version, seq=seq, prune_at_ms=due_ms, is_new=is_new)
+        self._fit_into_quota(player_id, now, kept)
+        return now
 
+    def store_conflict_copy(
+        self, command: WriteCommand, state: SlotState, base: Version | None, blob_id: int
+    ) -> Version:
+        """Keep the refused bytes as a conflict copy, and delete the oldest copies beyond the limit."""
+        connection, player_id = self._connection, command.context.player_id
+        copy = Version(
+            slot=command.slot,
+            version=state.last_version + 1,
+            parent=base.version if base else None,
+            parent_tag=command.condition.base,
+            kind=VersionKind.CONFLICT,
+            blob_id=blob_id,
+            content=command.content,
+            created_ms=command.now_ms,
+            retired_ms=command.now_ms,
+            device=command.context.device,
+        )
+        version_tables.insert_version(connection, player_id, copy)
+        copies = version_tables.conflict_copies_of_slot(connection, player_id, copy.slot)
+        for number in copies[: max(0, len(copies) - self._limits.conflict_copies)]:
+            old = version_tables.find_version(connection, player_id, copy.slot, number)
+            if old is not None:
+                prune_store.delete_version(connection, player_id, old)
+        grown = Usage(history_bytes=copy.history_bytes)
+        seq, kept = tables.change_player(connection, player_id, grown, arrival_ms=command.context.arrival_ms)
+        due_ms = copy.created_ms + self._limits.keep_days * DAY_MS
+        tables.touch_slot(connection, player_id, copy.slot, last_version=copy.version, seq=seq, prune_at_ms=due_ms)
+        self._fit_into_quota(player_id, copy, kept, spared=copy.version)
+        return copy
 
-def delete_current(
-    connection: Connection,
-    limits: SaveLimits,
-    command: DeleteCommand,
-    number: int,
-    current: Version,
-    *,
-    in_commit: bool = False,
-) -> None:
-    """Delete the current version: a tombstone becomes the newest version of the slot; its history stays."""
-    player_id, now_ms = command.context.player_id, command.now_ms
-    tombstone = Version(
-        slot=command.slot,
-        version=number,
-        parent=current.version,
-        parent_tag=current.tag,
-        kind=VersionKind.DELETE,
-        created_ms=now_ms,
-        device=command.context.device,
-    )
-    version_tables.insert_version(connection, player_id, tombstone)
-    version_tables.retire_version(connection, player_id, current.slot, current.version, now_ms)
-    grown = Usage(
-        slots=-1, bytes=-current.size, history_bytes=current.history_bytes + tombstone.history_bytes, deleted_slots=1
-    )
-    seq, kept = tables.change_player(connection, player_id, grown, arrival_ms=command.context.arrival_ms)
-    # At once if there may be more than is kept: a slot that is deleted each time keeps as little as one that is not.
-    due_ms = now_ms if number > limits.keep_versions else now_ms + limits.keep_days * DAY_MS
-    tables.write_slot(connection, player_id, command.slot, number, seq=seq, deleted_ms=now_ms, prune_at_ms=due_ms)
-    _fit_into_quota(connection, limits, player_id, tombstone, kept=kept, spared=current.version, in_commit=in_commit)
+    def delete_current(self, command: DeleteCommand, number: int, current: Version) -> None:
+        """Delete the current version: a tombstone becomes the newest version of the slot; its history stays."""
+        connection, player_id, now_ms = self._connection, command.context.player_id, command.now_ms
+        tombstone = Version(
+            slot=command.slot,
+            version=number,
+            parent=current.version,
+            parent_tag=current.tag,
+            kind=VersionKind.DELETE,
+            created_ms=now_ms,
+            device=command.context.device,
+        )
+        version_tables.insert_version(connection, player_id, tombstone)
+        version_tables.retire_version(connection, player_id, current.slot, current.version, now_ms)
+        more = current.history_bytes + tombstone.history_bytes
+        grown = Usage(slots=-1, bytes=-current.size, history_bytes=more, deleted_slots=1)
+        seq, kept = tables.change_player(connection, player_id, grown, arrival_ms=command.context.arrival_ms)
+        # At once if there may be more than is kept: a slot that is deleted each time must not keep more than others.
+        due_ms = now_ms if number > self._limits.keep_versions else now_ms + self._limits.keep_days * DAY_MS
+        tables.write_slot(connection, player_id, command.slot, number, seq=seq, deleted_ms=now_ms, prune_at_ms=due_ms)
+        self._fit_into_quota(player_id, tombstone, kept, spared=current.version)
 
-
-def _fit_into_quota(
-    connection: Connection,
-    limits: SaveLimits,
-    player_id: str,
-    now: Version,
-    *,
-    kept: int,
-    spared: int | None = None,
-    in_commit: bool,
-) -> None:
-    """Prune if the history has more bytes, `kept`, than allowed; never delete the version `spared` of this slot.
-
-    An entry of a commit leaves a history of many slots to prune_after_commit().
-    """
-    if kept <= limits.history_bytes:
-        return
-    named = [] if spared is None else [(now.slot, spared)]
-    if prune_store.prune_to_quota(connection, limits, player_id, named, later=in_commit):
-        tables.set_prune_time(connection, player_id, now.slot, now.created_ms)
+    def _fit_into_quota(self, player_id: str, now: Version, kept: int, spared: int | None = None) -> None:
+        """Prune if the history has more bytes, `kept`, than allowed; never delete the version `spared` of this slot."""
+        if kept <= self._limits.history_bytes:
+            return
+        named = [] if spared is None else [(now.slot, spared)]
+        if prune_store.prune_to_quota(self._connection, self._limits, player_id, named, later=self._in_commit):
+            tables.set_prune_time(self._connection, player_id, now.slot, now.created_ms)
 
 
 def ensure_blob(
