@@ -22,6 +22,7 @@ ALL = 10**9
 SHARING_VERSIONS = 8
 """How many of a slot's newest versions may share their small bytes with a new one: a history can have thousands."""
 _STAGED = "SELECT blob_id FROM blob WHERE player_id = :player_id AND sha256 = :sha256 AND refs = 0"
+# `data IS NULL` matches the partial index blob_lookup, which has only larger blobs: each new row would change its pages.
 _FIND_BLOB = f"""
     {_STAGED}
     UNION ALL SELECT blob_id FROM blob WHERE player_id = :player_id AND sha256 = :sha256 AND data IS NULL LIMIT 1
@@ -155,6 +156,7 @@ def remove_reference(connection: Connection, blob_id: int) -> None:
 def remove_references_of(connection: Connection, player_id: str, slots: Collection[str]) -> None:
     """Count the references of all versions of some slots less, as remove_reference() does that of one."""
     marks = ", ".join("?" * len(slots))
+    # A small blob whose only references are these is deleted at once, as by remove_reference(); the rest count less.
     used = f"""
         SELECT blob_id, count(*) AS times FROM save_version
         WHERE player_id = ? AND slot IN ({marks}) AND blob_id IS NOT NULL GROUP BY blob_id

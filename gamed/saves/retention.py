@@ -73,6 +73,7 @@ def _retention_of(
     written = [version for version in versions if version.kind in CURRENT]
     copies = [version for version in versions if version.kind is VersionKind.CONFLICT]
     protected = written[: protected_versions(limits)]
+    # 0 without a tombstone, which alone has the time of the delete: then nothing keeps the history any longer.
     deleted_ms = None if current is not None else tombstones[0].created_ms if tombstones else 0
     if deleted_ms is not None and deleted_ms + limits.keep_days * DAY_MS <= now_ms:
         yield from ((version.version, now_ms) for version in [*tombstones, *written])
