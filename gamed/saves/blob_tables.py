@@ -22,7 +22,7 @@ ALL = 10**9
 SHARING_VERSIONS = 8
 """How many of a slot's newest versions may share their small bytes with a new one: a history can have thousands."""
 _STAGED = "SELECT blob_id FROM blob WHERE player_id = :player_id AND sha256 = :sha256 AND refs = 0"
-# `data IS NULL` matches the partial index blob_lookup, which has only larger blobs: each new row would change its pages.
+# `data IS NULL` matches the partial index blob_lookup: small blobs are not in it, each write would change a page of it.
 _FIND_BLOB = f"""
     {_STAGED}
     UNION ALL SELECT blob_id FROM blob WHERE player_id = :player_id AND sha256 = :sha256 AND data IS NULL LIMIT 1

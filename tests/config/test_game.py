@@ -4,7 +4,7 @@ from msgspec.structs import fields
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.errors import ConfigError
-from gamed.config.game import CONVERTERS, LIMITS, MEMBERS, MIB, AssetAccess, GameSettings, SaveLimits, parse_game
+from gamed.config.game import CONVERTERS, LIMITS, MIB, AssetAccess, GameSettings, SaveLimits, parse_game
 
 
 class GameTests(SynchronousTestCase):
