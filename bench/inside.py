@@ -34,10 +34,10 @@ from gamed.config.game import SaveLimits
 from gamed.http.access_log import AccessLog
 from gamed.http.app import RouteGroup
 from gamed.http.background import ShieldedTasks
-from gamed.http.client_address import HttpSettings
 from gamed.http.conditional import Representation
 from gamed.http.health_routes import PublicRoutes
 from gamed.http.server import build_server
+from gamed.http.settings import HttpSettings
 from gamed.ops.metrics import Counters
 from gamed.saves.change_waits import ChangeWaiters
 from gamed.saves.commands import SlotSnapshot, WriteCommand, WriteResult

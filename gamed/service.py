@@ -23,9 +23,9 @@ from gamed.database.periodic import PeriodicTask
 from gamed.event_log import EventLog
 from gamed.http.access_log import NAMESPACE, AccessLog
 from gamed.http.app import RouteGroup
-from gamed.http.client_address import HttpSettings
 from gamed.http.health_routes import AdminRoutes, PublicRoutes
 from gamed.http.server import HttpServer, build_server
+from gamed.http.settings import HttpSettings
 from gamed.login.build import build_login, build_pages, build_providers
 from gamed.login.keys import LOCAL
 from gamed.login.policy import ProviderAccess

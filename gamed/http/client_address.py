@@ -1,6 +1,6 @@
-"""This module finds the address of a client, also behind trusted proxies."""
+"""The address of a client, also behind trusted proxies."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
@@ -21,23 +21,6 @@ UNIX = "unix"
 ADDRESS_CHARACTERS = 64
 """Longer than any address with a zone and a port."""
 LOOPBACK: tuple[Network, ...] = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
-
-
-class HttpSettings(Struct, frozen=True):
-    """The operator's settings for HTTP. Unix sockets are always trusted."""
-
-    host: str | None
-    """The base's, without port or brackets, lower case; None allows every name, for a unix socket."""
-    trusted_proxies: Sequence[Network] = LOOPBACK
-    cors_origins: Collection[str] = ()
-    connections: int = 20_000
-    connections_per_address: int = 64
-    """For peers that are neither loopback nor trusted; of IPv6 per /64, and eight times as many per /48."""
-    upload_seconds: int = 600
-    idle_seconds: int = 30
-    trusted_idle_seconds: int = 180
-    drains: bool = False
-    """Connections that are open at the shutdown may send a last request; without it they get 503."""
 
 
 class Peer(Struct, frozen=True):

@@ -12,9 +12,10 @@ from gamed.crypto import Random
 from gamed.event_log import EventLog
 from gamed.http.access_log import RequestLog
 from gamed.http.app import RouteGroup
-from gamed.http.client_address import HttpSettings, Peer, peer_host
+from gamed.http.client_address import Peer, peer_host
 from gamed.http.connection import HttpConnection
 from gamed.http.route_compiler import compile_routes
+from gamed.http.settings import HttpSettings
 from gamed.http.site import Site
 from gamed.open_files import most_connections
 from gamed.timestamps import Now

@@ -14,9 +14,10 @@ from gamed.crypto import Random
 from gamed.http.access_log import RequestLog
 from gamed.http.app import BaseApp, HtmlApp
 from gamed.http.bodies import BodyPolicy, RequestHead
-from gamed.http.client_address import LOCAL_SOCKET, ForwardedFor, HttpSettings, Peer
+from gamed.http.client_address import LOCAL_SOCKET, ForwardedFor, Peer
 from gamed.http.errors import HttpError, MethodNotAllowed, RouteNotFound, ShuttingDown
 from gamed.http.parser import RawRequestHead, RequestHeaders, check_host, decode_path, split_target
+from gamed.http.settings import HttpSettings
 from gamed.structs import redacts
 from gamed.timestamps import Now
 

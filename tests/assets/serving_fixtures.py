@@ -16,7 +16,7 @@ from gamed.assets.pointer import ChannelPointer, pointer_bytes
 from gamed.assets.routes import AssetRoutes
 from gamed.assets.service import AssetService
 from gamed.assets.store import AssetStore
-from gamed.http.client_address import HttpSettings
+from gamed.http.settings import HttpSettings
 from gamed.sessions.service import SessionService
 from tests.support.http import BASE_HOST, Answer, Browser
 

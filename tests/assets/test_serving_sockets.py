@@ -22,9 +22,9 @@ from gamed.assets.routes import AssetRoutes
 from gamed.assets.service import AssetService
 from gamed.assets.store import AssetStore
 from gamed.http import direct_socket
-from gamed.http.client_address import HttpSettings
 from gamed.http.direct_socket import unsent_bytes
 from gamed.http.server import build_server
+from gamed.http.settings import HttpSettings
 from tests.assets.serving_fixtures import NOW_MS, Folder
 from tests.support.certificates import certificate
 from tests.support.http import Lines

@@ -5,7 +5,7 @@ from itertools import count
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.http.client_address import HttpSettings
+from gamed.http.settings import HttpSettings
 from gamed.http.site import IDS_DRAWN, Site
 from gamed.sessions.errors import TokenInvalid, TokenMissing
 from tests.http.apps import SECRET, CollectRoutes, EchoRoutes, PageRoutes

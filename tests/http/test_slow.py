@@ -6,8 +6,8 @@ from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.http.client_address import HttpSettings
 from gamed.http.connection import DRAIN_SECONDS, FIRST_REQUEST_SECONDS
+from gamed.http.settings import HttpSettings
 from gamed.http.timeouts import LAST_ANSWER_SECONDS, PROGRESS_BYTES, StalledWrite
 from gamed.open_files import IDLE_FILES, RESERVED_FILES, is_limited, most_connections, spare_files
 from tests.http.apps import AcceptingPolicy, BlockingPolicy, EchoRoutes, RecordingReceiver

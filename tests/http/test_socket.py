@@ -13,8 +13,8 @@ from twisted.internet.threads import deferToThread
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from gamed.http import direct_socket
-from gamed.http.client_address import HttpSettings
 from gamed.http.server import build_server
+from gamed.http.settings import HttpSettings
 from tests.http.apps import AcceptingPolicy, EchoRoutes
 from tests.support.http import Answer, Browser, Lines, parse_answers, request_bytes
 

@@ -12,7 +12,7 @@ from gamed.config.model import Look
 from gamed.context import ServiceContext
 from gamed.http.app import RouteGroup
 from gamed.http.background import ShieldedTasks
-from gamed.http.client_address import HttpSettings
+from gamed.http.settings import HttpSettings
 from gamed.login.browser_routes import PageResponder
 from gamed.login.build import build_pages
 from tests.login.fixtures import PASSWORD, TERMS, LoginServer

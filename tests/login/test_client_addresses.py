@@ -7,7 +7,8 @@ from msgspec.structs import replace
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.interfaces import IAddress
 
-from gamed.http.client_address import LOOPBACK, HttpSettings
+from gamed.http.client_address import LOOPBACK
+from gamed.http.settings import HttpSettings
 from gamed.login.policy import NO_LIMITS
 from tests.login.browser_fixtures import BrowserCase
 from tests.support.covers import covers

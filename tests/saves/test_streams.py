@@ -16,8 +16,8 @@ from twisted.trial.unittest import TestCase
 from zope.interface import implementer
 
 from gamed.config.game import GameSettings, SaveLimits
-from gamed.http.client_address import HttpSettings
 from gamed.http.server import build_server
+from gamed.http.settings import HttpSettings
 from gamed.http.spool import run_inline
 from gamed.saves.build import build_saves, build_waits
 from tests.sessions.fixtures import Counting

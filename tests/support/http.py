@@ -24,10 +24,10 @@ from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
 from gamed.http.app import RouteGroup
-from gamed.http.client_address import HttpSettings
 from gamed.http.connection import State
 from gamed.http.request import CLIENT_LEFT
 from gamed.http.server import HttpServer, build_server
+from gamed.http.settings import HttpSettings
 from tests.contract.document import is_described
 
 BASE_HOST = "game.example"
