@@ -178,7 +178,7 @@ class AccountRoutes(Component, frozen=True):
 
     def _failure(self, request: Request, error: Exception) -> bytes:
         status, sentence = next(FAILURES[kind] for kind in type(error).__mro__ if kind in FAILURES)
-        request.response_headers.remove("Content-Disposition")
+        request.removeHeader("Content-Disposition")
         if status == 503:
             request.setHeader("Retry-After", str(getattr(error, "retry_after", 1)))
         return self._pages.page(request, status, failure_page(self._pages.server, sentence))

@@ -50,7 +50,7 @@ class AccountGuard(Component, frozen=True):
     def _send(self, request: Request, value: str, more: str) -> None:
         secure = "; Secure" if self.browsers.secure else ""
         field = f"{self.cookie_name}={value}; Path=/{secure}; HttpOnly; SameSite=Lax{more}"
-        request.response_headers.add("Set-Cookie", field)
+        request.addHeader("Set-Cookie", field)
 
 
 def require_own_site(request: Request) -> None:

@@ -83,7 +83,7 @@ class AssetRoutes(Component, frozen=True):
         return await _send(request, found.content, found.first, found.length) if found.modified else None
 
     def _begin(self, request: Request, found: AssetResponse) -> None:
-        request.response_headers.begin(_headers(found.item, self._sessions is not None))
+        request.beginHeaders(_headers(found.item, self._sessions is not None))
         if not found.modified:
             request.setResponseCode(304)
             return

@@ -64,7 +64,7 @@ class Request:
         """Whether the whole body was read; if not, the connection carries no other request."""
         self.request_id = site.new_request_id()
         self.began = site.seconds()
-        self.response_headers = ResponseHeaders()
+        self._headers = ResponseHeaders()
 
     def __repr__(self) -> str:
         return f"<Request {self.request_id} {self.template}>"
@@ -99,11 +99,23 @@ class Request:
 
     def setHeader(self, name: str, value: str) -> None:
         """Set a response header field, instead of what was set before."""
-        self.response_headers.set(name, value)
+        self._headers.set(name, value)
 
     def setHeaders(self, values: Mapping[str, str]) -> None:
         """Set several response header fields."""
-        self.response_headers.update(values)
+        self._headers.update(values)
+
+    def beginHeaders(self, prepared: "PreparedHeaders") -> None:
+        """Set the first response header fields, from a block that was encoded once."""
+        self._headers.begin(prepared)
+
+    def addHeader(self, name: str, value: str) -> None:
+        """Add one more line of a response header field, whatever is set."""
+        self._headers.add(name, value)
+
+    def removeHeader(self, name: str) -> None:
+        """Remove a response header field, if it was set."""
+        self._headers.remove(name)
 
     def write(self, data: bytes) -> None:
         """Write content; the first call sends the head with it. A response without content drops the data."""
@@ -197,7 +209,7 @@ class Request:
             self.send_error(self.error)
         elif self._routed.preflight:
             self.status = 204
-            self.response_headers.update(self._site.cors.preflight_headers(match.methods, self.head.single("origin")))
+            self._headers.update(self._site.cors.preflight_headers(match.methods, self.head.single("origin")))
             self.send_result(None)
         elif match.route is None:
             self.send_error(RouteNotFound())
@@ -260,14 +272,14 @@ class Request:
             self._log_error("response_content", error)
             self._connection.abort()
             return
-        self.response_headers = ResponseHeaders()
+        self._headers = ResponseHeaders()
         sent = credential_sent(self.head.headers)
         try:
             response = self._routed.match.app.error_response(
                 error, self.request_id, self.template, credential_sent=sent
             )
             self.status, self.problem = response.status, response.code
-            self.response_headers.update(response.headers)
+            self._headers.update(response.headers)
             self._start_response(response.body, len(response.body))
             self._finish()
         except Exception as e:
@@ -277,7 +289,7 @@ class Request:
 
     def _start_response(self, data: bytes, length: int | None = None) -> None:
         """Send the head and the first data; `length` is that of the content, None if Content-Length is set already."""
-        headers, status = self.response_headers, self.status
+        headers, status = self._headers, self.status
         if length is not None:
             headers.set("Content-Length", str(length))
         self._set_common_headers(headers)

@@ -58,7 +58,7 @@ class BrowserGuard(Component, frozen=True):
             return
         secure = "; Secure" if self.secure else ""
         field = f"{self.cookie_name}={value}; Path=/{secure}; HttpOnly; SameSite=Lax"
-        request.response_headers.add("Set-Cookie", field)
+        request.addHeader("Set-Cookie", field)
 
     def index(self, cookie: str) -> Index:
         return self._indexer.index(Purpose.BROWSER, cookie.encode())

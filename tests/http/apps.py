@@ -169,7 +169,7 @@ class EchoRoutes(Struct, frozen=True):
     @app.route("/echo/crash", methods=["GET", "POST"])
     async def echo_crash(self, request: Request) -> bytes:
         request.setHeader("ETag", '"1"')
-        request.response_headers.add("Set-Cookie", "gl=secret")
+        request.addHeader("Set-Cookie", "gl=secret")
         raise ValueError(f"cannot use {SECRET}")
 
     @app.route("/echo/not-bytes", methods=["GET"])
