@@ -16,8 +16,8 @@ from typing import Any, cast
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.http.app import TokenConverter
-from gamed.http.route_compiler import _pattern, _wildcard
+from gamed.http.route_compiler import _pattern
+from gamed.http.site import _wildcard
 from tests.support.pattern_growth import LENGTH, LINEAR
 
 ROOT = Path(__file__).parent.parent
@@ -131,12 +131,12 @@ TEXTS: Mapping[str, Collection[Text]] = {
         ("<", "a", ""), ("", "<", ""), ("<string:", "a", ":"), ("", "<string:", ""), ("", "<a:", ""), ("<", ":a", ""),
         ("<a(", "1", ""), ("<a(", "(", ""), ("", "<a(", ")"), ("<a", "()", ":a>"),
     ],
-    "gamed.http.route_compiler:_fit": [("", "a", ""), ("", "-", "!")],
+    "gamed.http.route_compiler:_TOKEN": [("", "a", ""), ("", "-", "!")],
     "gamed.http.route_compiler:_pattern": [
         ("/game/", "a", "/"), ("/game/", "a/", ""), ("/game/", "a/", "/"), ("/game/a", "/", ""),
         ("/game/\0/", "a/", "\0"), ("/game/", "\0", "/a"), ("/game/a/b/", "a", "\0"), ("/game/a/b", "//", "c"),
     ],
-    "gamed.http.route_compiler:_wildcard": [
+    "gamed.http.site:_wildcard": [
         ("/auth/", "a", "\n"), ("/auth/", "a/", ""), ("", "/auth/a", ""), ("/auth", "/", "a"),
         ("/auth/", "a", "/callbac"), ("/auth/a/callback", "/", "\n"), ("/auth/a/callback", "\n", ""),
     ],
@@ -192,15 +192,13 @@ TEXTS: Mapping[str, Collection[Text]] = {
 """Texts that come close to matching, for each pattern."""
 
 NEWLINE = compile("\n")
-TOKEN = compile(TokenConverter.regex)
 MOUNTED = _wildcard("/auth/*/callback")
 ROUTE = _pattern(("", "game", "<text>", "<string>", "<path>"))
 INSTANCES = {
     "gamed.config.json_reader:read": "tests.test_patterns:NEWLINE",
     "gamed.dev.clients:DISCORD": "gamed.dev.clients:DISCORD.agent",
-    "gamed.http.route_compiler:_fit": "tests.test_patterns:TOKEN",
     "gamed.http.route_compiler:_pattern": "tests.test_patterns:ROUTE",
-    "gamed.http.route_compiler:_wildcard": "tests.test_patterns:MOUNTED",
+    "gamed.http.site:_wildcard": "tests.test_patterns:MOUNTED",
 }
 """Where the process finds a pattern that no name of its module stands for; one of each kind for those of functions."""
 LONGER = {

@@ -3,25 +3,23 @@
 from twisted.web.template import tags
 
 from gamed.account.pages.parts import HOME
-from gamed.http.app import RenderedError, make_html_app
+from gamed.http.app import make_html_app
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.errors import RouteNotFound
-from gamed.http.problems import Problem
+from gamed.http.problems import render_json
 from gamed.http.request import Request
 from gamed.login.browser_routes import PageResponder
 from gamed.login.pages import layout, texts
 from gamed.structs import Component
 
 
-def problem_response(problem: Problem, request_id: str) -> RenderedError:
-    """Return the error as a program reads it: a browser gets an error here only for a request that it never makes."""
-    return {"Content-Type": "application/problem+json"}, problem.to_json(request_id)
-
-
 class HomeRoutes(Component, frozen=True):
-    """The routes of the address that a player enters in the game, opened in a browser."""
+    """The routes of the address that a player enters in the game, opened in a browser.
 
-    app = make_html_app(problem_response)
+    Their errors are for programs: a browser gets one here only for a request that it never makes.
+    """
+
+    app = make_html_app(render_json)
     prefixes = ("/$", "/auth/$")
     body_policies = DEFAULT_BODY_POLICIES
     _pages: PageResponder

@@ -1,9 +1,9 @@
-"""This module turns errors into problems: RFC 9457 bodies with a closed set of codes (PROTOCOL 1, 3, 4).
+"""Errors as problems: RFC 9457 bodies with a closed set of codes (PROTOCOL 1, 3, 4).
 
 Clients are compiled against the codes. A row may be added to CODES, never changed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from json import dumps
 
 from msgspec import Struct
@@ -68,6 +68,17 @@ class Problem(Struct, frozen=True):
             body["retry_after"] = self.retry_after
         extra = {name: value for name, value in self.members.items() if name not in body}
         return dumps(body | extra | {"request_id": request_id}, separators=(",", ":")).encode()
+
+
+RenderedError = tuple[Mapping[str, str], bytes]
+"""The header fields and the body of a response."""
+Renderer = Callable[[Problem, str], RenderedError]
+"""Makes the response to a problem; the text is the request's id."""
+
+
+def render_json(problem: Problem, request_id: str) -> RenderedError:
+    """Return the problem as a program reads it."""
+    return {"Content-Type": "application/problem+json"}, problem.to_json(request_id)
 
 
 def find_problem(error: BaseException, table: ErrorTable, *, credential_sent: bool = False) -> Problem | None:

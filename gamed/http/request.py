@@ -14,6 +14,7 @@ from gamed.http import direct_socket
 from gamed.http.bodies import DISCARDED_BODY, NO_BODY, BodyReceiver
 from gamed.http.errors import RouteNotFound
 from gamed.http.parser import RequestHeaders
+from gamed.http.problems import find_problem, plain_problem
 from gamed.http.site import Routed, Site
 from gamed.http.tracebacks import redacted_traceback
 from gamed.timestamps import http_date
@@ -273,19 +274,28 @@ class Request:
             self._connection.abort()
             return
         self._headers = ResponseHeaders()
-        sent = credential_sent(self.head.headers)
         try:
-            response = self._routed.match.app.error_response(
-                error, self.request_id, self.template, credential_sent=sent
-            )
-            self.status, self.problem = response.status, response.code
-            self._headers.update(response.headers)
-            self._start_response(response.body, len(response.body))
+            content = self._render_error(error)
+            self._start_response(content, len(content))
             self._finish()
         except Exception as e:
             self._log_error("error_response", e)
             self._connection.abort()
         error.__traceback__ = None  # its frames refer to the request, which refers to the error: a cycle per error
+
+    def _render_error(self, error: BaseException) -> bytes:
+        """Set status and header fields, and return the content; an unexpected error is logged and becomes a 500."""
+        app = self._routed.match.app
+        problem = find_problem(error, app.errors, credential_sent=credential_sent(self.head.headers))
+        if problem is None:
+            if not isinstance(error, Exception):
+                raise error
+            self._log_error("handler", error)
+            problem = plain_problem("internal_error")
+        headers, content = app.render_problem(problem, self.request_id)
+        self.status, self.problem = problem.status, problem.code
+        self._headers.update({"Cache-Control": "no-store", **problem.headers, **headers})
+        return content
 
     def _start_response(self, data: bytes, length: int | None = None) -> None:
         """Send the head and the first data; `length` is that of the content, None if Content-Length is set already."""

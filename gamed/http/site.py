@@ -4,7 +4,7 @@ gamed.http.route_compiler builds the route table at the start.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from re import Pattern
+from re import Pattern, compile, escape
 from typing import Final
 
 from msgspec import Struct
@@ -82,13 +82,27 @@ class RouteShape(Struct, frozen=True, eq=False):
 
 
 class Prefixes(Struct, frozen=True, eq=False):
-    """The prefixes of all apps, longest first; of one with a wildcard, what precedes it counts as its length."""
+    """The prefixes of all apps; the longest one that fits a path wins.
+
+    `/game/` is for all paths below, `/auth/login` for that path and all after its slash, `/auth/$` for that path alone.
+    In `/auth/*/callback` the `*` is any segment, and only `/auth/` counts as its length: it wins over `/auth/`, not
+    over `/auth/login`.
+    """
 
     exact: Mapping[str, BaseApp]
     """Paths that are prefixes of no other path."""
     literal: Sequence[tuple[str, BaseApp]]
     wildcard: Sequence[tuple[int, Pattern[str], BaseApp]]
     """With the length before the wildcard."""
+
+    @classmethod
+    def of(cls, pairs: Collection[tuple[str, BaseApp]]) -> "Prefixes":
+        longest_first = sorted(pairs, key=lambda pair: len(pair[0]), reverse=True)
+        return cls(
+            {prefix[:-1]: app for prefix, app in pairs if prefix.endswith("$")},
+            [(prefix, app) for prefix, app in longest_first if "*" not in prefix and not prefix.endswith("$")],
+            [(prefix.index("*"), _wildcard(prefix), app) for prefix, app in longest_first if "*" in prefix],
+        )
 
     def app_of(self, path: str) -> BaseApp | None:
         if path in self.exact:
@@ -100,6 +114,11 @@ class Prefixes(Struct, frozen=True, eq=False):
                 break
         fitting = (app for start, pattern, app in self.wildcard if start >= length and pattern.fullmatch(path))
         return next(fitting, found)
+
+
+def _wildcard(prefix: str) -> Pattern[str]:
+    """Return the pattern for `/auth/*/callback` with any segment, and for what follows its next slash."""
+    return compile("[^/]++".join(map(escape, prefix.split("*"))) + r"(?:/[\s\S]*+)?")
 
 
 class RouteTable(Struct, frozen=True, eq=False):

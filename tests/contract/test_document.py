@@ -12,11 +12,10 @@ from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.account.home_routes import problem_response
 from gamed.account.routes import PlayerBody
 from gamed.config.game import LIMITS, SaveLimits
 from gamed.http.app import BaseApp, HtmlApp
-from gamed.http.problems import CODES
+from gamed.http.problems import CODES, render_json
 from gamed.http.route_compiler import template_of
 from gamed.login.routes import MAX_WAIT_SECONDS, CollectBody, StartBody
 from gamed.outcomes import LoginFailure
@@ -124,7 +123,7 @@ class CodeTests(SynchronousTestCase):
         pages = {
             template_of(rule.rule)
             for app in public_apps()
-            if isinstance(app, HtmlApp) and app.render_page is not problem_response
+            if isinstance(app, HtmlApp) and app.render_problem is not render_json
             for rule in app.url_map.iter_rules()
         }
         for each in operations():

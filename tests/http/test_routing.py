@@ -1,6 +1,6 @@
 """A path is routed to a route group and a handler."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from werkzeug.exceptions import Forbidden, MethodNotAllowed, NotFound
 
 from gamed.http import errors
-from gamed.http.app import BaseApp, RouteGroup, make_app
+from gamed.http.app import RouteGroup, make_app
 from gamed.http.bodies import BodyPolicy, SmallBodyPolicy
 from gamed.http.json_body import write_json
 from gamed.http.request import Request
@@ -87,7 +87,7 @@ class RoutingTests(SynchronousTestCase):
 
     def test_mistakes_of_a_group_are_found_at_start(self) -> None:
         """A foreign app and a policy for an unknown endpoint are refused."""
-        self.assertRaises(TypeError, compile_routes, [PlainGroup()])
+        self.assertRaises(TypeError, compile_routes, [cast(RouteGroup, PlainGroup())])
         routes = EchoRoutes(body_policies={"nobody": SmallBodyPolicy("text/plain")})
         self.assertRaises(ValueError, compile_routes, [routes])
 
@@ -129,22 +129,12 @@ class RoutingTests(SynchronousTestCase):
         for path in ("/a", "/b", "/a/b", "//"):
             self.assertIs(table.find("GET", path).app, table.fallback)
 
-    def test_klein_gets_the_routes(self) -> None:
-        """Klein gets the routes of an app with the first request for it, or when its rules are read."""
-        uses: tuple[Callable[[RouteGroup], object], ...] = (
-            lambda routes: Browser([routes]).get("/later/anna"),
-            lambda routes: [*routes.app.url_map.iter_rules()],
-        )
-        for use in uses:
-            app = make_app()
-            app.route("/later/<string:name>", methods=["GET"], endpoint="later")(lambda *_, name: name)
-            routes = cast(RouteGroup, SimpleNamespace(app=app, prefixes=("/later/",), body_policies={}))
-            compile_routes([routes])
-            self.assertEqual(super(BaseApp, app).endpoints, {})
-            use(routes)
-            self.assertEqual([*super(BaseApp, app).endpoints], ["later"])
-            [rule] = super(BaseApp, app).url_map.iter_rules()
-            self.assertEqual((rule.rule, rule.methods), ("/later/<string:name>", {"GET", "HEAD"}))
+    def test_klein_has_the_routes(self) -> None:
+        """An app has its rules and endpoints as soon as its class is there, as any Klein app."""
+        app = EchoRoutes.app
+        rules = {rule.endpoint: (rule.rule, rule.methods) for rule in app.url_map.iter_rules()}
+        self.assertEqual(rules["echo_name"], ("/echo/name/<string:name>", {"GET", "HEAD"}))
+        self.assertEqual(rules.keys(), app.endpoints.keys())
 
     def test_errors_of_werkzeug_in_a_handler(self) -> None:
         """Klein's errors are problems; one without a code is a 500."""
@@ -209,9 +199,13 @@ class PrecedenceTests(SynchronousTestCase):
             self.assertEqual(self.found(table, "/a/\0"), ("/a/{y}", {"y": "\0"}))
 
     def test_rules_that_cannot_be_compiled(self) -> None:
-        """A path argument that is not the last segment, and a converter that does not exist, are refused at start."""
+        """At start are refused: a path argument that is not the last, an unknown converter, a rule without methods."""
         self.assertRaises(ValueError, compile_routes, [group("/a/<path:p>/b")])
         self.assertRaises(ValueError, compile_routes, [group("/a/<int:n>")])
+        app = make_app()
+        app.route("/a")(lambda *_: b"")
+        routes = SimpleNamespace(app=app, prefixes=("/",), body_policies={})
+        self.assertRaises(ValueError, compile_routes, [cast(RouteGroup, routes)])
 
     def test_most_specific(self) -> None:
         """From the left a literal segment comes before a token, a token before a string, a string before a path."""

@@ -2,8 +2,7 @@
 
 from twisted.web.template import Tag, tags
 
-from gamed.http.app import RenderedError
-from gamed.http.problems import Problem
+from gamed.http.problems import Problem, RenderedError
 from gamed.login.pages import texts
 from gamed.login.pages.forms import DeviceInfo, device_box, display_name_form, not_me
 from gamed.login.pages.layout import (
