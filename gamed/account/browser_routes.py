@@ -117,10 +117,30 @@ class PostedAction(Struct, frozen=True):
     fields: Mapping[str, str]
 
 
+def _error_page(routes: "AccountRoutes", request: Request, error: Exception) -> bytes | None:
+    """Return the page of an error; a browser that is not signed in gets the page to sign in."""
+    if isinstance(error, ReauthenticationRequired | AccountReauthenticationRequired):
+        return routes._sign_in_page(request, 403, title=texts.AGAIN_TITLE, lead=texts.AGAIN_LEAD)
+    if isinstance(error, SessionError) and not isinstance(error, SessionNotFound):
+        if request.head.method == "GET":
+            return see_other(request, routes._url(""))
+        return routes._sign_in_page(request, 403, title=texts.TITLE, lead=texts.SIGNED_OUT)
+    row = next((FAILURES[kind] for kind in type(error).__mro__ if kind in FAILURES), None)
+    if row is None:
+        return None
+    status, sentence = row
+    request.removeHeader("Content-Disposition")
+    if status == 503:
+        request.setHeader("Retry-After", str(getattr(error, "retry_after", 1)))
+    return routes._pages.page(request, status, failure_page(routes._pages.server, sentence))
+
+
 class AccountRoutes(Component, frozen=True):
     """The routes of the page; `choice` has the ways to sign in."""
 
-    app = make_html_app(error_response, LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS, SAVE_ERRORS)
+    app = make_html_app(
+        error_response, LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS, SAVE_ERRORS, failure_page=_error_page
+    )
     prefixes = (HOME,)
     body_policies = DEFAULT_BODY_POLICIES
 
@@ -131,59 +151,6 @@ class AccountRoutes(Component, frozen=True):
 
     @app.route("/auth/account", methods=["GET"])
     async def show_account(self, request: Request) -> bytes:
-        return await self._handle(request, self._show(request)) or b""
-
-    @app.route("/auth/account/done", methods=["GET"])
-    async def finish_account_sign_in(self, request: Request) -> bytes:
-        return await self._handle(request, self._finish(request)) or b""
-
-    @app.route("/auth/account/sign-in", methods=["POST"])
-    async def sign_in_to_account(self, request: Request) -> bytes:
-        return await self._handle(request, self._sign_in(request)) or b""
-
-    @app.route("/auth/account/saves/<text:slot>", methods=["GET"])
-    async def show_account_save(self, request: Request, slot: str) -> bytes:
-        return await self._handle(request, self._show_slot(request, slot)) or b""
-
-    @app.route("/auth/account/saves/<text:slot>/versions/<string:number>", methods=["GET"])
-    async def download_version(self, request: Request, slot: str, number: str) -> bytes | None:
-        return await self._handle(request, self._download(request, slot, number))
-
-    @app.route("/auth/account/saves/<text:slot>/versions/<string:number>/delete", methods=["GET"])
-    async def ask_before_dismissal(self, request: Request, slot: str, number: str) -> bytes:
-        return await self._handle(request, self._ask_before_dismissal(request, slot, number)) or b""
-
-    @app.route("/auth/account/export", methods=["GET"])
-    async def download_saves(self, request: Request) -> bytes | None:
-        return await self._handle(request, self._export(request))
-
-    @app.route("/auth/account/do/<string:action>", methods=["POST"])
-    async def change_account(self, request: Request, action: str) -> bytes:
-        return await self._handle(request, self._change(request, action)) or b""
-
-    async def _handle(self, request: Request, work: Coroutine[Deferred[Any], Any, bytes | None]) -> bytes | None:
-        """Return the page, or the one for an error; a browser that is not signed in gets the page to sign in."""
-        try:
-            return await work
-        except (ReauthenticationRequired, AccountReauthenticationRequired):
-            return self._sign_in_page(request, 403, title=texts.AGAIN_TITLE, lead=texts.AGAIN_LEAD)
-        except SessionNotFound as e:
-            return self._failure(request, e)
-        except SessionError:
-            if request.head.method == "GET":
-                return see_other(request, self._url(""))
-            return self._sign_in_page(request, 403, title=texts.TITLE, lead=texts.SIGNED_OUT)
-        except tuple(FAILURES) as e:
-            return self._failure(request, e)
-
-    def _failure(self, request: Request, error: Exception) -> bytes:
-        status, sentence = next(FAILURES[kind] for kind in type(error).__mro__ if kind in FAILURES)
-        request.removeHeader("Content-Disposition")
-        if status == 503:
-            request.setHeader("Retry-After", str(getattr(error, "retry_after", 1)))
-        return self._pages.page(request, status, failure_page(self._pages.server, sentence))
-
-    async def _show(self, request: Request) -> bytes:
         require_top_level_navigation(request)
         _after(request)
         await self._services.sign_in.count_request(request.head.address)
@@ -193,15 +160,27 @@ class AccountRoutes(Component, frozen=True):
             return self._sign_in_page(request, 200, title=texts.TITLE, lead=texts.SIGN_IN_LEAD)
         return await self._account_page(request, visit, done=read_query(request).get("done", ""))
 
-    async def _account_page(
-        self, request: Request, visit: BrowserVisit, status: int = 200, *, done: str = "", error: str | None = None
-    ) -> bytes:
-        overview = await self._services.page.overview(visit, _after(request))
-        return self._pages.page(
-            request, status, account_page(self._view(request), overview, self._choice, done=done, error=error)
-        )
+    @app.route("/auth/account/done", methods=["GET"])
+    async def finish_account_sign_in(self, request: Request) -> bytes:
+        require_top_level_navigation(request)
+        login_id = read_query(request).get("login_id", "")
+        browser, cookie = self._guard.browsers.browser(request), self._guard.cookie(request)
+        finishing = self._services.sign_in.finish(login_id, browser, cookie, request.request_id)
+        result: SignedIn | InProgress | Ended = await self._run(finishing)
+        match result:
+            case SignedIn(token, linked, invite_unused):
+                if token is not None:
+                    self._guard.set_cookie(request, token)
+                notice = "linked" if linked else "known" if invite_unused else ""
+                return see_other(request, self._url(f"?done={notice}" if notice else ""))
+            case InProgress():
+                request.setHeader("Refresh", str(WORKING_SECONDS))
+                return self._pages.page(request, 200, working_page(self._pages.server))
+            case Ended():
+                return self._pages.page(request, 200, ended_page(self._pages.server, result))
 
-    async def _sign_in(self, request: Request) -> bytes:
+    @app.route("/auth/account/sign-in", methods=["POST"])
+    async def sign_in_to_account(self, request: Request) -> bytes:
         await self._services.sign_in.count_request(request.head.address)
         browsers = self._guard.browsers
         cookie = browsers.cookie(request)
@@ -220,25 +199,8 @@ class AccountRoutes(Component, frozen=True):
                 request.setHeader("Retry-After", str(e.retry_after))
             return self._sign_in_page(request, e.error.status, feedback, title=texts.TITLE, lead=texts.SIGN_IN_LEAD)
 
-    async def _finish(self, request: Request) -> bytes:
-        require_top_level_navigation(request)
-        login_id = read_query(request).get("login_id", "")
-        browser, cookie = self._guard.browsers.browser(request), self._guard.cookie(request)
-        finishing = self._services.sign_in.finish(login_id, browser, cookie, request.request_id)
-        result: SignedIn | InProgress | Ended = await self._run(finishing)
-        match result:
-            case SignedIn(token, linked, invite_unused):
-                if token is not None:
-                    self._guard.set_cookie(request, token)
-                notice = "linked" if linked else "known" if invite_unused else ""
-                return see_other(request, self._url(f"?done={notice}" if notice else ""))
-            case InProgress():
-                request.setHeader("Refresh", str(WORKING_SECONDS))
-                return self._pages.page(request, 200, working_page(self._pages.server))
-            case Ended():
-                return self._pages.page(request, 200, ended_page(self._pages.server, result))
-
-    async def _show_slot(self, request: Request, slot: str) -> bytes:
+    @app.route("/auth/account/saves/<text:slot>", methods=["GET"])
+    async def show_account_save(self, request: Request, slot: str) -> bytes:
         require_top_level_navigation(request)
         name = check_slot(slot)
         query = read_query(request)
@@ -249,7 +211,8 @@ class AccountRoutes(Component, frozen=True):
             listed = await self._services.saves.versions(visit.token, name, before)
         return self._pages.page(request, 200, slot_page(self._view(request), listed, newest, query.get("done", "")))
 
-    async def _download(self, request: Request, slot: str, number: str) -> bytes | None:
+    @app.route("/auth/account/saves/<text:slot>/versions/<string:number>", methods=["GET"])
+    async def download_version(self, request: Request, slot: str, number: str) -> bytes | None:
         require_own_site(request)
         name, version = check_slot(slot), version_number(number)
         if not version:
@@ -262,7 +225,8 @@ class AccountRoutes(Component, frozen=True):
         request.setHeaders({**sandbox, "Content-Disposition": disposition})
         return await send_part(request, result.body, result.version.size, None)
 
-    async def _ask_before_dismissal(self, request: Request, slot: str, number: str) -> bytes:
+    @app.route("/auth/account/saves/<text:slot>/versions/<string:number>/delete", methods=["GET"])
+    async def ask_before_dismissal(self, request: Request, slot: str, number: str) -> bytes:
         """Ask for a new sign-in here already, so that the answer to the question is not lost by it."""
         require_top_level_navigation(request)
         name, version = check_slot(slot), version_number(number)
@@ -275,18 +239,28 @@ class AccountRoutes(Component, frozen=True):
             raise save_errors.VersionProtected("Only another copy can be deleted by itself.")
         return self._pages.page(request, 200, dismiss_page(self._view(request), found.version))
 
-    async def _export(self, request: Request) -> bytes | None:
+    @app.route("/auth/account/export", methods=["GET"])
+    async def download_saves(self, request: Request) -> bytes | None:
         require_own_site(request)
         visit = await self._authenticate(request)
         return await self._services.exports.send_whole(request, visit.token)
 
-    async def _change(self, request: Request, action: str) -> bytes:
+    @app.route("/auth/account/do/<string:action>", methods=["POST"])
+    async def change_account(self, request: Request, action: str) -> bytes:
         work = _ACTIONS.get(action)
         if work is None:
             raise RouteNotFound
         visit = await self._authenticate(request)
         fields = self._guard.form(request, self._guard.cookie(request))
         return await work(self, PostedAction(request, visit, fields))
+
+    async def _account_page(
+        self, request: Request, visit: BrowserVisit, status: int = 200, *, done: str = "", error: str | None = None
+    ) -> bytes:
+        overview = await self._services.page.overview(visit, _after(request))
+        return self._pages.page(
+            request, status, account_page(self._view(request), overview, self._choice, done=done, error=error)
+        )
 
     async def _authenticate(self, request: Request) -> BrowserVisit:
         visit: BrowserVisit = await self._run(self._services.sign_in.authenticate(self._guard.cookie(request)))

@@ -1,9 +1,6 @@
 """The routes of invites and reset links show a form, and use the link up when the form is posted."""
 
-from collections.abc import Coroutine, Mapping
-from typing import Any
-
-from twisted.internet.defer import Deferred
+from collections.abc import Mapping
 
 from gamed.account.guard import AccountGuard
 from gamed.account.links import InviteService, ResetService
@@ -37,10 +34,19 @@ FAILURES: Mapping[type[Exception], tuple[int, str]] = {
 """The status and the sentence of each error that has a page of its own."""
 
 
+def _error_page(routes: "LinkRoutes", request: Request, error: Exception) -> bytes | None:
+    if type(error) not in FAILURES:
+        return None
+    status, sentence = FAILURES[type(error)]
+    if status == 503:
+        request.setHeader("Retry-After", "1")
+    return routes._pages.page(request, status, pages.link_failure_page(routes._pages.server, sentence))
+
+
 class LinkRoutes(Component, frozen=True):
     """The routes of the links; `labels` are the providers' names for people, none in local mode."""
 
-    app = make_html_app(error_response, LOGIN_ERRORS, PLAYER_ERRORS)
+    app = make_html_app(error_response, LOGIN_ERRORS, PLAYER_ERRORS, failure_page=_error_page)
     prefixes = (f"{pages.INVITE}/", f"{pages.RESET}/")
     body_policies = DEFAULT_BODY_POLICIES
 
@@ -52,40 +58,16 @@ class LinkRoutes(Component, frozen=True):
 
     @app.route("/auth/invite/<string:link>", methods=["GET"])
     async def show_invite(self, request: Request, link: str) -> bytes:
-        return await self._handle(request, self._show_invite(request, link))
-
-    @app.route("/auth/invite/<string:link>", methods=["POST"])
-    async def use_invite(self, request: Request, link: str) -> bytes:
-        return await self._handle(request, self._use_invite(request, link))
-
-    @app.route("/auth/reset/<string:link>", methods=["GET"])
-    async def show_reset_link(self, request: Request, link: str) -> bytes:
-        return await self._handle(request, self._show_reset_link(request, link))
-
-    @app.route("/auth/reset/<string:link>", methods=["POST"])
-    async def use_reset_link(self, request: Request, link: str) -> bytes:
-        return await self._handle(request, self._use_reset_link(request, link))
-
-    async def _handle(self, request: Request, work: Coroutine[Deferred[Any], Any, bytes]) -> bytes:
-        """Return the page, or the one for an error of a link."""
-        try:
-            return await work
-        except tuple(FAILURES) as e:
-            status, sentence = FAILURES[type(e)]
-            if status == 503:
-                request.setHeader("Retry-After", "1")
-            return self._pages.page(request, status, pages.link_failure_page(self._pages.server, sentence))
-
-    async def _show_invite(self, request: Request, token: str) -> bytes:
         require_top_level_navigation(request)
-        found = await self._invites.open(token, request.head.address)
-        view = self._view(request, token)
+        found = await self._invites.open(link, request.head.address)
+        view = self._view(request, link)
         if self._labels:
             return self._pages.page(request, 200, pages.invite_provider_page(view, self._labels))
         return self._pages.page(request, 200, pages.invite_page(view, found.account_name))
 
-    async def _use_invite(self, request: Request, token: str) -> bytes:
-        form, fields = self._form(request, token)
+    @app.route("/auth/invite/<string:link>", methods=["POST"])
+    async def use_invite(self, request: Request, link: str) -> bytes:
+        form, fields = self._form(request, link)
         if self._labels:
             target = await self._pages.tasks.run(self._invites.at_provider(form, fields.get("provider", "")))
             return self._pages.redirect(request, target)
@@ -95,23 +77,25 @@ class LinkRoutes(Component, frozen=True):
             about_name = e.error in (FormError.NAME_MALFORMED, FormError.NAME_TAKEN)
             rejected = FormFeedback(e.error, e.retry_after, creating=about_name, name=form.name)
             status, feedback = report(request, rejected)
-            return self._pages.page(request, status, pages.invite_page(self._view(request, token), "", feedback))
+            return self._pages.page(request, status, pages.invite_page(self._view(request, link), "", feedback))
         self._guard.set_cookie(request, session)
         return see_other(request, f"{self._pages.base_url()}{HOME}")
 
-    async def _show_reset_link(self, request: Request, token: str) -> bytes:
+    @app.route("/auth/reset/<string:link>", methods=["GET"])
+    async def show_reset_link(self, request: Request, link: str) -> bytes:
         require_top_level_navigation(request)
-        name = await self._resets.open(token, request.head.address)
-        return self._pages.page(request, 200, pages.reset_page(self._view(request, token), name))
+        name = await self._resets.open(link, request.head.address)
+        return self._pages.page(request, 200, pages.reset_page(self._view(request, link), name))
 
-    async def _use_reset_link(self, request: Request, token: str) -> bytes:
-        form, _ = self._form(request, token)
+    @app.route("/auth/reset/<string:link>", methods=["POST"])
+    async def use_reset_link(self, request: Request, link: str) -> bytes:
+        form, _ = self._form(request, link)
         try:
             await self._pages.tasks.run(self._resets.set_password(form))
         except SignInRejected as e:
-            name = await self._resets.open(token, request.head.address)
+            name = await self._resets.open(link, request.head.address)
             status, feedback = report(request, FormFeedback(e.error, e.retry_after))
-            return self._pages.page(request, status, pages.reset_page(self._view(request, token), name, feedback))
+            return self._pages.page(request, status, pages.reset_page(self._view(request, link), name, feedback))
         return self._pages.page(request, 200, pages.reset_done_page(self._pages.server))
 
     def _view(self, request: Request, token: str) -> pages.LinkView:

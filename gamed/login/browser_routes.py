@@ -1,15 +1,13 @@
 """The browser routes of a login serve its link and forms, the provider's callback and the result (PROTOCOL 3.2-3.4)."""
 
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 from urllib.parse import urlencode, urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
-from twisted.internet.defer import Deferred
 
 from gamed.config.model import Look, Mark, Registration
-from gamed.http.app import make_app, make_html_app
+from gamed.http.app import HtmlApp, make_app, make_html_app
 from gamed.http.background import ShieldedTasks
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.errors import RouteNotFound
@@ -85,25 +83,26 @@ class PageResponder(Struct, frozen=True):
         content = results.error_page(status, "", sentence, self.server, request_id=request.request_id)
         return self.page(request, status, content)
 
-    async def handle(self, request: Request, work: Coroutine[Deferred[Any], Any, bytes]) -> bytes:
-        """Return the page, or the one for an error that only browser routes have."""
-        try:
-            return await work
-        except UnknownLoginLink:
-            return self.error(request, 404, texts.UNKNOWN_LINK)
-        except LoginEnded as e:
-            return self.page(request, 410, results.ended_page(e.outcome, self.server))
-        except WrongBrowser:
-            return self.error(request, 409, texts.OTHER_BROWSER)
-        except NameSettled:
-            return self.page(request, 409, results.settled_page(self.server))
-        except CsrfError:
-            return self.error(request, 403, texts.FORM_REFUSED)
-        except FramedRequest:
-            return self.error(request, 403, texts.NOT_A_PAGE)
-        except PrefetchRequest:
-            request.setHeader("Retry-After", "1")
-            return self.error(request, 503, texts.PREFETCH)
+    def failure_page(self, request: Request, error: Exception) -> bytes | None:
+        """Return the page of an error that only the browser routes of a login have, None for any other."""
+        match error:
+            case UnknownLoginLink():
+                return self.error(request, 404, texts.UNKNOWN_LINK)
+            case LoginEnded():
+                return self.page(request, 410, results.ended_page(error.outcome, self.server))
+            case WrongBrowser():
+                return self.error(request, 409, texts.OTHER_BROWSER)
+            case NameSettled():
+                return self.page(request, 409, results.settled_page(self.server))
+            case CsrfError():
+                return self.error(request, 403, texts.FORM_REFUSED)
+            case FramedRequest():
+                return self.error(request, 403, texts.NOT_A_PAGE)
+            case PrefetchRequest():
+                request.setHeader("Retry-After", "1")
+                return self.error(request, 503, texts.PREFETCH)
+            case _:
+                return None
 
 
 def report(request: Request, feedback: FormFeedback | None) -> tuple[int, FormFeedback | None]:
@@ -124,10 +123,21 @@ def see_other(request: Request, url: str) -> bytes:
     return b""
 
 
+def _failure_page(
+    routes: "BrowserRoutes | CallbackRoutes | ResultRoutes", request: Request, error: Exception
+) -> bytes | None:
+    return routes._pages.failure_page(request, error)
+
+
+def make_login_app() -> HtmlApp:
+    """Return the app of a group of browser routes that have a PageResponder."""
+    return make_html_app(error_response, LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS, failure_page=_failure_page)
+
+
 class BrowserRoutes(Component, frozen=True):
     """The routes of the login's link; `local` is None in oauth mode, `labels` are the names that people see."""
 
-    app = make_html_app(error_response, LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS)
+    app = make_login_app()
     prefixes = ("/auth/login/",)
     body_policies = DEFAULT_BODY_POLICIES
 
@@ -141,47 +151,14 @@ class BrowserRoutes(Component, frozen=True):
 
     @app.route("/auth/login/<token:token>", methods=["GET"])
     async def open_link(self, request: Request, token: str) -> bytes:
-        return await self._pages.handle(request, self._open(request, token))
+        return await self._open(request, token)
 
     @app.route("/auth/login/<token:token>/create", methods=["GET"])
     async def open_create_form(self, request: Request, token: str) -> bytes:
-        return await self._pages.handle(request, self._open(request, token, creating=True))
+        return await self._open(request, token, creating=True)
 
     @app.route("/auth/login/<token:token>/continue", methods=["POST"])
     async def continue_to_provider(self, request: Request, token: str) -> bytes:
-        return await self._pages.handle(request, self._continue(request, token))
-
-    @app.route("/auth/login/<token:token>/local", methods=["POST"])
-    async def sign_in_locally(self, request: Request, token: str) -> bytes:
-        return await self._pages.handle(request, self._sign_in(request, token))
-
-    @app.route("/auth/login/<token:token>/decline", methods=["POST"])
-    async def decline_login(self, request: Request, token: str) -> bytes:
-        return await self._pages.handle(request, self._decline(request, token))
-
-    @app.route("/auth/login/<token:token>/name", methods=["GET"])
-    async def open_name_form(self, request: Request, token: str) -> bytes:
-        return await self._pages.handle(request, self._open_name_form(request, token))
-
-    @app.route("/auth/login/<token:token>/name", methods=["POST"])
-    async def choose_name(self, request: Request, token: str) -> bytes:
-        return await self._pages.handle(request, self._choose_name(request, token))
-
-    async def _open(self, request: Request, token: str, *, creating: bool = False) -> bytes:
-        """Open the link, with the form for a new account if `creating`; only local mode has that form."""
-        require_top_level_navigation(request)
-        if creating and self._local is None:
-            raise RouteNotFound
-        guard = self._pages.guard
-        cookie, fetch_site = guard.cookie_or_new(request), request.head.headers.values("sec-fetch-site")
-        visit = SignInForm(token, guard.index(cookie), request.head.address, request_id=request.request_id)
-        opened = await self._pages.tasks.run(self._authorize.open_link(visit, ",".join(fetch_site) or None))
-        guard.set_cookie(request, cookie)
-        if creating and isinstance(opened, SignInPrompt):
-            return self._create_page(request, token, cookie, opened)
-        return self._respond(request, token, cookie, opened)
-
-    async def _continue(self, request: Request, token: str) -> bytes:
         if self._local is not None:
             raise RouteNotFound
         form, _ = self._form(request, token)
@@ -192,7 +169,8 @@ class BrowserRoutes(Component, frozen=True):
             return self._page(request, token, cookie, SignInPrompt(result.login), feedback)
         return self._respond(request, token, cookie, result)
 
-    async def _sign_in(self, request: Request, token: str) -> bytes:
+    @app.route("/auth/login/<token:token>/local", methods=["POST"])
+    async def sign_in_locally(self, request: Request, token: str) -> bytes:
         if self._local is None:
             raise RouteNotFound
         form, fields = self._form(request, token)
@@ -208,29 +186,49 @@ class BrowserRoutes(Component, frozen=True):
         show = self._create_page if creating else self._page
         return show(request, token, cookie, SignInPrompt(result.login), feedback)
 
-    async def _decline(self, request: Request, token: str) -> bytes:
+    @app.route("/auth/login/<token:token>/decline", methods=["POST"])
+    async def decline_login(self, request: Request, token: str) -> bytes:
         browser, _ = self._pages.guard.form(request, token)
         redirect = await self._pages.tasks.run(self._browsers.decline(token, browser, request.request_id))
         if redirect is not None:
             return self._pages.redirect(request, redirect)
         return self._pages.page(request, 200, results.denied_page(self._pages.server))
 
-    async def _open_name_form(self, request: Request, token: str, refused: str | None = None) -> bytes:
+    @app.route("/auth/login/<token:token>/name", methods=["GET"])
+    async def open_name_form(self, request: Request, token: str) -> bytes:
+        return await self._name_form(request, token)
+
+    @app.route("/auth/login/<token:token>/name", methods=["POST"])
+    async def choose_name(self, request: Request, token: str) -> bytes:
+        browser, fields = self._pages.guard.form(request, token)
+        typed = fields.get("display_name", "")
+        try:
+            redirect = await self._pages.tasks.run(self._newcomers.choose(token, browser, request.head.address, typed))
+        except DisplayNameInvalid:
+            return await self._name_form(request, token, typed)
+        return self._pages.redirect(request, redirect)
+
+    async def _open(self, request: Request, token: str, *, creating: bool = False) -> bytes:
+        """Open the link, with the form for a new account if `creating`; only local mode has that form."""
+        require_top_level_navigation(request)
+        if creating and self._local is None:
+            raise RouteNotFound
+        guard = self._pages.guard
+        cookie, fetch_site = guard.cookie_or_new(request), request.head.headers.values("sec-fetch-site")
+        visit = SignInForm(token, guard.index(cookie), request.head.address, request_id=request.request_id)
+        opened = await self._pages.tasks.run(self._authorize.open_link(visit, ",".join(fetch_site) or None))
+        guard.set_cookie(request, cookie)
+        if creating and isinstance(opened, SignInPrompt):
+            return self._create_page(request, token, cookie, opened)
+        return self._respond(request, token, cookie, opened)
+
+    async def _name_form(self, request: Request, token: str, refused: str | None = None) -> bytes:
         require_top_level_navigation(request)
         newcomer = await self._newcomers.get(token, self._pages.guard.browser(request))
         login, cookie = newcomer.login, self._pages.guard.cookie_or_new(request)
         device, url = self._pages.device(login, token, cookie), self._pages.result_url(login.login_id)
         content = forms.display_name_page(self._pages.server, device, newcomer.name, url, refused)
         return self._pages.page(request, 200, content)
-
-    async def _choose_name(self, request: Request, token: str) -> bytes:
-        browser, fields = self._pages.guard.form(request, token)
-        typed = fields.get("display_name", "")
-        try:
-            redirect = await self._pages.tasks.run(self._newcomers.choose(token, browser, request.head.address, typed))
-        except DisplayNameInvalid:
-            return await self._open_name_form(request, token, typed)
-        return self._pages.redirect(request, redirect)
 
     def _form(self, request: Request, token: str) -> tuple[SignInForm, Mapping[str, str]]:
         """Return the posted form, and all of its fields."""
@@ -289,7 +287,7 @@ REJECTED: Mapping[CallbackCheck, tuple[int, str]] = {
 class CallbackRoutes(Component, frozen=True):
     """The callback route; its work continues when the browser disconnects, because a code can be redeemed only once."""
 
-    app = make_html_app(error_response, LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS)
+    app = make_login_app()
     prefixes = ("/auth/*/callback",)
     body_policies = DEFAULT_BODY_POLICIES
 
@@ -298,9 +296,6 @@ class CallbackRoutes(Component, frozen=True):
 
     @app.route("/auth/<string:provider>/callback", methods=["GET"])
     async def complete_callback(self, request: Request, provider: str) -> bytes:
-        return await self._pages.handle(request, self._complete(request, provider))
-
-    async def _complete(self, request: Request, provider: str) -> bytes:
         require_top_level_navigation(request)
         head, browser = request.head, self._pages.guard.browser(request)
         callback = CallbackRequest(provider, head.query, browser, head.address, request.request_id)
@@ -330,7 +325,7 @@ screen reader starts again, so the interval lets a player read the page to its e
 class ResultRoutes(Component, frozen=True):
     """The route of the result page."""
 
-    app = make_html_app(error_response, LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS)
+    app = make_login_app()
     prefixes = ("/auth/login/done",)
     body_policies = DEFAULT_BODY_POLICIES
 
@@ -341,9 +336,6 @@ class ResultRoutes(Component, frozen=True):
 
     @app.route("/auth/login/done", methods=["GET"])
     async def show_result(self, request: Request) -> bytes:
-        return await self._pages.handle(request, self._show(request))
-
-    async def _show(self, request: Request) -> bytes:
         require_top_level_navigation(request)
         login_id = read_query(request).get("login_id", "")
         result = await self._results.get(login_id, self._pages.guard.browser(request))

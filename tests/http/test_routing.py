@@ -10,12 +10,13 @@ from twisted.trial.unittest import SynchronousTestCase
 from werkzeug.exceptions import Forbidden, MethodNotAllowed, NotFound
 
 from gamed.http import errors
-from gamed.http.app import RouteGroup, make_app
+from gamed.http.app import RouteGroup, make_app, make_html_app
 from gamed.http.bodies import BodyPolicy, SmallBodyPolicy
 from gamed.http.json_body import write_json
 from gamed.http.request import Request
 from gamed.http.route_compiler import compile_routes, template_of
 from gamed.http.site import RouteTable
+from gamed.login.pages.results import error_response
 from tests.http.apps import CollectRoutes, EchoRoutes, PageRoutes
 from tests.support.http import Browser
 
@@ -40,6 +41,30 @@ class KleinErrorsGroup(Struct, frozen=True):
     @app.route("/old/<string:name>", methods=["GET"])
     def old(self, request: Request, name: str) -> bytes:
         raise {"missing": NotFound(), "method": MethodNotAllowed(["PUT"]), "forbidden": Forbidden()}[name]
+
+
+def late_page(group: "FailingGroup", request: Request, error: Exception) -> bytes | None:
+    """Return the page of one error, with what the group knows."""
+    request.setResponseCode(410)
+    return group.page if isinstance(error, TooLate) else None
+
+
+class TooLate(errors.RouteNotFound):
+    """An error with a page of its own."""
+
+
+class FailingGroup(Struct, frozen=True):
+    """Browser routes with a failure page."""
+
+    app = make_html_app(error_response, failure_page=late_page)
+    prefixes = ("/fail/",)
+    body_policies: Mapping[str, BodyPolicy] = field(default_factory=dict)
+    page: bytes = b"<p>too late"
+
+    @app.route("/fail/<string:name>", methods=["GET"])
+    async def fail(self, request: Request, name: str) -> bytes:
+        request.setHeader("Refresh", "1")
+        raise {"late": TooLate(), "missing": errors.RouteNotFound()}[name]
 
 
 class NamedGroup(Struct, frozen=True):
@@ -135,6 +160,14 @@ class RoutingTests(SynchronousTestCase):
         rules = {rule.endpoint: (rule.rule, rule.methods) for rule in app.url_map.iter_rules()}
         self.assertEqual(rules["echo_name"], ("/echo/name/<string:name>", {"GET", "HEAD"}))
         self.assertEqual(rules.keys(), app.endpoints.keys())
+
+    def test_failure_page(self) -> None:
+        """A browser route's errors get the page of its group, with the fields that were set; others those of tables."""
+        browser = Browser([FailingGroup()], crashes=True)
+        late, missing, crash = (browser.get(f"/fail/{name}") for name in ("late", "missing", "x"))
+        self.assertEqual((late.status, late.body, late.headers["refresh"]), (410, b"<p>too late", "1"))
+        self.assertEqual((missing.status, "refresh" in missing.headers), (404, False))
+        self.assertEqual(crash.status, 500)
 
     def test_errors_of_werkzeug_in_a_handler(self) -> None:
         """Klein's errors are problems; one without a code is a 500."""
