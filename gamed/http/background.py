@@ -1,4 +1,4 @@
-"""This module runs work that must be completed even if the client leaves.
+"""Work that must be completed even if the client leaves.
 
 A handler is cancelled when its client leaves. Work that changes something is shielded from that: the handler waits for
 another Deferred, and only that one is cancelled.

@@ -121,8 +121,11 @@ class SmallBodyPolicy(Struct, frozen=True):
     limit: int = BODY_BYTES
 
     async def accept(self, head: RequestHead) -> MemoryBody:
+        # The size first: a body that is too large is refused in whatever type and coding it is sent next. A chunked
+        # body has no length yet; MemoryBody refuses it at the byte that is one too many.
         if head.length is not None and head.length > self.limit:
             raise body_too_large(self.limit)
+        # The body of a GET or DELETE has no meaning (RFC 9110 9.3.1, 9.3.5): no handler reads it, so any type will do.
         if head.length != 0 and head.method in {"POST", "PUT", "PATCH"}:
             if "content-encoding" in head.headers:
                 raise UnsupportedMediaType("Send the body without Content-Encoding.")

@@ -1,4 +1,4 @@
-"""These pure functions read the header fields that make a request conditional or partial (PROTOCOL 6).
+"""The header fields that make a request conditional or partial, as pure functions (PROTOCOL 6).
 
 Entity-tags and preconditions are of RFC 9110 8.8.3 and 13, byte ranges of RFC 9110 14, digests of RFC 9530, the wait
 that a client prefers of RFC 7240 4.3.

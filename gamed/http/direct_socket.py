@@ -1,4 +1,4 @@
-"""This module uses sockets directly, and alone uses names of Twisted that its documentation does not promise.
+"""Direct use of sockets, and the only use of names of Twisted that its documentation does not promise.
 
 Writing to the socket itself saves a turn of the reactor for each response, and sendfile() copies no byte of a file.
 Both need to know that nothing waits in the transport's own buffers. The names below are checked once, at the start;

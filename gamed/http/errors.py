@@ -1,4 +1,4 @@
-"""These are the errors of HTTP itself; `str(error)` becomes the `detail` of the problem (PROTOCOL 1)."""
+"""The errors of HTTP itself; `str(error)` becomes the `detail` of the problem (PROTOCOL 1)."""
 
 from collections.abc import Mapping, Sequence
 

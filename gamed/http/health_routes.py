@@ -1,4 +1,4 @@
-"""These routes report the health and the public configuration, and on the admin port metrics and readiness.
+"""Routes of the health and the public configuration, and on the admin port of metrics and readiness.
 
 The public routes are of PROTOCOL 2 and SPEC 2.4. The admin routes listen on a port of their own, for the operator.
 """

@@ -1,4 +1,4 @@
-"""This module alone reads HTTP/1.1: request heads, targets, Host fields and chunked bodies, strictly by RFC 9112.
+"""HTTP/1.1 as it arrives: request heads, targets, Host fields and chunked bodies, strictly by RFC 9112.
 
 Whatever two programs could read in two ways is refused, because a proxy in front of the server may have read it in the
 other way: bare CR or LF, folded fields, two Host or Content-Length fields, a Transfer-Encoding other than `chunked`.

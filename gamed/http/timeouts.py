@@ -1,4 +1,4 @@
-"""This module limits how long a client may take: to send heads and bodies, to read responses, and to close.
+"""Limits to how long a client may take: to send heads and bodies, to read responses, and to close.
 
 Responses are paused while the transport is full. A connection is closed so that the client can still read the last
 response (RFC 9112 9.6).
@@ -21,10 +21,13 @@ from zope.interface import implementer
 from gamed.http import direct_socket
 
 HEAD_SECONDS: Final = 10
-"""For a whole head, from its first byte."""
+"""For a whole head, from its first byte: a client that sends a byte now and then gets no more time by it."""
 WINDOW_SECONDS: Final = 10
 WINDOW_BYTES: Final = 10 * 1024
-"""An incomplete body must bring at least this in each window: 1 KiB a second."""
+"""An incomplete body must bring at least this in each window: 1 KiB a second.
+
+In each one, because by the average a client that was fast at first could stop for minutes.
+"""
 OVERHEAD_BYTES: Final = 64 * 1024
 OVERHEAD_FACTOR: Final = 3
 """Chunk sizes, extensions and trailers may cost 64 KiB and three times the body; one-byte chunks cost five times."""
@@ -61,6 +64,7 @@ class Timeout:
             self._at = None
             return
         self._at = self._clock.seconds() + seconds
+        # A call that is due earlier stays: _due() makes it again. Only one that is due too late has to be replaced.
         if self._call is not None and self._call.getTime() > self._at:
             self._call.cancel()
             self._call = None
@@ -68,7 +72,7 @@ class Timeout:
             self._call = self._clock.callLater(seconds, self._due)
 
     def cancel(self) -> None:
-        """Cancel for good, and keep nothing alive."""
+        """Cancel for good; drop the function, which refers to the connection and would keep it until a collection."""
         self._at = self._fire = None
         if self._call is not None:
             self._call.cancel()
@@ -108,7 +112,7 @@ class BodyRate(Struct):
 
     def too_slow(self) -> bool:
         """Start the next window; return whether the last one was too slow, or the whole body takes too long."""
-        slow = self._in_window < WINDOW_BYTES
+        slow = self._in_window < WINDOW_BYTES  # of the body: chunk sizes are no progress
         self._windows += 1
         self._in_window = 0
         return slow or self._windows * WINDOW_SECONDS >= self.upload_seconds
@@ -191,6 +195,7 @@ class FlowControl:
         """Resume the response, because the transport has room again."""
         self.paused = False
         self.close()
+        # The current response first: the connection may start the next request only when this one needs no room.
         if self.producer is not None:
             self.producer.resumeProducing()
         if not self.paused:  # else the producer has filled the transport again
@@ -220,13 +225,14 @@ class ClosingConnection:
         """Close when what is written is sent, within STALL_SECONDS."""
         self._lingering = False
         self._timeout.reset(STALL_SECONDS)
-        self._transport.unregisterProducer()
+        self._transport.unregisterProducer()  # TLS waits for a producer before it closes
         self._transport.loseConnection()
 
     def linger(self) -> None:
         """Close our side, and read on for a moment."""
         self._lingering = True
         self._timeout.reset(LINGER_SECONDS)
+        # Twisted's TLS has no close of one side: this would end the TCP stream below it, without close_notify.
         if IHalfCloseableDescriptor.providedBy(self._transport) and not ISSLTransport.providedBy(self._transport):
             self._transport.loseWriteConnection()  # type: ignore[attr-defined]  # the interface is not typed
 
@@ -241,6 +247,7 @@ class ClosingConnection:
             self.close()
 
     def timed_out(self) -> None:
+        # close() first, which sends what is written; abort only if it was called STALL_SECONDS ago.
         if self._lingering or not self._transport.disconnecting:
             self.close()
         else:

@@ -1,4 +1,4 @@
-"""This module writes tracebacks for the log, without source lines and without values that may be secrets."""
+"""Tracebacks for the log, without source lines and without values that may be secrets."""
 
 from re import ASCII, compile
 from traceback import walk_tb

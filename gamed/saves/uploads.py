@@ -112,6 +112,8 @@ class UploadAdmission(Component, frozen=True):
 
         A body of known length reserves its disk space now, any other as it arrives.
         """
+        # The player's number of uploads is a rate (429), so it comes before the size (413). Until there is a body to
+        # abort, each refusal has to release the upload here.
         space = self.begin(context)
         try:
             if not head.has_framing:
@@ -119,7 +121,7 @@ class UploadAdmission(Component, frozen=True):
             max_bytes = check_declared_size(self._limits, head.length)
             if "content-encoding" in head.headers:
                 raise ContentEncoded("Saves are kept as they are. Send the bytes without Content-Encoding.")
-            space.grow(head.length or 0)
+            space.grow(head.length or 0)  # last: until release() the uploads of all other players have less space
         except BaseException:
             space.release()
             raise
