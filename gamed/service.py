@@ -21,7 +21,7 @@ from gamed.crypto import Keys
 from gamed.database.databases import Databases
 from gamed.database.periodic import PeriodicTask
 from gamed.event_log import EventLog
-from gamed.http.access_log import NAMESPACE, AccessLog
+from gamed.http.access_log import NAMESPACE, AccessLog, EndedRequest
 from gamed.http.app import RouteGroup
 from gamed.http.health_routes import AdminRoutes, PublicRoutes
 from gamed.http.server import HttpServer, build_server
@@ -297,7 +297,7 @@ class AdminServer:
 class NullAccessLog:
     """An access log that discards its entries: a monitor that sends requests every few seconds would fill the log."""
 
-    def log(self, **values: Any) -> None: ...
+    def log(self, request: EndedRequest) -> None: ...
 
 
 def build_service(

@@ -6,6 +6,8 @@ A line has the route's template and never a path, query, slot, name or address.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from itertools import starmap
 from json import dumps
 from types import MappingProxyType
 from typing import Protocol
@@ -19,29 +21,44 @@ from gamed.timestamps import Now, rfc3339
 FLUSH_SECONDS = 1.0
 FLUSH_LINES = 500
 METHODS = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT"})
-"""Any other text in a method's place is the client's own and is not repeated."""
 NAMESPACE = "gamed.requests"
-
-
 Count = Callable[[str, str, int, float, int, int, str], None]
 """A function that counts a request: route, method, status, seconds, bytes sent, bytes received, code of a problem."""
 
 
-class RequestLog(Protocol):
-    """The access log as the HTTP server uses it; the template stands for the path."""
+class EndedRequest(Struct, frozen=True, kw_only=True):
+    """A request that has ended; `template` stands for its path."""
 
-    def log(
-        self,
-        *,
-        request_id: str,
-        method: str,
-        template: str,
-        status: int,
-        size: int,
-        seconds: float,
-        received: int,
-        code: str,
-    ) -> None: ...
+    request_id: str
+    method: str
+    template: str
+    status: int
+    size: int
+    """Bytes of content that were sent."""
+    seconds: float
+    """From the end of the head to the end of the response."""
+    received: int = 0
+    """Bytes of a body that was read completely."""
+    code: str = ""
+    """Of the problem that was answered."""
+
+    @property
+    def verb(self) -> str:
+        """Return the method; `-` for an invented one, which is the client's own text."""
+        return self.method if self.method in METHODS else "-"
+
+    def line(self) -> str:
+        """Return the event; by their origin none of its values needs quotes."""
+        return (
+            f"http_request request={self.request_id} method={self.verb} route={self.template} status={self.status}"
+            f" bytes={self.size} milliseconds={self.seconds * 1000:.1f} code={self.code or '-'}"
+        )
+
+
+class RequestLog(Protocol):
+    """The access log as the HTTP server uses it."""
+
+    def log(self, request: EndedRequest) -> None: ...
 
 
 class AccessLog:
@@ -61,30 +78,15 @@ class AccessLog:
         self._clock = clock
         self._now_ms = now_ms
         self._shape = SHAPES[style]
-        self._entries: list[AccessLogEntry] = []
+        self._entries: list[tuple[int, EndedRequest]] = []
+        """With the time of their end; they become text when the log is written."""
         self._due: IDelayedCall | None = None
 
-    def log(
-        self,
-        *,
-        request_id: str,
-        method: str,
-        template: str,
-        status: int,
-        size: int,
-        seconds: float,
-        received: int = 0,
-        code: str = "",
-    ) -> None:
-        """Log a request that has ended; `size` are the bytes of content that were sent.
-
-        `seconds` is the time from the end of the head to the end of the response, `received` the bytes of a body that
-        was read completely, `code` that of a problem.
-        """
-        verb = method if method in METHODS else "-"
+    def log(self, request: EndedRequest) -> None:
         if self._count is not None:
-            self._count(template, verb, status, seconds, size, received, code)
-        self._entries.append(AccessLogEntry(self._now_ms(), request_id, verb, template, status, size, seconds, code))
+            verb, sent, received = request.verb, request.size, request.received
+            self._count(request.template, verb, request.status, request.seconds, sent, received, request.code)
+        self._entries.append((self._now_ms(), request))
         if len(self._entries) >= FLUSH_LINES:
             self.flush()
         elif self._due is None:
@@ -97,57 +99,34 @@ class AccessLog:
             due.cancel()
         entries, self._entries = self._entries, []
         if entries:
-            try:
-                self._write("".join(map(self._shape, entries)))
-            except OSError:
-                return
+            with suppress(OSError):  # a full disk costs lines, not responses
+                self._write("".join(starmap(self._shape, entries)))
 
 
-class AccessLogEntry(Struct, frozen=True):
-    """One request that has ended; it becomes text when the log is written."""
-
-    ended_ms: int
-    request_id: str
-    method: str
-    route: str
-    status: int
-    size: int
-    seconds: float
-    code: str
-
-    def as_text(self) -> str:
-        return f"{rfc3339(self.ended_ms)} {self.line()}\n"
-
-    def as_journal(self) -> str:
-        return f"<6>[{NAMESPACE}] {self.line()}\n"
-
-    def as_json(self) -> str:
-        members = {
-            "time": rfc3339(self.ended_ms),
-            "level": "info",
-            "namespace": NAMESPACE,
-            "message": self.line(),
-            "request_id": self.request_id,
-            "method": self.method,
-            "route": self.route,
-            "status": self.status,
-            "bytes": self.size,
-            "milliseconds": float(f"{self.seconds * 1000:.1f}"),
-        }
-        return f"{dumps(members | ({'code': self.code} if self.code else {}), separators=(',', ':'))}\n"
-
-    def line(self) -> str:
-        """Return the event; by their origin none of its values needs quotes."""
-        return (
-            f"http_request request={self.request_id} method={self.method} route={self.route} status={self.status}"
-            f" bytes={self.size} milliseconds={self.seconds * 1000:.1f} code={self.code or '-'}"
-        )
+def _as_text(ended_ms: int, request: EndedRequest) -> str:
+    return f"{rfc3339(ended_ms)} {request.line()}\n"
 
 
-SHAPES: Mapping[LogFormat, Callable[[AccessLogEntry], str]] = MappingProxyType(
-    {
-        LogFormat.TEXT: AccessLogEntry.as_text,
-        LogFormat.JSON: AccessLogEntry.as_json,
-        LogFormat.JOURNAL: AccessLogEntry.as_journal,
+def _as_journal(ended_ms: int, request: EndedRequest) -> str:
+    return f"<6>[{NAMESPACE}] {request.line()}\n"
+
+
+def _as_json(ended_ms: int, request: EndedRequest) -> str:
+    members = {
+        "time": rfc3339(ended_ms),
+        "level": "info",
+        "namespace": NAMESPACE,
+        "message": request.line(),
+        "request_id": request.request_id,
+        "method": request.verb,
+        "route": request.template,
+        "status": request.status,
+        "bytes": request.size,
+        "milliseconds": float(f"{request.seconds * 1000:.1f}"),
     }
+    return f"{dumps(members | ({'code': request.code} if request.code else {}), separators=(',', ':'))}\n"
+
+
+SHAPES: Mapping[LogFormat, Callable[[int, EndedRequest], str]] = MappingProxyType(
+    {LogFormat.TEXT: _as_text, LogFormat.JSON: _as_json, LogFormat.JOURNAL: _as_journal}
 )

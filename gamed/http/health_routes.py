@@ -87,15 +87,13 @@ class AdminRoutes(Component, frozen=True):
 
     @app.route("/metrics", methods=["GET"])
     def metrics(self, request: Request) -> bytes:
-        request.setHeader("Content-Type", self._content_type)
-        request.setHeader("Cache-Control", "no-store")
+        request.setHeaders({"Content-Type": self._content_type, "Cache-Control": "no-store"})
         return self._metrics.text()
 
     @app.route("/readyz", methods=["GET"])
     async def readyz(self, request: Request) -> str:
         problems = await self._readiness.problems()
-        request.setHeader("Content-Type", "text/plain; charset=utf-8")
-        request.setHeader("Cache-Control", "no-store")
+        request.setHeaders({"Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-store"})
         if not problems:
             return "ok"
         request.setResponseCode(503)

@@ -11,6 +11,7 @@ from twisted.python.failure import Failure
 
 from gamed.event_log import EventLog
 from gamed.http import direct_socket
+from gamed.http.access_log import EndedRequest
 from gamed.http.bodies import DISCARDED_BODY, NO_BODY, BodyReceiver
 from gamed.http.errors import RouteNotFound
 from gamed.http.parser import RequestHeaders
@@ -33,6 +34,8 @@ CLIENT_LEFT: Final = 499
 
 class Request:
     """A request as handlers see it: `head`, `body`, `request_id`, and the methods that set up the response.
+
+    Methods for handlers are spelled like those of twisted.web's Request, which Klein's documentation uses.
 
     A handler returns the content. One that streams sets Content-Length, registers a producer, and returns None when all
     is written. When the client leaves, the handler is cancelled.
@@ -80,11 +83,6 @@ class Request:
         """Return the transport, for responses that bypass its buffers; None once the client has left."""
         return None if self._connection is None else self._connection.transport
 
-    @property
-    def disconnected(self) -> bool:
-        """Return whether the client has left."""
-        return self._connection is None
-
     # for handlers
 
     def getCookie(self, name: str) -> str | None:
@@ -103,11 +101,11 @@ class Request:
         self._headers.set(name, value)
 
     def setHeaders(self, values: Mapping[str, str]) -> None:
-        """Set several response header fields."""
+        """Set response header fields, each instead of what was set before."""
         self._headers.update(values)
 
     def beginHeaders(self, prepared: "PreparedHeaders") -> None:
-        """Set the first response header fields, from a block that was encoded once."""
+        """Set the first fields of a response; those of a file come from a block that was encoded once."""
         self._headers.begin(prepared)
 
     def addHeader(self, name: str, value: str) -> None:
@@ -135,7 +133,7 @@ class Request:
         if self._producer is not None:
             raise RuntimeError("a producer is already registered")
         self._producer = producer
-        if self.disconnected:
+        if self._connection is None:
             producer.stopProducing()
         else:
             self._connection.flow.producer = producer
@@ -143,7 +141,7 @@ class Request:
     def unregisterProducer(self) -> None:
         """Stop asking the producer for more."""
         self._producer = None
-        if not self.disconnected:
+        if self._connection is not None:
             self._connection.flow.producer = None
 
     def pause(self) -> None:
@@ -168,13 +166,13 @@ class Request:
 
     def _accepted(self, body: BodyReceiver) -> None:
         self.body = body
-        if self.disconnected:
+        if self._connection is None:
             self._abort_body()
         else:
             self._connection.read_body(self)
 
     def _refused(self, failure: Failure) -> None:
-        if self.disconnected:
+        if self._connection is None:
             self._failed(failure)
         elif failure.value is not None:
             self.reject(failure.value)
@@ -230,7 +228,7 @@ class Request:
         error = failure.value
         if error is None:
             return
-        if not self.disconnected:
+        if self._connection is not None:
             self.send_error(error)
         elif not isinstance(error, CancelledError):
             self._log_error("after_disconnect", error)
@@ -347,7 +345,7 @@ class Request:
         connection.request_done(self)
 
     def _log_access(self, status: int) -> None:
-        self._site.access_log.log(
+        ended = EndedRequest(
             request_id=self.request_id,
             method=self.head.method,
             template=self._routed.match.template,
@@ -357,6 +355,7 @@ class Request:
             received=(self.head.length or 0) if self.complete else 0,
             code=self.problem,
         )
+        self._site.access_log.log(ended)
 
     def _log_error(self, phase: str, error: BaseException) -> None:
         _log.error(

@@ -3,7 +3,7 @@
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.http.access_log import FLUSH_LINES, AccessLog
+from gamed.http.access_log import FLUSH_LINES, AccessLog, EndedRequest
 from tests.support.covers import covers
 
 
@@ -15,7 +15,9 @@ class AccessLogTests(SynchronousTestCase):
 
     def line(self, method: str = "GET") -> None:
         self.log.log(
-            request_id="5f0c", method=method, template="/game/saves/{slot}", status=200, size=40213, seconds=0.00184
+            EndedRequest(
+                request_id="5f0c", method=method, template="/game/saves/{slot}", status=200, size=40213, seconds=0.00184
+            )
         )
 
     @covers("threats/48")
@@ -56,6 +58,6 @@ class AccessLogTests(SynchronousTestCase):
             raise OSError(28, "No space left on device")
 
         log = AccessLog(fail, self.clock, lambda: 0)  # type: ignore[arg-type]
-        log.log(request_id="1", method="GET", template="-", status=404, size=0, seconds=0)
+        log.log(EndedRequest(request_id="1", method="GET", template="-", status=404, size=0, seconds=0))
         self.clock.advance(1)
         self.assertEqual(self.clock.getDelayedCalls(), [])

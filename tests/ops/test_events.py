@@ -14,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.audit import FIELDS, WARNINGS
 from gamed.event_log import EventLog, format_event, format_value
-from gamed.http.access_log import AccessLog
+from gamed.http.access_log import AccessLog, EndedRequest
 from tests.support.covers import covers
 from tests.test_spec import ROOT
 
@@ -145,7 +145,7 @@ class PageTests(SynchronousTestCase):
         """Return the event of the access log, as it is written."""
         written: list[str] = []
         log = AccessLog(written.append, Clock(), lambda: 0)  # type: ignore[arg-type]
-        log.log(request_id="1", method="GET", template="-", status=404, size=0, seconds=0)
+        log.log(EndedRequest(request_id="1", method="GET", template="-", status=404, size=0, seconds=0))
         log.flush()
         _, name, *words = written[0].split()
         return Emitted(name, tuple(word.partition("=")[0] for word in words), "info")

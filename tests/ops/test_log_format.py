@@ -15,7 +15,7 @@ from gamed.audit import SecurityEvent
 from gamed.cli.errors import SetupError
 from gamed.cli.service.serve import choose_observer, parse_log_format
 from gamed.config.settings import LogFormat
-from gamed.http.access_log import AccessLog
+from gamed.http.access_log import AccessLog, EndedRequest
 from gamed.ops.logging import RAW, LogStream, Observer, TwistedAuditLog
 
 NOW_MS = 1_800_000_000_004
@@ -123,13 +123,15 @@ class RequestTests(SynchronousTestCase):
         written: list[str] = []
         log = AccessLog(written.append, Clock(), lambda: NOW_MS, style)  # type: ignore[arg-type]
         log.log(
-            request_id="5f0c",
-            method="GET",
-            template="/game/saves/{slot}",
-            status=404,
-            size=213,
-            seconds=0.00184,
-            code="save_not_found",
+            EndedRequest(
+                request_id="5f0c",
+                method="GET",
+                template="/game/saves/{slot}",
+                status=404,
+                size=213,
+                seconds=0.00184,
+                code="save_not_found",
+            )
         )
         log.flush()
         return "".join(written)

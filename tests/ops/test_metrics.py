@@ -7,7 +7,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.audit import SecurityEvent
-from gamed.http.access_log import AccessLog
+from gamed.http.access_log import AccessLog, EndedRequest
 from gamed.ops.logging import LoggedSignInFailures, TwistedAuditLog
 from gamed.ops.metrics import Counters, CountingAuditLog, Gauges, Metrics
 from gamed.outcomes import LoginFailure
@@ -55,14 +55,16 @@ class RequestTests(MetricsTestCase):
         self, method: str = "GET", template: str = "/game/saves/{slot}", status: int = 200, code: str = ""
     ) -> None:
         self.log().log(
-            request_id="5f0c",
-            method=method,
-            template=template,
-            status=status,
-            size=10,
-            seconds=0.004,
-            received=500,
-            code=code,
+            EndedRequest(
+                request_id="5f0c",
+                method=method,
+                template=template,
+                status=status,
+                size=10,
+                seconds=0.004,
+                received=500,
+                code=code,
+            )
         )
 
     def test_counted(self) -> None:

@@ -15,6 +15,7 @@ from json import dumps, loads
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IAddress
@@ -23,6 +24,7 @@ from twisted.internet.testing import StringTransport
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
+from gamed.http.access_log import EndedRequest
 from gamed.http.app import RouteGroup
 from gamed.http.connection import State
 from gamed.http.request import CLIENT_LEFT
@@ -42,8 +44,8 @@ class Lines:
     def __init__(self) -> None:
         self.lines: list[dict[str, Any]] = []
 
-    def log(self, **values: Any) -> None:
-        self.lines.append(values)
+    def log(self, request: EndedRequest) -> None:
+        self.lines.append(asdict(request))
 
 
 class Answer(Struct, frozen=True):
