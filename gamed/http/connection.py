@@ -21,7 +21,7 @@ from gamed.http.site import Site
 from gamed.http.timeouts import HEAD_SECONDS, WINDOW_SECONDS, BodyRate, ClosingConnection, FlowControl, Timeout
 
 HELD_BYTES: Final = 16 * 1024
-"""What may wait in memory while a body policy or a handler works."""
+"""Most bytes that wait in memory while a body policy or a handler works, besides those of one read."""
 HALF_CLOSED_SECONDS: Final = 5
 """How long an answer may take to begin once the client has closed its side: it may be done sending, or be gone."""
 FIRST_REQUEST_SECONDS: Final = 0.25

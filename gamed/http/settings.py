@@ -1,4 +1,4 @@
-"""What the operator sets about HTTP."""
+"""The operator's settings for HTTP."""
 
 from collections.abc import Collection, Sequence
 
@@ -8,7 +8,7 @@ from gamed.http.client_address import LOOPBACK, Network
 
 
 class HttpSettings(Struct, frozen=True):
-    """The operator's settings for HTTP. Unix sockets are always trusted."""
+    """The limits, proxies and origins that the operator has set; unix sockets are always trusted."""
 
     host: str | None
     """The base's, without port or brackets, lower case; None allows every name, for a unix socket."""

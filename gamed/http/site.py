@@ -240,6 +240,7 @@ class Site:
         except HttpError as e:
             match = self._routes.not_found(raw.method, path, e)
         head = RequestHead(raw.method, path, query.encode(), match.kwargs, headers, raw.length, address)
+        # After the route, so that this refusal, too, has the form of the route's app: a page or a problem.
         try:
             check_host(raw.version, headers, authority, self.settings.host)
         except HttpError as e:
