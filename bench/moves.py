@@ -58,7 +58,7 @@ LARGE_EACH = 16
 """One player in so many has a large save, which is most of the bytes."""
 TOGETHER = 200
 """The players whose saves are written in one transaction."""
-LOGGED = {"command_log", "security_event"}
+LOGGED = {"security_event"}
 """Tables in which a move notes itself."""
 MIB = 1024 * 1024
 Content = Mapping[str, TableDigest]

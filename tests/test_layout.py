@@ -87,7 +87,6 @@ OTHERS = {
     "account/guard": Kind.ROUTES,
     "account/pages": Kind.ROUTES,
     "players/passwords": Kind.FILES,
-    "players/command_log": Kind.STORE,
     "players/keyring": Kind.STORE,
     "saves/validation": Kind.RULES,
     "saves/retention": Kind.RULES,

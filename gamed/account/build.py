@@ -23,7 +23,7 @@ from gamed.database.errors import DatabaseError
 from gamed.http.app import RouteGroup
 from gamed.login.browser_routes import PageResponder
 from gamed.login.build import LoginComponents
-from gamed.players.command_log import CommandLogForwarder
+from gamed.ops.stored_events import CommandLogger
 from gamed.players.names import SignInMethods
 from gamed.providers.discovery import identity_namespace
 from gamed.saves.build import SaveComponents
@@ -39,7 +39,7 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
 
     account: AccountService
     removals: RemovalService
-    commands: CommandLogForwarder
+    commands: CommandLogger
     context: ServiceContext
     revoked: RevocationListener
 
@@ -63,7 +63,7 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
 
     async def clean_up(self) -> None:
         """Log the commands of operators, which needs auth.db alone, then finish removals; raise DatabaseError."""
-        commands = await self.commands.forward()
+        commands = await self.commands.log()
         await self.removals.resume()
         if not ERASING_COMMANDS.isdisjoint(commands):  # it has ended, or resume() has ended its work
             self.context.databases.clear_logs()
@@ -71,7 +71,7 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
     async def close(self) -> None:
         """Log the commands of operators before the databases close; the next start logs those that fail now."""
         with suppress(DatabaseError):
-            await self.commands.forward()
+            await self.commands.log()
 
 
 def build_account(context: ServiceContext, revoked: RevocationListener) -> AccountComponents:
@@ -86,7 +86,7 @@ def build_account(context: ServiceContext, revoked: RevocationListener) -> Accou
     return AccountComponents(
         account=AccountService(players, removals, revoked, methods, now_ms, audit),
         removals=removals,
-        commands=CommandLogForwarder(databases.reads, databases.auth, audit),
+        commands=CommandLogger(databases.reads, databases.auth, audit),
         context=context,
         revoked=revoked,
     )

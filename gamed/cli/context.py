@@ -30,9 +30,10 @@ from gamed.config.settings import KeySource
 from gamed.config.store_address import load_store
 from gamed.crypto import Keys
 from gamed.database.connection import AUTH, STATE, Connection
+from gamed.database.security_events import add_command
 from gamed.database.store import Store
 from gamed.login.keys import typed_approval_code
-from gamed.players import command_log, keyring
+from gamed.players import keyring
 from gamed.players.errors import PlayerError, PlayerUnknown
 from gamed.players.names import fold, fold_typed
 from gamed.players.tables import NamedPlayer, find_by_approval_code, find_named, list_players
@@ -241,7 +242,7 @@ class OfflineDatabases(Struct, frozen=True):
 
     def record(self, connection: Connection, command: str, player_id: str | None) -> None:
         """Record who ran which command, for the service's log; call this within a transaction on auth.db."""
-        command_log.add_entry(connection, command, player_id, self.ran_by, now_ms())
+        add_command(connection, command, player_id, self.ran_by, now_ms())
 
     def _run(
         self, run: Callable[[str, Callable[[Connection], T]], T], database: str, transaction: Callable[[Connection], T]

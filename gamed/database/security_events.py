@@ -3,20 +3,27 @@
 Equal events of one hour share a row, which counts them: a flood of events needs few rows. The table never has more than
 100,000 rows; the oldest make room. It has no addresses, sessions or request ids; those of them that may be logged are
 in the log.
+
+The server logs its events before it writes them. A command has no log: its row has `logged` = 0 until a server has
+logged it. Each command has a line in the log with its own instant, so a row cannot stand for two that wait: a repeat in
+the same hour, which the first row counts, gets a row with `times` = 0, which is deleted when it is logged.
 """
 
 from collections.abc import Iterable, Mapping
 from json import dumps, loads
 
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from gamed.audit import FIELDS, SecurityEvent
-from gamed.database.connection import Connection
+from gamed.database.connection import Connection, rows_in
 
 KEPT_MS = 90 * 24 * 3_600_000
 MERGE_MS = 3_600_000
 ROWS = 100_000
 CLEANUP_ROWS = 1000
+LOGGED_ROWS = 200
+"""How many commands one transaction marks as logged, in a few milliseconds."""
 VALUE_CHARACTERS = 64
 """The longest value that is stored whole; every value of this project is shorter."""
 LEFT_OUT = frozenset({"player", "session", "request", "row", "at"})
@@ -68,49 +75,88 @@ def write_events(connection: Connection, events: Iterable[EventCount], now_ms: i
     The end of an erasure comes last, after the player's rows that were written since these were deleted. Events that
     another process kept about a player who was erased meanwhile are left out.
     """
-    add = """
-        UPDATE security_event SET times = times + :times,
-            last_ms = CASE WHEN :last_ms > last_ms THEN :last_ms ELSE last_ms END
-        WHERE player_id = :player_id AND hour = :hour AND event = :event AND detail = :detail
-    """
-    insert = """
-        INSERT INTO security_event (hour, event, player_id, detail, first_ms, last_ms, times)
-        VALUES (:hour, :event, :player_id, :detail, :first_ms, :last_ms, :times)
-        ON CONFLICT (player_id, hour, event, detail) DO UPDATE SET
-            times = security_event.times + excluded.times,
-            last_ms = CASE WHEN excluded.last_ms > security_event.last_ms THEN excluded.last_ms
-                           ELSE security_event.last_ms END
-    """
     for each in sorted(events, key=lambda each: each.key.event == SecurityEvent.ERASED.value):
         key = each.key
         if key.event == SecurityEvent.ERASED.value:
             delete_player(connection, key.player_id, CLEANUP_ROWS)
         elif key.event != SecurityEvent.COMMAND.value and _is_erased(connection, key.player_id):
             continue
-        values = {"hour": key.hour, "event": key.event, "player_id": key.player_id, "detail": key.detail}
-        counts = {"first_ms": each.first_ms, "last_ms": each.last_ms, "times": each.times}
-        if not connection.execute(add, {**values, **counts}).rowcount:  # a conflict takes a number that no row gets
-            connection.execute(insert, {**values, **counts})
+        if not _add_to_row(connection, each):
+            _insert(connection, each, logged=1)
     delete_old(connection, now_ms, rows)
+
+
+def _add_to_row(connection: Connection, event: EventCount) -> bool:
+    """Add events to the row of their hour; return False if there is none."""
+    query = """
+        UPDATE security_event SET times = times + :times,
+            last_ms = CASE WHEN :last_ms > last_ms THEN :last_ms ELSE last_ms END
+        WHERE player_id = :player_id AND hour = :hour AND event = :event AND detail = :detail AND times > 0
+    """
+    return connection.execute(query, {**asdict(event.key), "times": event.times, "last_ms": event.last_ms}).rowcount > 0
+
+
+def _insert(connection: Connection, event: EventCount, logged: int) -> None:
+    # A plain INSERT, since no other writer can add the row after _add_to_row(): these transactions have no keys, so
+    # each is alone (gamed/database/engine.py). ON CONFLICT would take a number of PostgreSQL's for each repeat, and
+    # delete_old() counts rows by their numbers.
+    query = """
+        INSERT INTO security_event (hour, event, player_id, detail, first_ms, last_ms, times, logged)
+        VALUES (:hour, :event, :player_id, :detail, :first_ms, :last_ms, :times, :logged)
+    """
+    counts = {"first_ms": event.first_ms, "last_ms": event.last_ms, "times": event.times}
+    connection.execute(query, {**asdict(event.key), **counts, "logged": logged})
+
+
+def add_command(connection: Connection, command: str, player_id: str | None, ran_by: str, now_ms: int) -> None:
+    """Insert a command that waits to be logged, in the transaction of the change that it describes.
+
+    So neither exists without the other. `ran_by` is the system's user, as `uid:1000`.
+    """
+    key = EventKey.of(SecurityEvent.COMMAND, {"command": command, "player": player_id or "", "by": ran_by}, now_ms)
+    event = EventCount(key, now_ms, now_ms, 1)
+    _insert(connection, replace(event, times=0) if _add_to_row(connection, event) else event, logged=0)
+    delete_old(connection, now_ms)
+
+
+def any_unlogged(connection: Connection) -> bool:
+    """Return whether a command waits, so that an idle server writes nothing."""
+    return connection.execute("SELECT 1 FROM security_event WHERE logged = 0 LIMIT 1").fetchone() is not None
+
+
+def mark_logged(connection: Connection) -> list[EventCount]:
+    """Mark up to LOGGED_ROWS commands as logged, and return them, the oldest first; each ran at its `first_ms`."""
+    query = """
+        UPDATE security_event SET logged = 1
+        WHERE number IN (SELECT number FROM security_event WHERE logged = 0 ORDER BY number LIMIT :rows)
+        RETURNING number, hour, event, player_id, detail, first_ms, last_ms, times
+    """
+    rows = sorted(connection.execute(query, {"rows": LOGGED_ROWS}).fetchall())
+    repeats = [number for number, *_, times in rows if times == 0]
+    rows_in(connection, "DELETE FROM security_event WHERE number IN ", repeats)
+    return [EventCount(EventKey(*row[1:5]), *row[5:]) for row in rows]
 
 
 def _is_erased(connection: Connection, player_id: str) -> bool:
     """Return whether the events include the erasure of the player; no later player has the same id."""
-    query = "SELECT 1 FROM security_event WHERE player_id = :player_id AND event = :erased LIMIT 1"
+    query = "SELECT 1 FROM security_event WHERE player_id = :player_id AND event = :erased AND times > 0 LIMIT 1"
     values = {"player_id": player_id, "erased": SecurityEvent.ERASED.value}
     return player_id != "" and connection.execute(query, values).fetchone() is not None
 
 
 def delete_old(connection: Connection, now_ms: int, rows: int = ROWS) -> int:
-    """Delete up to CLEANUP_ROWS rows older than 90 days, and as many beyond the newest `rows`; return their number."""
+    """Delete up to CLEANUP_ROWS rows older than 90 days, and as many beyond the newest `rows`; return their number.
+
+    Commands that wait to be logged stay: a server that was stopped for months logs them at its start.
+    """
     by_age = """
         DELETE FROM security_event WHERE number IN (
-            SELECT number FROM security_event WHERE last_ms < :before_ms LIMIT :most)
+            SELECT number FROM security_event WHERE last_ms < :before_ms AND logged = 1 LIMIT :most)
     """
     by_number = """
         DELETE FROM security_event WHERE number IN (
             SELECT number FROM security_event
-            WHERE number <= (SELECT max(number) FROM security_event) - :rows LIMIT :most)
+            WHERE number <= (SELECT max(number) FROM security_event) - :rows AND logged = 1 LIMIT :most)
     """
     values = {"before_ms": now_ms - KEPT_MS, "rows": rows, "most": CLEANUP_ROWS}
     return sum(connection.execute(query, values).rowcount for query in (by_age, by_number))
@@ -123,7 +169,7 @@ def list_events(
     whose = "" if player_id is None else "AND player_id = :player_id"
     query = f"""
         SELECT hour, event, player_id, detail, first_ms, last_ms, times FROM security_event
-        WHERE last_ms >= :since_ms {whose} ORDER BY last_ms DESC, number DESC LIMIT :rows
+        WHERE last_ms >= :since_ms AND times > 0 {whose} ORDER BY last_ms DESC, number DESC LIMIT :rows
     """
     values = {"since_ms": since_ms, "player_id": player_id, "rows": rows}
     return [EventCount(EventKey(*row[:4]), *row[4:]) for row in connection.execute(query, values)]
@@ -133,7 +179,8 @@ def delete_player(connection: Connection, player_id: str, rows: int) -> int:
     """Delete up to `rows` events of a player who is erased, all but commands; return their number."""
     query = """
         DELETE FROM security_event WHERE number IN (
-            SELECT number FROM security_event WHERE player_id = :player_id AND event <> :command LIMIT :rows)
+            SELECT number FROM security_event
+            WHERE player_id = :player_id AND event <> :command AND times > 0 LIMIT :rows)
     """
     values = {"player_id": player_id, "command": SecurityEvent.COMMAND.value, "rows": rows}
     return connection.execute(query, values).rowcount

@@ -1,4 +1,7 @@
-"""Security events wait in memory until they are written to auth.db together, so that no request waits for that."""
+"""Security events of the server go from its log to auth.db, those of commands from auth.db to its log.
+
+The server's own wait in memory until they are written together, so that no request waits for that.
+"""
 
 from contextlib import suppress
 from functools import partial
@@ -7,10 +10,11 @@ from twisted.logger import Logger
 
 from gamed.audit import AuditLog, SecurityEvent
 from gamed.database.errors import DatabaseError
-from gamed.database.queues import WriteQueue
-from gamed.database.security_events import EventCount, EventKey, delete_old, write_events
+from gamed.database.queues import ReadQueue, WriteQueue
+from gamed.database.security_events import EventCount, EventKey, any_unlogged, delete_old, mark_logged, write_events
 from gamed.event_log import EventLog
-from gamed.timestamps import Now
+from gamed.structs import Component
+from gamed.timestamps import Now, rfc3339
 
 WAITING = 500
 """How many different events may wait; more than the process has in a normal hour, and a short transaction."""
@@ -20,7 +24,7 @@ _log = EventLog(Logger())
 class StoringAuditLog:
     """An audit log that also keeps its events in the table `security_event`.
 
-    Commands are left out: each wrote its own row in the transaction of its change (gamed.players.command_log).
+    Commands are left out: each wrote its own row in the transaction of its change (CommandLogger logs them).
     """
 
     def __init__(self, audit: AuditLog, writes: WriteQueue, now_ms: Now) -> None:
@@ -73,3 +77,26 @@ class StoringAuditLog:
             self._waiting[count.key] = count
         else:
             self._lost += count.times
+
+
+class CommandLogger(Component, frozen=True):
+    """The part of the service that logs what commands changed beside it."""
+
+    _reads: ReadQueue
+    _writes: WriteQueue
+    _audit: AuditLog
+
+    async def log(self) -> list[str]:
+        """Log every command that waits, the oldest first; return the commands. Raise DatabaseError.
+
+        Each is logged by the process that marked its row, and only once that is committed. So several processes never
+        log a command twice, and a transaction that is repeated does not either. A process that dies in between loses up
+        to LOGGED_ROWS lines of its log; `gamed events` shows these commands.
+        """
+        commands: list[str] = []
+        while await self._reads.submit(any_unlogged):
+            for each in await self._writes.submit(mark_logged):
+                at = rfc3339(each.first_ms)
+                self._audit.record(SecurityEvent.COMMAND, player=each.key.player_id, at=at, **each.values)
+                commands.append(each.values["command"])
+        return commands

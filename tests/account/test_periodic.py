@@ -6,9 +6,11 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.account import store as player_store
 from gamed.account.build import build_account
 from gamed.audit import SecurityEvent
+from gamed.database import security_events
 from gamed.database.connection import Connection
 from gamed.database.errors import DatabaseError, DatabaseUnavailable
-from gamed.players import command_log
+from gamed.database.security_events import add_command
+from gamed.ops.stored_events import CommandLogger
 from tests.login.fixtures import done
 from tests.sessions.fixtures import ANNA, NOW_MS
 from tests.sessions.server import SessionTestCase
@@ -28,7 +30,7 @@ class PeriodicTests(SessionTestCase):
         """Do what a command does before it is killed."""
 
         def transaction(connection: Connection) -> None:
-            command_log.add_entry(connection, "players erase", ANNA, "uid:0", NOW_MS)
+            add_command(connection, "players erase", ANNA, "uid:0", NOW_MS)
             player_store.mark_removed(connection, ANNA, NOW_MS)
 
         self.wait(self.server.databases.auth.submit(transaction))
@@ -67,35 +69,35 @@ class TwoProcesses(SynchronousTestCase):
         """A process that read a command before another process logged it does not log it again."""
         folder, lines = data_folder(self), CommandLines()
         stores = [file_databases(self, data=folder) for _ in range(2)]
-        first, second = (command_log.CommandLogForwarder(each.reads, each.auth, lines) for each in stores)
-        done(stores[0].auth.submit(lambda c: command_log.add_entry(c, "players block", ANNA, "uid:0", NOW_MS)))
+        first, second = (CommandLogger(each.reads, each.auth, lines) for each in stores)
+        done(stores[0].auth.submit(lambda c: add_command(c, "players block", ANNA, "uid:0", NOW_MS)))
         done(stores[0].auth.pause())
-        late = Deferred.fromCoroutine(first.forward())
-        self.assertEqual(done(second.forward()), ["players block"])
+        late = Deferred.fromCoroutine(first.log())
+        self.assertEqual(done(second.log()), ["players block"])
         stores[0].auth.resume()
         self.assertEqual(self.successResultOf(late), [])
         self.assertEqual(lines, ["players block"])
 
     def test_the_oldest_comes_first(self) -> None:
         """Commands are logged in the order in which they ran, also more than one transaction takes."""
-        self.patch(command_log, "ROWS", 2)
+        self.patch(security_events, "LOGGED_ROWS", 2)
         stores, lines = file_databases(self), CommandLines()
         commands = [f"command {number}" for number in range(5)]
         for command in commands:
-            done(stores.auth.submit(lambda c, text=command: command_log.add_entry(c, text, None, "uid:0", NOW_MS)))
-        self.assertEqual(done(command_log.CommandLogForwarder(stores.reads, stores.auth, lines).forward()), commands)
+            done(stores.auth.submit(lambda c, text=command: add_command(c, text, None, "uid:0", NOW_MS)))
+        self.assertEqual(done(CommandLogger(stores.reads, stores.auth, lines).log()), commands)
         self.assertEqual(lines, commands)
 
     def test_failed_commit(self) -> None:
         """A command whose deletion is not committed is not logged; a later attempt logs it."""
         stores, lines = file_databases(self), CommandLines()
-        forwarder = command_log.CommandLogForwarder(stores.reads, stores.auth, lines)
-        done(stores.auth.submit(lambda c: command_log.add_entry(c, "players block", None, "uid:0", NOW_MS)))
+        logger = CommandLogger(stores.reads, stores.auth, lines)
+        done(stores.auth.submit(lambda c: add_command(c, "players block", None, "uid:0", NOW_MS)))
         writable = unwritable(stores.auth)
-        self.failureResultOf(Deferred.fromCoroutine(forwarder.forward()), DatabaseError)
+        self.failureResultOf(Deferred.fromCoroutine(logger.log()), DatabaseError)
         self.assertEqual(lines, [])
         writable()
         for connection in [] if POSTGRESQL else stores.auth.thread.pool.connections.values():
             connection.execute("PRAGMA query_only = OFF")
-        done(forwarder.forward())
+        done(logger.log())
         self.assertEqual(lines, ["players block"])

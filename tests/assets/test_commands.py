@@ -13,7 +13,7 @@ from gamed.ops.findings import Level
 from tests.assets.fixtures import AssetsCase, contents, served
 from tests.cli.backup_helpers import command
 from tests.support.covers import covers
-from tests.support.databases import ask, prepare_files
+from tests.support.databases import prepare_files, unlogged_commands
 from tests.support.postgresql import cluster
 from tests.support.stores import POSTGRESQL, forget_store, store_of, with_store
 
@@ -91,7 +91,7 @@ class PublishCommandTests(CommandCase):
         manifest = json.loads(self.store.manifest(done["release"]))
         self.assertEqual((manifest["meta"], manifest["files"]["data/level1.pck"]["type"]), ({"a": 1}, "a/b"))
         with closing(store_of(self.data)) as store:
-            logged = store.run_read(AUTH, ask("SELECT command, player_id, ran_by FROM command_log"))
+            logged = store.run_read(AUTH, unlogged_commands)
         self.assertEqual(logged, [("assets publish", None, f"uid:{os.getuid()}")] * 2)
 
     def test_refused_files(self) -> None:

@@ -180,7 +180,10 @@ class RefusalTests(RefusedTestCase):
         """A schema of a newer gamed, and one that was changed by hand, are refused."""
         process, _ = self.serve()
         self.stop(process)
-        self.rows("INSERT INTO auth.schema_version SELECT 99, 99, script, contents FROM auth.schema_version LIMIT 1")
+        self.rows(
+            "INSERT INTO auth.schema_version SELECT 99, 99, script, contents FROM auth.schema_version"
+            " ORDER BY number DESC LIMIT 1"
+        )
         self.assertIn("is newer than this gamed", self.refused())
         self.rows("DELETE FROM auth.schema_version WHERE number = 99")
         self.rows("ALTER TABLE state.save DROP COLUMN deleted_ms")

@@ -94,7 +94,7 @@ class ConfigurationTests(RefusalTestCase):
         whole = self.stores()
         for name, sql in (
             ("state.db", "DROP INDEX save_prune_at"),
-            ("auth.db", "DROP TABLE command_log"),
+            ("auth.db", "DROP TABLE security_event"),
             ("auth.db", "ALTER TABLE session DROP COLUMN revoked_ms"),
             ("auth.db", "DROP TABLE key_record"),
         ):

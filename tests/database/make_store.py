@@ -105,6 +105,8 @@ class Maker:
         self._begin()
         with Served(self):
             found = self._fill()
+        for _ in range(2):  # a command that no server has logged yet, and its repeat
+            self._json("players", "note", "Zoë", "asked twice")
         found["made_ms"] = time.time_ns() // 1_000_000
         self._gamed("backup", str(self.store / "sqlite"))
         self._copy_to_postgresql()

@@ -22,7 +22,6 @@ from tests.support.stores import sqlite_files
 SMALL = {
     "player_merge",
     "deleted_blob",
-    "command_log",
     "key_record",
     "login_count",
     "retention",

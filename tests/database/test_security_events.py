@@ -14,9 +14,12 @@ from gamed.database.security_events import (
     VALUE_CHARACTERS,
     EventCount,
     EventKey,
+    add_command,
+    any_unlogged,
     delete_old,
     delete_player,
     list_events,
+    mark_logged,
     write_events,
 )
 from tests.support.covers import covers
@@ -119,6 +122,39 @@ class TableTests(SynchronousTestCase):
         self.assertEqual(steps, [1, 1, 0])
         left = {(row.key.event, row.key.player_id) for row in self.listed()}
         self.assertEqual(left, {("command", ANNA), ("sign_in_refused", BERT)})
+
+    def block(self, at_ms: int = NOON_MS) -> None:
+        self.run_it(lambda connection: add_command(connection, "players block", ANNA, "uid:0", at_ms))
+
+    def marked(self) -> list[int]:
+        """Mark the commands that wait; return when they ran."""
+        return [each.first_ms for each in self.run_it(mark_logged)]
+
+    def test_repeated_command(self) -> None:
+        """Count a command that is repeated in one hour in one row, and return each of them for the log, once."""
+        for second in range(3):
+            self.block(NOON_MS + second)
+        once = [EventCount(self.listed()[0].key, NOON_MS, NOON_MS + 2, 3)]
+        self.assertEqual(self.listed(), once)
+        self.assertEqual((self.marked(), self.marked()), ([NOON_MS, NOON_MS + 1, NOON_MS + 2], []))
+        self.assertEqual(self.listed(), once)
+        self.block(NOON_MS + 3)
+        self.assertEqual((self.marked(), [each.times for each in self.listed(player_id=ANNA)]), ([NOON_MS + 3], [4]))
+        self.assertEqual(self.run_it(lambda c: c.rows("SELECT count(*) FROM security_event")), [(1,)])
+
+    def test_logged_before(self) -> None:
+        """Events of the server itself do not wait to be logged."""
+        self.write([refused(), event(SecurityEvent.ERASED, player=ANNA)])
+        self.assertFalse(self.run_it(any_unlogged))
+        self.assertEqual(self.marked(), [])
+
+    def test_waiting_commands_stay(self) -> None:
+        """Keep a command until it is logged, however old it is and however many events were written since."""
+        self.block()
+        later = NOON_MS + KEPT_MS + 1
+        self.write((refused(later, player=f"ply_{n}") for n in range(10)), later, rows=5)
+        self.assertEqual(self.marked(), [NOON_MS])
+        self.assertEqual(self.run_it(lambda connection: delete_old(connection, later)), 1)
 
     @sqlite_files("its query plans")
     def test_plans(self) -> None:

@@ -1,8 +1,8 @@
 """The cleanups keep auth.db small over a simulated year (PROTOCOL 3.7 to 3.9)."""
 
+from gamed.database.security_events import add_command, mark_logged
 from gamed.login.collect import Complete
 from gamed.outcomes import LoginFailure
-from gamed.players import command_log
 from tests.login.fake_provider import FakeProvider
 from tests.login.fixtures import APPROVAL, LoginCase, LoginServer, done
 from tests.support.stores import POSTGRESQL
@@ -14,7 +14,8 @@ SETTLED = 45
 """Days after which each day deletes as many rows as it adds: a refresh credential and its week live longest."""
 TABLES = (
     *("player", "identity", "local_account", "session", "credential"),
-    *("login", "authorization_attempt", "limit_bucket", "player_merge", "command_log"),
+    *("login", "authorization_attempt", "limit_bucket", "player_merge"),
+    "security_event WHERE logged = 0",
 )
 
 
@@ -55,9 +56,7 @@ class YearTests(LoginCase):
         server.start()
         newcomer = server.signed_in(f"stranger {day}")
         self.assertEqual(server.collect(newcomer, code=server.code(newcomer)).outcome, LoginFailure.PLAYER_PENDING)
-        server.write(
-            lambda connection: command_log.add_entry(connection, "players block", None, "uid:0", server.now_ms())
-        )
+        server.write(lambda connection: add_command(connection, "players block", None, "uid:0", server.now_ms()))
         server.clock.advance(DAY_SECONDS / 4)
 
     def sweep(self, server: LoginServer) -> None:
@@ -65,4 +64,4 @@ class YearTests(LoginCase):
         done(server.lifecycle.expire())
         done(server.sessions.clean_up())
         done(server.store.delete_idle_buckets(server.now_ms()))
-        server.write(command_log.take_entries)
+        server.write(mark_logged)

@@ -43,7 +43,7 @@ class TwoServices(ServiceTestCase):
         def add(connection: Connection) -> None:
             connection.execute("INSERT INTO limit_bucket VALUES (?, 1)", (bytes([number]) * 32,))
             connection.execute(
-                "INSERT INTO security_event VALUES (?, 1, 'sign_in', '', '{}', 1, 1, 1)",
+                "INSERT INTO security_event VALUES (?, 1, 'sign_in', '', '{}', 1, 1, 1, 1)",
                 (number,),
             )
 

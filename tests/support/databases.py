@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from itertools import count
+from json import loads
 from pathlib import Path
 from typing import Any
 from weakref import finalize
@@ -236,3 +237,10 @@ def hold(queue: WriteQueue) -> Callable[[], None]:
 def ask(sql: str) -> Callable[[Connection], list[tuple[Any, ...]]]:
     """Return a transaction that returns all rows of one statement."""
     return lambda connection: connection.execute(sql).fetchall()
+
+
+def unlogged_commands(connection: Connection) -> list[tuple[str, str | None, str]]:
+    """Return command, player and system's user of each command that waits to be logged, the oldest first."""
+    query = "SELECT detail, player_id FROM security_event WHERE logged = 0 ORDER BY number"
+    rows = [(loads(detail), player_id or None) for detail, player_id in connection.execute(query).fetchall()]
+    return [(values["command"], player_id, values["by"]) for values, player_id in rows]

@@ -14,8 +14,8 @@ from gamed.cli.output import counted
 from gamed.cli.service.folder_lock import Lock
 from gamed.clock import now_ms
 from gamed.database.connection import AUTH, STATE, Connection
+from gamed.database.security_events import add_command
 from gamed.database.store import Store
-from gamed.players import command_log
 from gamed.saves.tables import renew_epochs
 
 
@@ -58,7 +58,7 @@ def finish_auth(
     """End all sessions of a restored `auth`; return how many there were, and how many players stay blocked."""
     sessions = player_store.sign_out_all(connection, now_ms())
     blocked = player_store.block_again(connection, blocked_now)
-    command_log.add_entry(connection, command, None, ran_by, now_ms())
+    add_command(connection, command, None, ran_by, now_ms())
     store.accept_restored(connection, AUTH, now_ms())
     return sessions, blocked
 

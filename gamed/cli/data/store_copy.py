@@ -44,6 +44,7 @@ from gamed.database.postgresql.processes import alone
 from gamed.database.postgresql.session import PlainSession
 from gamed.database.postgresql.whole_tables import PostgresqlWholeDatabase
 from gamed.database.scripts import scripts_in
+from gamed.database.security_events import add_command
 from gamed.database.sqlite.files import SqliteConnection, connect, file_uri, prepare
 from gamed.database.sqlite.migrations import MOVED as MOVED_FILE
 from gamed.database.sqlite.migrations import check_schema, moved_name, prepare_file
@@ -53,11 +54,11 @@ from gamed.database.sqlite.whole_tables import SqliteWholeDatabase, tables_in, w
 from gamed.database.store import Run
 from gamed.database.table_copy import Progress, TableDigest, copy_tables, differing, digest_tables
 from gamed.disk import sync_folder
-from gamed.players import command_log, keyring
+from gamed.players import keyring
 
 DATABASES = (AUTH, STATE)
-LOGGED = {"command_log", "security_event"}
-"""Tables in which the target has the move itself."""
+LOGGED = {"security_event"}
+"""The table in which the target has the move itself."""
 LOGS = [f"{database}.db{beside}" for database in (AUTH, STATE) for beside in ("-wal", "-shm")]
 LOCK_MS = 10_000
 KIND = SessionKind("move-store", DATABASES, lock_ms=LOCK_MS, idle_ms=0)
@@ -174,7 +175,7 @@ def _fill_schemas(
     _compare(digests, _digests_of_schemas(files, session, "comparing", size))
     session.rows(f"SET LOCAL search_path = {', '.join(DATABASES)}")
     _check(lambda transaction: transaction(session))
-    command_log.add_entry(session, "move-store", None, ran_by, now_ms())
+    add_command(session, "move-store", None, ran_by, now_ms())
     session.commit()
     return digests
 
@@ -317,7 +318,7 @@ def _fill_files(data: Path, session: PlainSession, where: str, ran_by: str, size
                 for name, each in _fill_file(staged / f"{database}.db", session, shown).items()
             }
             _compare_files(staged, digests, size)
-            entry = partial(command_log.add_entry, command="move-store", player_id=None, ran_by=ran_by, now_ms=now_ms())
+            entry = partial(add_command, command="move-store", player_id=None, ran_by=ran_by, now_ms=now_ms())
             run_transaction(staged / f"{AUTH}.db", entry)
         for database in DATABASES:
             require_no_log(staged / f"{database}.db")

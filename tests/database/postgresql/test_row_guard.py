@@ -99,5 +99,5 @@ class RowGuardTest(SynchronousTestCase):
 
     def test_row_of_all(self) -> None:
         """A row that belongs to no key needs a batch without keys."""
-        insert = "INSERT INTO command_log (command, ran_by, done_ms) VALUES ('players block', 'uid:0', 1)"
+        insert = "INSERT INTO last_backup (one, made_ms, bytes) VALUES (1, 1, 1)"
         self.assert_needs(None, lambda connection: connection.rows(insert))
