@@ -46,8 +46,12 @@ GLOBAL = """{{
 class Nginx(Proxy):
     name = "nginx"
 
+    def text(self) -> str:
+        """Return the configuration of this site."""
+        return sample("etc/nginx/gamed.conf")
+
     def _prepare(self, upstream: str) -> Sequence[str]:
-        text = sample("etc/nginx/gamed.conf")
+        text = self.text()
         text = changed(text, "listen 443 ssl;", f"listen 127.0.0.1:{self.port} ssl;")
         text = changed(text, "listen [::]:443 ssl;", f"listen [::1]:{self.port} ssl;" if HAS_IPV6 else "")
         text = changed(text, CERTIFICATE, str(self.certificate))
