@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import closing
+from http.client import HTTPException
 from pathlib import Path
 from threading import Event, Thread
 
@@ -34,7 +35,8 @@ class Requests:
         self._nginx, self._token = nginx, token
         self._enough = Event()
         self._threads = [Thread(target=self._run) for _ in range(THREADS)]
-        self.statuses: list[int] = []
+        self.statuses: list[int | str] = []
+        """The status of each answer, or the error instead of it."""
 
     def __enter__(self) -> "Requests":
         for thread in self._threads:
@@ -50,5 +52,8 @@ class Requests:
         headers = {"Host": HOST, "Authorization": f"Bearer {self._token}"}
         while not self._enough.wait(PAUSE_SECONDS):
             with closing(self._nginx.line()) as line:
-                line.request("GET", "/game/saves", headers=headers)
-                self.statuses.append(line.getresponse().status)
+                try:
+                    line.request("GET", "/game/saves", headers=headers)
+                    self.statuses.append(line.getresponse().status)
+                except (OSError, HTTPException) as e:
+                    self.statuses.append(repr(e))

@@ -67,6 +67,7 @@ class Machine:
         self.folder, self.programs, self.address = folder, programs, address
         self.config, self.data = folder / "etc/gamed/authentication.json", folder / "var/lib/gamed"
         self.credentials, self.log = folder / "etc/gamed/credentials", folder / "log"
+        self.disk = folder / "mnt/disk/gamed"
         self.port = free_port()
         self.base = f"http://127.0.0.1:{self.port}"
         self.secrets = {KEY_ENV: KEY}
@@ -85,6 +86,8 @@ class Machine:
         """Make the folders and the first configuration of the guide, and its secrets."""
         self.shell(self.block("export GAMED_CONFIG="))
         self.write_secrets()
+        self.disk.mkdir(parents=True)
+        self.own(self.disk)
 
     def write_secrets(self) -> None:
         """Write the files that only root can read, from which systemd makes credentials."""
@@ -218,12 +221,14 @@ class Machine:
         deadline = time.monotonic() + WAIT_SECONDS
         while not _is_healthy(port):
             if process.poll() is not None or time.monotonic() > deadline:
-                raise Wrong(f"{shlex.join(command)}\n  looked for: a server\n  found:      exit {process.poll()}")
+                shown = shlex.join(word for word in command if "\n" not in word)
+                raise Wrong(f"{shown}\n  looked for: a healthy server\n  found:      exit code {process.poll()}")
             time.sleep(PAUSE_SECONDS)
 
 
 def _is_healthy(port: int) -> bool:
-    with closing(HTTPConnection("127.0.0.1", port, timeout=WAIT_SECONDS)) as connection, suppress(OSError):
+    """Return whether a server answers within a second: a socket of systemd also accepts while none runs."""
+    with closing(HTTPConnection("127.0.0.1", port, timeout=1)) as connection, suppress(OSError):
         connection.request("GET", "/healthz")
         return connection.getresponse().status == 200
     return False
