@@ -39,7 +39,7 @@ from tests.walk.kept import bring, nameless_players
 from tests.walk.machine import Wrong
 
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/auth/invite/\S+")
-SCRIPT = "-- oldest: 1\nALTER TABLE {} ADD COLUMN later {} NOT NULL DEFAULT 7;\n"
+SCRIPT = "ALTER TABLE {} ADD COLUMN later {} NOT NULL DEFAULT 7;\n"
 LEFT_OUT_SECONDS = 1.2
 """A little more than fail_timeout of the printed nginx.conf: so long nginx leaves a server out after its restart."""
 STEPS: list[Callable[["Story"], None]] = []
@@ -156,6 +156,7 @@ class Story(WalkFixtures):
         for level in (b"level 5", b"level 6"):
             self.home.stop()
             self.home.start_by_unit()
+            expect("gamed health, of the server of the guide's data folder", "ok\n", self.home.gamed("health"))
             self.write(self.desk, "level", level)
             self.sofa.await_read("level", level)
 
