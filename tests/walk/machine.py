@@ -221,7 +221,7 @@ class Machine:
         deadline = time.monotonic() + WAIT_SECONDS
         while not _is_healthy(port):
             if process.poll() is not None or time.monotonic() > deadline:
-                shown = shlex.join(word for word in command if "\n" not in word)
+                shown = shlex.join(word for word in command if word != AS_SYSTEMD)
                 raise Wrong(f"{shown}\n  looked for: a healthy server\n  found:      exit code {process.poll()}")
             time.sleep(PAUSE_SECONDS)
 
