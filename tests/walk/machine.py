@@ -21,6 +21,7 @@ import gamed.cli.commands  # what the user of the guide has to be able to import
 import gamed.database.postgresql.store
 import gamed.service
 import gamed.tap  # noqa: F401
+from gamed.cli.process import LISTENERS_FILE
 from tests.cli.other_user import python_for_all
 from tests.database.make_store import KEY, KEY_ENV
 from tests.ops.test_sockets import AS_SYSTEMD
@@ -149,6 +150,8 @@ class Machine:
         expect_port = f"127.0.0.1:{self.port}"
         if address != expect_port:
             raise Wrong(f"ListenStream= of the printed socket\n  looked for: {expect_port}\n  found:      {address}")
+        # `gamed health` finds a server by this file: afterwards only one that uses the same data folder.
+        (self.data / LISTENERS_FILE).unlink()
         if self._socket is None:
             self._socket = socket.create_server(("127.0.0.1", self.port))
         number = self._socket.fileno()
