@@ -82,7 +82,7 @@ class RunnerTests(SynchronousTestCase):
         self.assertGreater(len(found), 80)
         for scenario in found:
             self.assertTrue(scenario.data["about"].endswith("."), scenario.name)
-            self.assertTrue(scenario.data["source"].startswith(("PROTOCOL", "SPEC", "docs/")), scenario.name)
+            self.assertTrue(scenario.data["source"].startswith(("SPEC", "docs/")), scenario.name)
             self.assertLessEqual(scenario.needs, FEATURES)
             self.assertLessEqual(set(scenario.data), {"about", "source", "needs", "real", "cases", "steps"})
 
