@@ -121,14 +121,22 @@ def published(folder: Path) -> AssetService:
     (source / "small.bin").write_bytes(DATA)
     (source / "large.bin").write_bytes(LARGE)
     store = AssetStore(folder / "assets")
-    Publisher(store, lambda label, length: nullcontext(lambda done: None), now_ms, 0, 1).publish(
-        PublishRequest(source, "stable")
-    )
+    Publisher(
+        store=store,
+        progress=lambda label, length: nullcontext(lambda done: None),
+        now_ms=now_ms,
+        min_free_bytes=0,
+        keep_releases=1,
+    ).publish(PublishRequest(source, "stable"))
 
     def run(work: Callable[[], T]) -> Deferred[T]:
         return succeed(work())
 
-    return AssetService(ReleaseCache(store, run, lambda: 0.0), ObjectCache(store, run, lambda: 0.0, 64), now_ms())
+    return AssetService(
+        releases=ReleaseCache(store, run, lambda: 0.0),
+        objects=ObjectCache(store, run, lambda: 0.0, 64),
+        started_ms=now_ms(),
+    )
 
 
 class Inside:
@@ -140,16 +148,20 @@ class Inside:
         waits = ChangeWaiters(cast(Any, fake), fake)
         store = cast(SaveStore, self._store)
         environment = SaveEnvironment(limits, now_ms, os.urandom, waits)
-        saves = SaveService(store, fake, environment, PlayerRateLimiter.of(limits))
+        saves = SaveService(store=store, sessions=fake, environment=environment, rate=PlayerRateLimiter.of(limits))
         body_policy = SaveBodyPolicy(
-            saves,
-            limits,
-            UploadAdmission(limits, Path(tempfile.gettempdir()), DiskReservations(lambda: (0, 0, LARGE_DISK), 0)),
+            saves=saves,
+            limits=limits,
+            admission=UploadAdmission(
+                limits=limits,
+                folder=Path(tempfile.gettempdir()),
+                reservations=DiskReservations(lambda: (0, 0, LARGE_DISK), 0),
+            ),
         )
         groups: list[RouteGroup] = [
-            SaveRoutes(saves, ShieldedTasks(), body_policy, cast(Any, None)),
-            PublicRoutes("local", [], "0" * 8, "0" * 16, fake),
-            AssetRoutes(published(folder)),
+            SaveRoutes(saves=saves, tasks=ShieldedTasks(), write_policy=body_policy, erase=cast(Any, None)),
+            PublicRoutes(mode="local", labels=[], instance="0" * 8, store="0" * 16, databases=fake),
+            AssetRoutes(assets=published(folder)),
         ]
         log = AccessLog(lambda text: None, clock, now_ms, count=Counters(()).record_request)
         policy = HttpSettings(host="localhost")

@@ -153,7 +153,9 @@ class Files:
         found: dict[str, TableDigest] = {}
         for name in (AUTH, STATE):
             with closing(connect(file_uri(self.data / f"{name}.db", "rw"))) as connection:
-                found |= digest_tables(SqliteWholeDatabase(connection), tables_in(connection), lambda size: None)
+                found |= digest_tables(
+                    SqliteWholeDatabase(connection=connection), tables_in(connection), lambda size: None
+                )
         return found
 
     def bring_back(self) -> None:
@@ -191,7 +193,9 @@ class Schemas:
         with closing(PlainSession(Connector(PostgresqlAddress(self.address.keywords), now_ms).open(kind))) as session:
             session.rows("BEGIN ISOLATION LEVEL REPEATABLE READ")
             for name in (AUTH, STATE):
-                found |= digest_tables(PostgresqlWholeDatabase(session, name), _tables(name), lambda size: None)
+                found |= digest_tables(
+                    PostgresqlWholeDatabase(session=session, schema=name), _tables(name), lambda size: None
+                )
         return found
 
     def bring_back(self) -> None:

@@ -188,7 +188,9 @@ class Sessions:
         self.file = LoggedFile(folder / "auth.db")
         self._random = Random(tokens)
         keys = Keys.of(Secret(self._random.randbytes(32)), self._random.randbytes)
-        self._issuer = CredentialIssuer(keys, SessionPolicy(900, 30 * 24 * 3600), self._random.randbytes)
+        self._issuer = CredentialIssuer(
+            keys=keys, policy=SessionPolicy(900, 30 * 24 * 3600), random=self._random.randbytes
+        )
         self._now_ms = START_MS
         self._pairs: list[CredentialPair] = []
         for first in range(0, tokens // 2, 500):

@@ -125,7 +125,7 @@ class Day:
     def __init__(self, databases: Databases, clock: "SimulatedClock", size: Callable[[], int]) -> None:
         self.databases, self.clock, self._size = databases, clock, size
         keys = Keys.of(Secret(token_bytes(32)), token_bytes)
-        self.store = SaveStore(databases, keys, LIMITS, PlayerRateLimiter.of_lists())
+        self.store = SaveStore(databases=databases, keys=keys, limits=LIMITS, lists=PlayerRateLimiter.of_lists())
         self._cleanup = CleanupTask(databases, LIMITS, clock.now, token_bytes, lambda player_id: None)
         self._cleaned_ms = clock.ms
         self.refused = 0
@@ -298,7 +298,7 @@ def simulate(data: Path, address: Address | None, hours: float) -> Simulated:
     from twisted.python.failure import Failure
 
     clock = SimulatedClock(time.time_ns() // 1_000_000 - int((hours * 0.5 + 24.5) * HOUR_MS))
-    store = SqliteStore(data) if address is None else _postgresql(address, data)
+    store = SqliteStore(data=data) if address is None else _postgresql(address, data)
     size = partial(_file_size, data) if address is None else partial(_relations_size, address)
     found: list[Any] = []
 

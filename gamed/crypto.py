@@ -119,24 +119,24 @@ class Indexer:
         return Index(mac.finalize())
 
 
-class Sealer(Component, frozen=True):
+class Sealer(Component, frozen=True, kw_only=True):
     """An AES-256-GCM cipher; a sealed value is a random nonce and the ciphertext.
 
     Purpose and row are bound as associated data: a value that was copied to another row or column, or changed by one
     bit, raises DecryptionFailed.
     """
 
-    _cipher: AESGCM
-    _random: Random
+    cipher: AESGCM
+    random: Random
 
     def seal(self, purpose: Purpose, row: str, plain: bytes) -> bytes:
-        nonce = self._random(NONCE_BYTES)
-        return nonce + self._cipher.encrypt(nonce, plain, _bound(purpose, row))
+        nonce = self.random(NONCE_BYTES)
+        return nonce + self.cipher.encrypt(nonce, plain, _bound(purpose, row))
 
     def unseal(self, purpose: Purpose, row: str, sealed: bytes) -> bytes:
         nonce, body = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]
         try:
-            return self._cipher.decrypt(nonce, body, _bound(purpose, row))
+            return self.cipher.decrypt(nonce, body, _bound(purpose, row))
         except (InvalidTag, ValueError) as e:
             raise DecryptionFailed(purpose, row) from e
 
@@ -161,6 +161,6 @@ class Keys(Struct, frozen=True):
         if len(master.reveal()) != KEY_BYTES:
             raise InvalidKey(f"a master key is {KEY_BYTES} bytes")
         indexer = Indexer(derive(master, b"gamed 1 hmac"))
-        sealer = Sealer(AESGCM(derive(master, b"gamed 1 aes-256-gcm")), random)
+        sealer = Sealer(cipher=AESGCM(derive(master, b"gamed 1 aes-256-gcm")), random=random)
         check = indexer.index(Purpose.CHECK, b"gamed")
         return cls(indexer, sealer, check, derive(master, b"gamed 1 fingerprint")[:6].hex())

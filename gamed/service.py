@@ -90,7 +90,9 @@ class GamedService(MultiService):
         self._saves = build_saves(context, self._sessions, waits)
         report = None if counters is None else counters.record_provider_call
         failures = LoggedSignInFailures(counters)
-        self._access = ProviderAccess(build_providers(context, report), self.base_url, failures.sign_in_failed)
+        self._access = ProviderAccess(
+            providers=build_providers(context, report), base_url=self.base_url, sign_in_failed=failures.sign_in_failed
+        )
         self._login = build_login(context, self._sessions, revoked, self._access, first_uses)
         self._account = build_account(context, revoked)
         self._assets = AssetComponents(context, self._sessions)
@@ -175,9 +177,15 @@ class GamedService(MultiService):
         pages = build_pages(context, self._access)
         labels = {name: provider.label for name, provider in context.config.providers.items()}
         return (
-            PublicRoutes(settings.config.mode.value, labels, context.instance_id, settings.store_id, context.databases),
+            PublicRoutes(
+                mode=settings.config.mode.value,
+                labels=labels,
+                instance=context.instance_id,
+                store=settings.store_id,
+                databases=context.databases,
+            ),
             *self._login.routes(pages),
-            SessionRoutes(self._sessions, context.tasks),
+            SessionRoutes(sessions=self._sessions, detached=context.tasks),
             *self._account.routes(self._login, self._sessions, self._saves, pages),
             *self._saves.routes,
             self._assets.routes,
@@ -265,7 +273,10 @@ class AdminServer:
         self._databases = databases
         self._stopping = False
         self._server: HttpServer = build_server(
-            [AdminRoutes(metrics, CONTENT_TYPE, self), OwnerRoutes(reporter, self)],
+            [
+                AdminRoutes(source=metrics, content_type=CONTENT_TYPE, readiness=self),
+                OwnerRoutes(reporter=reporter, readiness=self),
+            ],
             HttpSettings(None if endpoint.startswith("unix:") else "localhost", connections=ADMIN_CONNECTIONS),
             reactor,
             access_log=NullAccessLog(),

@@ -11,7 +11,7 @@ from gamed.database.store import Store
 def open_store(config: Config, data: Path) -> Store:
     """Return the store of this configuration; open nothing."""
     if config.store is None:
-        return SqliteStore(data, config.checkpoints is Checkpoints.EXTERNAL)
+        return SqliteStore(data=data, external_checkpoints=config.checkpoints is Checkpoints.EXTERNAL)
     from gamed.database.postgresql.store import PostgresqlStore  # late: it imports psycopg
 
     return PostgresqlStore(config.store, data, now_ms)

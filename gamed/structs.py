@@ -11,7 +11,7 @@ S = TypeVar("S", bound=type[Struct])
 class Component(Struct, frozen=True, eq=False):
     """An object with collaborators: it is equal only to itself, and its `repr` shows no fields.
 
-    The fields are private, so callers pass them by position.
+    Each class has `kw_only=True`: two collaborators of one type, passed by position, could change places unnoticed.
     """
 
     __repr__ = object.__repr__

@@ -365,6 +365,17 @@ class LayoutTests(SynchronousTestCase):
         )
         self.assertEqual([name for name, count in found.items() if count > 1], [])
 
+    def test_components(self) -> None:
+        """Every component takes its collaborators by keyword, and the search finds those of the package."""
+        found = {
+            node.name: {word.arg for word in node.keywords}
+            for source in package().values()
+            for node in ast.parse(source).body
+            if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "Component" for base in node.bases)
+        }
+        self.assertIn("SaveService", found)
+        self.assertEqual([name for name, words in found.items() if "kw_only" not in words], [])
+
     def test_names_are_real(self) -> None:
         """Each name in the tables above is a module or folder, and the walk finds the whole package."""
         modules = package()

@@ -79,29 +79,29 @@ class AccountOverview(Struct, frozen=True):
     usage: Usage
 
 
-class AccountSignIn(Component, frozen=True):
+class AccountSignIn(Component, frozen=True, kw_only=True):
     """The sign-ins of browsers for the page, and the links of further providers."""
 
-    _context: LoginContext
-    _logins: LoginStore
-    _store: AccountPageStore
-    _authorize: AuthorizeService
-    _passwords: PasswordAuthenticator
-    _waiters: LongPollRegistry
+    context: LoginContext
+    logins: LoginStore
+    store: AccountPageStore
+    authorize: AuthorizeService
+    passwords: PasswordAuthenticator
+    waiters: LongPollRegistry
 
     async def authenticate(self, cookie: str | None) -> BrowserVisit:
         """Return the visit of a browser with this cookie; raise SessionError or DatabaseError."""
-        token, now_ms = parse_browser_token(cookie), self._context.now_ms()
-        state = await self._store.authenticate(token, now_ms)
+        token, now_ms = parse_browser_token(cookie), self.context.now_ms()
+        state = await self.store.authenticate(token, now_ms)
         if state.needs_touch:
             with suppress(DatabaseError):  # on a full disk the page can be read, and its session ends earlier
-                await self._store.touch(token, state.caller.player_id, now_ms)
+                await self.store.touch(token, state.caller.player_id, now_ms)
         return BrowserVisit(token, state.caller)
 
     async def count_request(self, address: str) -> None:
         """Count a request for the page; raise RateLimited."""
-        per_minute = self._context.policy.limits.entries_per_minute
-        await self._logins.count_request(b"account", address, per_minute, self._context.now_ms())
+        per_minute = self.context.policy.limits.entries_per_minute
+        await self.logins.count_request(b"account", address, per_minute, self.context.now_ms())
 
     async def at_provider(
         self,
@@ -117,22 +117,22 @@ class AccountSignIn(Component, frozen=True):
 
         Raise ProviderUnknown, ReauthenticationRequired, RateLimited or TooManyLogins.
         """
-        if provider not in self._context.policy.providers:
+        if provider not in self.context.policy.providers:
             raise ProviderUnknown
-        now_ms = self._context.now_ms()
+        now_ms = self.context.now_ms()
         if requester is not None and not requester.signed_in_recently(now_ms):
             raise ReauthenticationRequired
         login = self._new_login(form, provider, now_ms, None if requester is None else requester.session_id)
         login = replace(login, invite_id=invite_id)
         await self._add(login, form.address)
-        return await self._authorize.redirect(login, form)
+        return await self.authorize.redirect(login, form)
 
     async def locally(self, form: SignInForm) -> RedirectToResult:
         """Sign in with a name and a password; raise SignInRejected, RateLimited or TooManyLogins."""
-        now_ms = self._context.now_ms()  # before the check, so that a password change meanwhile counts
-        account = ExistingAccount(await self._passwords.authenticate(form))
+        now_ms = self.context.now_ms()  # before the check, so that a password change meanwhile counts
+        account = ExistingAccount(await self.passwords.authenticate(form))
         login = self._new_login(form, LOCAL, now_ms, None)
-        identity, proof = login_keys.seal_identity(self._context.keys, self._context.random, login.login_id, account)
+        identity, proof = login_keys.seal_identity(self.context.keys, self.context.random, login.login_id, account)
         opened = login.apply(LoginEvent.OPEN, now_ms).bound_to(form.browser, now_ms)
         await self._add(opened.identified(identity, proof, now_ms), form.address)
         return RedirectToResult(login.login_id)
@@ -147,9 +147,9 @@ class AccountSignIn(Component, frozen=True):
         """
         if browser is None:
             raise WrongBrowser
-        context, now_ms = self._context, self._context.now_ms()
+        context, now_ms = self.context, self.context.now_ms()
         key = LoginLookup("login_id", login_id)
-        found = await self._logins.find(key)  # this request is not counted, so a foreign one must not write
+        found = await self.logins.find(key)  # this request is not counted, so a foreign one must not write
         if found is None or found.intent is not LoginIntent.ACCOUNT:
             raise UnknownLoginLink
         if not found.belongs_to(browser):
@@ -158,7 +158,7 @@ class AccountSignIn(Component, frozen=True):
         new_session = NewSession(new_player_id(context.random), new_session_id(context.random), pair)
         collect = CollectCommand(key, None, new_session, Registration.CLOSED, now_ms)
         new_browser = NewBrowserSession.generate(context.random)
-        outcome = await self._store.finish(FinishCommand(collect, browser, new_browser, token_of(cookie)))
+        outcome = await self.store.finish(FinishCommand(collect, browser, new_browser, token_of(cookie)))
         if outcome is None:
             raise UnknownLoginLink
         login = outcome.transition.after
@@ -179,8 +179,8 @@ class AccountSignIn(Component, frozen=True):
 
     async def sign_out(self, visit: BrowserVisit) -> None:
         """End the session of this browser."""
-        if await self._store.sign_out(visit.token, visit.caller.player_id) is not None:
-            self._context.audit.record(SecurityEvent.SIGNED_OUT, player=visit.caller.player_id, scope="this")
+        if await self.store.sign_out(visit.token, visit.caller.player_id) is not None:
+            self.context.audit.record(SecurityEvent.SIGNED_OUT, player=visit.caller.player_id, scope="this")
 
     def _new_login(
         self, form: SignInForm, provider: str, now_ms: int, requesting_session_id: str | None
@@ -189,7 +189,7 @@ class AccountSignIn(Component, frozen=True):
 
         So no device secret can collect it, and no link can open it.
         """
-        context, policy = self._context, self._context.policy
+        context, policy = self.context, self.context.policy
         login_id = new_login_id(context.random)
         address, wide = address_indexes(context.keys.indexer, form.address)
         return LoginTransaction(
@@ -211,12 +211,12 @@ class AccountSignIn(Component, frozen=True):
         )
 
     async def _add(self, login: LoginTransaction, address: str) -> None:
-        quota = LoginQuota.of(self._context.policy.limits, self._context.keys.indexer, address)
-        for ended in await self._logins.add(login, quota):
-            self._waiters.wake(ended)
+        quota = LoginQuota.of(self.context.policy.limits, self.context.keys.indexer, address)
+        for ended in await self.logins.add(login, quota):
+            self.waiters.wake(ended)
 
     def _record(self, outcome: CollectOutcome, session_id: str, request_id: str) -> None:
-        login, player, audit = outcome.transition.after, outcome.player_id or "", self._context.audit
+        login, player, audit = outcome.transition.after, outcome.player_id or "", self.context.audit
         if outcome.undecryptable is not None:
             audit.record(SecurityEvent.DECRYPTION_FAILED, **outcome.undecryptable)
         if login.outcome is not None:
@@ -235,16 +235,16 @@ class AccountSignIn(Component, frozen=True):
             audit.record(SecurityEvent.SESSION_LIMIT_REACHED, player=player, session=ended)
 
 
-class AccountPage(Component, frozen=True):
+class AccountPage(Component, frozen=True, kw_only=True):
     """The content of the page, and the change of a password, which no game sees."""
 
-    _context: LoginContext
-    _store: AccountPageStore
-    _sessions: SessionService
-    _account: AccountService
-    _saves: SaveService
-    _passwords: PasswordAuthenticator
-    _revoked: RevocationListener
+    context: LoginContext
+    store: AccountPageStore
+    sessions: SessionService
+    account: AccountService
+    saves: SaveService
+    passwords: PasswordAuthenticator
+    revoked: RevocationListener
 
     async def overview(self, visit: BrowserVisit, after: str = "") -> AccountOverview:
         """Return everything that the page shows, of the saves those whose names follow `after`.
@@ -252,14 +252,14 @@ class AccountPage(Component, frozen=True):
         Without state.db the saves are missing.
         """
         caller = visit.caller
-        names = await self._store.names(caller.player_id)
-        sessions = await self._sessions.list(caller)
-        methods = await self._account.identities(caller)
+        names = await self.store.names(caller.player_id)
+        sessions = await self.sessions.list(caller)
+        methods = await self.account.identities(caller)
         slots: Sequence[SlotEntry] | None = None
         usage = Usage()
         with suppress(DatabaseError):
-            _, summary = await self._saves.read_summary(visit.token, reading=True)
-            slots = await self._saves.slots_by_name(visit.token, after, SLOTS_AT_ONCE + 1)
+            _, summary = await self.saves.read_summary(visit.token, reading=True)
+            slots = await self.saves.slots_by_name(visit.token, after, SLOTS_AT_ONCE + 1)
             usage = summary.usage
         return AccountOverview(names, sessions, methods, slots, usage)
 
@@ -269,18 +269,18 @@ class AccountPage(Component, frozen=True):
         `form` has the old password and no name. Do not cancel this. Raise SignInRejected; PASSWORD_MALFORMED is about
         the new password.
         """
-        context, checked_ms = self._context, self._context.now_ms()
-        name = (await self._store.names(visit.caller.player_id)).account
-        if await self._passwords.authenticate(replace(form, name=name or "")) != visit.caller.player_id:
+        context, checked_ms = self.context, self.context.now_ms()
+        name = (await self.store.names(visit.caller.player_id)).account
+        if await self.passwords.authenticate(replace(form, name=name or "")) != visit.caller.player_id:
             raise SignInRejected(FormError.WRONG)
-        password = await self._passwords.hash_new(new)
+        password = await self.passwords.hash_new(new)
         new_browser = NewBrowserSession.generate(context.random)
         command = PasswordCommand(visit.token, password, new_browser, checked_ms, context.now_ms())
-        player_id = await self._store.change_password(command, visit.caller.player_id)
+        player_id = await self.store.change_password(command, visit.caller.player_id)
         if player_id is None:
             raise SignInRejected(FormError.WRONG)
         context.audit.record(SecurityEvent.PASSWORD_CHANGED, player=player_id)
-        self._revoked(player_id)
+        self.revoked(player_id)
         return new_browser.token
 
 

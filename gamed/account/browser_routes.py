@@ -132,10 +132,10 @@ def _error_page(routes: "AccountRoutes", request: Request, error: Exception) -> 
     request.removeHeader("Content-Disposition")
     if status == 503:
         request.setHeader("Retry-After", str(getattr(error, "retry_after", 1)))
-    return routes._pages.page(request, status, failure_page(routes._pages.server, sentence))
+    return routes.pages.page(request, status, failure_page(routes.pages.server, sentence))
 
 
-class AccountRoutes(Component, frozen=True):
+class AccountRoutes(Component, frozen=True, kw_only=True):
     """The routes of the page; `choice` has the ways to sign in."""
 
     app = make_html_app(
@@ -144,16 +144,16 @@ class AccountRoutes(Component, frozen=True):
     prefixes = (HOME,)
     body_policies = DEFAULT_BODY_POLICIES
 
-    _services: AccountServices
-    _guard: AccountGuard
-    _choice: SignInChoice
-    _pages: PageResponder
+    services: AccountServices
+    guard: AccountGuard
+    choice: SignInChoice
+    pages: PageResponder
 
     @app.route("/auth/account", methods=["GET"])
     async def show_account(self, request: Request) -> bytes:
         require_top_level_navigation(request)
         _after(request)
-        await self._services.sign_in.count_request(request.head.address)
+        await self.services.sign_in.count_request(request.head.address)
         try:
             visit = await self._authenticate(request)
         except SessionError:
@@ -164,35 +164,35 @@ class AccountRoutes(Component, frozen=True):
     async def finish_account_sign_in(self, request: Request) -> bytes:
         require_top_level_navigation(request)
         login_id = read_query(request).get("login_id", "")
-        browser, cookie = self._guard.browsers.browser(request), self._guard.cookie(request)
-        finishing = self._services.sign_in.finish(login_id, browser, cookie, request.request_id)
+        browser, cookie = self.guard.browsers.browser(request), self.guard.cookie(request)
+        finishing = self.services.sign_in.finish(login_id, browser, cookie, request.request_id)
         result: SignedIn | InProgress | Ended = await self._run(finishing)
         match result:
             case SignedIn(token, linked, invite_unused):
                 if token is not None:
-                    self._guard.set_cookie(request, token)
+                    self.guard.set_cookie(request, token)
                 notice = "linked" if linked else "known" if invite_unused else ""
                 return see_other(request, self._url(f"?done={notice}" if notice else ""))
             case InProgress():
                 request.setHeader("Refresh", str(WORKING_SECONDS))
-                return self._pages.page(request, 200, working_page(self._pages.server))
+                return self.pages.page(request, 200, working_page(self.pages.server))
             case Ended():
-                return self._pages.page(request, 200, ended_page(self._pages.server, result))
+                return self.pages.page(request, 200, ended_page(self.pages.server, result))
 
     @app.route("/auth/account/sign-in", methods=["POST"])
     async def sign_in_to_account(self, request: Request) -> bytes:
-        await self._services.sign_in.count_request(request.head.address)
-        browsers = self._guard.browsers
+        await self.services.sign_in.count_request(request.head.address)
+        browsers = self.guard.browsers
         cookie = browsers.cookie(request)
-        fields = self._guard.form(request, cookie)
+        fields = self.guard.form(request, cookie)
         name, password = fields.get("name", ""), fields.get("password", "")
         browser = browsers.index(cookie or "")
         form = SignInForm("", browser, request.head.address, name, password, request.request_id)
-        sign_in = self._services.sign_in
-        if self._choice.labels:
-            return self._pages.redirect(request, await self._run(sign_in.at_provider(form, fields.get("provider", ""))))
+        sign_in = self.services.sign_in
+        if self.choice.labels:
+            return self.pages.redirect(request, await self._run(sign_in.at_provider(form, fields.get("provider", ""))))
         try:
-            return self._pages.redirect(request, await self._run(sign_in.locally(form)))
+            return self.pages.redirect(request, await self._run(sign_in.locally(form)))
         except SignInRejected as e:
             feedback = FormFeedback(e.error, e.retry_after, name=name)
             if e.retry_after:
@@ -206,10 +206,10 @@ class AccountRoutes(Component, frozen=True):
         query = read_query(request)
         before = _before(query.get(BEFORE))
         visit = await self._authenticate(request)
-        newest = listed = await self._services.saves.versions(visit.token, name)
+        newest = listed = await self.services.saves.versions(visit.token, name)
         if before != ANY_VERSION:  # the newest are needed, too: a restore names the current version
-            listed = await self._services.saves.versions(visit.token, name, before)
-        return self._pages.page(request, 200, slot_page(self._view(request), listed, newest, query.get("done", "")))
+            listed = await self.services.saves.versions(visit.token, name, before)
+        return self.pages.page(request, 200, slot_page(self._view(request), listed, newest, query.get("done", "")))
 
     @app.route("/auth/account/saves/<text:slot>/versions/<string:number>", methods=["GET"])
     async def download_version(self, request: Request, slot: str, number: str) -> bytes | None:
@@ -219,7 +219,7 @@ class AccountRoutes(Component, frozen=True):
             raise RouteNotFound
         visit = await self._authenticate(request)
         read = ReadRequest(name, UNCONDITIONAL, with_bytes=True, version=version)
-        result = await self._services.saves.read(visit.token, read)
+        result = await self.services.saves.read(visit.token, read)
         disposition = f'attachment; filename="{name}-{result.version.version}.sav"'
         sandbox = {"Content-Security-Policy": "sandbox", "Content-Type": "application/octet-stream"}
         request.setHeaders({**sandbox, "Content-Disposition": disposition})
@@ -234,16 +234,16 @@ class AccountRoutes(Component, frozen=True):
             raise RouteNotFound
         visit = await self._authenticate(request)
         self._require_recent(visit)
-        found = await self._services.saves.read(visit.token, ReadRequest(name, UNCONDITIONAL, False, version=version))
+        found = await self.services.saves.read(visit.token, ReadRequest(name, UNCONDITIONAL, False, version=version))
         if found.version.kind is not VersionKind.CONFLICT:
             raise save_errors.VersionProtected("Only another copy can be deleted by itself.")
-        return self._pages.page(request, 200, dismiss_page(self._view(request), found.version))
+        return self.pages.page(request, 200, dismiss_page(self._view(request), found.version))
 
     @app.route("/auth/account/export", methods=["GET"])
     async def download_saves(self, request: Request) -> bytes | None:
         require_own_site(request)
         visit = await self._authenticate(request)
-        return await self._services.exports.send_whole(request, visit.token)
+        return await self.services.exports.send_whole(request, visit.token)
 
     @app.route("/auth/account/do/<string:action>", methods=["POST"])
     async def change_account(self, request: Request, action: str) -> bytes:
@@ -251,44 +251,44 @@ class AccountRoutes(Component, frozen=True):
         if work is None:
             raise RouteNotFound
         visit = await self._authenticate(request)
-        fields = self._guard.form(request, self._guard.cookie(request))
+        fields = self.guard.form(request, self.guard.cookie(request))
         return await work(self, PostedAction(request, visit, fields))
 
     async def _account_page(
         self, request: Request, visit: BrowserVisit, status: int = 200, *, done: str = "", error: str | None = None
     ) -> bytes:
-        overview = await self._services.page.overview(visit, _after(request))
-        return self._pages.page(
-            request, status, account_page(self._view(request), overview, self._choice, done=done, error=error)
+        overview = await self.services.page.overview(visit, _after(request))
+        return self.pages.page(
+            request, status, account_page(self._view(request), overview, self.choice, done=done, error=error)
         )
 
     async def _authenticate(self, request: Request) -> BrowserVisit:
-        visit: BrowserVisit = await self._run(self._services.sign_in.authenticate(self._guard.cookie(request)))
+        visit: BrowserVisit = await self._run(self.services.sign_in.authenticate(self.guard.cookie(request)))
         return visit
 
     async def _sign_out(self, action: PostedAction) -> bytes:
-        await self._run(self._services.sign_in.sign_out(action.visit))
-        self._guard.delete_cookie(action.request)
+        await self._run(self.services.sign_in.sign_out(action.visit))
+        self.guard.delete_cookie(action.request)
         return see_other(action.request, self._url(""))
 
     async def _sign_out_device(self, action: PostedAction) -> bytes:
         session_id = action.fields.get("session_id", "")
-        await self._run(self._services.sessions.end(action.visit.caller, session_id))
+        await self._run(self.services.sessions.end(action.visit.caller, session_id))
         return self._done(action, "signed-out")
 
     async def _sign_out_others(self, action: PostedAction) -> bytes:
-        await self._run(self._services.sessions.end_others(action.visit.caller))
+        await self._run(self.services.sessions.end_others(action.visit.caller))
         return self._done(action, "others-out")
 
     async def _restore(self, action: PostedAction) -> bytes:
         slot, number = _version(action)
-        await self._run(self._services.saves.restore(action.visit.token, slot, number, _condition(action)))
+        await self._run(self.services.saves.restore(action.visit.token, slot, number, _condition(action)))
         return self._done(action, "restored", slot)
 
     async def _keep(self, action: PostedAction) -> bytes:
         """Restore a conflict copy, then dismiss it."""
         slot, number = _version(action)
-        saves, token = self._services.saves, action.visit.token
+        saves, token = self.services.saves, action.visit.token
         await self._run(saves.restore(token, slot, number, _condition(action)))
         await self._run(saves.dismiss(token, slot, number))
         return self._done(action, "restored", slot)
@@ -296,64 +296,64 @@ class AccountRoutes(Component, frozen=True):
     async def _dismiss(self, action: PostedAction) -> bytes:
         self._require_recent(action.visit)
         slot, number = _version(action)
-        await self._run(self._services.saves.dismiss(action.visit.token, slot, number))
+        await self._run(self.services.saves.dismiss(action.visit.token, slot, number))
         return self._done(action, "dismissed", slot)
 
     async def _link(self, action: PostedAction) -> bytes:
-        browsers, request = self._guard.browsers, action.request
+        browsers, request = self.guard.browsers, action.request
         cookie = browsers.cookie_or_new(request)
         browsers.set_cookie(request, cookie)
         form = SignInForm("", browsers.index(cookie), request.head.address, request_id=request.request_id)
         provider = action.fields.get("provider", "")
-        linking = self._services.sign_in.at_provider(form, provider, action.visit.caller)
-        return self._pages.redirect(request, await self._run(linking))
+        linking = self.services.sign_in.at_provider(form, provider, action.visit.caller)
+        return self.pages.redirect(request, await self._run(linking))
 
     async def _unlink(self, action: PostedAction) -> bytes:
         self._require_recent(action.visit)
-        unlinking = self._services.account.unlink(action.visit.caller, action.fields.get("provider", ""))
+        unlinking = self.services.account.unlink(action.visit.caller, action.fields.get("provider", ""))
         unlinked: Unlinked = await self._run(unlinking)
         if not unlinked.own_ended:
             return self._done(action, "unlinked")
-        self._guard.delete_cookie(action.request)
-        return self._pages.page(action.request, 200, unlinked_page(self._pages.server))
+        self.guard.delete_cookie(action.request)
+        return self.pages.page(action.request, 200, unlinked_page(self.pages.server))
 
     async def _name(self, action: PostedAction) -> bytes:
         text = action.fields.get("name", "")
         name = parse_display_name(text) if text.strip(" ") else None
-        await self._run(self._services.account.rename(action.visit.caller, name))
+        await self._run(self.services.account.rename(action.visit.caller, name))
         return self._done(action, "named")
 
     async def _password(self, action: PostedAction) -> bytes:
-        if self._choice.labels:
+        if self.choice.labels:
             raise RouteNotFound
         request, old, new = action.request, action.fields.get("old", ""), action.fields.get("new", "")
-        form = SignInForm("", self._guard.browsers.index(""), request.head.address, "", old, request.request_id)
+        form = SignInForm("", self.guard.browsers.index(""), request.head.address, "", old, request.request_id)
         try:
-            token = await self._run(self._services.page.change_password(action.visit, form, new))
+            token = await self._run(self.services.page.change_password(action.visit, form, new))
         except SignInRejected as e:
             wait = texts.SECOND if e.retry_after == 1 else texts.SECONDS.format(seconds=e.retry_after)
             if e.retry_after:
                 request.setHeader("Retry-After", str(e.retry_after))
             error = _PASSWORD_ERRORS[e.error].format(wait=wait)
             return await self._account_page(request, action.visit, e.error.status, error=error)
-        self._guard.set_cookie(request, token)
+        self.guard.set_cookie(request, token)
         return self._done(action, "password")
 
     async def _delete(self, action: PostedAction) -> bytes:
         self._require_recent(action.visit)
         if action.fields.get("word", "").strip().lower() != texts.DELETE_WORD:
-            return self._pages.page(action.request, 400, failure_page(self._pages.server, texts.NOT_TYPED))
-        await self._run(self._services.account.erase(action.visit.caller))
-        self._guard.delete_cookie(action.request)
-        return self._pages.page(action.request, 200, deleted_page(self._pages.server))
+            return self.pages.page(action.request, 400, failure_page(self.pages.server, texts.NOT_TYPED))
+        await self._run(self.services.account.erase(action.visit.caller))
+        self.guard.delete_cookie(action.request)
+        return self.pages.page(action.request, 200, deleted_page(self.pages.server))
 
     def _require_recent(self, visit: BrowserVisit) -> None:
-        if not visit.caller.signed_in_recently(self._pages.now_ms()):
+        if not visit.caller.signed_in_recently(self.pages.now_ms()):
             raise AccountReauthenticationRequired
 
     def _run(self, work: Coroutine[Deferred[Any], Any, Any]) -> Deferred[Any]:
         """Complete work even if the browser disconnects."""
-        return self._pages.tasks.run(work)
+        return self.pages.tasks.run(work)
 
     def _done(self, action: PostedAction, notice: str, slot: str = "") -> bytes:
         """Redirect to the page, which shows a notice."""
@@ -361,20 +361,20 @@ class AccountRoutes(Component, frozen=True):
         return see_other(action.request, self._url(f"{where}?{urlencode({'done': notice})}"))
 
     def _url(self, below: str) -> str:
-        return f"{self._pages.base_url()}{HOME}{below}"
+        return f"{self.pages.base_url()}{HOME}{below}"
 
     def _view(self, request: Request) -> PageView:
-        cookie = self._guard.cookie(request) or ""
-        return PageView(self._pages.server, self._guard.field(cookie), self._pages.now_ms())
+        cookie = self.guard.cookie(request) or ""
+        return PageView(self.pages.server, self.guard.field(cookie), self.pages.now_ms())
 
     def _sign_in_page(
         self, request: Request, status: int, feedback: FormFeedback | None = None, *, title: str, lead: str
     ) -> bytes:
-        browsers = self._guard.browsers
+        browsers = self.guard.browsers
         cookie = browsers.cookie_or_new(request)
         browsers.set_cookie(request, cookie)
-        view = PageView(self._pages.server, self._guard.field(cookie), self._pages.now_ms())
-        return self._pages.page(request, status, sign_in_page(view, self._choice, feedback, title=title, lead=lead))
+        view = PageView(self.pages.server, self.guard.field(cookie), self.pages.now_ms())
+        return self.pages.page(request, status, sign_in_page(view, self.choice, feedback, title=title, lead=lead))
 
 
 def _after(request: Request) -> str:

@@ -74,37 +74,37 @@ class PlayerNames(Struct, frozen=True):
     display: str | None
 
 
-class AccountPageStore(Component, frozen=True):
+class AccountPageStore(Component, frozen=True, kw_only=True):
     """The data of the page in auth.db; each method may raise DatabaseError, those with a token SessionError."""
 
-    _reads: ReadQueue
-    _writes: WriteQueue
-    _keys: Keys
+    reads: ReadQueue
+    writes: WriteQueue
+    keys: Keys
 
     def authenticate(self, token: Secret, now_ms: int) -> Deferred[BrowserState]:
         def transaction(connection: Connection) -> BrowserState:
-            indexer = self._keys.indexer
+            indexer = self.keys.indexer
             caller = browser_tables.authenticate_browser(connection, indexer, token, now_ms)
             return BrowserState(caller, browser_tables.needs_touch(connection, indexer, token, now_ms))
 
-        return self._reads.submit(transaction)
+        return self.reads.submit(transaction)
 
     def touch(self, token: Secret, player_id: str, now_ms: int) -> Deferred[None]:
         """Record a request of this player's browser."""
-        touch = partial(browser_tables.touch_browser, indexer=self._keys.indexer, token=token, now_ms=now_ms)
-        return self._writes.submit(touch, keys=(player_id,))
+        touch = partial(browser_tables.touch_browser, indexer=self.keys.indexer, token=token, now_ms=now_ms)
+        return self.writes.submit(touch, keys=(player_id,))
 
     def finish(self, command: FinishCommand) -> Deferred[CollectOutcome | None]:
         """End a sign-in, and open a browser session unless it only links; return None for an unknown login."""
-        return self._writes.submit(partial(finish_sign_in, keys=self._keys, command=command))
+        return self.writes.submit(partial(finish_sign_in, keys=self.keys, command=command))
 
     def sign_out(self, token: Secret, player_id: str) -> Deferred[str | None]:
         """End a browser session of this player; return the player, or None if it has ended before."""
-        end = partial(browser_tables.end_browser, indexer=self._keys.indexer, token=token)
-        return self._writes.submit(end, keys=(player_id,))
+        end = partial(browser_tables.end_browser, indexer=self.keys.indexer, token=token)
+        return self.writes.submit(end, keys=(player_id,))
 
     async def names(self, player_id: str) -> PlayerNames:
-        named = await self._reads.submit(partial(tables.find_named, keys=self._keys, name_or_id=player_id))
+        named = await self.reads.submit(partial(tables.find_named, keys=self.keys, name_or_id=player_id))
         return PlayerNames(named.name, named.display_name)
 
     def change_password(self, command: PasswordCommand, player_id: str) -> Deferred[str | None]:
@@ -112,8 +112,8 @@ class AccountPageStore(Component, frozen=True):
 
         Return None, and change nothing, if the password was changed since the old one was checked.
         """
-        change = partial(change_password, keys=self._keys, command=command)
-        return self._writes.submit(change, keys=(player_id, session_tables.LOGINS))
+        change = partial(change_password, keys=self.keys, command=command)
+        return self.writes.submit(change, keys=(player_id, session_tables.LOGINS))
 
 
 def finish_sign_in(connection: Connection, keys: Keys, command: FinishCommand) -> CollectOutcome | None:

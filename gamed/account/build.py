@@ -46,19 +46,38 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
     def routes(
         self, login: LoginComponents, sessions: SessionService, saves: SaveComponents, pages: PageResponder
     ) -> Sequence[RouteGroup]:
-        context, databases, guard = login.context, self.context.databases, AccountGuard(pages.guard)
-        store = AccountPageStore(databases.reads, databases.auth, context.keys)
-        sign_in = AccountSignIn(context, login.store, store, login.authorize, login.passwords, login.waiters)
-        page = AccountPage(context, store, sessions, self.account, saves.saves, login.passwords, self.revoked)
+        context, databases, guard = login.context, self.context.databases, AccountGuard(browsers=pages.guard)
+        store = AccountPageStore(reads=databases.reads, writes=databases.auth, keys=context.keys)
+        sign_in = AccountSignIn(
+            context=context,
+            logins=login.store,
+            store=store,
+            authorize=login.authorize,
+            passwords=login.passwords,
+            waiters=login.waiters,
+        )
+        page = AccountPage(
+            context=context,
+            store=store,
+            sessions=sessions,
+            account=self.account,
+            saves=saves.saves,
+            passwords=login.passwords,
+            revoked=self.revoked,
+        )
         services = AccountServices(sign_in, page, sessions, self.account, saves.saves, saves.exports)
-        links = LinkStore(databases.reads, databases.auth, context.keys)
-        invites = InviteService(context, links, login.store, login.passwords, sign_in)
-        resets = ResetService(context, links, login.store, login.passwords, self.revoked)
+        links = LinkStore(reads=databases.reads, writes=databases.auth, keys=context.keys)
+        invites = InviteService(
+            context=context, store=links, logins=login.store, passwords=login.passwords, sign_in=sign_in
+        )
+        resets = ResetService(
+            context=context, store=links, logins=login.store, passwords=login.passwords, revoked=self.revoked
+        )
         return (
-            HomeRoutes(pages),
-            PlayerRoutes(sessions, self.account, pages.tasks),
-            AccountRoutes(services, guard, SignInChoice(login.labels), pages),
-            LinkRoutes(invites, resets, guard, login.labels, pages),
+            HomeRoutes(pages=pages),
+            PlayerRoutes(sessions=sessions, account=self.account, detached=pages.tasks),
+            AccountRoutes(services=services, guard=guard, choice=SignInChoice(login.labels), pages=pages),
+            LinkRoutes(invites=invites, resets=resets, guard=guard, labels=login.labels, pages=pages),
         )
 
     async def clean_up(self) -> None:
@@ -77,16 +96,20 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
 def build_account(context: ServiceContext, revoked: RevocationListener) -> AccountComponents:
     """Return the accounts over the databases of the context; `revoked` is notified of players who are removed."""
     config, databases, now_ms, audit = context.config, context.databases, context.now_ms, context.audit
-    players = PlayerStore(databases.reads, databases.auth, context.keys)
+    players = PlayerStore(reads=databases.reads, writes=databases.auth, keys=context.keys)
     names = {
         name: identity_namespace(each).namespace_index(context.keys.indexer) for name, each in config.providers.items()
     }
     methods = SignInMethods(config.mode is Mode.LOCAL, frozenset(names.values()), names)
-    removals = RemovalService(players, EraseStore(databases, context.random), now_ms, audit)
+    removals = RemovalService(
+        records=players, saves=EraseStore(databases=databases, random=context.random), now_ms=now_ms, audit=audit
+    )
     return AccountComponents(
-        account=AccountService(players, removals, revoked, methods, now_ms, audit),
+        account=AccountService(
+            store=players, removals=removals, revoked=revoked, methods=methods, now_ms=now_ms, audit=audit
+        ),
         removals=removals,
-        commands=CommandLogger(databases.reads, databases.auth, audit),
+        commands=CommandLogger(reads=databases.reads, writes=databases.auth, audit=audit),
         context=context,
         revoked=revoked,
     )

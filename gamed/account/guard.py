@@ -14,7 +14,7 @@ from gamed.structs import Component
 _PURPOSE = "account"
 
 
-class AccountGuard(Component, frozen=True):
+class AccountGuard(Component, frozen=True, kw_only=True):
     """The browser session's cookie; with https its name binds it to this host (RFC 6265bis 4.1.3).
 
     It is `SameSite=Lax`, because a sign-in comes back from the provider's site.

@@ -13,7 +13,7 @@ from gamed.login.pages import layout, texts
 from gamed.structs import Component
 
 
-class HomeRoutes(Component, frozen=True):
+class HomeRoutes(Component, frozen=True, kw_only=True):
     """The routes of the address that a player enters in the game, opened in a browser.
 
     Their errors are for programs: a browser gets one here only for a request that it never makes.
@@ -22,7 +22,7 @@ class HomeRoutes(Component, frozen=True):
     app = make_html_app(render_json)
     prefixes = ("/$", "/auth/$")
     body_policies = DEFAULT_BODY_POLICIES
-    _pages: PageResponder
+    pages: PageResponder
 
     @app.route("/", methods=["GET"])
     def show_home(self, request: Request) -> bytes:
@@ -38,7 +38,7 @@ class HomeRoutes(Component, frozen=True):
         request.setHeader("Vary", "Accept")
         request.setHeader("Cache-Control", "no-store")
         request.setHeader("Referrer-Policy", "no-referrer")
-        return self._pages.page(request, 200, home_page(self._pages.server, self._pages.base_url()))
+        return self.pages.page(request, 200, home_page(self.pages.server, self.pages.base_url()))
 
 
 def wants_page(accept: str) -> bool:

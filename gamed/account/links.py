@@ -29,19 +29,19 @@ class OpenInvite(Struct, frozen=True):
     account_name: str
 
 
-class InviteService(Component, frozen=True):
+class InviteService(Component, frozen=True, kw_only=True):
     """The service of invites; it raises LinkUnknown or LinkEnded for a link in vain, and RateLimited."""
 
-    _context: LoginContext
-    _store: LinkStore
-    _logins: LoginStore
-    _passwords: PasswordAuthenticator
-    _sign_in: AccountSignIn
+    context: LoginContext
+    store: LinkStore
+    logins: LoginStore
+    passwords: PasswordAuthenticator
+    sign_in: AccountSignIn
 
     async def open(self, token: str, address: str) -> OpenInvite:
         """Return the invite of a token for its page; this uses nothing up."""
-        await _count(self._context, self._logins, b"entry", address)
-        invite = await self._store.open_invite(token, self._context.now_ms())
+        await _count(self.context, self.logins, b"entry", address)
+        invite = await self.store.open_invite(token, self.context.now_ms())
         try:
             return OpenInvite(invite, "" if invite.name is None else parse_name(invite.name))
         except NameMalformed:
@@ -54,15 +54,15 @@ class InviteService(Component, frozen=True):
 
         Do not cancel this. Raise SignInRejected, which leaves the invite open.
         """
-        context = self._context
-        await _count(context, self._logins, b"departure", form.address)
-        await self._store.open_invite(form.token, context.now_ms())
-        account = await self._passwords.new_account(form, invited=True)
+        context = self.context
+        await _count(context, self.logins, b"departure", form.address)
+        await self.store.open_invite(form.token, context.now_ms())
+        account = await self.passwords.new_account(form, invited=True)
         player_id, browser = new_player_id(context.random), NewBrowserSession.generate(context.random)
         ended = token_of(cookie)
         invited = InvitedAccount(form.token, player_id, account.name, account.password_hash, browser, ended)
         try:
-            invite = await self._store.create_account(invited, context.now_ms())
+            invite = await self.store.create_account(invited, context.now_ms())
         except NameTaken:
             raise SignInRejected(FormError.NAME_TAKEN) from None
         used = {"player": player_id, "invite": invite.invite_id, "provider": LOCAL}
@@ -73,37 +73,37 @@ class InviteService(Component, frozen=True):
 
     async def at_provider(self, form: SignInForm, provider: str) -> RedirectToProvider | RedirectToResult:
         """Begin the sign-in that uses the invite when it ends; raise ProviderUnknown or TooManyLogins."""
-        await _count(self._context, self._logins, b"departure", form.address)
-        invite = await self._store.open_invite(form.token, self._context.now_ms())
-        return await self._sign_in.at_provider(form, provider, invite_id=invite.invite_id)
+        await _count(self.context, self.logins, b"departure", form.address)
+        invite = await self.store.open_invite(form.token, self.context.now_ms())
+        return await self.sign_in.at_provider(form, provider, invite_id=invite.invite_id)
 
 
-class ResetService(Component, frozen=True):
+class ResetService(Component, frozen=True, kw_only=True):
     """The service of reset links; it raises LinkUnknown, LinkEnded or PlayerMayNotSignIn, and RateLimited."""
 
-    _context: LoginContext
-    _store: LinkStore
-    _logins: LoginStore
-    _passwords: PasswordAuthenticator
-    _revoked: RevocationListener
+    context: LoginContext
+    store: LinkStore
+    logins: LoginStore
+    passwords: PasswordAuthenticator
+    revoked: RevocationListener
 
     async def open(self, token: str, address: str) -> str:
         """Return the name of the account for the page; this uses nothing up."""
-        await _count(self._context, self._logins, b"entry", address)
-        return (await self._store.open_reset_link(token, self._context.now_ms())).name or ""
+        await _count(self.context, self.logins, b"entry", address)
+        return (await self.store.open_reset_link(token, self.context.now_ms())).name or ""
 
     async def set_password(self, form: SignInForm) -> None:
         """Set the password and end everything that `gamed players password` ends.
 
         Do not cancel this. Raise SignInRejected, which leaves the link open.
         """
-        context = self._context
-        await _count(context, self._logins, b"departure", form.address)
-        await self._store.open_reset_link(form.token, context.now_ms())
-        password = await self._passwords.hash_new(form.password)
-        player_id = await self._store.reset_password(PasswordReset(form.token, password), context.now_ms())
+        context = self.context
+        await _count(context, self.logins, b"departure", form.address)
+        await self.store.open_reset_link(form.token, context.now_ms())
+        password = await self.passwords.hash_new(form.password)
+        player_id = await self.store.reset_password(PasswordReset(form.token, password), context.now_ms())
         context.audit.record(SecurityEvent.PASSWORD_CHANGED, player=player_id)
-        self._revoked(player_id)
+        self.revoked(player_id)
 
 
 async def _count(context: LoginContext, logins: LoginStore, purpose: bytes, address: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from gamed.account.guard import AccountGuard
 from gamed.account.links import InviteService, ResetService
-from gamed.account.pages import links as pages
+from gamed.account.pages import links as link_pages
 from gamed.account.pages import texts
 from gamed.account.pages.parts import HOME
 from gamed.http.app import make_html_app
@@ -40,72 +40,72 @@ def _error_page(routes: "LinkRoutes", request: Request, error: Exception) -> byt
     status, sentence = FAILURES[type(error)]
     if status == 503:
         request.setHeader("Retry-After", "1")
-    return routes._pages.page(request, status, pages.link_failure_page(routes._pages.server, sentence))
+    return routes.pages.page(request, status, link_pages.link_failure_page(routes.pages.server, sentence))
 
 
-class LinkRoutes(Component, frozen=True):
+class LinkRoutes(Component, frozen=True, kw_only=True):
     """The routes of the links; `labels` are the providers' names for people, none in local mode."""
 
     app = make_html_app(error_response, LOGIN_ERRORS, PLAYER_ERRORS, failure_page=_error_page)
-    prefixes = (f"{pages.INVITE}/", f"{pages.RESET}/")
+    prefixes = (f"{link_pages.INVITE}/", f"{link_pages.RESET}/")
     body_policies = DEFAULT_BODY_POLICIES
 
-    _invites: InviteService
-    _resets: ResetService
-    _guard: AccountGuard
-    _labels: Mapping[str, str]
-    _pages: PageResponder
+    invites: InviteService
+    resets: ResetService
+    guard: AccountGuard
+    labels: Mapping[str, str]
+    pages: PageResponder
 
     @app.route("/auth/invite/<string:link>", methods=["GET"])
     async def show_invite(self, request: Request, link: str) -> bytes:
         require_top_level_navigation(request)
-        found = await self._invites.open(link, request.head.address)
+        found = await self.invites.open(link, request.head.address)
         view = self._view(request, link)
-        if self._labels:
-            return self._pages.page(request, 200, pages.invite_provider_page(view, self._labels))
-        return self._pages.page(request, 200, pages.invite_page(view, found.account_name))
+        if self.labels:
+            return self.pages.page(request, 200, link_pages.invite_provider_page(view, self.labels))
+        return self.pages.page(request, 200, link_pages.invite_page(view, found.account_name))
 
     @app.route("/auth/invite/<string:link>", methods=["POST"])
     async def use_invite(self, request: Request, link: str) -> bytes:
         form, fields = self._form(request, link)
-        if self._labels:
-            target = await self._pages.tasks.run(self._invites.at_provider(form, fields.get("provider", "")))
-            return self._pages.redirect(request, target)
+        if self.labels:
+            target = await self.pages.tasks.run(self.invites.at_provider(form, fields.get("provider", "")))
+            return self.pages.redirect(request, target)
         try:
-            session = await self._pages.tasks.run(self._invites.create_account(form, self._guard.cookie(request)))
+            session = await self.pages.tasks.run(self.invites.create_account(form, self.guard.cookie(request)))
         except SignInRejected as e:
             about_name = e.error in (FormError.NAME_MALFORMED, FormError.NAME_TAKEN)
             rejected = FormFeedback(e.error, e.retry_after, creating=about_name, name=form.name)
             status, feedback = report(request, rejected)
-            return self._pages.page(request, status, pages.invite_page(self._view(request, link), "", feedback))
-        self._guard.set_cookie(request, session)
-        return see_other(request, f"{self._pages.base_url()}{HOME}")
+            return self.pages.page(request, status, link_pages.invite_page(self._view(request, link), "", feedback))
+        self.guard.set_cookie(request, session)
+        return see_other(request, f"{self.pages.base_url()}{HOME}")
 
     @app.route("/auth/reset/<string:link>", methods=["GET"])
     async def show_reset_link(self, request: Request, link: str) -> bytes:
         require_top_level_navigation(request)
-        name = await self._resets.open(link, request.head.address)
-        return self._pages.page(request, 200, pages.reset_page(self._view(request, link), name))
+        name = await self.resets.open(link, request.head.address)
+        return self.pages.page(request, 200, link_pages.reset_page(self._view(request, link), name))
 
     @app.route("/auth/reset/<string:link>", methods=["POST"])
     async def use_reset_link(self, request: Request, link: str) -> bytes:
         form, _ = self._form(request, link)
         try:
-            await self._pages.tasks.run(self._resets.set_password(form))
+            await self.pages.tasks.run(self.resets.set_password(form))
         except SignInRejected as e:
-            name = await self._resets.open(link, request.head.address)
+            name = await self.resets.open(link, request.head.address)
             status, feedback = report(request, FormFeedback(e.error, e.retry_after))
-            return self._pages.page(request, status, pages.reset_page(self._view(request, link), name, feedback))
-        return self._pages.page(request, 200, pages.reset_done_page(self._pages.server))
+            return self.pages.page(request, status, link_pages.reset_page(self._view(request, link), name, feedback))
+        return self.pages.page(request, 200, link_pages.reset_done_page(self.pages.server))
 
-    def _view(self, request: Request, token: str) -> pages.LinkView:
+    def _view(self, request: Request, token: str) -> link_pages.LinkView:
         """Return the view of the page; a browser without the cookie of its forms gets one."""
-        browsers = self._guard.browsers
+        browsers = self.guard.browsers
         cookie = browsers.cookie_or_new(request)
         browsers.set_cookie(request, cookie)
-        return pages.LinkView(self._pages.server, token, browsers.field(cookie, token))
+        return link_pages.LinkView(self.pages.server, token, browsers.field(cookie, token))
 
     def _form(self, request: Request, token: str) -> tuple[SignInForm, Mapping[str, str]]:
-        browser, fields = self._guard.browsers.form(request, token)
+        browser, fields = self.guard.browsers.form(request, token)
         name, password = fields.get("name", ""), fields.get("password", "")
         return SignInForm(token, browser, request.head.address, name, password, request.request_id), fields

@@ -46,28 +46,28 @@ class PasswordReset(Struct, frozen=True):
     password: str
 
 
-class LinkStore(Component, frozen=True):
+class LinkStore(Component, frozen=True, kw_only=True):
     """The links in auth.db; each call is one transaction, and raises LinkUnknown or LinkEnded for a link in vain."""
 
-    _reads: ReadQueue
-    _writes: WriteQueue
-    _keys: Keys
+    reads: ReadQueue
+    writes: WriteQueue
+    keys: Keys
 
     def open_invite(self, token: str, now_ms: int) -> Deferred[Invite]:
         """Return the invite of a token, without using it."""
-        return self._reads.submit(partial(open_invite, keys=self._keys, token=token, now_ms=now_ms))
+        return self.reads.submit(partial(open_invite, keys=self.keys, token=token, now_ms=now_ms))
 
     def create_account(self, account: InvitedAccount, now_ms: int) -> Deferred[Invite]:
         """Use the invite, create the active player with the account, and sign the browser in; raise NameTaken."""
-        return self._writes.submit(partial(create_invited_account, keys=self._keys, account=account, now_ms=now_ms))
+        return self.writes.submit(partial(create_invited_account, keys=self.keys, account=account, now_ms=now_ms))
 
     def open_reset_link(self, token: str, now_ms: int) -> Deferred[NamedPlayer]:
         """Return the player of a token, who has a local account, without using it; raise PlayerMayNotSignIn."""
-        return self._reads.submit(partial(account_of_reset_link, keys=self._keys, token=token, now_ms=now_ms))
+        return self.reads.submit(partial(account_of_reset_link, keys=self.keys, token=token, now_ms=now_ms))
 
     def reset_password(self, reset: PasswordReset, now_ms: int) -> Deferred[str]:
         """Use the link, set the password, and end all sessions; return the player. Raise PlayerMayNotSignIn."""
-        return self._writes.submit(partial(reset_password, keys=self._keys, reset=reset, now_ms=now_ms))
+        return self.writes.submit(partial(reset_password, keys=self.keys, reset=reset, now_ms=now_ms))
 
 
 def open_invite(connection: Connection, keys: Keys, token: str, now_ms: int) -> Invite:

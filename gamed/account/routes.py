@@ -27,39 +27,39 @@ class PlayerBody(Struct):
     name: str | None
 
 
-class PlayerRoutes(Component, frozen=True):
+class PlayerRoutes(Component, frozen=True, kw_only=True):
     """The routes of PROTOCOL 3.8. Changes run shielded: a client that disconnects does not cancel them."""
 
     app = make_app(PLAYER_ERRORS, SESSION_ERRORS, LOGIN_ERRORS, SAVE_ERRORS)
     prefixes = ("/auth/identities", "/auth/player")
-    _sessions: SessionService
-    _account: AccountService
-    _detached: ShieldedTasks
+    sessions: SessionService
+    account: AccountService
+    detached: ShieldedTasks
     body_policies = DEFAULT_BODY_POLICIES
 
     @app.route("/auth/identities", methods=["GET"])
     async def list_identities(self, request: Request) -> bytes:
-        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head.single), reading=True))
-        found = await self._account.identities(caller)
+        caller = await self.detached.run(self.sessions.authenticate(bearer(request.head.single), reading=True))
+        found = await self.account.identities(caller)
         return write_json(request, 200, {"identities": [_members(*each) for each in found]})
 
     @app.route("/auth/identities/<string:provider>", methods=["DELETE"])
     async def unlink_identity(self, request: Request, provider: str) -> None:
-        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head.single)))
-        await self._detached.run(self._account.unlink(caller, provider))
+        caller = await self.detached.run(self.sessions.authenticate(bearer(request.head.single)))
+        await self.detached.run(self.account.unlink(caller, provider))
         request.setResponseCode(204)
 
     @app.route("/auth/player", methods=["PATCH"])
     async def rename_player(self, request: Request) -> bytes:
         name = _parse_name(read_json(request, PlayerBody).name)
-        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head.single)))
-        await self._detached.run(self._account.rename(caller, name))
+        caller = await self.detached.run(self.sessions.authenticate(bearer(request.head.single)))
+        await self.detached.run(self.account.rename(caller, name))
         return write_json(request, 200, {"player": {"id": caller.player_id, "owner": caller.owner, "name": name}})
 
     @app.route("/auth/player", methods=["DELETE"])
     async def erase_player(self, request: Request) -> None:
-        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head.single)))
-        await self._detached.run(self._account.erase(caller))
+        caller = await self.detached.run(self.sessions.authenticate(bearer(request.head.single)))
+        await self.detached.run(self.account.erase(caller))
         request.setResponseCode(204)
 
 

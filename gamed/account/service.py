@@ -83,31 +83,31 @@ class AccountStore(Protocol):
         """Store the display name; return False if the player does not exist. Raise RateLimited."""
 
 
-class RemovalService(Component, frozen=True):
+class RemovalService(Component, frozen=True, kw_only=True):
     """The steps that erase a player or finish a merge, over both databases."""
 
-    _records: PlayerRecords
-    _saves: SaveRemoval
-    _now_ms: Now
-    _audit: AuditLog = NULL_AUDIT_LOG
+    records: PlayerRecords
+    saves: SaveRemoval
+    now_ms: Now
+    audit: AuditLog = NULL_AUDIT_LOG
 
     async def erase(self, player_id: str) -> bool:
         """Erase a player and all saves; return False if the player does not exist.
 
         Once marked, the player is erased in any case, if necessary after a restart.
         """
-        await self._saves.check_writable()
-        if not await self._records.mark(player_id, self._now_ms()):
+        await self.saves.check_writable()
+        if not await self.records.mark(player_id, self.now_ms()):
             return False
-        self._audit.record(SecurityEvent.ERASE_STARTED, player=player_id)
-        for removal in await self._records.unfinished():
+        self.audit.record(SecurityEvent.ERASE_STARTED, player=player_id)
+        for removal in await self.records.unfinished():
             if player_id in (removal.player_id, removal.heir_id):
                 await self._finish(removal)
         return True
 
     async def resume(self) -> int:
         """Finish what this or another process began; return how many removals there were."""
-        removals = await self._records.unfinished()
+        removals = await self.records.unfinished()
         for removal in removals:
             await self._finish(removal)
         return len(removals)
@@ -115,61 +115,61 @@ class RemovalService(Component, frozen=True):
     async def _finish(self, removal: Removal) -> None:
         player_id, heir_id = removal.player_id, removal.heir_id
         if heir_id is None:
-            await self._saves.erase(player_id, self._now_ms())
+            await self.saves.erase(player_id, self.now_ms())
         else:
-            await self._saves.merge(player_id, heir_id, self._now_ms())
-        while await self._records.delete_rows(removal):
+            await self.saves.merge(player_id, heir_id, self.now_ms())
+        while await self.records.delete_rows(removal):
             pass
-        self._saves.clear_logs()
+        self.saves.clear_logs()
         if heir_id is None:
-            self._audit.record(SecurityEvent.ERASED, player=player_id)
+            self.audit.record(SecurityEvent.ERASED, player=player_id)
         else:
-            self._audit.record(SecurityEvent.PLAYERS_MERGED, player=heir_id, **{"from": player_id})
+            self.audit.record(SecurityEvent.PLAYERS_MERGED, player=heir_id, **{"from": player_id})
 
 
-class AccountService(Component, frozen=True):
+class AccountService(Component, frozen=True, kw_only=True):
     """The operations of a player on the own account."""
 
-    _store: AccountStore
-    _removals: RemovalService
-    _revoked: "RevocationListener"
-    _methods: SignInMethods
-    _now_ms: Now
-    _audit: AuditLog = NULL_AUDIT_LOG
+    store: AccountStore
+    removals: RemovalService
+    revoked: "RevocationListener"
+    methods: SignInMethods
+    now_ms: Now
+    audit: AuditLog = NULL_AUDIT_LOG
 
     async def identities(self, caller: AuthenticatedSession) -> Sequence[tuple[SignInMethod, bool]]:
         """Return the caller's sign-in methods, the oldest first, each with whether it can be used at present."""
-        return [(each, self._methods.is_enabled(each)) for each in await self._store.sign_in_methods(caller.player_id)]
+        return [(each, self.methods.is_enabled(each)) for each in await self.store.sign_in_methods(caller.player_id)]
 
     async def unlink(self, caller: AuthenticatedSession, provider: str) -> Unlinked:
         """Unlink a provider, and end the sessions that it opened; repeatable.
 
         Raise LastIdentity if the player could not sign in any more.
         """
-        result = await self._store.unlink(UnlinkCommand(caller, provider, self._now_ms()), self._methods)
+        result = await self.store.unlink(UnlinkCommand(caller, provider, self.now_ms()), self.methods)
         if isinstance(result, LastIdentity):
             raise result
         if result.removed:
             values = {"player": caller.player_id, "provider": provider, "sessions": str(result.sessions)}
-            self._audit.record(SecurityEvent.IDENTITY_UNLINKED, **values)
+            self.audit.record(SecurityEvent.IDENTITY_UNLINKED, **values)
         if result.sessions:
-            self._revoked(caller.player_id)
+            self.revoked(caller.player_id)
         return result
 
     async def rename(self, caller: AuthenticatedSession, name: str | None) -> None:
         """Change the name that games show; None deletes it. Raise SessionRevoked or RateLimited."""
-        if not await self._store.rename(caller.player_id, name, self._now_ms()):
+        if not await self.store.rename(caller.player_id, name, self.now_ms()):
             raise SessionRevoked
-        self._audit.record(SecurityEvent.PLAYER_RENAMED, player=caller.player_id)
+        self.audit.record(SecurityEvent.PLAYER_RENAMED, player=caller.player_id)
 
     async def erase(self, caller: AuthenticatedSession) -> None:
         """Erase the caller with all saves, identities and sessions.
 
         Raise AccountReauthenticationRequired if the sign-in is too long ago.
         """
-        if not caller.signed_in_recently(self._now_ms()):
+        if not caller.signed_in_recently(self.now_ms()):
             raise AccountReauthenticationRequired
         try:
-            await self._removals.erase(caller.player_id)
+            await self.removals.erase(caller.player_id)
         finally:  # after an error, too, the player may be marked and the tokens invalid
-            self._revoked(caller.player_id)
+            self.revoked(caller.player_id)

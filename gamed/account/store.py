@@ -29,33 +29,33 @@ if TYPE_CHECKING:  # commands write rows without the queues, which need Twisted
     from gamed.database.queues import ReadQueue, WriteQueue
 
 
-class PlayerStore(Component, frozen=True):
+class PlayerStore(Component, frozen=True, kw_only=True):
     """The gamed.account.service.AccountStore and PlayerRecords of auth.db; each call is one transaction."""
 
-    _reads: "ReadQueue"
-    _writes: "WriteQueue"
-    _keys: Keys
+    reads: "ReadQueue"
+    writes: "WriteQueue"
+    keys: Keys
 
     def sign_in_methods(self, player_id: str) -> "Deferred[list[SignInMethod]]":
-        return self._reads.submit(partial(tables.sign_in_methods, player_id=player_id))
+        return self.reads.submit(partial(tables.sign_in_methods, player_id=player_id))
 
     def unlink(self, command: UnlinkCommand, methods: SignInMethods) -> "Deferred[Unlinked | LastIdentity]":
         unlink = partial(unlink_method, command=command, enabled=methods)
-        return self._writes.submit(unlink, keys=(command.caller.player_id, session_tables.LOGINS))
+        return self.writes.submit(unlink, keys=(command.caller.player_id, session_tables.LOGINS))
 
     def rename(self, player_id: str, name: str | None, now_ms: int) -> "Deferred[bool]":
-        rename = partial(rename_player, keys=self._keys, player_id=player_id, name=name, now_ms=now_ms)
-        return self._writes.submit(rename, keys=(player_id, rate_limits.LIMITS))
+        rename = partial(rename_player, keys=self.keys, player_id=player_id, name=name, now_ms=now_ms)
+        return self.writes.submit(rename, keys=(player_id, rate_limits.LIMITS))
 
     def mark(self, player_id: str, now_ms: int) -> "Deferred[bool]":
         mark = partial(mark_removed, player_id=player_id, now_ms=now_ms)
-        return self._writes.submit(mark, keys=(player_id, session_tables.LOGINS))
+        return self.writes.submit(mark, keys=(player_id, session_tables.LOGINS))
 
     def unfinished(self) -> "Deferred[list[Removal]]":
-        return self._reads.submit(unfinished_removals)
+        return self.reads.submit(unfinished_removals)
 
     def delete_rows(self, removal: Removal) -> "Deferred[bool]":
-        return self._writes.submit(
+        return self.writes.submit(
             partial(delete_player_rows, removal=removal), keys=(removal.player_id, session_tables.LOGINS)
         )
 

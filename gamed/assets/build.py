@@ -28,9 +28,11 @@ class AssetComponents:
         run = partial(deferToThreadPool, reactor, self._pool)
         store = AssetStore(settings.data / FOLDER)
         self._objects = ObjectCache(store, run, reactor.seconds, spare_files(settings.config.limits.connections))
-        assets = AssetService(ReleaseCache(store, run, reactor.seconds), self._objects, context.now_ms())
+        assets = AssetService(
+            releases=ReleaseCache(store, run, reactor.seconds), objects=self._objects, started_ms=context.now_ms()
+        )
         players_only = settings.game.assets.access is AssetAccess.PLAYERS
-        self.routes = AssetRoutes(assets, sessions if players_only else None)
+        self.routes = AssetRoutes(assets=assets, sessions=sessions if players_only else None)
 
     def open(self) -> None:
         """Start the threads, after the service became a daemon: a fork does not copy threads."""

@@ -91,22 +91,22 @@ BLOCK: Final = 4096
 """Least space that a file takes on a disk."""
 
 
-class Publisher(Component, frozen=True):
+class Publisher(Component, frozen=True, kw_only=True):
     """The work of one command; it blocks, and an exception in the waiting thread ends it."""
 
-    _store: AssetStore
-    _progress: ProgressDisplay
-    _now_ms: Now
-    _min_free_bytes: int
-    _keep_releases: int
-    _free_bytes: Callable[[Path], int] = free_bytes
+    store: AssetStore
+    progress: ProgressDisplay
+    now_ms: Now
+    min_free_bytes: int
+    keep_releases: int
+    free_bytes: Callable[[Path], int] = free_bytes
 
     def plan(self, request: PublishRequest) -> PublishPlan:
         """Read and check everything, and write nothing; raise PublishRefused or AssetsFull."""
         found = scan_folder(request.folder, hidden=request.hidden)
         if found.refused:
             raise PublishRefused(found.refused)
-        digests = hash_files(found.files, self._progress)
+        digests = hash_files(found.files, self.progress)
         files = {
             file.path: AssetFile(file.size, digests[file.path], media_type(file.path, request.types))
             for file in found.files
@@ -121,13 +121,13 @@ class Publisher(Component, frozen=True):
 
     def publish(self, request: PublishRequest) -> Published:
         """Publish the whole folder or nothing; raise PublishRefused, AssetsBusy, AssetsFull or an OSError."""
-        make_folders(self._store.folder)
-        with publish_lock(self._store.folder):
+        make_folders(self.store.folder)
+        with publish_lock(self.store.folder):
             plan = self.plan(request)
             present = self._same_release(request, plan)
             stored: list[Path] = []
             try:
-                store_objects(self._store, plan.new, stored, self._progress, self._check_free_space)
+                store_objects(self.store, plan.new, stored, self.progress, self._check_free_space)
                 self._sync_objects(plan)
                 if present is not None:
                     return Published(plan, present, present)
@@ -144,23 +144,23 @@ class Publisher(Component, frozen=True):
             return {
                 sha256: file
                 for sha256, file in by_digest.items()
-                if not channel_store.has_object(self._store, sha256, file.size)
+                if not channel_store.has_object(self.store, sha256, file.size)
             }
         missing: dict[str, ScannedFile] = {}
 
         def check(sha256: str, progress: Progress) -> None:
-            if not is_object_intact(self._store, sha256, by_digest[sha256].size, progress.add):
+            if not is_object_intact(self.store, sha256, by_digest[sha256].size, progress.add):
                 missing[sha256] = by_digest[sha256]
 
-        with self._progress("reading the store", sum(file.size for file in by_digest.values())) as show:
+        with self.progress("reading the store", sum(file.size for file in by_digest.values())) as show:
             run_parallel(by_digest, check, show)
         return missing
 
     def _same_release(self, request: PublishRequest, plan: PublishPlan) -> str | None:
         """Return the release of the channel if it has exactly these files, note and meta; else None."""
         try:
-            release = self._store.pointer(request.channel).release
-            manifest = parse_manifest(self._store.manifest(release))
+            release = self.store.pointer(request.channel).release
+            manifest = parse_manifest(self.store.manifest(release))
         except (NotFound, AssetsDamaged):
             return None
         same = (manifest.files, manifest.note, manifest.meta) == (plan.files, request.note, request.meta)
@@ -170,32 +170,32 @@ class Publisher(Component, frozen=True):
         if not plan.new:
             return
         needed, free = plan.new_bytes + BLOCK * (len(plan.new) + len(plan.files)), self._free_space()
-        if free - needed < self._min_free_bytes:
+        if free - needed < self.min_free_bytes:
             raise AssetsFull(
-                f"up to {needed} bytes are to be stored, {free} are free, and {self._min_free_bytes} of them have to "
+                f"up to {needed} bytes are to be stored, {free} are free, and {self.min_free_bytes} of them have to "
                 "stay free (min_free_bytes)"
             )
 
     def _free_space(self) -> int:
         """Return the free bytes on the disk of the store, which may not exist yet."""
-        folder = self._store.folder
-        return self._free_bytes(folder if folder.exists() else folder.parent)
+        folder = self.store.folder
+        return self.free_bytes(folder if folder.exists() else folder.parent)
 
     def _check_free_space(self) -> None:
         """Raise AssetsFull if other programs have filled the disk while the objects are written."""
-        if (free := self._free_space()) < self._min_free_bytes:
-            raise AssetsFull(f"{free} bytes are free by now, and {self._min_free_bytes} have to stay free")
+        if (free := self._free_space()) < self.min_free_bytes:
+            raise AssetsFull(f"{free} bytes are free by now, and {self.min_free_bytes} have to stay free")
 
     def _write_release(self, request: PublishRequest, plan: PublishPlan, stored: list[Path]) -> Published:
-        text = manifest_bytes(Manifest(self._now_ms(), plan.files, request.note, request.meta))
+        text = manifest_bytes(Manifest(self.now_ms(), plan.files, request.note, request.meta))
         release = release_id(text)
-        path = self._store.folder / RELEASES / f"{release}{SUFFIX}"
+        path = self.store.folder / RELEASES / f"{release}{SUFFIX}"
         try:
             stored.insert(0, path)
             write_atomically(path, text)
-            with channel_lock(self._store.folder):
+            with channel_lock(self.store.folder):
                 moved = channel_store.move_channel(
-                    self._store, request.channel, release, self._keep_releases, self._now_ms()
+                    self.store, request.channel, release, self.keep_releases, self.now_ms()
                 )
         except OSError as e:
             raise as_disk_full(e) from None
@@ -206,7 +206,7 @@ class Publisher(Component, frozen=True):
 
         Some may be of another command that was killed before it did this.
         """
-        store = self._store
+        store = self.store
         shards = {store.object_path(file.sha256).parent for file in plan.files.values()}
         try:
             for folder in (*sorted(shards), store.folder / OBJECTS, store.folder, store.folder.parent):
@@ -216,9 +216,9 @@ class Publisher(Component, frozen=True):
 
     def _delete_written(self, channel: str, stored: Sequence[Path]) -> None:
         """Delete the files of a failed publish, the manifest first, unless the channel points at it already."""
-        with suppress(AssetsError, OSError), channel_lock(self._store.folder):
+        with suppress(AssetsError, OSError), channel_lock(self.store.folder):
             try:
-                release = self._store.pointer(channel).release
+                release = self.store.pointer(channel).release
             except NotFound:
                 release = None
             if not stored or stored[0].stem == release:

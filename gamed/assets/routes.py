@@ -38,7 +38,7 @@ NO_CACHE: Final = "no-cache"
 IMMUTABLE: Final = "max-age=31536000, immutable"
 
 
-class AssetRoutes(Component, frozen=True):
+class AssetRoutes(Component, frozen=True, kw_only=True):
     """The routes below /assets/. A `name` is that of a channel or the id of a release; no channel has such a name.
 
     `sessions` authenticates the players if only players may read; None if everybody may.
@@ -47,43 +47,43 @@ class AssetRoutes(Component, frozen=True):
     app = make_app(ASSET_ERRORS, SESSION_ERRORS)
     prefixes = ("/assets/",)
     body_policies = DEFAULT_BODY_POLICIES
-    _assets: AssetService
-    _sessions: SessionService | None = None
+    assets: AssetService
+    sessions: SessionService | None = None
 
     @app.route("/assets/", methods=["GET"])
     def list_channels(self, request: Request) -> Content:
-        return self._respond(request, self._assets.channels)
+        return self._respond(request, self.assets.channels)
 
     @app.route("/assets/<string:name>", methods=["GET"])
     def read_manifest(self, request: Request, name: str) -> Content:
-        return self._respond(request, partial(self._assets.manifest, name))
+        return self._respond(request, partial(self.assets.manifest, name))
 
     @app.route("/assets/<string:name>/<path:path>", methods=["GET"])
     def read_file(self, request: Request, name: str, path: str) -> bytes | Content | None:
         """Respond without a coroutine if everything is in memory: that costs a fifth less."""
-        found = self._assets.cached_file(name, path, request.head.headers.get) if self._sessions is None else None
+        found = self.assets.cached_file(name, path, request.head.headers.get) if self.sessions is None else None
         if found is None:
-            return self._respond(request, partial(self._assets.file, name, path))
+            return self._respond(request, partial(self.assets.file, name, path))
         self._begin(request, found)
         return found.content if isinstance(found.content, bytes) else None
 
     @app.route("/assets/objects/<string:sha256>", methods=["GET"])
     def read_object(self, request: Request, sha256: str) -> Content:
-        return self._respond(request, partial(self._assets.object, sha256))
+        return self._respond(request, partial(self.assets.object, sha256))
 
     async def _respond(
         self, request: Request, find: Callable[[AssetRequest], Awaitable[AssetResponse]]
     ) -> bytes | None:
         header, wants_content = request.head.headers.get, request.head.method != "HEAD"
         asked = AssetRequest(parse_conditions(header), header("range") if wants_content else None, wants_content)
-        if self._sessions is not None:
-            await self._sessions.authenticate(bearer(request.head.single), reading=True)
+        if self.sessions is not None:
+            await self.sessions.authenticate(bearer(request.head.single), reading=True)
         found = await find(asked)
         self._begin(request, found)
         return await _send(request, found.content, found.first, found.length) if found.modified else None
 
     def _begin(self, request: Request, found: AssetResponse) -> None:
-        request.beginHeaders(_headers(found.item, self._sessions is not None))
+        request.beginHeaders(_headers(found.item, self.sessions is not None))
         if not found.modified:
             request.setResponseCode(304)
             return

@@ -89,21 +89,21 @@ class AssetResponse(Struct, frozen=True, eq=False):
         return self.part.length if self.part else self.item.size
 
 
-class AssetService(Component, frozen=True):
+class AssetService(Component, frozen=True, kw_only=True):
     """The service that answers requests for assets; the caller closes the content of a response.
 
     Every method raises AssetsError and RangeUnsatisfiable.
     """
 
-    _releases: ReleaseCache
-    _objects: ObjectCache
-    _started_ms: int
+    releases: ReleaseCache
+    objects: ObjectCache
+    started_ms: int
     """The Last-Modified of the channel list while there never was a channel."""
 
     async def channels(self, request: AssetRequest) -> AssetResponse:
         """Return the list of the channels."""
-        now = await self._releases.snapshot()
-        modified_ms = now.modified_ms or self._started_ms
+        now = await self.releases.snapshot()
+        modified_ms = now.modified_ms or self.started_ms
         item = AssetRepresentation(EntityTag(now.sha256), now.sha256, len(now.text), JSON, modified_ms, immutable=False)
         return _with_content(evaluate_asset(item, request), now.text, request)
 
@@ -128,7 +128,7 @@ class AssetService(Component, frozen=True):
             return None
         if known is not None:
             return AssetResponse(item, modified=False) if known == str(item.tag) else None
-        data = self._objects.in_memory(item.sha256, item.size)
+        data = self.objects.in_memory(item.sha256, item.size)
         return None if data is None else AssetResponse(item, True, None, data)
 
     async def file(self, name: str, path: str, request: AssetRequest) -> AssetResponse:
@@ -145,10 +145,10 @@ class AssetService(Component, frozen=True):
         if not response.modified:
             return response
         try:
-            stored = await self._objects.get(item.sha256, item.size)
+            stored = await self.objects.get(item.sha256, item.size)
         except ObjectMissing:  # 404 if the release was deleted since it was cached, 500 if its object is lost
             try:
-                await self._releases.reload(release)
+                await self.releases.reload(release)
             except ReleaseNotFound:
                 text = "This release was deleted. GET /assets/ lists what the channels hold now."
                 raise ReleaseNotFound(text) from None
@@ -160,7 +160,7 @@ class AssetService(Component, frozen=True):
         try:
             if not is_object(sha256):
                 raise ObjectNotFound
-            stored = await self._objects.get(sha256)
+            stored = await self.objects.get(sha256)
         except ObjectNotFound:
             raise ObjectNotFound("No file with this SHA-256 is kept here.") from None
         item = AssetRepresentation(EntityTag(sha256), sha256, stored.size, BYTES, stored.modified_ms, immutable=True)
@@ -173,21 +173,21 @@ class AssetService(Component, frozen=True):
 
     def _resolve_cached(self, name: str) -> "_ResolvedRelease | None":
         """Return the release of a channel's name or a release id; None if the disk must be read for it."""
-        now = self._releases.cached_snapshot()
+        now = self.releases.cached_snapshot()
         if now is not None and (channel := now.channels.get(name)) is not None:
             return _of_channel(channel)
-        release = self._releases.cached_release(name)
+        release = self.releases.cached_release(name)
         return None if release is None else _of_release(release)
 
     async def _resolve(self, name: str) -> "_ResolvedRelease":
         if is_release(name):
             try:
-                return _of_release(await self._releases.release(name))
+                return _of_release(await self.releases.release(name))
             except ReleaseNotFound:
                 raise ReleaseNotFound(
                     "This release is not kept. GET /assets/ lists what the channels hold now."
                 ) from None
-        now = await self._releases.snapshot()
+        now = await self.releases.snapshot()
         if name in now.damaged:
             raise AssetsDamaged(now.damaged[name])
         if name not in now.channels:

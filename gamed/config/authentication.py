@@ -81,8 +81,8 @@ def load(
     read, and are empty: enough for a command that needs only the master key. `read_mark` reads the picture of the
     pages, by default as `read_file` does. `require_driver` raises InvalidValue without a driver for PostgreSQL.
     """
-    sources = SecretSources(environ, read_file)
-    store_sources = StoreSources(environ, read_file, require_driver)
+    sources = SecretSources(environ=environ, read_file=read_file)
+    store_sources = StoreSources(environ=environ, read_file=read_file, require_driver=require_driver)
     with read_object(text, file, '{"mode": "local"}') as top:
         top.reject_unknown(MEMBERS, HINTS)
         mode = top.required("mode", choice(Mode), 'missing; expected "oauth" or "local"')

@@ -235,11 +235,11 @@ Converter = Callable[[object], T]
 """A function that converts a value of the file; it raises InvalidValue."""
 
 
-class ObjectReader(Component, frozen=True):
+class ObjectReader(Component, frozen=True, kw_only=True):
     """A reader of the object at `path`, or of an empty object if there is none; it collects problems and warnings."""
 
-    _document: PositionedJson
-    _problems: list[ConfigProblem]
+    document: PositionedJson
+    problems: list[ConfigProblem]
     warnings: list[ConfigProblem]
     path: Path
     members: Mapping[str, object]
@@ -253,7 +253,13 @@ class ObjectReader(Component, frozen=True):
         if not isinstance(value, dict):
             self.problem(name, "expected an object in { }")
             value = {}
-        return ObjectReader(self._document, self._problems, self.warnings, (*self.path, name), value)
+        return ObjectReader(
+            document=self.document,
+            problems=self.problems,
+            warnings=self.warnings,
+            path=(*self.path, name),
+            members=value,
+        )
 
     def value(self, name: str, converter: Converter[T], default: D) -> T | D:
         """Convert a member; return `default` if it is absent or invalid."""
@@ -285,12 +291,12 @@ class ObjectReader(Component, frozen=True):
         """Add a problem for each member whose name is not known."""
         for name in self.members:
             if name not in known:
-                position = self._document.names[*self.path, name]
-                self._problems.append(ConfigProblem(position, (*self.path, name), _unknown(name, known, hints or {})))
+                position = self.document.names[*self.path, name]
+                self.problems.append(ConfigProblem(position, (*self.path, name), _unknown(name, known, hints or {})))
 
     def problem(self, where: str | Path, message: str) -> None:
         """Add a problem at the member's value, or at the object if the member is absent."""
-        self._problems.append(self._at(where, message))
+        self.problems.append(self._at(where, message))
 
     def warning(self, where: str | Path, message: str) -> None:
         """Add a warning about an allowed value."""
@@ -299,7 +305,7 @@ class ObjectReader(Component, frozen=True):
     def _at(self, where: str | Path, message: str) -> ConfigProblem:
         path = (*self.path, *((where,) if isinstance(where, str) else where))
         outwards = (path[:length] for length in range(len(path), -1, -1))
-        position = next(self._document.values[outer] for outer in outwards if outer in self._document.values)
+        position = next(self.document.values[outer] for outer in outwards if outer in self.document.values)
         return ConfigProblem(position, path, message)
 
     def _convert(self, where: str | Path, value: object, converter: Converter[T], default: D) -> T | D:
@@ -320,7 +326,7 @@ def read_object(text: str, file: str, example: str) -> Iterator[ObjectReader]:
         raise ConfigError(file, [e.problem]) from None
     problems = list(document.recoverable_errors)
     if isinstance(document.value, dict):
-        yield ObjectReader(document, problems, [], (), document.value)
+        yield ObjectReader(document=document, problems=problems, warnings=[], path=(), members=document.value)
     else:
         problems.append(ConfigProblem(document.values[()], (), f"expected an object, such as {example}"))
         raise ConfigError(file, problems)

@@ -27,11 +27,11 @@ _CLIENT_SECRET = compile(r"[!-~]{1,512}", ASCII)
 _HEX = compile(r"[0-9A-Fa-f]{64}", ASCII)
 
 
-class SecretSources(Component, frozen=True):
+class SecretSources(Component, frozen=True, kw_only=True):
     """The environment, and the files that it names, as sources of secrets."""
 
-    _environ: Mapping[str, str]
-    _read_file: ReadFile
+    environ: Mapping[str, str]
+    read_file: ReadFile
 
     def read(self, name: str, convert: Callable[[bytes], T]) -> tuple[T, str]:
         """Return the converted value that the variable `name` supplies, and where the value was found.
@@ -54,15 +54,15 @@ class SecretSources(Component, frozen=True):
     def _variable(self, name: str) -> tuple[bytes, str] | None:
         # An empty one counts as not set: Compose's `NAME: ${NAME}` sets it where the host has none. The error handler
         # gives back the bytes that os.environ decoded by it.
-        value = self._environ.get(name)
+        value = self.environ.get(name)
         return (value.encode("utf-8", "surrogateescape"), _shown_name(name)) if value else None
 
     def _file(self, name: str) -> tuple[bytes, str] | None:
-        path = self._environ.get(f"{name}_FILE")
+        path = self.environ.get(f"{name}_FILE")
         if not path:
             return None
         try:
-            value = _without_newline(self._read_file(path))
+            value = _without_newline(self.read_file(path))
         except OSError as e:  # the path is not shown: it may be the secret itself, in the wrong variable
             raise InvalidValue(
                 f"the file that {_shown_name(name)}'s _FILE form names cannot be read: {e.strerror}"
@@ -71,11 +71,11 @@ class SecretSources(Component, frozen=True):
         return value, f"the file {shown} that {_shown_name(name)}'s _FILE form names"
 
     def _credential(self, name: str) -> tuple[bytes, str] | None:
-        folder = self._environ.get(CREDENTIALS)
+        folder = self.environ.get(CREDENTIALS)
         if not folder:
             return None
         try:
-            value = _without_newline(self._read_file(f"{folder}/{name}"))
+            value = _without_newline(self.read_file(f"{folder}/{name}"))
         except FileNotFoundError:  # the folder is for all secrets of the service, and need not have this one
             return None
         except OSError as e:

@@ -61,12 +61,12 @@ _NUMBER = compile(r"[1-9][0-9]{0,4}", ASCII)
 _LONE_PERCENT = compile(r"%(?![0-9A-Fa-f]{2})", ASCII)
 
 
-class StoreSources(Component, frozen=True):
+class StoreSources(Component, frozen=True, kw_only=True):
     """What the address needs from outside of the configuration file: variables, certificates, and the driver."""
 
-    _environ: Mapping[str, str]
-    _read_file: ReadFile
-    _require_driver: Callable[[], object]
+    environ: Mapping[str, str]
+    read_file: ReadFile
+    require_driver: Callable[[], object]
 
     def parse(self, top: ObjectReader) -> PostgresqlAddress | None:
         """Return the address with its password; None if the databases are SQLite's, or if there is an error."""
@@ -78,7 +78,7 @@ class StoreSources(Component, frozen=True):
         if named is not None and named == top.members.get("master_key_env"):
             top.problem("store_password_env", "names the master key's variable; name another variable")
         conninfo = top.value("store", self._conninfo, None)
-        secrets = SecretSources(self._environ, self._read_file)
+        secrets = SecretSources(environ=self.environ, read_file=self.read_file)
         password = None
         if named is not None:
             password = top.value("store_password_env", lambda _: secrets.read(named, store_password)[0], None)
@@ -88,22 +88,22 @@ class StoreSources(Component, frozen=True):
 
     def ignored_variables(self, named: Collection[str | None]) -> tuple[str, ...]:
         """Return libpq's own variables that are set, but for those that the configuration names."""
-        return tuple(sorted(LIBPQ_VARIABLES.intersection(self._environ).difference(named)))
+        return tuple(sorted(LIBPQ_VARIABLES.intersection(self.environ).difference(named)))
 
     def _conninfo(self, value: object) -> dict[str, str]:
         found = parse_store(value)
         if found.get("sslrootcert") == SYSTEM:
             found["sslrootcert"] = self._system_certificates()
-        wrong = list(_unreadable(found, self._read_file))
+        wrong = list(_unreadable(found, self.read_file))
         if wrong:
             raise InvalidValue(*wrong)
-        self._require_driver()
+        self.require_driver()
         return found
 
     def _system_certificates(self) -> str:
-        for path in filter(None, (self._environ.get("SSL_CERT_FILE"), *CERTIFICATES)):
+        for path in filter(None, (self.environ.get("SSL_CERT_FILE"), *CERTIFICATES)):
             try:
-                if self._read_file(path):
+                if self.read_file(path):
                     return path
             except OSError:
                 continue
@@ -120,7 +120,7 @@ def load_store(
 
     This is for a command that needs no key: it ignores all other members of the file, right or wrong.
     """
-    sources = StoreSources(environ, read_file, require_driver)
+    sources = StoreSources(environ=environ, read_file=read_file, require_driver=require_driver)
     with read_object(text, file, '{"mode": "local"}') as top:
         address = sources.parse(top)
         named = top.value("store_password_env", variable_name, None)

@@ -22,7 +22,7 @@ class DatabaseHealth(Protocol):
         """Raise DatabaseError while a database does not answer."""
 
 
-class PublicRoutes(Component, frozen=True):
+class PublicRoutes(Component, frozen=True, kw_only=True):
     """The public routes; `labels` are the names of providers for people, in the order of the configuration.
 
     Local mode has none.
@@ -32,19 +32,19 @@ class PublicRoutes(Component, frozen=True):
     prefixes = ("/healthz", "/auth/config", "/auth/providers")
     body_policies = DEFAULT_BODY_POLICIES
 
-    _mode: str
-    _labels: Mapping[str, str]
-    _instance: str
+    mode: str
+    labels: Mapping[str, str]
+    instance: str
     """Eight hex digits that are new at each start."""
-    _store: str
+    store: str
     """The id of the data, which all processes have that serve it."""
-    _databases: DatabaseHealth
+    databases: DatabaseHealth
 
     @app.route("/healthz", methods=["GET"])
     async def healthz(self, request: Request) -> bytes:
-        headers = {"Cache-Control": "no-store", "Gamed-Instance": self._instance, "Gamed-Store": self._store}
+        headers = {"Cache-Control": "no-store", "Gamed-Instance": self.instance, "Gamed-Store": self.store}
         try:
-            await self._databases.check()
+            await self.databases.check()
         except DatabaseError:
             raise Unhealthy(headers=headers) from None
         request.setHeaders({**headers, "Content-Type": "text/plain"})
@@ -52,11 +52,11 @@ class PublicRoutes(Component, frozen=True):
 
     @app.route("/auth/config", methods=["GET"])
     def config(self, request: Request) -> bytes:
-        return write_json(request, 200, {"mode": self._mode, "providers": list(self._labels)})
+        return write_json(request, 200, {"mode": self.mode, "providers": list(self.labels)})
 
     @app.route("/auth/providers", methods=["GET"])
     def list_providers(self, request: Request) -> bytes:
-        providers = [{"name": name, "label": label} for name, label in self._labels.items()]
+        providers = [{"name": name, "label": label} for name, label in self.labels.items()]
         return write_json(request, 200, {"providers": providers})
 
 
@@ -74,25 +74,25 @@ class Readiness(Protocol):
         """Return the reasons why the service is not ready, a line each."""
 
 
-class AdminRoutes(Component, frozen=True):
+class AdminRoutes(Component, frozen=True, kw_only=True):
     """The admin routes, which the public site never has."""
 
     app = make_app()
     prefixes = ("/metrics", "/readyz")
     body_policies = DEFAULT_BODY_POLICIES
 
-    _metrics: MetricsText
-    _content_type: str
-    _readiness: Readiness
+    source: MetricsText
+    content_type: str
+    readiness: Readiness
 
     @app.route("/metrics", methods=["GET"])
     def metrics(self, request: Request) -> bytes:
-        request.setHeaders({"Content-Type": self._content_type, "Cache-Control": "no-store"})
-        return self._metrics.text()
+        request.setHeaders({"Content-Type": self.content_type, "Cache-Control": "no-store"})
+        return self.source.text()
 
     @app.route("/readyz", methods=["GET"])
     async def readyz(self, request: Request) -> str:
-        problems = await self._readiness.problems()
+        problems = await self.readiness.problems()
         request.setHeaders({"Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-store"})
         if not problems:
             return "ok"

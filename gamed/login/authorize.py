@@ -45,14 +45,14 @@ def may_skip_consent_page(login: LoginTransaction, address: Index, fetch_site: s
     )
 
 
-class AuthorizeService(Component, frozen=True):
+class AuthorizeService(Component, frozen=True, kw_only=True):
     """The service that opens a login's link; in local mode every login stays on the sign-in page."""
 
-    _context: LoginContext
-    _browsers: BrowserLoginService
-    _store: LoginStore
-    _access: ProviderAccess
-    _passwords: PasswordAuthenticator
+    context: LoginContext
+    browsers: BrowserLoginService
+    store: LoginStore
+    access: ProviderAccess
+    passwords: PasswordAuthenticator
 
     async def open_link(
         self, visit: SignInForm, fetch_site: str | None
@@ -62,13 +62,13 @@ class AuthorizeService(Component, frozen=True):
         Raise RateLimited, UnknownLoginLink, LoginEnded or WrongBrowser.
         """
         await self._count(b"entry", visit.address)  # also an unknown one, so that tokens cannot be guessed quickly
-        page = await self._browsers.open(visit.token, visit.browser)
+        page = await self.browsers.open(visit.token, visit.browser)
         if isinstance(page, RedirectToResult):
             return page
         login = page.login
-        if login.provider not in (self._access.providers or {LOCAL}):  # the configuration has changed since the start
+        if login.provider not in (self.access.providers or {LOCAL}):  # the configuration has changed since the start
             return await self._fail(login, visit, LoginFailure.PROVIDER_UNAVAILABLE, NOT_CONFIGURED)
-        address, _ = address_indexes(self._context.keys.indexer, visit.address)
+        address, _ = address_indexes(self.context.keys.indexer, visit.address)
         if login.provider != LOCAL and may_skip_consent_page(login, address, fetch_site):
             return await self.redirect(login, visit)
         return await self._with_requester(page, visit)
@@ -79,9 +79,9 @@ class AuthorizeService(Component, frozen=True):
         Raise what open_link() raises.
         """
         await self._count(b"departure", form.address)
-        page = await self._browsers.get(form.token, form.browser)
+        page = await self.browsers.get(form.token, form.browser)
         if isinstance(page, SignInPrompt):
-            if page.login.provider not in self._access.providers:
+            if page.login.provider not in self.access.providers:
                 return await self._fail(page.login, form, LoginFailure.PROVIDER_UNAVAILABLE, NOT_CONFIGURED)
             page = await self._with_requester(page, form)
         if isinstance(page, RedirectToResult):
@@ -89,7 +89,7 @@ class AuthorizeService(Component, frozen=True):
         if page.login.intent is not LoginIntent.ADOPT:
             return await self.redirect(page.login, form)
         try:
-            player_id = await self._passwords.authenticate(form)
+            player_id = await self.passwords.authenticate(form)
         except SignInRejected as e:
             return FormRejected(page.login, e.error, e.retry_after)
         return await self.redirect(page.login, form, player_id)
@@ -100,20 +100,20 @@ class AuthorizeService(Component, frozen=True):
         Raise RateLimited, UnknownLoginLink or LinkClosed.
         """
         await self._count(b"entry", address)
-        login = await self._browsers.find(LoginLookup.token(self._context.keys.indexer, token))
+        login = await self.browsers.find(LoginLookup.token(self.context.keys.indexer, token))
         if login.stage not in UNDECIDED:
             raise LinkClosed
 
     async def _count(self, purpose: bytes, address: str) -> None:
-        per_minute = self._context.policy.limits.entries_per_minute
-        await self._store.count_request(purpose, address, per_minute, self._context.now_ms())
+        per_minute = self.context.policy.limits.entries_per_minute
+        await self.store.count_request(purpose, address, per_minute, self.context.now_ms())
 
     async def _with_requester(self, page: SignInPrompt, visit: SignInForm) -> SignInPrompt | RedirectToResult:
         """Add the name of the player who asked for a link."""
         if page.login.intent is not LoginIntent.LINK:
             return page
         session_id = page.login.requesting_session_id or ""
-        requester = await self._store.session_owner_name(session_id, self._context.now_ms())
+        requester = await self.store.session_owner_name(session_id, self.context.now_ms())
         if requester is None:
             cause = "the requesting session has ended"
             return await self._fail(page.login, visit, LoginFailure.SESSION_REVOKED, cause)
@@ -123,11 +123,11 @@ class AuthorizeService(Component, frozen=True):
         self, login: LoginTransaction, visit: SignInForm, player_id: str | None = None
     ) -> RedirectToResult | RedirectToProvider:
         """Write an attempt, once the authorization URL is known, and redirect the browser."""
-        context, provider = self._context, self._access.providers[login.provider]
+        context, provider = self.context, self.access.providers[login.provider]
         secrets = AttemptSecrets.generate(context.random, provider.uses_nonce)
         try:
             provider.require_available()
-            uri = self._access.redirect_uri(provider.name)
+            uri = self.access.redirect_uri(provider.name)
             target = await provider.authorization_url(secrets.authorization_request(uri))
         except ProviderFailure as e:
             return await self._fail(login, visit, e.outcome, str(e))
@@ -142,8 +142,8 @@ class AuthorizeService(Component, frozen=True):
             now_ms=now_ms,
         )
         key = LoginLookup("login_id", login.login_id)
-        begun = await self._store.begin_attempt(attempt, key, lambda current: current.opened(now_ms))
-        after = self._browsers.notify(begun).after
+        begun = await self.store.begin_attempt(attempt, key, lambda current: current.opened(now_ms))
+        after = self.browsers.notify(begun).after
         if after.stage in UNDECIDED:
             return RedirectToProvider(target.url)
         require_own(after, visit.browser)
@@ -153,5 +153,5 @@ class AuthorizeService(Component, frozen=True):
         self, login: LoginTransaction, visit: SignInForm, outcome: LoginFailure, cause: str
     ) -> RedirectToResult:
         """End the login, and log the cause for the operator."""
-        self._access.sign_in_failed(login.provider, outcome, cause, visit.request_id)
-        return await self._browsers.fail(LoginLookup("login_id", login.login_id), visit.browser, outcome)
+        self.access.sign_in_failed(login.provider, outcome, cause, visit.request_id)
+        return await self.browsers.fail(LoginLookup("login_id", login.login_id), visit.browser, outcome)

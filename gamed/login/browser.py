@@ -47,20 +47,20 @@ class RedirectToResult(Struct, frozen=True):
     login_id: str
 
 
-class BrowserLoginService(Component, frozen=True):
+class BrowserLoginService(Component, frozen=True, kw_only=True):
     """The service for the link of a login; `browser` is the index of the browser's cookie, None without a cookie."""
 
-    _context: LoginContext
-    _store: LoginStore
-    _waiters: LongPollRegistry
+    context: LoginContext
+    store: LoginStore
+    waiters: LongPollRegistry
 
     async def get(self, token: str, browser: Index | None) -> SignInPrompt | RedirectToResult:
         """Return what this browser may do; raise UnknownLoginLink, LoginEnded or WrongBrowser."""
-        return _next_page(await self.find(LoginLookup.token(self._context.keys.indexer, token)), browser)
+        return _next_page(await self.find(LoginLookup.token(self.context.keys.indexer, token)), browser)
 
     async def open(self, token: str, browser: Index | None) -> SignInPrompt | RedirectToResult:
         """Open the link, as get() does; opened again while `ready`, it leads to the finish code, not to the game."""
-        key = LoginLookup.token(self._context.keys.indexer, token)
+        key = LoginLookup.token(self.context.keys.indexer, token)
         login = await self.find(key)
         page = _next_page(login, browser)
         if login.returnable:
@@ -72,7 +72,7 @@ class BrowserLoginService(Component, frozen=True):
 
         Any browser may decline an undecided login, and only the login's own browser one that the game can collect.
         """
-        now_ms = self._context.now_ms()
+        now_ms = self.context.now_ms()
 
         def step(login: LoginTransaction) -> LoginTransaction:
             current = login.at_time(now_ms)
@@ -80,19 +80,19 @@ class BrowserLoginService(Component, frozen=True):
                 return current.apply(LoginEvent.DECLINE, now_ms)
             return current
 
-        transition = await self.advance(LoginLookup.token(self._context.keys.indexer, token), step)
+        transition = await self.advance(LoginLookup.token(self.context.keys.indexer, token), step)
         after = transition.after
         if after.stage is not LoginStage.DENIED:
             require_own(after, browser)
             return RedirectToResult(after.login_id)
         if transition.stage_changed:
             values = {"provider": after.provider, "outcome": LoginFailure.LOGIN_DENIED.value, "request": request_id}
-            self._context.audit.record(SecurityEvent.SIGN_IN_REFUSED, **values)
+            self.context.audit.record(SecurityEvent.SIGN_IN_REFUSED, **values)
         return None
 
     async def fail(self, key: LoginLookup, browser: Index, outcome: LoginFailure) -> RedirectToResult:
         """End an undecided login that cannot succeed, so that the game need not wait; this browser sees the outcome."""
-        now_ms = self._context.now_ms()
+        now_ms = self.context.now_ms()
 
         def step(login: LoginTransaction) -> LoginTransaction:
             current = login.at_time(now_ms)
@@ -107,8 +107,8 @@ class BrowserLoginService(Component, frozen=True):
 
     async def interrupt(self, key: LoginLookup, error: DecryptionFailed) -> LoginTransaction:
         """End a `ready` login whose sealed values cannot be decrypted."""
-        now_ms = self._context.now_ms()
-        self._context.audit.record(SecurityEvent.DECRYPTION_FAILED, **error.details)
+        now_ms = self.context.now_ms()
+        self.context.audit.record(SecurityEvent.DECRYPTION_FAILED, **error.details)
 
         def step(login: LoginTransaction) -> LoginTransaction:
             current = login.at_time(now_ms)
@@ -119,37 +119,37 @@ class BrowserLoginService(Component, frozen=True):
 
     async def mark_redirected(self, key: LoginLookup) -> Transition:
         """Record the redirect to the game; it happens once, and a browser that comes back sees the code."""
-        now_ms = self._context.now_ms()
+        now_ms = self.context.now_ms()
         return await self.advance(key, lambda login: login.at_time(now_ms).redirected())
 
     async def advance(self, key: LoginLookup, step: TransitionFunction) -> Transition:
         """Write one step and wake the waiters of the login; raise UnknownLoginLink."""
-        return self.notify(await self._store.advance(key, step))
+        return self.notify(await self.store.advance(key, step))
 
     def notify(self, transition: Transition | None) -> Transition:
         """Wake the waiters of a login whose stage has changed; raise UnknownLoginLink if there is no login."""
         if transition is None:
             raise UnknownLoginLink
         if transition.stage_changed:
-            wake_login(self._waiters, transition.after)
+            wake_login(self.waiters, transition.after)
         return transition
 
     async def wait_for_exchange(self, login: LoginTransaction) -> None:
         """Wait until the exchange has ended, at most EXCHANGE_GRACE_MS."""
-        ends_ms = self._context.now_ms() + EXCHANGE_GRACE_MS
-        with self._waiters.open(callback_key(login.secret_index)) as waiter:
+        ends_ms = self.context.now_ms() + EXCHANGE_GRACE_MS
+        with self.waiters.open(callback_key(login.secret_index)) as waiter:
             while (await self.find(LoginLookup("login_id", login.login_id))).stage is LoginStage.EXCHANGING:
                 waiter.known = LoginStage.EXCHANGING
-                left_ms = min(ends_ms - self._context.now_ms(), EXCHANGE_GRACE_MS)
+                left_ms = min(ends_ms - self.context.now_ms(), EXCHANGE_GRACE_MS)
                 if left_ms <= 0 or await waiter.wait(left_ms / 1000) is not WakeReason.CHANGED:
                     return
 
     async def find(self, key: LoginLookup) -> LoginTransaction:
         """Return the login at this instant; raise UnknownLoginLink."""
-        login = await self._store.find(key)
+        login = await self.store.find(key)
         if login is None:
             raise UnknownLoginLink
-        return login.at_time(self._context.now_ms())
+        return login.at_time(self.context.now_ms())
 
 
 def require_own(login: LoginTransaction, browser: Index | None) -> None:
@@ -225,36 +225,36 @@ class OnAccountPage(Struct, frozen=True):
 LoginResult = OnAccountPage | InProgress | ReturnToGame | ShowFinishCode | Finished | Ended
 
 
-class ResultService(Component, frozen=True):
+class ResultService(Component, frozen=True, kw_only=True):
     """The service for the result page of a login (PROTOCOL 3.4)."""
 
-    _context: LoginContext
-    _store: LoginStore
-    _browsers: BrowserLoginService
+    context: LoginContext
+    store: LoginStore
+    browsers: BrowserLoginService
 
     async def get(self, login_id: str, browser: Index | None) -> LoginResult:
         """Return the result; raise WrongBrowser for any browser but the login's own, in every stage."""
         key = LoginLookup("login_id", login_id)
-        login = await self._browsers.find(key)
+        login = await self.browsers.find(key)
         if not login.belongs_to(browser):
             raise WrongBrowser
         if login.intent is LoginIntent.ACCOUNT:
             return OnAccountPage(login_id)
         try:
             if login.returnable:
-                transition = await self._browsers.mark_redirected(key)
+                transition = await self.browsers.mark_redirected(key)
                 login = transition.after
                 if transition.before.returnable and login.returned_to_game:
                     return ReturnToGame(login, self._proof(login).ticket.reveal().decode())
             return await self._result(login)
         except DecryptionFailed as e:
-            return await self._result(await self._browsers.interrupt(key, e))
+            return await self._result(await self.browsers.interrupt(key, e))
 
     async def _result(self, login: LoginTransaction) -> LoginResult:
         match login.stage:
             case LoginStage.READY if login.return_proof is not ProofMethod.NONE:
                 code = self._proof(login).formatted_code()
-                return ShowFinishCode(login, code, login_token(self._context.keys.indexer, login.login_id))
+                return ShowFinishCode(login, code, login_token(self.context.keys.indexer, login.login_id))
             case LoginStage.READY:
                 return Finished(signed_in=False)
             case LoginStage.DELIVERED | LoginStage.COLLECTED:
@@ -271,46 +271,46 @@ class ResultService(Component, frozen=True):
         """Return the names of the player whose ways to sign in have changed, while that session is valid."""
         named = {LoginIntent.LINK: login.requesting_session_id, LoginIntent.ADOPT: login.session_id}
         session_id = named.get(login.intent)
-        return session_id and await self._store.session_owner_name(session_id, self._context.now_ms())
+        return session_id and await self.store.session_owner_name(session_id, self.context.now_ms())
 
     def _proof(self, login: LoginTransaction) -> ReturnProof:
         sealed = login.sealed_proof or b""
-        return ReturnProof.from_bytes(self._context.keys.sealer.unseal(Purpose.PROOF, login.login_id, sealed))
+        return ReturnProof.from_bytes(self.context.keys.sealer.unseal(Purpose.PROOF, login.login_id, sealed))
 
 
-class LoginLifecycle(Component, frozen=True):
+class LoginLifecycle(Component, frozen=True, kw_only=True):
     """The ends of a login that no browser causes: cancelled by the game, expired, interrupted by a restart."""
 
-    _store: LoginStore
-    _waiters: LongPollRegistry
-    _now_ms: Now
-    _ended: FindEnded
+    store: LoginStore
+    waiters: LongPollRegistry
+    now_ms: Now
+    ended: FindEnded
 
     async def cancel(self, secret: Index) -> None:
         """Cancel the login of this device secret, in any stage but `collected`; its credentials work no longer.
 
         Cancelling twice changes nothing. Raise DeviceSecretInvalid or LoginCollected.
         """
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
 
         def step(login: LoginTransaction) -> LoginTransaction:
             current = login.at_time(now_ms)
             return current if current.final else current.apply(LoginEvent.CANCEL, now_ms)
 
-        transition = await self._store.cancel(LoginLookup("secret_index", secret), step)
+        transition = await self.store.cancel(LoginLookup("secret_index", secret), step)
         if transition is None:
             raise DeviceSecretInvalid
         login = transition.after
         if transition.stage_changed:
-            wake_login(self._waiters, login)
+            wake_login(self.waiters, login)
         if login.stage is LoginStage.COLLECTED:
             raise LoginCollected
 
     async def expire(self) -> None:
         """End the logins whose deadline has passed, wake their games, and delete what ended an hour ago."""
-        while changed := await self._store.expire(self._now_ms()):
+        while changed := await self.store.expire(self.now_ms()):
             for secret in changed:
-                self._waiters.wake(secret)
+                self.waiters.wake(secret)
 
     async def recover(self, *, first: bool = False) -> None:
         """Interrupt the exchanges of processes that have ended, and wake their games; after a DatabaseError call again.
@@ -318,7 +318,7 @@ class LoginLifecycle(Component, frozen=True):
         `first`: no request was served yet, and none learns of the old stage.
         """
         if first:
-            await self._store.interrupt_first(self._ended, self._now_ms())
+            await self.store.interrupt_first(self.ended, self.now_ms())
             return
-        for login in await self._store.interrupt(self._ended, self._now_ms()):
-            wake_login(self._waiters, login)
+        for login in await self.store.interrupt(self.ended, self.now_ms()):
+            wake_login(self.waiters, login)

@@ -126,7 +126,7 @@ def see_other(request: Request, url: str) -> bytes:
 def _failure_page(
     routes: "BrowserRoutes | CallbackRoutes | ResultRoutes", request: Request, error: Exception
 ) -> bytes | None:
-    return routes._pages.failure_page(request, error)
+    return routes.pages.failure_page(request, error)
 
 
 def make_login_app() -> HtmlApp:
@@ -134,20 +134,20 @@ def make_login_app() -> HtmlApp:
     return make_html_app(error_response, LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS, failure_page=_failure_page)
 
 
-class BrowserRoutes(Component, frozen=True):
+class BrowserRoutes(Component, frozen=True, kw_only=True):
     """The routes of the login's link; `local` is None in oauth mode, `labels` are the names that people see."""
 
     app = make_login_app()
     prefixes = ("/auth/login/",)
     body_policies = DEFAULT_BODY_POLICIES
 
-    _browsers: BrowserLoginService
-    _authorize: AuthorizeService
-    _local: LocalLoginService | None
-    _labels: Mapping[str, str]
-    _registration: Registration
-    _newcomers: NewcomerService
-    _pages: PageResponder
+    browsers: BrowserLoginService
+    authorize: AuthorizeService
+    local: LocalLoginService | None
+    labels: Mapping[str, str]
+    registration: Registration
+    newcomers: NewcomerService
+    pages: PageResponder
 
     @app.route("/auth/login/<token:token>", methods=["GET"])
     async def open_link(self, request: Request, token: str) -> bytes:
@@ -159,11 +159,11 @@ class BrowserRoutes(Component, frozen=True):
 
     @app.route("/auth/login/<token:token>/continue", methods=["POST"])
     async def continue_to_provider(self, request: Request, token: str) -> bytes:
-        if self._local is not None:
+        if self.local is not None:
             raise RouteNotFound
         form, _ = self._form(request, token)
-        cookie = self._pages.guard.cookie_or_new(request)
-        result = await self._pages.tasks.run(self._authorize.continue_(form))
+        cookie = self.pages.guard.cookie_or_new(request)
+        result = await self.pages.tasks.run(self.authorize.continue_(form))
         if isinstance(result, FormRejected):
             feedback = FormFeedback(result.error, result.retry_after, name=form.name)
             return self._page(request, token, cookie, SignInPrompt(result.login), feedback)
@@ -171,28 +171,28 @@ class BrowserRoutes(Component, frozen=True):
 
     @app.route("/auth/login/<token:token>/local", methods=["POST"])
     async def sign_in_locally(self, request: Request, token: str) -> bytes:
-        if self._local is None:
+        if self.local is None:
             raise RouteNotFound
         form, fields = self._form(request, token)
         creating = "create" in fields
-        result = await self._pages.tasks.run(self._local.sign_in(form, create=creating))
+        result = await self.pages.tasks.run(self.local.sign_in(form, create=creating))
         if isinstance(result, RedirectToResult):
-            return self._pages.redirect(request, result)
+            return self.pages.redirect(request, result)
         typed, nameless = fields.get("display_name", ""), "nameless" in fields
         feedback = FormFeedback(
             result.error, result.retry_after, creating, form.name, display_name=typed, nameless=nameless
         )
-        cookie = self._pages.guard.cookie_or_new(request)
+        cookie = self.pages.guard.cookie_or_new(request)
         show = self._create_page if creating else self._page
         return show(request, token, cookie, SignInPrompt(result.login), feedback)
 
     @app.route("/auth/login/<token:token>/decline", methods=["POST"])
     async def decline_login(self, request: Request, token: str) -> bytes:
-        browser, _ = self._pages.guard.form(request, token)
-        redirect = await self._pages.tasks.run(self._browsers.decline(token, browser, request.request_id))
+        browser, _ = self.pages.guard.form(request, token)
+        redirect = await self.pages.tasks.run(self.browsers.decline(token, browser, request.request_id))
         if redirect is not None:
-            return self._pages.redirect(request, redirect)
-        return self._pages.page(request, 200, results.denied_page(self._pages.server))
+            return self.pages.redirect(request, redirect)
+        return self.pages.page(request, 200, results.denied_page(self.pages.server))
 
     @app.route("/auth/login/<token:token>/name", methods=["GET"])
     async def open_name_form(self, request: Request, token: str) -> bytes:
@@ -200,23 +200,23 @@ class BrowserRoutes(Component, frozen=True):
 
     @app.route("/auth/login/<token:token>/name", methods=["POST"])
     async def choose_name(self, request: Request, token: str) -> bytes:
-        browser, fields = self._pages.guard.form(request, token)
+        browser, fields = self.pages.guard.form(request, token)
         typed = fields.get("display_name", "")
         try:
-            redirect = await self._pages.tasks.run(self._newcomers.choose(token, browser, request.head.address, typed))
+            redirect = await self.pages.tasks.run(self.newcomers.choose(token, browser, request.head.address, typed))
         except DisplayNameInvalid:
             return await self._name_form(request, token, typed)
-        return self._pages.redirect(request, redirect)
+        return self.pages.redirect(request, redirect)
 
     async def _open(self, request: Request, token: str, *, creating: bool = False) -> bytes:
         """Open the link, with the form for a new account if `creating`; only local mode has that form."""
         require_top_level_navigation(request)
-        if creating and self._local is None:
+        if creating and self.local is None:
             raise RouteNotFound
-        guard = self._pages.guard
+        guard = self.pages.guard
         cookie, fetch_site = guard.cookie_or_new(request), request.head.headers.values("sec-fetch-site")
         visit = SignInForm(token, guard.index(cookie), request.head.address, request_id=request.request_id)
-        opened = await self._pages.tasks.run(self._authorize.open_link(visit, ",".join(fetch_site) or None))
+        opened = await self.pages.tasks.run(self.authorize.open_link(visit, ",".join(fetch_site) or None))
         guard.set_cookie(request, cookie)
         if creating and isinstance(opened, SignInPrompt):
             return self._create_page(request, token, cookie, opened)
@@ -224,15 +224,15 @@ class BrowserRoutes(Component, frozen=True):
 
     async def _name_form(self, request: Request, token: str, refused: str | None = None) -> bytes:
         require_top_level_navigation(request)
-        newcomer = await self._newcomers.get(token, self._pages.guard.browser(request))
-        login, cookie = newcomer.login, self._pages.guard.cookie_or_new(request)
-        device, url = self._pages.device(login, token, cookie), self._pages.result_url(login.login_id)
-        content = forms.display_name_page(self._pages.server, device, newcomer.name, url, refused)
-        return self._pages.page(request, 200, content)
+        newcomer = await self.newcomers.get(token, self.pages.guard.browser(request))
+        login, cookie = newcomer.login, self.pages.guard.cookie_or_new(request)
+        device, url = self.pages.device(login, token, cookie), self.pages.result_url(login.login_id)
+        content = forms.display_name_page(self.pages.server, device, newcomer.name, url, refused)
+        return self.pages.page(request, 200, content)
 
     def _form(self, request: Request, token: str) -> tuple[SignInForm, Mapping[str, str]]:
         """Return the posted form, and all of its fields."""
-        browser, fields = self._pages.guard.form(request, token)
+        browser, fields = self.pages.guard.form(request, token)
         name, password = fields.get("name", ""), fields.get("password", "")
         asked = "display_name" in fields and "nameless" not in fields
         shown = (fields["display_name"].strip(" ") or name) if asked else None
@@ -246,31 +246,31 @@ class BrowserRoutes(Component, frozen=True):
             case SignInPrompt():
                 return self._page(request, token, cookie, result)
             case _:
-                return self._pages.redirect(request, result)
+                return self.pages.redirect(request, result)
 
     def _page(
         self, request: Request, token: str, cookie: str, prompt: SignInPrompt, feedback: FormFeedback | None = None
     ) -> bytes:
         """Return the sign-in page, with the error of the last form if there is one."""
-        device, server = self._pages.device(prompt.login, token, cookie), self._pages.server
+        device, server = self.pages.device(prompt.login, token, cookie), self.pages.server
         status, feedback = report(request, feedback)
         if prompt.login.provider == LOCAL:
-            content = forms.sign_in_page(server, device, self._registration, feedback)
+            content = forms.sign_in_page(server, device, self.registration, feedback)
         else:
-            label = self._labels[prompt.login.provider]
+            label = self.labels[prompt.login.provider]
             provider = forms.ProviderPrompt(label, prompt.login.intent, prompt.requester)
             content = forms.provider_page(server, device, provider, feedback)
-        return self._pages.page(request, status, content)
+        return self.pages.page(request, status, content)
 
     def _create_page(
         self, request: Request, token: str, cookie: str, prompt: SignInPrompt, feedback: FormFeedback | None = None
     ) -> bytes:
         """Return the page for a new account, or the sign-in page if the server takes none."""
-        if self._registration is Registration.CLOSED:
+        if self.registration is Registration.CLOSED:
             return self._page(request, token, cookie, prompt, feedback or FormFeedback(FormError.CLOSED))
-        device, (status, feedback) = self._pages.device(prompt.login, token, cookie), report(request, feedback)
-        content = forms.create_page(self._pages.server, device, self._registration, feedback)
-        return self._pages.page(request, status, content)
+        device, (status, feedback) = self.pages.device(prompt.login, token, cookie), report(request, feedback)
+        content = forms.create_page(self.pages.server, device, self.registration, feedback)
+        return self.pages.page(request, status, content)
 
 
 REJECTED: Mapping[CallbackCheck, tuple[int, str]] = {
@@ -284,34 +284,34 @@ REJECTED: Mapping[CallbackCheck, tuple[int, str]] = {
 """The status and the sentence of each failed check."""
 
 
-class CallbackRoutes(Component, frozen=True):
+class CallbackRoutes(Component, frozen=True, kw_only=True):
     """The callback route; its work continues when the browser disconnects, because a code can be redeemed only once."""
 
     app = make_login_app()
     prefixes = ("/auth/*/callback",)
     body_policies = DEFAULT_BODY_POLICIES
 
-    _callbacks: CallbackService
-    _pages: PageResponder
+    callbacks: CallbackService
+    pages: PageResponder
 
     @app.route("/auth/<string:provider>/callback", methods=["GET"])
     async def complete_callback(self, request: Request, provider: str) -> bytes:
         require_top_level_navigation(request)
-        head, browser = request.head, self._pages.guard.browser(request)
+        head, browser = request.head, self.pages.guard.browser(request)
         callback = CallbackRequest(provider, head.query, browser, head.address, request.request_id)
         try:
-            result = await self._pages.tasks.run(self._callbacks.complete(callback))
+            result = await self.pages.tasks.run(self.callbacks.complete(callback))
         except CallbackMalformed:
-            return self._pages.error(request, 400, texts.CALLBACK_MALFORMED)
+            return self.pages.error(request, 400, texts.CALLBACK_MALFORMED)
         except CallbackRejected as e:
-            return self._pages.error(request, *REJECTED[e.check])
+            return self.pages.error(request, *REJECTED[e.check])
         if isinstance(result, RedirectToResult):
-            return self._pages.redirect(request, result)
+            return self.pages.redirect(request, result)
         if not result.own:
             raise WrongBrowser
-        url = self._pages.result_url(result.login_id)
+        url = self.pages.result_url(result.login_id)
         request.setHeader("Refresh", f"0; url={url}")
-        return self._pages.page(request, 409, results.second_callback_page(self._pages.server, url))
+        return self.pages.page(request, 409, results.second_callback_page(self.pages.server, url))
 
 
 RETURN_SECONDS = 2
@@ -322,51 +322,51 @@ REFRESH_SECONDS = 20
 screen reader starts again, so the interval lets a player read the page to its end."""
 
 
-class ResultRoutes(Component, frozen=True):
+class ResultRoutes(Component, frozen=True, kw_only=True):
     """The route of the result page."""
 
     app = make_login_app()
     prefixes = ("/auth/login/done",)
     body_policies = DEFAULT_BODY_POLICIES
 
-    _results: ResultService
-    _labels: Mapping[str, str]
-    _newcomers: NewcomerService
-    _pages: PageResponder
+    results: ResultService
+    labels: Mapping[str, str]
+    newcomers: NewcomerService
+    pages: PageResponder
 
     @app.route("/auth/login/done", methods=["GET"])
     async def show_result(self, request: Request) -> bytes:
         require_top_level_navigation(request)
         login_id = read_query(request).get("login_id", "")
-        result = await self._results.get(login_id, self._pages.guard.browser(request))
+        result = await self.results.get(login_id, self.pages.guard.browser(request))
         asks = isinstance(result, ShowFinishCode) or (isinstance(result, Finished) and not result.linked)
-        return self._page(request, result, await self._newcomers.of_result(login_id) if asks else None)
+        return self._page(request, result, await self.newcomers.of_result(login_id) if asks else None)
 
     def _page(self, request: Request, result: LoginResult, newcomer: Newcomer | None) -> bytes:
-        server = self._pages.server
+        server = self.pages.server
         match result:
             case OnAccountPage(login_id):
                 return see_other(
-                    request, f"{self._pages.base_url()}/auth/account/done?{urlencode({'login_id': login_id})}"
+                    request, f"{self.pages.base_url()}/auth/account/done?{urlencode({'login_id': login_id})}"
                 )
             case ReturnToGame(login, ticket):
                 return self._return_page(request, login, ticket)
             case ShowFinishCode(login, code, token):
                 request.setHeader("Refresh", str(REFRESH_SECONDS))
-                device = self._pages.device(login, token, self._pages.guard.cookie_or_new(request))
+                device = self.pages.device(login, token, self.pages.guard.cookie_or_new(request))
                 more = [] if newcomer is None else [forms.display_name_link(device, newcomer.name)]
-                return self._pages.page(request, 200, results.code_page(server, device, code, *more))
+                return self.pages.page(request, 200, results.code_page(server, device, code, *more))
             case InProgress():
                 request.setHeader("Refresh", str(WORKING_SECONDS))
-                return self._pages.page(request, 200, results.working_page(server))
+                return self.pages.page(request, 200, results.working_page(server))
             case Finished(signed_in) if newcomer is not None:
                 return self._newcomer_page(request, newcomer, signed_in=signed_in)
             case Finished():
                 if not result.final:
                     request.setHeader("Refresh", str(REFRESH_SECONDS))
-                return self._pages.page(request, 200, self._finished_page(result))
+                return self.pages.page(request, 200, self._finished_page(result))
             case Ended(outcome, code):
-                return self._pages.page(request, 200, results.ended_page(outcome, server, code))
+                return self.pages.page(request, 200, results.ended_page(outcome, server, code))
 
     def _return_page(self, request: Request, login: LoginTransaction, ticket: str) -> bytes:
         """Return the page whose button leads to the game, with a redirect by itself unless a phone needs the tap.
@@ -377,47 +377,47 @@ class ResultRoutes(Component, frozen=True):
         if not game.startswith("https:"):
             request.setHeader("Refresh", f"{RETURN_SECONDS}; url={game}")
         write = results.return_page if login.return_uri is None else results.app_page
-        return self._pages.page(request, 200, write(self._pages.server, game, self._pages.result_url(login.login_id)))
+        return self.pages.page(request, 200, write(self.pages.server, game, self.pages.result_url(login.login_id)))
 
     def _finished_page(self, result: Finished) -> bytes:
-        server = self._pages.server
+        server = self.pages.server
         if result.linked:
             return results.linked_page(server, result.player)
         if result.player is not None:
-            return results.adopted_page(server, self._labels[result.provider], result.player)
+            return results.adopted_page(server, self.labels[result.provider], result.player)
         return results.back_page(server) if result.signed_in else results.waiting_page(server)
 
     def _newcomer_page(self, request: Request, newcomer: Newcomer, *, signed_in: bool) -> bytes:
         """Return the page of a new player: without reloads once it has the form, which a reload would empty."""
-        login, server = newcomer.login, self._pages.server
-        device = self._pages.device(login, self._newcomers.token(login), self._pages.guard.cookie_or_new(request))
+        login, server = newcomer.login, self.pages.server
+        device = self.pages.device(login, self.newcomers.token(login), self.pages.guard.cookie_or_new(request))
         if signed_in and newcomer.name is None:
-            return self._pages.page(request, 200, results.naming_page(server, device))
+            return self.pages.page(request, 200, results.naming_page(server, device))
         if not login.final:
             request.setHeader("Refresh", str(REFRESH_SECONDS))
         if not signed_in:
-            return self._pages.page(
+            return self.pages.page(
                 request, 200, results.waiting_page(server, forms.display_name_link(device, newcomer.name))
             )
         called = paragraph(texts.CALLED_NOW, name=bidi_isolated(newcomer.name or ""))
-        return self._pages.page(request, 200, results.back_page(server, called))
+        return self.pages.page(request, 200, results.back_page(server, called))
 
 
-class LookRoutes(Component, frozen=True):
+class LookRoutes(Component, frozen=True, kw_only=True):
     """The route of the owner's picture, which only the pages of this server show."""
 
     app = make_app()
     prefixes = (MARK_PATH,)
     body_policies = DEFAULT_BODY_POLICIES
 
-    _mark: Mark | None
+    mark: Mark | None
 
     @app.route(MARK_PATH, methods=["GET"])
     def show_mark(self, request: Request) -> bytes:
-        if self._mark is None:
+        if self.mark is None:
             raise RouteNotFound
-        request.setHeaders({**MARK_HEADERS, "Content-Type": self._mark.content_type})
-        return self._mark.content
+        request.setHeaders({**MARK_HEADERS, "Content-Type": self.mark.content_type})
+        return self.mark.content
 
 
 MARK_HEADERS = {

@@ -75,15 +75,30 @@ class LoginComponents(Struct, kw_only=True, eq=False):
     def routes(self, pages: PageResponder) -> Sequence[RouteGroup]:
         """Return the routes for games, for the pages of a login, and for callbacks."""
         policy, look = self.context.policy, pages.look
-        newcomers = NewcomerService(self.context, self.browsers, self.store)
+        newcomers = NewcomerService(context=self.context, browsers=self.browsers, store=self.store)
         local = self.local if policy.mode is Mode.LOCAL else None
         return (
-            LoginRoutes(self.context, self.starts, self.lifecycle, self.collects, pages.base_url, pages.tasks),
-            BrowserRoutes(self.browsers, self.authorize, local, self.labels, policy.registration, newcomers, pages),
-            QrRoutes(self.authorize, pages.base_url, pages.tasks),
-            CallbackRoutes(self.callbacks, pages),
-            ResultRoutes(self.results, self.labels, newcomers, pages),
-            LookRoutes(None if look is None else look.mark),
+            LoginRoutes(
+                context=self.context,
+                starts=self.starts,
+                lifecycle=self.lifecycle,
+                collects=self.collects,
+                base_url=pages.base_url,
+                tasks=pages.tasks,
+            ),
+            BrowserRoutes(
+                browsers=self.browsers,
+                authorize=self.authorize,
+                local=local,
+                labels=self.labels,
+                registration=policy.registration,
+                newcomers=newcomers,
+                pages=pages,
+            ),
+            QrRoutes(authorize=self.authorize, base_url=pages.base_url, tasks=pages.tasks),
+            CallbackRoutes(callbacks=self.callbacks, pages=pages),
+            ResultRoutes(results=self.results, labels=self.labels, newcomers=newcomers, pages=pages),
+            LookRoutes(mark=None if look is None else look.mark),
         )
 
     async def log_providers(self) -> None:
@@ -124,26 +139,37 @@ def build_login(
     `hasher` uses the reactor's threads by default; `find_ended` finds ended processes, by default in the databases.
     """
     config, keys, databases, now_ms = service.config, service.keys, service.databases, service.now_ms
-    context = LoginContext(keys, service.random, now_ms, login_policy(config), service.audit, service.instance_id)
+    context = LoginContext(
+        keys=keys,
+        random=service.random,
+        now_ms=now_ms,
+        policy=login_policy(config),
+        audit=service.audit,
+        instance_id=service.instance_id,
+    )
     waiters = LongPollRegistry(service.reactor)
     ExternalChangeNotifier(databases.changes, databases.reads, waiters, {Topic.LOGINS: advanced_logins})
-    store = LoginStore(databases.reads, databases.auth, keys, first_uses)
-    browsers = BrowserLoginService(context, store, waiters)
-    passwords = PasswordAuthenticator(context, store, hasher or AsyncPasswordHasher(service.reactor))
+    store = LoginStore(reads=databases.reads, writes=databases.auth, keys=keys, first_used=first_uses)
+    browsers = BrowserLoginService(context=context, store=store, waiters=waiters)
+    passwords = PasswordAuthenticator(
+        context=context, store=store, hasher=hasher or AsyncPasswordHasher(service.reactor)
+    )
     return LoginComponents(
         context=context,
         store=store,
         access=access,
         waiters=waiters,
-        starts=StartService(context, store, access, sessions, waiters),
-        lifecycle=LoginLifecycle(store, waiters, now_ms, find_ended or databases.ended_processes),
-        collects=CollectService(context, store, waiters, revoked),
+        starts=StartService(context=context, store=store, access=access, sessions=sessions, waiters=waiters),
+        lifecycle=LoginLifecycle(
+            store=store, waiters=waiters, now_ms=now_ms, ended=find_ended or databases.ended_processes
+        ),
+        collects=CollectService(context=context, store=store, waiters=waiters, revoked=revoked),
         browsers=browsers,
         passwords=passwords,
-        authorize=AuthorizeService(context, browsers, store, access, passwords),
-        callbacks=CallbackService(context, browsers, store, access, waiters),
-        results=ResultService(context, store, browsers),
-        local=LocalLoginService(context, browsers, passwords),
+        authorize=AuthorizeService(context=context, browsers=browsers, store=store, access=access, passwords=passwords),
+        callbacks=CallbackService(context=context, browsers=browsers, store=store, access=access, waiters=waiters),
+        results=ResultService(context=context, store=store, browsers=browsers),
+        local=LocalLoginService(context=context, browsers=browsers, passwords=passwords),
         namespaces=namespace_indexes(keys.indexer, config.providers.values()),
     )
 
@@ -151,7 +177,9 @@ def build_login(
 def build_pages(service: ServiceContext, access: ProviderAccess) -> PageResponder:
     """Return what all browser routes share."""
     config = service.config
-    guard = BrowserGuard(service.keys.indexer, service.random, (config.public_url or "").startswith("https:"))
+    guard = BrowserGuard(
+        indexer=service.keys.indexer, random=service.random, secure=(config.public_url or "").startswith("https:")
+    )
     return PageResponder(guard, access.base_url, config.server_name, service.now_ms, service.tasks, config.look)
 
 

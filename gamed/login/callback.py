@@ -54,23 +54,23 @@ class AlreadyConsumed(Struct, frozen=True):
     own: bool
 
 
-class CallbackService(Component, frozen=True):
+class CallbackService(Component, frozen=True, kw_only=True):
     """The service that completes a sign-in at a provider."""
 
-    _context: LoginContext
-    _browsers: BrowserLoginService
-    _store: LoginStore
-    _access: ProviderAccess
-    _waiters: LongPollRegistry
+    context: LoginContext
+    browsers: BrowserLoginService
+    store: LoginStore
+    access: ProviderAccess
+    waiters: LongPollRegistry
 
     async def complete(self, request: CallbackRequest) -> RedirectToResult | AlreadyConsumed:
         """Check the callback, and redeem its code if it is the first of its login; do not cancel this.
 
         Raise CallbacksLimited or CallbackMalformed, which have no effect, CallbackRejected, or LoginEnded.
         """
-        context, per_minute = self._context, self._context.policy.limits.callbacks_per_minute
+        context, per_minute = self.context, self.context.policy.limits.callbacks_per_minute
         try:
-            await self._store.count_request(b"callback", request.address, per_minute, context.now_ms())
+            await self.store.count_request(b"callback", request.address, per_minute, context.now_ms())
         except RateLimited as e:
             raise CallbacksLimited(1000 * e.retry_after) from None
         callback = parse(request.provider, request.query)
@@ -86,19 +86,19 @@ class CallbackService(Component, frozen=True):
         if check is CallbackCheck.ALREADY_USED:
             own = login.belongs_to(request.browser)
             if own and login.stage is LoginStage.EXCHANGING:  # the result page is to show more than "in progress"
-                await self._browsers.wait_for_exchange(login)
+                await self.browsers.wait_for_exchange(login)
             return AlreadyConsumed(login.login_id, own)
-        wake_login(self._waiters, login)
+        wake_login(self.waiters, login)
         await self._exchange(callback, attempt, login, request.request_id)
         return RedirectToResult(login.login_id)
 
     async def _decide(self, callback: CallbackParameters, browser: Index | None) -> CallbackDecision:
-        provider = self._access.providers.get(callback.provider)
+        provider = self.access.providers.get(callback.provider)
         issuer = None if provider is None else provider.issuer
-        now_ms, instance_id = self._context.now_ms(), self._context.instance_id
+        now_ms, instance_id = self.context.now_ms(), self.context.instance_id
         context = CallbackContext(browser, provider is not None, issuer, now_ms, instance_id)
-        return await self._store.consume_attempt(
-            self._context.keys.indexer.index(Purpose.STATE, callback.state.encode()),
+        return await self.store.consume_attempt(
+            self.context.keys.indexer.index(Purpose.STATE, callback.state.encode()),
             lambda attempt, login: decide_callback(attempt, login, callback, context),
         )
 
@@ -110,7 +110,7 @@ class CallbackService(Component, frozen=True):
             identity = await self._redeem(callback, attempt)
         except (ProviderFailure, DecryptionFailed) as e:
             outcome = e.outcome if isinstance(e, ProviderFailure) else LoginFailure.LOGIN_INTERRUPTED
-            self._access.sign_in_failed(callback.provider, outcome, str(e), request_id)
+            self.access.sign_in_failed(callback.provider, outcome, str(e), request_id)
             await self._fail(login, outcome)
         except Exception:  # an unexpected error must not keep the game waiting
             await self._fail(login, LoginFailure.LOGIN_INTERRUPTED)
@@ -121,20 +121,20 @@ class CallbackService(Component, frozen=True):
     async def _redeem(self, callback: CallbackParameters, attempt: AuthorizationAttempt) -> ExternalIdentity:
         if callback.code is None:
             raise callback_failure(callback.error or "")
-        provider = self._access.providers[callback.provider]
-        verifier, nonce = attempt.unseal(self._context.keys)
-        uri = self._access.redirect_uri(provider.name)
+        provider = self.access.providers[callback.provider]
+        verifier, nonce = attempt.unseal(self.context.keys)
+        uri = self.access.redirect_uri(provider.name)
         return await provider.identify(callback.code, verifier, nonce, uri, attempt.login_id)
 
     async def _identify(self, login: LoginTransaction, identity: ExternalIdentity, player_id: str | None) -> None:
         """Write the identity; to which player it belongs is read after the game has sent its proof."""
-        now_ms, indexer = self._context.now_ms(), self._context.keys.indexer
+        now_ms, indexer = self.context.now_ms(), self.context.keys.indexer
         proved = ProviderIdentity(identity.index(indexer), identity.namespace_index(indexer), player_id)
-        sealed, proof = keys.seal_identity(self._context.keys, self._context.random, login.login_id, proved)
+        sealed, proof = keys.seal_identity(self.context.keys, self.context.random, login.login_id, proved)
         await self._write(login, lambda current: current.identified(sealed, proof, now_ms), now_ms)
 
     async def _fail(self, login: LoginTransaction, outcome: LoginFailure) -> None:
-        now_ms = self._context.now_ms()
+        now_ms = self.context.now_ms()
         await self._write(login, lambda current: current.failed(outcome, now_ms), now_ms)
 
     async def _write(
@@ -149,7 +149,7 @@ class CallbackService(Component, frozen=True):
         # Only a busy queue is worth a second try; a full or damaged disk would refuse the next one as well.
         for left in reversed(range(WRITE_TRIES)):
             try:
-                await self._browsers.advance(LoginLookup("login_id", login.login_id), step)
+                await self.browsers.advance(LoginLookup("login_id", login.login_id), step)
                 return
             except DatabaseBusy:
                 if not left:

@@ -85,14 +85,14 @@ class Failed(Struct, frozen=True):
 Collected = Pending | Complete | Linked | Failed
 
 
-class CollectService(Component, frozen=True):
+class CollectService(Component, frozen=True, kw_only=True):
     """The service for a game's collects."""
 
-    _context: LoginContext
-    _store: LoginStore
-    _waiters: LongPollRegistry
-    _revoked: RevocationListener
-    _arrivals: dict[Index, int] = field(default_factory=dict)
+    context: LoginContext
+    store: LoginStore
+    waiters: LongPollRegistry
+    revoked: RevocationListener
+    arrivals: dict[Index, int] = field(default_factory=dict)
     """The GCRA arrival times of games that poll in short intervals, in the order of their last collect."""
 
     async def wait(self, request: CollectRequest) -> Collected | None:
@@ -100,11 +100,11 @@ class CollectService(Component, frozen=True):
 
         Raise DeviceSecretInvalid, LoginCollected or RateLimited. This changes nothing and may be cancelled.
         """
-        now = self._context.now_ms
+        now = self.context.now_ms
         wait_ms = request.wait_seconds * 1000
         ends_ms = now() + wait_ms
         # Open before the first read, so that a change between that read and the wait is not missed.
-        with self._waiters.open(request.secret) as waiter:
+        with self.waiters.open(request.secret) as waiter:
             login = await self._find(request)
             self._limit_polling(request)
             while True:
@@ -130,19 +130,19 @@ class CollectService(Component, frozen=True):
         Do not cancel this: the result may be written before it is known here. Raise InvalidProof and what wait()
         raises.
         """
-        context, policy = self._context, self._context.policy
+        context, policy = self.context, self.context.policy
         now_ms = context.now_ms()
         # Made before the transaction, which a failed batch runs a second time: a retry must not draw other credentials.
         pair = generate_pair(context.random, now_ms, policy.session, now_ms)
         new_session = NewSession(new_player_id(context.random), new_session_id(context.random), pair)
         key = LoginLookup("secret_index", request.secret)
         command = CollectCommand(key, request.presented, new_session, policy.registration, now_ms)
-        outcome = await self._store.collect(command)
+        outcome = await self.store.collect(command)
         if outcome is None:
             raise DeviceSecretInvalid
         login = outcome.transition.after
         if outcome.transition.stage_changed:
-            self._waiters.wake(login.secret_index)
+            self.waiters.wake(login.secret_index)
             self._record(outcome, request.request_id)
         if outcome.wrong:
             raise InvalidProof(max(0, MAX_WRONG_CODES - login.wrong_codes))
@@ -150,7 +150,7 @@ class CollectService(Component, frozen=True):
 
     def _record(self, outcome: CollectOutcome, request_id: str) -> None:
         """Write the end of the login to the audit log."""
-        login, player, audit = outcome.transition.after, outcome.player_id or "", self._context.audit
+        login, player, audit = outcome.transition.after, outcome.player_id or "", self.context.audit
         if outcome.undecryptable is not None:
             audit.record(SecurityEvent.DECRYPTION_FAILED, **outcome.undecryptable)
         if login.outcome is not None:
@@ -166,26 +166,26 @@ class CollectService(Component, frozen=True):
             audit.record(SecurityEvent.SIGN_IN, **values)
         for session_id in outcome.ended:
             audit.record(SecurityEvent.SESSION_LIMIT_REACHED, player=player, session=session_id)
-            self._revoked(player)
+            self.revoked(player)
 
     async def _find(self, request: CollectRequest) -> LoginTransaction:
-        login = await self._store.find(LoginLookup("secret_index", request.secret))
+        login = await self.store.find(LoginLookup("secret_index", request.secret))
         if login is None:
             raise DeviceSecretInvalid
-        return login.at_time(self._context.now_ms())
+        return login.at_time(self.context.now_ms())
 
     async def _response(self, login: LoginTransaction, now_ms: int) -> Collected:
         """Return the response; if the credentials cannot be decrypted, end the session and report the login failed."""
         try:
             return self._stored_response(login, now_ms)
         except DecryptionFailed as e:
-            self._context.audit.record(SecurityEvent.DECRYPTION_FAILED, **e.details)
+            self.context.audit.record(SecurityEvent.DECRYPTION_FAILED, **e.details)
 
         def step(login: LoginTransaction) -> LoginTransaction:
             current = login.at_time(now_ms)
             return current.result_lost(now_ms) if current.stage is LoginStage.DELIVERED else current
 
-        transition = await self._store.cancel(LoginLookup("secret_index", login.secret_index), step)
+        transition = await self.store.cancel(LoginLookup("secret_index", login.secret_index), step)
         if transition is None:
             raise DeviceSecretInvalid
         return self._stored_response(transition.after, now_ms)
@@ -200,14 +200,14 @@ class CollectService(Component, frozen=True):
         if login.intent is LoginIntent.LINK:
             return Linked(login.provider)
         sealed = login.sealed_result or b""
-        raw = self._context.keys.sealer.unseal(Purpose.RESULT, login.login_id, sealed)
+        raw = self.context.keys.sealer.unseal(Purpose.RESULT, login.login_id, sealed)
         return Complete(login, CollectResult.from_bytes(raw))
 
     def _limit_polling(self, request: CollectRequest) -> None:
         """Count short polls of existing logins in memory, and delete the idle ones; raise RateLimited."""
         if request.presented is not None or request.wait_seconds >= SHORT_WAIT_SECONDS:
             return
-        now_ms, arrivals = self._context.now_ms(), self._arrivals
+        now_ms, arrivals = self.context.now_ms(), self.arrivals
         arrival_ms = POLLING_LIMIT.acquire(arrivals.get(request.secret), now_ms)
         arrivals.pop(request.secret, None)  # the order is that of the last collect
         while arrivals and POLLING_LIMIT.is_idle(next(iter(arrivals.values())), now_ms):

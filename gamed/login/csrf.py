@@ -28,15 +28,15 @@ class PrefetchRequest(HttpError):
     """A request that a browser makes before its user asks for the page."""
 
 
-class BrowserGuard(Component, frozen=True):
+class BrowserGuard(Component, frozen=True, kw_only=True):
     """The cookie of a browser and the form fields that are bound to it.
 
     `secure`: the base URL is https, so the cookie's name may have the prefix that binds it to this host
     (RFC 6265bis 4.1.3).
     """
 
-    _indexer: Indexer
-    _random: Random
+    indexer: Indexer
+    random: Random
     secure: bool
 
     @property
@@ -50,7 +50,7 @@ class BrowserGuard(Component, frozen=True):
 
     def cookie_or_new(self, request: Request) -> str:
         """Return the browser's cookie, or a new value that set_cookie() sends."""
-        return self.cookie(request) or base64url(self._random(ENTROPY_BYTES))
+        return self.cookie(request) or base64url(self.random(ENTROPY_BYTES))
 
     def set_cookie(self, request: Request, value: str) -> None:
         """Send a session cookie unless the browser has one."""
@@ -61,7 +61,7 @@ class BrowserGuard(Component, frozen=True):
         request.addHeader("Set-Cookie", field)
 
     def index(self, cookie: str) -> Index:
-        return self._indexer.index(Purpose.BROWSER, cookie.encode())
+        return self.indexer.index(Purpose.BROWSER, cookie.encode())
 
     def browser(self, request: Request) -> Index | None:
         cookie = self.cookie(request)
@@ -69,7 +69,7 @@ class BrowserGuard(Component, frozen=True):
 
     def field(self, cookie: str, token: str) -> str:
         """Return the hidden field of this login's forms in this browser."""
-        return base64url(self._indexer.index(Purpose.FORM, cookie.encode(), token.encode()))
+        return base64url(self.indexer.index(Purpose.FORM, cookie.encode(), token.encode()))
 
     def form(self, request: Request, token: str) -> tuple[Index, Mapping[str, str]]:
         """Return the browser and its form's fields; raise CsrfError, FramedRequest or PrefetchRequest."""

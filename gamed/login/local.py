@@ -79,24 +79,24 @@ class FormRejected(Struct, frozen=True):
     retry_after: int = 0
 
 
-class PasswordAuthenticator(Component, frozen=True):
+class PasswordAuthenticator(Component, frozen=True, kw_only=True):
     """The check of a typed name and password, with its rate limits."""
 
-    _context: LoginContext
-    _store: LoginStore
-    _hasher: AsyncPasswordHasher
+    context: LoginContext
+    store: LoginStore
+    hasher: AsyncPasswordHasher
 
     async def authenticate(self, form: SignInForm) -> str:
         """Return the id of the account's player; raise SignInRejected."""
         await self._limit(form)
         try:
-            index = name_index(self._context.keys.indexer, parse_name(form.name))
+            index = name_index(self.context.keys.indexer, parse_name(form.name))
             password = parse_password(form.password)
         except (NameMalformed, PasswordMalformed):
             index, password = None, Secret(b"")  # hashed as well: a malformed name must not be answered faster
-        account = None if index is None else await self._store.find_account(index)
+        account = None if index is None else await self.store.find_account(index)
         try:
-            right = await self._hasher.verify(None if account is None else account.password, password)
+            right = await self.hasher.verify(None if account is None else account.password, password)
         except PasswordsBusy as e:
             raise SignInRejected(FormError.BUSY, e.retry_after) from None
         if account is None or not right:
@@ -109,7 +109,7 @@ class PasswordAuthenticator(Component, frozen=True):
 
         Raise SignInRejected.
         """
-        if self._context.policy.registration is Registration.CLOSED and not invited:
+        if self.context.policy.registration is Registration.CLOSED and not invited:
             raise SignInRejected(FormError.CLOSED)
         try:
             name = parse_name(form.name)
@@ -123,7 +123,7 @@ class PasswordAuthenticator(Component, frozen=True):
             raise SignInRejected(FormError.DISPLAY_NAME) from None
         # Counted only now: a typing error costs no try. But before the look-up, which tells whether a name exists.
         await self._limit(form)
-        if await self._store.find_account(name_index(self._context.keys.indexer, name)) is not None:
+        if await self.store.find_account(name_index(self.context.keys.indexer, name)) is not None:
             raise SignInRejected(FormError.NAME_TAKEN)
         return NewAccount(name, await self._hash(password), shown)
 
@@ -137,68 +137,68 @@ class PasswordAuthenticator(Component, frozen=True):
 
     async def _hash(self, password: Secret) -> str:
         try:
-            return await self._hasher.hash(password)
+            return await self.hasher.hash(password)
         except PasswordsBusy as e:
             raise SignInRejected(FormError.BUSY, e.retry_after) from None
 
     async def _limit(self, form: SignInForm) -> None:
         """Count per account and address, and per address; never per account alone, which would lock its player out."""
-        rate = RateLimit.per_minute(self._context.policy.limits.passwords_per_minute)
+        rate = RateLimit.per_minute(self.context.policy.limits.passwords_per_minute)
         if not rate.interval_ms:
             return
-        indexer, account = self._context.keys.indexer, fold_typed(form.name).encode()
+        indexer, account = self.context.keys.indexer, fold_typed(form.name).encode()
         buckets = {indexer.index(Purpose.LIMIT, b"password", client_network(form.address).encode(), account): rate}
         buckets |= per_address(indexer, b"password", form.address, rate.times(PER_ADDRESS_FACTOR))
         try:
-            await self._store.acquire(buckets, self._context.now_ms())
+            await self.store.acquire(buckets, self.context.now_ms())
         except RateLimited as e:
             self._record_refused("too_many_passwords", form)
             raise SignInRejected(FormError.LIMIT, e.retry_after) from None
 
     def _record_refused(self, outcome: str, form: SignInForm) -> None:
         values = {"provider": LOCAL, "outcome": outcome, "request": form.request_id}
-        self._context.audit.record(SecurityEvent.SIGN_IN_REFUSED, **values)
+        self.context.audit.record(SecurityEvent.SIGN_IN_REFUSED, **values)
 
 
-class LocalLoginService(Component, frozen=True):
+class LocalLoginService(Component, frozen=True, kw_only=True):
     """The service behind the sign-in page in local mode."""
 
-    _context: LoginContext
-    _browsers: BrowserLoginService
-    _passwords: PasswordAuthenticator
+    context: LoginContext
+    browsers: BrowserLoginService
+    passwords: PasswordAuthenticator
 
     async def sign_in(self, form: SignInForm, *, create: bool = False) -> RedirectToResult | FormRejected:
         """Sign in with an existing account, or with a new one that is created when the game collects.
 
         Raise UnknownLoginLink, LoginEnded or WrongBrowser if the login is not open to this browser.
         """
-        page = await self._browsers.get(form.token, form.browser)
+        page = await self.browsers.get(form.token, form.browser)
         if isinstance(page, RedirectToResult):
             return page
-        key = LoginLookup.token(self._context.keys.indexer, form.token)
+        key = LoginLookup.token(self.context.keys.indexer, form.token)
         try:
             account = await self._identify(form, create)
         except SignInRejected as e:
             if e.error in NOT_TRIED:
                 return FormRejected(page.login, e.error, e.retry_after)
-            now_ms = self._context.now_ms()
-            login = (await self._browsers.advance(key, lambda current: current.opened(now_ms))).after
+            now_ms = self.context.now_ms()
+            login = (await self.browsers.advance(key, lambda current: current.opened(now_ms))).after
             if login.stage in UNDECIDED:
                 return FormRejected(login, e.error)
         else:
-            login = (await self._browsers.advance(key, self._signed_in(page.login, form.browser, account))).after
+            login = (await self.browsers.advance(key, self._signed_in(page.login, form.browser, account))).after
         require_own(login, form.browser)
         return RedirectToResult(login.login_id)
 
     async def _identify(self, form: SignInForm, create: bool) -> Identified:
         if create:
-            return await self._passwords.new_account(form)
-        return ExistingAccount(await self._passwords.authenticate(form))
+            return await self.passwords.new_account(form)
+        return ExistingAccount(await self.passwords.authenticate(form))
 
     def _signed_in(self, login: LoginTransaction, browser: Index, account: Identified) -> TransitionFunction:
         """Return the step from undecided to `ready`: three events at once, because there is no exchange."""
-        now_ms = self._context.now_ms()
-        identity, proof = keys.seal_identity(self._context.keys, self._context.random, login.login_id, account)
+        now_ms = self.context.now_ms()
+        identity, proof = keys.seal_identity(self.context.keys, self.context.random, login.login_id, account)
 
         def step(login: LoginTransaction) -> LoginTransaction:
             current = login.at_time(now_ms)

@@ -31,12 +31,12 @@ class Newcomer(Struct, frozen=True):
     name: str | None
 
 
-class NewcomerService(Component, frozen=True):
+class NewcomerService(Component, frozen=True, kw_only=True):
     """The service behind the page that asks a new player for a name; `browser` is the index of the cookie."""
 
-    _context: LoginContext
-    _browsers: BrowserLoginService
-    _store: LoginStore
+    context: LoginContext
+    browsers: BrowserLoginService
+    store: LoginStore
 
     async def get(self, token: str, browser: Index | None) -> Newcomer:
         """Return the newcomer of this login; raise UnknownLoginLink, WrongBrowser, LoginEnded or NameSettled."""
@@ -47,23 +47,23 @@ class NewcomerService(Component, frozen=True):
 
     def token(self, login: LoginTransaction) -> str:
         """Return the token of the login's link, which addresses the form."""
-        return login_token(self._context.keys.indexer, login.login_id)
+        return login_token(self.context.keys.indexer, login.login_id)
 
     async def of_result(self, login_id: str) -> Newcomer | None:
         """Return the newcomer of a login whose result this browser may see."""
-        return await self.find(await self._browsers.find(LoginLookup("login_id", login_id)))
+        return await self.find(await self.browsers.find(LoginLookup("login_id", login_id)))
 
     async def find(self, login: LoginTransaction) -> Newcomer | None:
         """Return the newcomer of a login that signed in at a provider, or None."""
         if login.intent is not LoginIntent.LOGIN or login.provider == LOCAL:
             return None
         if login.stage in _DELIVERED:
-            created = await self._store.created_player(login.login_id)
+            created = await self.store.created_player(login.login_id)
             return None if created is None else Newcomer(login, created.display_name)
-        if login.stage is not LoginStage.READY or self._context.policy.registration is Registration.CLOSED:
+        if login.stage is not LoginStage.READY or self.context.policy.registration is Registration.CLOSED:
             return None
         identity = self._identity(login)
-        if identity is None or await self._store.has_player(Index(identity.index)):
+        if identity is None or await self.store.has_player(Index(identity.index)):
             return None
         return Newcomer(login, identity.display_name)
 
@@ -72,21 +72,21 @@ class NewcomerService(Component, frozen=True):
 
         Raise DisplayNameInvalid, RateLimited and what get() raises.
         """
-        now_ms, per_minute = self._context.now_ms(), self._context.policy.limits.entries_per_minute
-        await self._store.count_request(b"name", address, per_minute, now_ms)
+        now_ms, per_minute = self.context.now_ms(), self.context.policy.limits.entries_per_minute
+        await self.store.count_request(b"name", address, per_minute, now_ms)
         newcomer = await self.get(token, browser)
         name = parse_display_name(text) if text.strip(" ") else None
         if newcomer.login.stage is LoginStage.READY:
             if (await self._seal(newcomer.login, name)).after.stage is LoginStage.READY:
                 return RedirectToResult(newcomer.login.login_id)
             newcomer = await self.get(token, browser)  # the game has collected meanwhile
-        if name is not None and not await self._store.name_created_player(newcomer.login.login_id, name):
+        if name is not None and not await self.store.name_created_player(newcomer.login.login_id, name):
             raise NameSettled
         return RedirectToResult(newcomer.login.login_id)
 
     async def _seal(self, login: LoginTransaction, name: str | None) -> Transition:
         """Seal the identity with the name; the first collect reads both."""
-        keys, now_ms, identity = self._context.keys, self._context.now_ms(), self._identity(login)
+        keys, now_ms, identity = self.context.keys, self.context.now_ms(), self._identity(login)
         if identity is None:
             raise NameSettled
         plain = msgspec.json.encode(replace(identity, display_name=name))
@@ -96,18 +96,18 @@ class NewcomerService(Component, frozen=True):
             current = login.at_time(now_ms)
             return replace(current, sealed_identity=sealed) if current.stage is LoginStage.READY else current
 
-        return await self._browsers.advance(LoginLookup("login_id", login.login_id), step)
+        return await self.browsers.advance(LoginLookup("login_id", login.login_id), step)
 
     def _identity(self, login: LoginTransaction) -> ProviderIdentity | None:
         try:
-            raw = self._context.keys.sealer.unseal(Purpose.IDENTIFIED, login.login_id, login.sealed_identity or b"")
+            raw = self.context.keys.sealer.unseal(Purpose.IDENTIFIED, login.login_id, login.sealed_identity or b"")
         except DecryptionFailed:  # the result page ends such a login
             return None
         identity = decode_identity(raw)
         return identity if isinstance(identity, ProviderIdentity) else None
 
     async def _own(self, token: str, browser: Index | None) -> LoginTransaction:
-        login = await self._browsers.find(LoginLookup.token(self._context.keys.indexer, token))
+        login = await self.browsers.find(LoginLookup.token(self.context.keys.indexer, token))
         if login.stage in UNDECIDED:
             raise UnknownLoginLink
         if not login.belongs_to(browser):

@@ -33,7 +33,7 @@ class LoginPolicy(Struct, frozen=True):
     """The schemes and origins to which a login may return."""
 
 
-class LoginContext(Component, frozen=True):
+class LoginContext(Component, frozen=True, kw_only=True):
     """The keys, the random source, the clock, the policy and the audit log that all services of a login share."""
 
     keys: Keys
@@ -45,7 +45,7 @@ class LoginContext(Component, frozen=True):
     """Names this process in the logins whose code it redeems."""
 
 
-class ProviderAccess(Component, frozen=True):
+class ProviderAccess(Component, frozen=True, kw_only=True):
     """The configured providers by name, the server's base URL, and the log of sign-ins that fail at a provider."""
 
     providers: Mapping[str, IdentityProvider]

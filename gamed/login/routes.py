@@ -79,19 +79,19 @@ class CollectBody(Struct):
         return None if self.finish_code is None else PresentedProof.finish_code(self.finish_code)
 
 
-class LoginRoutes(Component, frozen=True):
+class LoginRoutes(Component, frozen=True, kw_only=True):
     """The routes of the game; `base_url` is a function, because without `public_url` the port decides it."""
 
     app = make_app(LOGIN_ERRORS, SESSION_ERRORS, PLAYER_ERRORS)
     prefixes = ("/auth/login", "/auth/login/collect", "/auth/login/cancel")
     body_policies = DEFAULT_BODY_POLICIES
 
-    _context: LoginContext
-    _starts: StartService
-    _lifecycle: LoginLifecycle
-    _collects: CollectService
-    _base_url: Callable[[], str]
-    _tasks: ShieldedTasks
+    context: LoginContext
+    starts: StartService
+    lifecycle: LoginLifecycle
+    collects: CollectService
+    base_url: Callable[[], str]
+    tasks: ShieldedTasks
 
     @app.route("/auth/login", methods=["POST"])
     async def start_login(self, request: Request) -> bytes:
@@ -99,44 +99,44 @@ class LoginRoutes(Component, frozen=True):
         try:
             body = read_json(request, StartBody, optional=True)
         except InvalidRequest:
-            await self._tasks.run(self._starts.count_rejected(address))
+            await self.tasks.run(self.starts.count_rejected(address))
             raise
         client = asdict(body.client or ClientBody())
         intent, token = LoginIntent(body.intent), bearer(request.head.single)
         start = StartRequest(body.provider, intent, client, body.loopback_port, address, token, body.return_uri)
-        started = await self._tasks.run(self._starts.start(start))
+        started = await self.tasks.run(self.starts.start(start))
         return write_json(request, 201, self._started_members(started))
 
     @app.route("/auth/login/collect", methods=["POST"])
     async def collect_login(self, request: Request) -> bytes:
         secret, body = self._device_secret(request), read_json(request, CollectBody, optional=True)
         collect = CollectRequest(secret, body.wait, body.seen, body.presented(), request.request_id)
-        result = await self._collects.wait(collect)
+        result = await self.collects.wait(collect)
         if result is None:
-            result = await self._tasks.run(self._collects.collect(collect))
+            result = await self.tasks.run(self.collects.collect(collect))
         status = 202 if isinstance(result, Pending) else 200
-        return write_json(request, status, _collected_members(result, self._context.now_ms()))
+        return write_json(request, status, _collected_members(result, self.context.now_ms()))
 
     @app.route("/auth/login/cancel", methods=["POST"])
     async def cancel_login(self, request: Request) -> None:
-        await self._tasks.run(self._lifecycle.cancel(self._device_secret(request)))
+        await self.tasks.run(self.lifecycle.cancel(self._device_secret(request)))
         request.setResponseCode(204)
 
     def _device_secret(self, request: Request) -> Index:
-        secret = presented_secret_index(self._context.keys.indexer, bearer(request.head.single))
+        secret = presented_secret_index(self.context.keys.indexer, bearer(request.head.single))
         if secret is None:
             raise DeviceSecretInvalid
         return secret
 
     def _started_members(self, started: StartedLogin) -> dict[str, object]:
-        login, base = started.login, self._base_url()
+        login, base = started.login, self.base_url()
         return {
             "login_id": login.login_id,
             "device_secret": started.device_secret.reveal().decode(),
             "login_url": f"{base}/auth/login/{started.token}",
             "qr_url": f"{base}/auth/login/{started.token}/qr.png",
             "return_proof": login.return_proof.value,
-            "expires_in": seconds_until(login.expires_ms, self._context.now_ms()),
+            "expires_in": seconds_until(login.expires_ms, self.context.now_ms()),
             "expires_at": rfc3339(login.expires_ms),
             "poll": {
                 "url": f"{base}/auth/login/collect",
@@ -187,16 +187,16 @@ IMAGE_HEADERS = {
 """The image may be part of a web game's page on another origin; opened by itself it is a document without rights."""
 
 
-class QrRoutes(Component, frozen=True):
+class QrRoutes(Component, frozen=True, kw_only=True):
     """The QR code of a login's link; `base_url` is a function, because without `public_url` the port decides it."""
 
     app = make_app(LOGIN_ERRORS)
     prefixes = ("/auth/login/*/qr.svg", "/auth/login/*/qr.png")
     body_policies = DEFAULT_BODY_POLICIES
 
-    _authorize: AuthorizeService
-    _base_url: Callable[[], str]
-    _tasks: ShieldedTasks
+    authorize: AuthorizeService
+    base_url: Callable[[], str]
+    tasks: ShieldedTasks
 
     @app.route("/auth/login/<token:token>/qr.svg", methods=["GET"])
     async def draw_svg(self, request: Request, token: str) -> bytes:
@@ -207,9 +207,9 @@ class QrRoutes(Component, frozen=True):
         return await self._draw(request, token, "png", "image/png")
 
     async def _draw(self, request: Request, token: str, kind: str, content_type: str) -> bytes:
-        await self._tasks.run(self._authorize.check_link(token, request.head.address))
+        await self.tasks.run(self.authorize.check_link(token, request.head.address))
         request.setHeaders({**IMAGE_HEADERS, "Content-Type": content_type})
-        return draw(f"{self._base_url()}/auth/login/{token}", kind)
+        return draw(f"{self.base_url()}/auth/login/{token}", kind)
 
 
 def draw(url: str, kind: str) -> bytes:

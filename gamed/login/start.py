@@ -57,14 +57,14 @@ class StartedLogin(Struct, frozen=True):
     token: str
 
 
-class StartService(Component, frozen=True):
+class StartService(Component, frozen=True, kw_only=True):
     """The service that starts logins."""
 
-    _context: LoginContext
-    _store: LoginStore
-    _access: ProviderAccess
-    _sessions: SessionService
-    _waiters: LongPollRegistry
+    context: LoginContext
+    store: LoginStore
+    access: ProviderAccess
+    sessions: SessionService
+    waiters: LongPollRegistry
 
     async def start(self, start: StartRequest) -> StartedLogin:
         """Begin a login and return the game's key to its result.
@@ -77,7 +77,7 @@ class StartService(Component, frozen=True):
         except (LoginError, SessionError):
             await self.count_rejected(start.address)
             raise
-        context, policy = self._context, self._context.policy
+        context, policy = self.context, self.context.policy
         secret = generate_token(TokenType.DEVICE_SECRET, context.random(ENTROPY_BYTES))
         login_id, now_ms = new_login_id(context.random), context.now_ms()
         token = login_token(context.keys.indexer, login_id)
@@ -100,14 +100,14 @@ class StartService(Component, frozen=True):
             requesting_session_id=requesting_session_id,
         )
         quota = LoginQuota.of(policy.limits, context.keys.indexer, start.address)
-        for ended in await self._store.add(login, quota):
-            self._waiters.wake(ended)
+        for ended in await self.store.add(login, quota):
+            self.waiters.wake(ended)
         return StartedLogin(login, secret, token)
 
     async def count_rejected(self, address: str) -> None:
         """Count a start that was rejected for its content; raise RateLimited, which replaces the first error."""
-        per_minute = self._context.policy.limits.starts_per_minute
-        await self._store.count_request(b"start", address, per_minute, self._context.now_ms())
+        per_minute = self.context.policy.limits.starts_per_minute
+        await self.store.count_request(b"start", address, per_minute, self.context.now_ms())
 
     async def _validate(self, start: StartRequest) -> tuple[str, ClientInfo, str | None]:
         """Return the provider, the cleaned client, and for a link the session that requests it."""
@@ -121,7 +121,7 @@ class StartService(Component, frozen=True):
         # Asked last: an error in the request itself is the same whether the provider answers or not.
         try:
             if provider != LOCAL:
-                self._access.providers[provider].require_available()
+                self.access.providers[provider].require_available()
         except ProviderUnavailable as e:
             raise LoginProviderUnavailable(e.retry_after) from None  # its cause is for the operator
         return provider, client, session_id
@@ -133,12 +133,12 @@ class StartService(Component, frozen=True):
         if start.loopback_port is not None:
             raise InvalidStart("/return_uri", "send return_uri or loopback_port, not both")
         try:
-            check_return_uri(start.return_uri, self._context.policy.app_links)
+            check_return_uri(start.return_uri, self.context.policy.app_links)
         except ReturnUriInvalid as e:
             raise InvalidStart("/return_uri", str(e)) from None
 
     def _provider(self, start: StartRequest) -> str:
-        if self._context.policy.mode is Mode.LOCAL:
+        if self.context.policy.mode is Mode.LOCAL:
             if start.provider is not None:
                 raise ProviderUnknown
             if start.intent is not LoginIntent.LOGIN:
@@ -146,17 +146,17 @@ class StartService(Component, frozen=True):
             return LOCAL
         if start.provider is None:
             raise InvalidStart("/provider", "is missing; GET /auth/config lists which there are")
-        if start.provider not in self._access.providers:
+        if start.provider not in self.access.providers:
             raise ProviderUnknown
         return start.provider
 
     async def _check_intent(self, start: StartRequest) -> str | None:
         """Return the session that requests a link; adopting needs no session, only a local account to adopt."""
-        if start.intent is LoginIntent.ADOPT and not await self._store.any_unlinked_account():
+        if start.intent is LoginIntent.ADOPT and not await self.store.any_unlinked_account():
             raise InvalidStart("/intent", "there is no local account left to adopt; sign in with a provider")
         if start.intent is not LoginIntent.LINK:
             return None
-        session = await self._sessions.authenticate(start.token)
-        if not session.signed_in_recently(self._context.now_ms()):
+        session = await self.sessions.authenticate(start.token)
+        if not session.signed_in_recently(self.context.now_ms()):
             raise ReauthenticationRequired
         return session.session_id

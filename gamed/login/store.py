@@ -32,36 +32,36 @@ FindEnded = Callable[[Collection[str]], Awaitable[Collection[str]]]
 """A function that returns which of some processes have ended; this process has not."""
 
 
-class LoginStore(Component, frozen=True):
+class LoginStore(Component, frozen=True, kw_only=True):
     """The data that logins read and write in auth.db.
 
     Each method is one transaction and may raise DatabaseError; an exception leaves no trace of its transaction.
     """
 
-    _reads: ReadQueue
-    _writes: WriteQueue
-    _keys: Keys
-    _first_used: Container[str] = frozenset()
+    reads: ReadQueue
+    writes: WriteQueue
+    keys: Keys
+    first_used: Container[str] = frozenset()
     """Sessions whose first use is not committed yet."""
 
     def _change(self, transaction: Transaction[T]) -> Deferred[T]:
         """Run a transaction that writes logins and attempts only."""
-        return self._writes.submit(transaction, keys=(session_tables.LOGINS,))
+        return self.writes.submit(transaction, keys=(session_tables.LOGINS,))
 
     def add(self, login: LoginTransaction, quota: LoginQuota) -> Deferred[Sequence[Index]]:
         """Add a login; raise RateLimited or TooManyLogins, which change nothing.
 
         Return the secret indexes of the logins that have expired or were evicted.
         """
-        return self._writes.submit(
+        return self.writes.submit(
             lambda connection: start_login(connection, login, quota), keys=(session_tables.LOGINS, rate_limits.LIMITS)
         )
 
     async def find(self, key: LoginLookup) -> LoginTransaction | None:
         """Return the login as it was written; its deadline may have passed since."""
-        login = await self._reads.submit(lambda connection: tables.find_login(connection, key))
+        login = await self.reads.submit(lambda connection: tables.find_login(connection, key))
         # A read while the disk was full used the credentials, which is only in memory: they are not delivered again.
-        if login is not None and login.stage is LoginStage.DELIVERED and login.session_id in self._first_used:
+        if login is not None and login.stage is LoginStage.DELIVERED and login.session_id in self.first_used:
             return login.apply(LoginEvent.ACKNOWLEDGE, login.stage_ms)
         return login
 
@@ -71,11 +71,11 @@ class LoginStore(Component, frozen=True):
 
     def cancel(self, key: LoginLookup, step: TransitionFunction) -> Deferred[Transition | None]:
         """Do what advance() does with a step that may cancel; cancelling a delivered login ends its session."""
-        return self._writes.submit(lambda connection: tables.advance_login(connection, key, step))
+        return self.writes.submit(lambda connection: tables.advance_login(connection, key, step))
 
     def collect(self, command: CollectCommand) -> Deferred[CollectOutcome | None]:
         """Write player, account, session, credentials and the stage `delivered`, or nothing; None: unknown login."""
-        return self._writes.submit(lambda connection: collect_store.collect_login(connection, self._keys, command))
+        return self.writes.submit(lambda connection: collect_store.collect_login(connection, self.keys, command))
 
     def begin_attempt(
         self, attempt: AuthorizationAttempt, key: LoginLookup, step: TransitionFunction
@@ -96,29 +96,29 @@ class LoginStore(Component, frozen=True):
 
     async def interrupt(self, ended: FindEnded, now_ms: int) -> Sequence[LoginTransaction]:
         """End the exchanges of processes that have ended; return their logins."""
-        processes = await ended(await self._reads.submit(tables.exchanging_instances))
+        processes = await ended(await self.reads.submit(tables.exchanging_instances))
         return await self._interrupt(processes, now_ms) if processes else ()
 
     async def interrupt_first(self, ended: FindEnded, now_ms: int) -> None:
         """Do what interrupt() does, before the first request: all reads wait until that is committed or has failed."""
-        reads_paused = self._reads.pause()
+        reads_paused = self.reads.pause()
         try:
             await reads_paused
             processes = await ended(await self._change(tables.exchanging_instances))
             if processes:
                 await self._interrupt(processes, now_ms)
         finally:
-            self._reads.resume()
+            self.reads.resume()
 
     def _interrupt(self, processes: Collection[str], now_ms: int) -> Deferred[Sequence[LoginTransaction]]:
         return self._change(lambda connection: tables.interrupt_logins(connection, processes, now_ms))
 
     def find_account(self, index: Index) -> Deferred[LocalAccount | None]:
-        return self._reads.submit(lambda connection: player_tables.find_account(connection, index))
+        return self.reads.submit(lambda connection: player_tables.find_account(connection, index))
 
     def any_unlinked_account(self) -> Deferred[bool]:
         """Return whether a player has a local account and no identity at a provider."""
-        return self._reads.submit(player_tables.any_unlinked)
+        return self.reads.submit(player_tables.any_unlinked)
 
     def session_owner_name(self, session_id: str, now_ms: int) -> Deferred[str | None]:
         """Return display name and account name (or id) of the session's player; None if the session has ended."""
@@ -127,48 +127,48 @@ class LoginStore(Component, frozen=True):
             player_id = session_tables.living_player(connection, session_id, now_ms)
             if player_id is None:
                 return None
-            named = player_tables.find_named(connection, self._keys, player_id)
+            named = player_tables.find_named(connection, self.keys, player_id)
             known = named.name or player_id  # a display name alone proves nothing: each player chooses it
             return known if named.display_name is None else f"\u2068{named.display_name}\u2069 ({known})"
 
-        return self._reads.submit(transaction)
+        return self.reads.submit(transaction)
 
     def has_player(self, identity: Index) -> Deferred[bool]:
-        return self._reads.submit(lambda connection: player_tables.identity_owner(connection, identity) is not None)
+        return self.reads.submit(lambda connection: player_tables.identity_owner(connection, identity) is not None)
 
     def created_player(self, login_id: str) -> Deferred[NamedPlayer | None]:
         """Return the player whom a collected login made, as long as its session lasts."""
 
         def transaction(connection: Connection) -> NamedPlayer | None:
             player_id = tables.find_created_player(connection, login_id)
-            return None if player_id is None else player_tables.find_named(connection, self._keys, player_id)
+            return None if player_id is None else player_tables.find_named(connection, self.keys, player_id)
 
-        return self._reads.submit(transaction)
+        return self.reads.submit(transaction)
 
     def name_created_player(self, login_id: str, name: str) -> Deferred[bool]:
         """Store the display name of the player whom a login made; return False if there is none, or one has a name."""
 
         def transaction(connection: Connection) -> bool:
-            player_id, sealer = tables.find_created_player(connection, login_id), self._keys.sealer
+            player_id, sealer = tables.find_created_player(connection, login_id), self.keys.sealer
             if player_id is None or player_tables.display_name_of(connection, sealer, player_id) is not None:
                 return False
             return player_tables.set_display_name(connection, sealer, player_id, name)
 
-        return self._writes.submit(transaction)
+        return self.writes.submit(transaction)
 
     def orphaned_identities(self, realms: Collection[Index]) -> Deferred[int]:
         """Return how many identities belong to none of these namespaces (gamed.providers.base)."""
-        return self._reads.submit(lambda connection: player_tables.orphaned_identities(connection, realms))
+        return self.reads.submit(lambda connection: player_tables.orphaned_identities(connection, realms))
 
     def acquire(self, buckets: Mapping[Index, RateLimit], now_ms: int) -> Deferred[None]:
         """Count a request against all buckets; raise RateLimited, which counts against none."""
-        return self._writes.submit(
+        return self.writes.submit(
             lambda connection: rate_limits.acquire(connection, buckets, now_ms), keys=(rate_limits.LIMITS,)
         )
 
     async def count_request(self, purpose: bytes, address: str, per_minute: int, now_ms: int) -> None:
         """Count a request of a client's networks; raise RateLimited. A rate of 0 is no limit."""
-        buckets = per_address(self._keys.indexer, purpose, address, RateLimit.per_minute(per_minute))
+        buckets = per_address(self.keys.indexer, purpose, address, RateLimit.per_minute(per_minute))
         if buckets:
             await self.acquire(buckets, now_ms)
 
@@ -176,7 +176,7 @@ class LoginStore(Component, frozen=True):
         """Delete the buckets that limit no client any more."""
         rows = rate_limits.CLEANUP_ROWS
         while rows >= rate_limits.CLEANUP_ROWS:
-            rows = await self._writes.submit(
+            rows = await self.writes.submit(
                 lambda connection: rate_limits.delete_idle(connection, now_ms), keys=(rate_limits.LIMITS,)
             )
 

@@ -26,20 +26,20 @@ BEFORE = "before"
 _POSITION = compile(r"([0-9]{1,15})-(ply_[A-Za-z0-9_-]{1,64})", ASCII)
 
 
-class OwnerRoutes(Component, frozen=True):
+class OwnerRoutes(Component, frozen=True, kw_only=True):
     """The route of the owner's page, which the public site never has."""
 
     app = make_html_app(error_response)
     prefixes = ("/$",)
     body_policies = DEFAULT_BODY_POLICIES
 
-    _reporter: OwnerReporter
-    _readiness: Readiness
+    reporter: OwnerReporter
+    readiness: Readiness
 
     @app.route("/", methods=["GET"])
     async def show_owner_page(self, request: Request) -> bytes:
         before = parse_position(read_query(request).get(BEFORE))
-        report = await self._reporter.read(before, await self._readiness.problems())
+        report = await self.reporter.read(before, await self.readiness.problems())
         request.setHeaders({**PAGE_HEADERS, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"})
         request.setHeader("Cross-Origin-Resource-Policy", "same-origin")
         return owner_page(report)

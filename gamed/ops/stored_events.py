@@ -79,12 +79,12 @@ class StoringAuditLog:
             self._lost += count.times
 
 
-class CommandLogger(Component, frozen=True):
+class CommandLogger(Component, frozen=True, kw_only=True):
     """The part of the service that logs what commands changed beside it."""
 
-    _reads: ReadQueue
-    _writes: WriteQueue
-    _audit: AuditLog
+    reads: ReadQueue
+    writes: WriteQueue
+    audit: AuditLog
 
     async def log(self) -> list[str]:
         """Log every command that waits, the oldest first; return the commands. Raise DatabaseError.
@@ -94,9 +94,9 @@ class CommandLogger(Component, frozen=True):
         to LOGGED_ROWS lines of its log; `gamed events` shows these commands.
         """
         commands: list[str] = []
-        while await self._reads.submit(any_unlogged):
-            for each in await self._writes.submit(mark_logged):
+        while await self.reads.submit(any_unlogged):
+            for each in await self.writes.submit(mark_logged):
                 at = rfc3339(each.first_ms)
-                self._audit.record(SecurityEvent.COMMAND, player=each.key.player_id, at=at, **each.values)
+                self.audit.record(SecurityEvent.COMMAND, player=each.key.player_id, at=at, **each.values)
                 commands.append(each.values["command"])
         return commands

@@ -22,33 +22,33 @@ from gamed.saves.write_rules import Condition
 from gamed.structs import Component
 
 
-class CommitService(Component, frozen=True):
+class CommitService(Component, frozen=True, kw_only=True):
     """The staged bytes and commits of all players; raises SaveError, SessionError or DatabaseError."""
 
-    _saves: SaveService
-    _store: SaveStore
-    _environment: SaveEnvironment
-    _staged_seconds: int
+    saves: SaveService
+    store: SaveStore
+    environment: SaveEnvironment
+    staged_seconds: int
     """How long staged bytes are kept."""
-    _staging_rate: PlayerRateLimiter
-    _search_rate: PlayerRateLimiter
+    staging_rate: PlayerRateLimiter
+    search_rate: PlayerRateLimiter
     """The rate of HEAD, apart from that of uploads: a client asks before each of them whether the bytes are there."""
 
     async def authorize_commit(self, token: Secret) -> commands.WriteContext:
         """Authenticate the player of a commit, which counts as one change."""
-        return await self._saves.authorize_write(token)
+        return await self.saves.authorize_write(token)
 
     async def authorize_stage(self, token: Secret) -> commands.WriteContext:
         """Authenticate the player of an upload; staging changes no save, so it has a rate limit of its own."""
-        caller, summary = await self._saves.read_summary(token)
-        self._staging_rate.acquire(caller.player_id, self._environment.now_ms())
+        caller, summary = await self.saves.read_summary(token)
+        self.staging_rate.acquire(caller.player_id, self.environment.now_ms())
         return commands.WriteContext(caller.player_id, summary.cursor.epoch, summary.usage)
 
     async def size_of(self, token: Secret, sha256: bytes) -> int:
         """Return the size of the player's staged or saved bytes with this hash; raise BlobNotStaged."""
-        caller, _ = await self._saves.read_summary(token, reading=True)
-        self._search_rate.acquire(caller.player_id, self._environment.now_ms())
-        size = await self._store.size_of(caller.player_id, sha256)
+        caller, _ = await self.saves.read_summary(token, reading=True)
+        self.search_rate.acquire(caller.player_id, self.environment.now_ms())
+        size = await self.store.size_of(caller.player_id, sha256)
         if size is None:
             raise errors.BlobNotStaged("These bytes are not staged, or not any more: PUT them here.")
         return size
@@ -58,18 +58,18 @@ class CommitService(Component, frozen=True):
         content = received.content
         if sha256 != content.sha256:
             raise errors.DigestMismatch("Other bytes arrived than the path says; nothing was stored. Send them again.")
-        received.check(allow_blank=self._environment.limits.allow_blank_saves)
-        now_ms = self._environment.now_ms()
-        command = commands.StageCommand(context, content, now_ms, now_ms - self._staged_seconds * 1000, received.data)
-        await execute_with_blob(self._store, command, self._store.stage, received.spool)
+        received.check(allow_blank=self.environment.limits.allow_blank_saves)
+        now_ms = self.environment.now_ms()
+        command = commands.StageCommand(context, content, now_ms, now_ms - self.staged_seconds * 1000, received.data)
+        await execute_with_blob(self.store, command, self.store.stage, received.spool)
 
     async def commit(self, context: commands.WriteContext, changes: Sequence[commands.Change]) -> commands.Committed:
         """Apply all changes or none; raise SaveError, in a conflict with refused bytes kept as copies."""
-        environment = self._environment
+        environment = self.environment
         command = commands.CommitCommand(context, changes, environment.now_ms(), new_epoch(environment.random), {})
         outcome = await self._execute(command)
         if not outcome.changed:  # else the transaction has counted it
-            self._saves.count_entries(context.player_id, len(changes))
+            self.saves.count_entries(context.player_id, len(changes))
         if outcome.changed:
             environment.waiters.notify(context.player_id)
         if isinstance(outcome, commands.CommitConflict):
@@ -80,7 +80,7 @@ class CommitService(Component, frozen=True):
         """Check the named blobs outside of the transaction, then commit; repeat if blobs changed in between."""
         for _ in range(ATTEMPTS):
             command = replace(command, checked_blobs=await self._checked_blobs(command))
-            outcome = await self._store.commit(command)
+            outcome = await self.store.commit(command)
             if isinstance(outcome, errors.SaveError):
                 raise outcome
             if not isinstance(outcome, commands.BlobsMissing):
@@ -97,9 +97,9 @@ class CommitService(Component, frozen=True):
     async def _checked_blobs(self, command: commands.CommitCommand) -> Mapping[bytes, int]:
         """Return the named blobs that are intact; a damaged one counts as missing, and staging it again repairs it."""
         intact = {}
-        for sha256, blob_id in (await self._store.find_blobs(command.context.player_id, command.digests)).items():
+        for sha256, blob_id in (await self.store.find_blobs(command.context.player_id, command.digests)).items():
             try:
-                await self._store.check(blob_id)
+                await self.store.check(blob_id)
             except (BlobCorrupt, BlobNotFound):
                 continue
             intact[sha256] = blob_id

@@ -37,7 +37,7 @@ class CommitRequest(Struct):
     writes: list[CommitEntry]
 
 
-class CommitRoutes(Component, frozen=True):
+class CommitRoutes(Component, frozen=True, kw_only=True):
     """The routes of staged bytes and commits.
 
     Changes run in `_tasks`, so that they are completed if the client disconnects.
@@ -45,16 +45,16 @@ class CommitRoutes(Component, frozen=True):
 
     app = make_app(SAVE_ERRORS, SESSION_ERRORS)
     prefixes = ("/game/blobs", "/game/commit")
-    _commits: CommitService
-    _limits: SaveLimits
-    _tasks: ShieldedTasks
-    _admission: uploads.UploadAdmission
+    commits: CommitService
+    limits: SaveLimits
+    tasks: ShieldedTasks
+    admission: uploads.UploadAdmission
 
     @property
     def body_policies(self) -> Mapping[str, BodyPolicy]:
         return {
-            "stage_blob": uploads.StageBodyPolicy(self._commits, self._admission),
-            "commit": uploads.CommitBodyPolicy(self._commits, self._admission),
+            "stage_blob": uploads.StageBodyPolicy(commits=self.commits, admission=self.admission),
+            "commit": uploads.CommitBodyPolicy(commits=self.commits, admission=self.admission),
         }
 
     @app.route("/game/blobs/<string:sha256>", methods=["PUT"])
@@ -62,14 +62,14 @@ class CommitRoutes(Component, frozen=True):
         upload = request.body
         if not isinstance(upload, uploads.UploadBody):
             raise TypeError("the body policy of this route returns an UploadBody")
-        size = await self._tasks.run(self._stage(upload, sha256_of_path(sha256)))
+        size = await self.tasks.run(self._stage(upload, sha256_of_path(sha256)))
         request.setHeaders(PRIVATE)
         return write_json(request, 201, {"sha256": sha256, "size": size})
 
     @app.route("/game/blobs/<string:sha256>", methods=["HEAD"])
     async def head_blob(self, request: Request, sha256: str) -> None:
         digest = sha256_of_path(sha256)
-        size = await self._commits.size_of(access_token(request.head.single), digest)
+        size = await self.commits.size_of(access_token(request.head.single), digest)
         request.setHeaders({**PRIVATE, "Content-Length": str(size)})
         request.write(b"")
 
@@ -80,20 +80,20 @@ class CommitRoutes(Component, frozen=True):
             raise TypeError("the body policy of this route returns a CommitBody")
 
         def parse() -> Sequence[Change]:
-            return parse_commit(read_json(request, CommitRequest).writes, self._limits)
+            return parse_commit(read_json(request, CommitRequest).writes, self.limits)
 
         try:
-            changes = parse() if body.size <= PARSED_AT_ONCE else await self._admission.in_thread(parse)
+            changes = parse() if body.size <= PARSED_AT_ONCE else await self.admission.in_thread(parse)
         finally:
             body.space.release()
-        result = await self._tasks.run(self._commits.commit(body.context, changes))
+        result = await self.tasks.run(self.commits.commit(body.context, changes))
         request.setHeaders(PRIVATE)
         return write_json(request, 200, commit_response(result.cursor, result.slots))
 
     async def _stage(self, upload: uploads.UploadBody, sha256: bytes) -> int:
         try:
             received = await upload.receive()
-            await self._commits.stage(upload.context, sha256, received)
+            await self.commits.stage(upload.context, sha256, received)
             return received.content.size
         finally:
             upload.abort()
@@ -103,15 +103,15 @@ SEND_SECONDS = 3600
 """The longest time for one response: a slow client must not keep an export for ever; it can resume with a range."""
 
 
-class ExportRoutes(Component, frozen=True):
+class ExportRoutes(Component, frozen=True, kw_only=True):
     """The route of exports; after a disconnect the running step is completed, then the next client may export."""
 
     app = make_app(SAVE_ERRORS, SESSION_ERRORS)
     prefixes = ("/game/export",)
     body_policies = DEFAULT_BODY_POLICIES
-    _exports: ExportService
-    _tasks: ShieldedTasks
-    _clock: IReactorTime
+    exports: ExportService
+    tasks: ShieldedTasks
+    clock: IReactorTime
 
     @app.route("/game/export", methods=["GET"])
     async def export(self, request: Request) -> bytes | None:
@@ -126,13 +126,13 @@ class ExportRoutes(Component, frozen=True):
     async def _export(
         self, request: Request, token: Secret, conditions: Conditions, range_field: str | None
     ) -> bytes | None:
-        export = await self._exports.open(token)
+        export = await self.exports.open(token)
         try:
-            content = await self._tasks.run(export.build(conditions, range_field))
+            content = await self.tasks.run(export.build(conditions, range_field))
             if content is None:
                 raise ShuttingDown
             sending = Deferred.fromCoroutine(_send(request, content, with_bytes=request.head.method != "HEAD"))
-            return await sending.addTimeout(SEND_SECONDS, self._clock)
+            return await sending.addTimeout(SEND_SECONDS, self.clock)
         finally:
             export.close()
 

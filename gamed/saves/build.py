@@ -83,19 +83,34 @@ def build_saves(
     folder = data / "tmp"
     disk = DiskReservations(usage_of_disk or partial(disk_usage, data), limits.min_free_bytes)
     environment = SaveEnvironment(limits, now_ms, context.random, waits.changes)
-    store = SaveStore(databases, context.keys, limits, PlayerRateLimiter.of_lists())
-    saves = SaveService(store, sessions, environment, PlayerRateLimiter.of(limits))
-    uploads = UploadAdmission(limits, folder, disk, in_thread or partial(_in_thread, context.reactor))
-    staging = PlayerRateLimiter.of_staging(limits), PlayerRateLimiter.of_staging(limits)
-    commits = CommitService(saves, store, environment, game.staged_seconds, *staging)
-    erase = EraseService(saves, EraseStore(databases, context.random), environment)
+    store = SaveStore(databases=databases, keys=context.keys, limits=limits, lists=PlayerRateLimiter.of_lists())
+    saves = SaveService(store=store, sessions=sessions, environment=environment, rate=PlayerRateLimiter.of(limits))
+    uploads = UploadAdmission(
+        limits=limits, folder=folder, reservations=disk, disk=in_thread or partial(_in_thread, context.reactor)
+    )
+    commits = CommitService(
+        saves=saves,
+        store=store,
+        environment=environment,
+        staged_seconds=game.staged_seconds,
+        staging_rate=PlayerRateLimiter.of_staging(limits),
+        search_rate=PlayerRateLimiter.of_staging(limits),
+    )
+    erase = EraseService(
+        saves=saves, store=EraseStore(databases=databases, random=context.random), environment=environment
+    )
     archives = ExportService(saves, partial(ExportArchive, databases, folder), disk)
     return SaveComponents(
         saves=saves,
         archives=archives,
-        exports=ExportRoutes(archives, tasks, context.reactor),
-        save_routes=SaveRoutes(saves, tasks, SaveBodyPolicy(saves, limits, uploads), erase),
-        commit_routes=CommitRoutes(commits, limits, tasks, uploads),
+        exports=ExportRoutes(exports=archives, tasks=tasks, clock=context.reactor),
+        save_routes=SaveRoutes(
+            saves=saves,
+            tasks=tasks,
+            write_policy=SaveBodyPolicy(saves=saves, limits=limits, admission=uploads),
+            erase=erase,
+        ),
+        commit_routes=CommitRoutes(commits=commits, limits=limits, tasks=tasks, admission=uploads),
         reservations=disk,
         cleanup=CleanupTask(databases, limits, now_ms, context.random, waits.changes.notify),
         waits=waits,

@@ -12,19 +12,19 @@ from gamed.structs import Component
 _HELP = "Look at GET /game/ again, then erase with its ETag in If-Match."
 
 
-class EraseService(Component, frozen=True):
+class EraseService(Component, frozen=True, kw_only=True):
     """The erases of all players; each counts as one change towards the player's rate."""
 
-    _saves: SaveService
-    _store: EraseStore
-    _environment: SaveEnvironment
+    saves: SaveService
+    store: EraseStore
+    environment: SaveEnvironment
 
     async def erase(self, token: Secret, condition: Condition) -> None:
         """Erase everything before this returns; raise SaveError if nothing was erased."""
-        environment = self._environment
-        player_id = (await self._saves.authorize_write(token)).player_id
+        environment = self.environment
+        player_id = (await self.saves.authorize_write(token)).player_id
         command = EraseCommand(player_id, condition, new_epoch(environment.random), environment.now_ms())
-        decision, cursor = await self._store.begin(command)
+        decision, cursor = await self.store.begin(command)
         if decision is DeleteDecision.DELETES:
             # Before the rows are deleted, which may take seconds: the saves count as erased now.
             environment.waiters.notify(player_id)
@@ -32,7 +32,7 @@ class EraseService(Component, frozen=True):
         if error is not None:
             raise error
         # Also for a repeated request: the one before may have been stopped half-way.
-        if await self._store.finish(player_id):
+        if await self.store.finish(player_id):
             environment.waiters.notify(player_id)
 
 

@@ -29,48 +29,48 @@ ERASE_SLOTS = 256
 """Deleted by one transaction."""
 
 
-class EraseStore(Component, frozen=True):
+class EraseStore(Component, frozen=True, kw_only=True):
     """The SaveRemoval of gamed.account.service, and the transactions of gamed.saves.erase, in state.db."""
 
-    _databases: "Databases"
-    _random: Random
+    databases: "Databases"
+    random: Random
 
     async def check_writable(self) -> None:
-        await self._databases.state.submit(lambda connection: None, keys=())
+        await self.databases.state.submit(lambda connection: None, keys=())
 
     async def erase(self, player_id: str, now_ms: int) -> None:
-        epoch = new_epoch(self._random)
+        epoch = new_epoch(self.random)
         begin = partial(begin_erase, player_id=player_id, epoch=epoch, now_ms=now_ms)
-        await self._databases.state.submit(begin, keys=(player_id,))
+        await self.databases.state.submit(begin, keys=(player_id,))
         await self.finish(player_id)
 
     async def merge(self, player_id: str, heir_id: str, now_ms: int) -> None:
-        epochs = new_epoch(self._random), new_epoch(self._random)
+        epochs = new_epoch(self.random), new_epoch(self.random)
         transaction = partial(merge_saves, player_id=player_id, heir_id=heir_id, epochs=epochs, now_ms=now_ms)
-        while not await self._databases.state.submit(transaction, keys=(player_id, heir_id)):
+        while not await self.databases.state.submit(transaction, keys=(player_id, heir_id)):
             await self.finish(heir_id)
         await self.finish(player_id)
 
     async def begin(self, command: EraseCommand) -> tuple[DeleteDecision, Cursor]:
-        return await self._databases.state.submit(partial(begin_erase_if, command=command), keys=(command.player_id,))
+        return await self.databases.state.submit(partial(begin_erase_if, command=command), keys=(command.player_id,))
 
     async def finish(self, player_id: str) -> bool:
         """Delete what is left of an erase that has begun: rows in small transactions, then their bytes.
 
         Return whether this ended the erase.
         """
-        state = self._databases.state
-        step = partial(erase_step, player_id=player_id, epoch=new_epoch(self._random))
+        state = self.databases.state
+        step = partial(erase_step, player_id=player_id, epoch=new_epoch(self.random))
         while more := await state.submit(step):  # without keys: after a merge the heir owns bytes of these versions
             pass
         while (blob_id := await state.submit(partial(unreferenced, player_id=player_id), keys=())) is not None:
-            await self._databases.blobs.discard(blob_id, player_id)
+            await self.databases.blobs.discard(blob_id, player_id)
         self.clear_logs()
         return more is False
 
     def clear_logs(self) -> None:
         """Let the write-ahead logs lose what was erased, soon after this returns."""
-        self._databases.clear_logs()
+        self.databases.clear_logs()
 
 
 def begin_erase(connection: Connection, player_id: str, epoch: str, now_ms: int) -> None:

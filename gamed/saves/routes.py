@@ -32,30 +32,30 @@ _SAVE_HEADERS = {
 """The header fields of every response with a save's bytes, and of the same response without them."""
 
 
-class SaveRoutes(Component, frozen=True):
+class SaveRoutes(Component, frozen=True, kw_only=True):
     """The routes of saves; changes run in `_tasks`, so that they are completed if the client disconnects."""
 
     app = make_app(SAVE_ERRORS, SESSION_ERRORS)
     prefixes = ("/game/",)
-    _saves: SaveService
-    _tasks: ShieldedTasks
-    _write_policy: SaveBodyPolicy
-    _erase: EraseService
+    saves: SaveService
+    tasks: ShieldedTasks
+    write_policy: SaveBodyPolicy
+    erase: EraseService
 
     @property
     def body_policies(self) -> Mapping[str, BodyPolicy]:
-        return {"write_save": self._write_policy}
+        return {"write_save": self.write_policy}
 
     @app.route("/game/", methods=["GET"])
     async def show_summary(self, request: Request) -> bytes:
-        cursor, body = await self._saves.summary(access_token(request.head.single))
+        cursor, body = await self.saves.summary(access_token(request.head.single))
         request.setHeaders({**PRIVATE, "ETag": str(cursor.entity_tag)})
         return write_json(request, 200, body)
 
     @app.route("/game/", methods=["DELETE"])
     async def erase_saves(self, request: Request) -> None:
         condition = deleting_condition(request.head.header)
-        await self._tasks.run(self._erase.erase(access_token(request.head.single), condition))
+        await self.tasks.run(self.erase.erase(access_token(request.head.single), condition))
         request.setResponseCode(204)
 
     @app.route("/game/saves", methods=["GET"])
@@ -64,9 +64,9 @@ class SaveRoutes(Component, frozen=True):
         since = parse_cursor(query["since"]) if "since" in query else None
         limit = page_limit(query.get("limit"), LISTED_AT_ONCE)
         knows = since is not None or conditions.if_none_match is not None
-        wait = self._saves.clamp_wait(prefer_wait(request.head.header("prefer"))) if knows else 0
+        wait = self.saves.clamp_wait(prefer_wait(request.head.header("prefer"))) if knows else 0
         wanted = ListRequest(since, conditions, limit)
-        listing = await self._saves.list_saves(access_token(request.head.single), wanted, wait)
+        listing = await self.saves.list_saves(access_token(request.head.single), wanted, wait)
         if wait:
             request.setHeader("Preference-Applied", f"wait={wait}")
         request.setHeaders({**PRIVATE, "ETag": str(listing.cursor.entity_tag)})
@@ -88,7 +88,7 @@ class SaveRoutes(Component, frozen=True):
         upload = request.body
         if not isinstance(upload, UploadBody):
             raise TypeError("the body policy of this route returns an UploadBody")
-        result = await self._tasks.run(self._write(upload, slot))
+        result = await self.tasks.run(self._write(upload, slot))
         if result.current is None:
             raise TypeError("a successful PUT leaves a current version")
         request.setHeaders({**PRIVATE, **_version_headers(result.current)})
@@ -97,34 +97,34 @@ class SaveRoutes(Component, frozen=True):
     @app.route("/game/saves/<text:slot>", methods=["DELETE"])
     async def delete_save(self, request: Request, slot: str) -> None:
         name, condition = check_slot(slot), deleting_condition(request.head.header)
-        await self._tasks.run(self._saves.delete(access_token(request.head.single), name, condition))
+        await self.tasks.run(self.saves.delete(access_token(request.head.single), name, condition))
         request.setResponseCode(204)
 
     @app.route("/game/saves/<text:slot>/versions", methods=["GET"])
     async def list_versions(self, request: Request, slot: str) -> bytes:
         name, query = check_slot(slot), read_query(request)
         page = page_before(query.get("before")), page_limit(query.get("limit"), VERSIONS_AT_ONCE)
-        body = await self._saves.versions(access_token(request.head.single), name, *page)
+        body = await self.saves.versions(access_token(request.head.single), name, *page)
         request.setHeaders(PRIVATE)
         return write_json(request, 200, body)
 
     @app.route("/game/saves/<text:slot>/versions/<string:number>", methods=["DELETE"])
     async def dismiss_version(self, request: Request, slot: str, number: str) -> None:
         name, n = check_slot(slot), version_number(number)
-        await self._tasks.run(self._saves.dismiss(access_token(request.head.single), name, n))
+        await self.tasks.run(self.saves.dismiss(access_token(request.head.single), name, n))
         request.setResponseCode(204)
 
     @app.route("/game/saves/<text:slot>/versions/<string:number>/restore", methods=["POST"])
     async def restore_version(self, request: Request, slot: str, number: str) -> bytes:
         name, n, condition = check_slot(slot), version_number(number), writing_condition(request.head.header)
-        current = await self._tasks.run(self._saves.restore(access_token(request.head.single), name, n, condition))
+        current = await self.tasks.run(self.saves.restore(access_token(request.head.single), name, n, condition))
         request.setHeaders({**PRIVATE, **_version_headers(current)})
         return write_json(request, 200, save_info(current))
 
     async def _read(self, request: Request, slot: str, version: int | None = None) -> bytes | None:
         with_bytes, header = request.head.method != "HEAD", request.head.header
         read_request = ReadRequest(slot, parse_conditions(header), with_bytes, header("range"), version)
-        result = await self._saves.read(access_token(request.head.single), read_request)
+        result = await self.saves.read(access_token(request.head.single), read_request)
         request.setHeaders(_save_headers(result.version))
         if not result.modified:
             request.setResponseCode(304)
@@ -133,7 +133,7 @@ class SaveRoutes(Component, frozen=True):
 
     async def _write(self, upload: UploadBody, slot: str) -> WriteResult:
         try:
-            return await self._saves.write(upload.context, slot, upload.headers.condition, await upload.receive())
+            return await self.saves.write(upload.context, slot, upload.headers.condition, await upload.receive())
         finally:
             upload.abort()
 

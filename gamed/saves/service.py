@@ -42,48 +42,48 @@ class SaveEnvironment(Struct, frozen=True, eq=False):
     waiters: ChangeWaiters
 
 
-class SaveService(Component, frozen=True):
+class SaveService(Component, frozen=True, kw_only=True):
     """The saves of all players."""
 
-    _store: SaveStore
-    _sessions: SessionService
-    _environment: SaveEnvironment
-    _rate: PlayerRateLimiter
+    store: SaveStore
+    sessions: SessionService
+    environment: SaveEnvironment
+    rate: PlayerRateLimiter
 
     async def read_summary(self, token: Secret, *, reading: bool = False) -> tuple[AuthenticatedSession, SavesSummary]:
         """Authenticate the player, record the first use of the token, and return the totals of their saves."""
-        caller, summary = await self._store.read_summary(token, self._environment.now_ms())
+        caller, summary = await self.store.read_summary(token, self.environment.now_ms())
         if caller.first_use_of is not None:  # only of the first request after a sign-in or refresh
-            await self._sessions.record_first_use(caller, reading=reading)
+            await self.sessions.record_first_use(caller, reading=reading)
         return caller, summary
 
     async def summary(self, token: Secret) -> tuple[Cursor, dict[str, object]]:
         """Return the cursor and the body of `GET /game/`."""
-        now_ms, limits = self._environment.now_ms(), self._environment.limits
-        caller, summary, name = await self._store.read_overview(token, now_ms)
-        await self._sessions.record_first_use(caller, reading=True)
+        now_ms, limits = self.environment.now_ms(), self.environment.limits
+        caller, summary, name = await self.store.read_overview(token, now_ms)
+        await self.sessions.record_first_use(caller, reading=True)
         player = {"id": caller.player_id, "owner": caller.owner, "name": name}
         return summary.cursor, responses.summary_response(player, summary, limits, now_ms)
 
     def clamp_wait(self, wanted_seconds: int) -> int:
         """Return the seconds that a long poll may wait, at most the wanted ones."""
-        return min(wanted_seconds, self._environment.limits.wait_seconds)
+        return min(wanted_seconds, self.environment.limits.wait_seconds)
 
     async def list_saves(self, token: Secret, request: commands.ListRequest, wait_seconds: int = 0) -> Listing:
         """Return a page of all saves or of those changed since; without changes, wait for one up to `wait_seconds`.
 
         The token may expire during the wait, but a revoked token ends it with an error.
         """
-        now_ms, waiters = self._environment.now_ms, self._environment.waiters
+        now_ms, waiters = self.environment.now_ms, self.environment.waiters
         began_ms, since = now_ms(), request.since
-        caller, listing = await self._store.list_saves(token, began_ms, request)
-        await self._sessions.record_first_use(caller, reading=True)
+        caller, listing = await self.store.list_saves(token, began_ms, request)
+        await self.sessions.record_first_use(caller, reading=True)
         if wait_seconds <= 0 or listing.has_changes(since):
             return listing
         with waiters.register(caller.player_id) as waiter:
             while True:
                 # Read again before the first wait: a change between the read above and the registration woke nothing.
-                _, listing = await self._store.list_saves(token, began_ms, request)
+                _, listing = await self.store.list_saves(token, began_ms, request)
                 waiter.known = KnownSaves(caller.player_id, caller.session_id, listing.cursor)
                 left_ms = min(began_ms + wait_seconds * 1000 - now_ms(), wait_seconds * 1000)
                 if left_ms <= 0 or listing.has_changes(since):
@@ -95,21 +95,21 @@ class SaveService(Component, frozen=True):
         """Return the requested version, with its bytes if the response needs them; their hash was checked."""
         for _ in range(ATTEMPTS):
             try:
-                caller, snapshot = await self._store.read_slot(token, self._environment.now_ms(), request)
+                caller, snapshot = await self.store.read_slot(token, self.environment.now_ms(), request)
             except DatabaseCorrupt:
                 if not request.with_bytes:
                     raise
                 # raises DatabaseCorrupt again if SQLite cannot read the rows of the version either
                 result = await self.read(token, replace(request, with_bytes=False))
                 raise await self._corrupt_blob_error(token, result.version) from None
-            await self._sessions.record_first_use(caller, reading=True)
+            await self.sessions.record_first_use(caller, reading=True)
             result = _evaluate(request, snapshot)
             if not result.modified or not request.with_bytes or result.body is not None:
                 return result
             try:
                 if snapshot.damaged or result.version.blob_id is None:
                     raise BlobCorrupt
-                return replace(result, body=await self._store.fetch(result.version.blob_id))
+                return replace(result, body=await self.store.fetch(result.version.blob_id))
             except BlobNotFound:  # replaced and deleted after the snapshot
                 continue
             except (BlobCorrupt, DatabaseCorrupt):
@@ -118,17 +118,17 @@ class SaveService(Component, frozen=True):
 
     async def slots_by_name(self, token: Secret, after: str, limit: int) -> Sequence[SlotEntry]:
         """Return the next slots by name, the deleted ones included."""
-        return (await self._store.slots_by_name(token, self._environment.now_ms(), after, limit))[1]
+        return (await self.store.slots_by_name(token, self.environment.now_ms(), after, limit))[1]
 
     async def versions(
         self, token: Secret, slot: str, before: int = ANY_VERSION, limit: int = VERSIONS_AT_ONCE
     ) -> dict[str, object]:
         """Return the body of the versions list: at most `limit` versions with a number below `before`."""
-        caller, history = await self._store.read_history(token, self._environment.now_ms(), slot, before, limit)
-        await self._sessions.record_first_use(caller, reading=True)
+        caller, history = await self.store.read_history(token, self.environment.now_ms(), slot, before, limit)
+        await self.sessions.record_first_use(caller, reading=True)
         if not history.state.exists:
             raise responses.not_found_error(slot)
-        return responses.version_list(self._environment.limits, slot, history)
+        return responses.version_list(self.environment.limits, slot, history)
 
     async def authorize_write(self, token: Secret) -> commands.WriteContext:
         """Authenticate the player of a change and count it towards their rate, before the body is read.
@@ -137,19 +137,19 @@ class SaveService(Component, frozen=True):
         changes again, for all processes together, and only when it writes a row anyway.
         """
         caller, summary = await self.read_summary(token)
-        now_ms = self._environment.now_ms()
-        self._rate.acquire(caller.player_id, now_ms, summary.write_arrival_ms)
+        now_ms = self.environment.now_ms()
+        self.rate.acquire(caller.player_id, now_ms, summary.write_arrival_ms)
         return commands.WriteContext(caller.player_id, summary.cursor.epoch, summary.usage, caller.device, now_ms)
 
     def count_entries(self, player_id: str, count: int) -> None:
         """Count the other entries of a commit that authorize_write() counted as one change."""
-        self._rate.add(player_id, self._environment.now_ms(), count - 1)
+        self.rate.add(player_id, self.environment.now_ms(), count - 1)
 
     async def write(
         self, context: commands.WriteContext, slot: str, condition: Condition, received: commands.ReceivedBody
     ) -> commands.WriteResult:
         """Store a save if the rules allow it; raise SaveError if not, in a conflict with the bytes kept as a copy."""
-        environment = self._environment
+        environment = self.environment
         received.check(allow_blank=environment.limits.allow_blank_saves)
         command = commands.WriteCommand(
             context,
@@ -160,7 +160,7 @@ class SaveService(Component, frozen=True):
             new_epoch(environment.random) if context.epoch == EMPTY_CURSOR.epoch else context.epoch,
             received.data,
         )
-        result = await execute_with_blob(self._store, command, self._store.write, received.spool)
+        result = await execute_with_blob(self.store, command, self.store.write, received.spool)
         if result.changed:  # before the error: a refused write may have stored a conflict copy, which lists show
             environment.waiters.notify(context.player_id)
         error = responses.write_error(slot, condition, result)
@@ -171,12 +171,12 @@ class SaveService(Component, frozen=True):
     async def delete(self, token: Secret, slot: str, condition: Condition) -> None:
         """Delete the current version of a slot; its history stays."""
         context = await self.authorize_write(token)
-        outcome = await self._store.delete(commands.DeleteCommand(context, slot, condition, self._environment.now_ms()))
+        outcome = await self.store.delete(commands.DeleteCommand(context, slot, condition, self.environment.now_ms()))
         error = outcome if isinstance(outcome, SaveError) else responses.delete_error(slot, condition, outcome)
         if error is not None:
             raise error
         if isinstance(outcome, commands.DeleteResult) and outcome.decision is DeleteDecision.DELETES:
-            self._environment.waiters.notify(context.player_id)
+            self.environment.waiters.notify(context.player_id)
 
     async def restore(self, token: Secret, slot: str, number: int, condition: Condition) -> Version:
         """Make an old version current again after a check of its bytes; return the version that is current then."""
@@ -184,14 +184,14 @@ class SaveService(Component, frozen=True):
         # The check hashes up to `save_bytes`, which would delay the write queue. The transaction copies no bytes, so
         # what was intact before it is what becomes current.
         request = commands.ReadRequest(slot, Conditions(), with_bytes=False, version=number)
-        _, snapshot = await self._store.read_slot(token, self._environment.now_ms(), request)
+        _, snapshot = await self.store.read_slot(token, self.environment.now_ms(), request)
         await self._check_bytes(token, _evaluate(request, snapshot).version)
-        command = commands.RestoreCommand(context, slot, number, condition, self._environment.now_ms())
-        outcome = await self._store.restore(command)
+        command = commands.RestoreCommand(context, slot, number, condition, self.environment.now_ms())
+        outcome = await self.store.restore(command)
         if isinstance(outcome, SaveError):
             raise outcome
         if outcome.decision.rule in WRITES:
-            self._environment.waiters.notify(context.player_id)
+            self.environment.waiters.notify(context.player_id)
         error = responses.restore_error(slot, condition, outcome)
         if error is not None or outcome.current is None:
             raise error or responses.version_gone_error(slot, number)
@@ -200,25 +200,25 @@ class SaveService(Component, frozen=True):
     async def dismiss(self, token: Secret, slot: str, number: int) -> None:
         """Delete a conflict copy."""
         context = await self.authorize_write(token)
-        error = await self._store.dismiss(commands.DismissCommand(context, slot, number))
+        error = await self.store.dismiss(commands.DismissCommand(context, slot, number))
         if error is not None:
             raise error
-        self._environment.waiters.notify(context.player_id)
+        self.environment.waiters.notify(context.player_id)
 
     async def _check_bytes(self, token: Secret, version: Version) -> None:
         """Check the stored bytes of a version; raise SaveError if it has none or they are damaged."""
         if version.blob_id is None:
             raise responses.no_bytes_error(version)
         try:
-            await self._store.check(version.blob_id)
+            await self.store.check(version.blob_id)
         except BlobNotFound:
             raise responses.version_gone_error(version.slot, version.version) from None
         except (BlobCorrupt, DatabaseCorrupt):
             raise await self._corrupt_blob_error(token, version) from None
 
     async def _corrupt_blob_error(self, token: Secret, version: Version) -> CorruptBlob:
-        _, history = await self._store.read_history(token, self._environment.now_ms(), version.slot)
-        return await responses.corrupt_blob_error(self._store.check, version, history)
+        _, history = await self.store.read_history(token, self.environment.now_ms(), version.slot)
+        return await responses.corrupt_blob_error(self.store.check, version, history)
 
 
 def _evaluate(request: commands.ReadRequest, snapshot: commands.SlotSnapshot) -> commands.ReadResult:

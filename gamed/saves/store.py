@@ -54,16 +54,16 @@ CHANGE_BYTES = 64 * 1024
 """The size of one entry of a commit in a batch: a full commit is a batch alone, so that no request waits for two."""
 
 
-class SaveStore(Component, frozen=True):
+class SaveStore(Component, frozen=True, kw_only=True):
     """The saves and staged bytes in state.db; each method runs one transaction, and raises DatabaseError if it failed.
 
     The methods with a token raise SessionError, too.
     """
 
-    _databases: Databases
-    _keys: Keys
-    _limits: SaveLimits
-    _lists: PlayerRateLimiter
+    databases: Databases
+    keys: Keys
+    limits: SaveLimits
+    lists: PlayerRateLimiter
     """Counts in the transactions, because the player is known there, and the length before all of it is read."""
 
     def read_summary(self, token: Secret, now_ms: int) -> Deferred[tuple[AuthenticatedSession, SavesSummary]]:
@@ -76,14 +76,14 @@ class SaveStore(Component, frozen=True):
 
         def transaction(connection: Connection) -> tuple[AuthenticatedSession, SavesSummary, str | None]:
             caller, summary = self._read_as(connection, token, now_ms, tables.find_player)
-            return caller, summary, display_name_of(connection, self._keys.sealer, caller.player_id)
+            return caller, summary, display_name_of(connection, self.keys.sealer, caller.player_id)
 
-        return self._databases.reads.submit(transaction)
+        return self.databases.reads.submit(transaction)
 
     def list_saves(
         self, token: Secret, now_ms: int, request: ListRequest
     ) -> Deferred[tuple[AuthenticatedSession, Listing]]:
-        count = partial(self._lists.acquire, now_ms=now_ms)
+        count = partial(self.lists.acquire, now_ms=now_ms)
         return self._read(token, now_ms, partial(read_list, request=request, count=count))
 
     def slots_by_name(
@@ -101,47 +101,47 @@ class SaveStore(Component, frozen=True):
         self, token: Secret, now_ms: int, slot: str, before: int = ANY_VERSION, limit: int = VERSIONS_AT_ONCE
     ) -> Deferred[tuple[AuthenticatedSession, VersionHistory]]:
         """Read the newest versions with a number below `before`."""
-        count = partial(self._lists.acquire, now_ms=now_ms)
-        read = partial(read_history, limits=self._limits, slot=slot, before=before, limit=limit, count=count)
+        count = partial(self.lists.acquire, now_ms=now_ms)
+        read = partial(read_history, limits=self.limits, slot=slot, before=before, limit=limit, count=count)
         return self._read(token, now_ms, read)
 
     def write(self, command: WriteCommand) -> Deferred[WriteResult | BytesMissing | SaveError]:
         size = len(command.data) if command.data is not None else 0
-        return self._change(partial(write_store.write_save, limits=self._limits, command=command), command, size)
+        return self._change(partial(write_store.write_save, limits=self.limits, command=command), command, size)
 
     def delete(self, command: DeleteCommand) -> Deferred[DeleteResult | SaveError]:
-        return self._change(partial(write_store.delete_save, limits=self._limits, command=command), command)
+        return self._change(partial(write_store.delete_save, limits=self.limits, command=command), command)
 
     def restore(self, command: RestoreCommand) -> Deferred[WriteResult | SaveError]:
-        return self._change(partial(write_store.restore_version, limits=self._limits, command=command), command)
+        return self._change(partial(write_store.restore_version, limits=self.limits, command=command), command)
 
     def dismiss(self, command: DismissCommand) -> Deferred[SaveError | None]:
-        return self._change(partial(write_store.dismiss_conflict, limits=self._limits, command=command), command)
+        return self._change(partial(write_store.dismiss_conflict, limits=self.limits, command=command), command)
 
     def size_of(self, player_id: str, sha256: bytes) -> Deferred[int | None]:
-        return self._databases.reads.submit(
+        return self.databases.reads.submit(
             attributed(STATE, partial(batch_store.staged_size_of, player_id=player_id, sha256=sha256))
         )
 
     def find_blobs(self, player_id: str, digests: Collection[bytes]) -> Deferred[dict[bytes, int]]:
-        return self._databases.reads.submit(
+        return self.databases.reads.submit(
             attributed(STATE, partial(blob_tables.find_blobs, player_id=player_id, digests=digests))
         )
 
     def stage(self, command: StageCommand) -> Deferred[Staged | BytesMissing | SaveError]:
         size = len(command.data) if command.data is not None else 0
-        return self._change(partial(batch_store.stage_bytes, limits=self._limits, command=command), command, size)
+        return self._change(partial(batch_store.stage_bytes, limits=self.limits, command=command), command, size)
 
     def commit(self, command: CommitCommand) -> Deferred[Committed | CommitConflict | BlobsMissing | SaveError]:
         size = CHANGE_BYTES * len(command.changes)
-        return self._change(partial(batch_store.commit_changes, limits=self._limits, command=command), command, size)
+        return self._change(partial(batch_store.commit_changes, limits=self.limits, command=command), command, size)
 
     def _change(self, transaction: Transaction[T], command: PlayerCommand, size: int = 0) -> Deferred[T]:
         """Run a transaction that writes only rows of the command's player."""
-        return self._databases.state.submit(transaction, size, (command.context.player_id,))
+        return self.databases.state.submit(transaction, size, (command.context.player_id,))
 
     def append(self, player_id: str, spool: BinaryIO) -> Deferred[int]:
-        return self._databases.blobs.append(player_id, spool)
+        return self.databases.blobs.append(player_id, spool)
 
     async def fetch(self, blob_id: int) -> IO[bytes] | SavePartReader:
         """Return a copy of the bytes; if the disk is full, a reader of the stored ones.
@@ -149,26 +149,26 @@ class SaveStore(Component, frozen=True):
         A copy, because a slow client may read it for an hour: the stored bytes can be replaced and deleted meanwhile.
         """
         try:
-            return await self._databases.blobs.fetch(blob_id)
+            return await self.databases.blobs.fetch(blob_id)
         except DiskFull:
-            return await self._databases.blobs.read_parts(blob_id)
+            return await self.databases.blobs.read_parts(blob_id)
 
     def check(self, blob_id: int) -> Deferred[None]:
-        return self._databases.blobs.check(blob_id)
+        return self.databases.blobs.check(blob_id)
 
     def begin_discard(self, blob_id: int, player_id: str) -> None:
-        self._databases.blobs.begin_discard(blob_id, player_id)
+        self.databases.blobs.begin_discard(blob_id, player_id)
 
     def _read(
         self, token: Secret, now_ms: int, read: Callable[[Connection, str], T]
     ) -> Deferred[tuple[AuthenticatedSession, T]]:
-        return self._databases.reads.submit(partial(self._read_as, token=token, now_ms=now_ms, read=read))
+        return self.databases.reads.submit(partial(self._read_as, token=token, now_ms=now_ms, read=read))
 
     def _read_as(
         self, connection: Connection, token: Secret, now_ms: int, read: Callable[[Connection, str], T]
     ) -> tuple[AuthenticatedSession, T]:
         """Authenticate the token and read the saves in one transaction; auth.db is read first."""
-        caller = authenticate(connection, self._keys.indexer, token, now_ms)
+        caller = authenticate(connection, self.keys.indexer, token, now_ms)
         try:
             return caller, read(connection, caller.player_id)
         except Exception as e:  # a damaged state.db must not mark auth.db as damaged, which the same connection reads

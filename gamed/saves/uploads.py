@@ -94,18 +94,18 @@ class UploadBody(Struct, eq=False):
         return ReceivedBody(content, headers.expected_sha256, self._blank, spool=whole)
 
 
-class UploadAdmission(Component, frozen=True):
+class UploadAdmission(Component, frozen=True, kw_only=True):
     """The checks of an upload by its head: framing, size, content coding, and space on the disk."""
 
-    _limits: SaveLimits
-    _folder: Path
+    limits: SaveLimits
+    folder: Path
     """The folder for the files of larger bodies, on the same disk as the databases."""
-    _reservations: DiskReservations
-    _disk: SpoolThreads = run_inline
+    reservations: DiskReservations
+    disk: SpoolThreads = run_inline
 
     def in_thread(self, work: Callable[[], T]) -> Deferred[T]:
         """Run work that takes long outside the reactor's thread."""
-        return self._disk(work)
+        return self.disk(work)
 
     def open(self, head: RequestHead, context: WriteContext, headers: UploadHeaders) -> UploadBody:
         """Begin an upload; raise TooManyUploads, SaveError or DiskNearlyFull.
@@ -118,7 +118,7 @@ class UploadAdmission(Component, frozen=True):
         try:
             if not head.has_framing:
                 raise LengthRequired("Say how long the body is with Content-Length, or send it chunked.")
-            max_bytes = check_declared_size(self._limits, head.length)
+            max_bytes = check_declared_size(self.limits, head.length)
             if "content-encoding" in head.headers:
                 raise ContentEncoded("Saves are kept as they are. Send the bytes without Content-Encoding.")
             space.grow(head.length or 0)  # last: until release() the uploads of all other players have less space
@@ -126,25 +126,25 @@ class UploadAdmission(Component, frozen=True):
             space.release()
             raise
         checked = 0 if head.length is None else STEP_BYTES
-        open_spool = partial(SpooledBody, self._folder, 0, self._disk)
-        return UploadBody(context, headers, self._limits, open_spool, space, max_bytes, checked)
+        open_spool = partial(SpooledBody, self.folder, 0, self.disk)
+        return UploadBody(context, headers, self.limits, open_spool, space, max_bytes, checked)
 
     def begin(self, context: WriteContext) -> UploadSpace:
         """Count one more upload of this player, without a reservation yet; raise TooManyUploads."""
-        return self._reservations.begin_upload(context.player_id, context.usage.remaining(self._limits))
+        return self.reservations.begin_upload(context.player_id, context.usage.remaining(self.limits))
 
 
-class SaveBodyPolicy(Component, frozen=True):
+class SaveBodyPolicy(Component, frozen=True, kw_only=True):
     """The body policy of a PUT of a save."""
 
-    _saves: SaveService
-    _limits: SaveLimits
-    _admission: UploadAdmission
+    saves: SaveService
+    limits: SaveLimits
+    admission: UploadAdmission
 
     async def accept(self, head: RequestHead) -> UploadBody:
-        headers = save_headers(head.kwargs["slot"], head.header, self._limits.meta_bytes)
-        context = await self._saves.authorize_write(access_token(head.single))
-        return self._admission.open(head, context, headers)
+        headers = save_headers(head.kwargs["slot"], head.header, self.limits.meta_bytes)
+        context = await self.saves.authorize_write(access_token(head.single))
+        return self.admission.open(head, context, headers)
 
 
 COMMIT_BYTES = 256 * 1024
@@ -152,16 +152,16 @@ COMMIT_BYTES = 256 * 1024
 _JSON = SmallBodyPolicy("application/json", COMMIT_BYTES)
 
 
-class StageBodyPolicy(Component, frozen=True):
+class StageBodyPolicy(Component, frozen=True, kw_only=True):
     """The body policy of bytes to stage."""
 
-    _commits: CommitService
-    _admission: UploadAdmission
+    commits: CommitService
+    admission: UploadAdmission
 
     async def accept(self, head: RequestHead) -> UploadBody:
         headers = staging_headers(head.kwargs["sha256"], head.header)
-        context = await self._commits.authorize_stage(access_token(head.single))
-        return self._admission.open(head, context, headers)
+        context = await self.commits.authorize_stage(access_token(head.single))
+        return self.admission.open(head, context, headers)
 
 
 class CommitBody(MemoryBody):
@@ -177,15 +177,15 @@ class CommitBody(MemoryBody):
         self.space.release()
 
 
-class CommitBodyPolicy(Component, frozen=True):
+class CommitBodyPolicy(Component, frozen=True, kw_only=True):
     """The body policy of a commit."""
 
-    _commits: CommitService
-    _admission: UploadAdmission
+    commits: CommitService
+    admission: UploadAdmission
 
     async def accept(self, head: RequestHead) -> CommitBody:
-        context = await self._commits.authorize_commit(access_token(head.single))
-        space = self._admission.begin(context)
+        context = await self.commits.authorize_commit(access_token(head.single))
+        space = self.admission.begin(context)
         try:
             await _JSON.accept(head)
             space.grow(0)  # reserves nothing, because the bytes were staged, but a full disk refuses the commit now

@@ -10,7 +10,7 @@ from gamed.sessions.store import SessionStore
 def build_sessions(context: ServiceContext, revoked: RevocationListener, first_uses: FirstUses) -> SessionService:
     """Return the service of sessions; `revoked` is notified of each player of whom one has ended."""
     config, databases = context.config, context.databases
-    issuer = CredentialIssuer(context.keys, SessionPolicy.of(config.session), context.random)
+    issuer = CredentialIssuer(keys=context.keys, policy=SessionPolicy.of(config.session), random=context.random)
     refreshes = RateLimit.per_minute(config.limits.refreshes_per_minute)
-    store = SessionStore(databases.reads, databases.auth, issuer, refreshes)
-    return SessionService(store, revoked, context.now_ms, context.audit, first_uses)
+    store = SessionStore(reads=databases.reads, writes=databases.auth, issuer=issuer, refreshes=refreshes)
+    return SessionService(store=store, revoked=revoked, now_ms=context.now_ms, audit=context.audit, uses=first_uses)

@@ -167,7 +167,7 @@ def is_browser_session(session_id: str) -> bool:
     return session_id.startswith(f"{_BROWSER_ID}_")
 
 
-class CredentialIssuer(Component, frozen=True):
+class CredentialIssuer(Component, frozen=True, kw_only=True):
     """The keys, the lifetimes and the random source that credentials are generated, found and sealed with."""
 
     keys: Keys

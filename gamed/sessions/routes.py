@@ -31,38 +31,36 @@ class LogoutBody(Struct):
     scope: LogoutScope = LogoutScope.THIS
 
 
-class SessionRoutes(Component, frozen=True):
+class SessionRoutes(Component, frozen=True, kw_only=True):
     """The routes of PROTOCOL 3.7. Changes run shielded: a client that disconnects does not cancel them."""
 
     app = make_app(SESSION_ERRORS, PLAYER_ERRORS)
     prefixes = ("/auth/session/", "/auth/sessions")
-    _sessions: SessionService
-    _detached: ShieldedTasks
+    sessions: SessionService
+    detached: ShieldedTasks
     body_policies = DEFAULT_BODY_POLICIES
 
     @app.route("/auth/session/refresh", methods=["POST"])
     async def refresh_session(self, request: Request) -> bytes:
         body = read_json(request, RefreshBody)
-        return write_json(request, 200, await self._detached.run(self._sessions.refresh(body.refresh_credential)))
+        return write_json(request, 200, await self.detached.run(self.sessions.refresh(body.refresh_credential)))
 
     @app.route("/auth/session/logout", methods=["POST"])
     async def log_out(self, request: Request) -> None:
         body = read_json(request, LogoutBody, optional=True)
-        await self._detached.run(
-            self._sessions.log_out(bearer(request.head.single), body.refresh_credential, body.scope)
-        )
+        await self.detached.run(self.sessions.log_out(bearer(request.head.single), body.refresh_credential, body.scope))
         request.setResponseCode(204)
 
     @app.route("/auth/sessions", methods=["GET"])
     async def list_sessions(self, request: Request) -> bytes:
-        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head.single), reading=True))
-        rows = await self._sessions.list(caller)
+        caller = await self.detached.run(self.sessions.authenticate(bearer(request.head.single), reading=True))
+        rows = await self.sessions.list(caller)
         return write_json(request, 200, {"sessions": [_members(row, caller.session_id) for row in rows]})
 
     @app.route("/auth/sessions/<string:session_id>", methods=["DELETE"])
     async def end_session(self, request: Request, session_id: str) -> None:
-        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head.single)))
-        await self._detached.run(self._sessions.end(caller, session_id))
+        caller = await self.detached.run(self.sessions.authenticate(bearer(request.head.single)))
+        await self.detached.run(self.sessions.end(caller, session_id))
         request.setResponseCode(204)
 
 

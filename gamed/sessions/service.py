@@ -75,18 +75,18 @@ class FirstUses(Container[str]):
                 del self._generations[session_id]
 
 
-class SessionService(Component, frozen=True):
+class SessionService(Component, frozen=True, kw_only=True):
     """The operations on sessions that requests need, whatever the protocol of the request."""
 
-    _store: SessionStore
-    _revoked: RevocationListener
-    _now_ms: Now
-    _audit: AuditLog = NULL_AUDIT_LOG
-    _uses: FirstUses = field(default_factory=FirstUses)
+    store: SessionStore
+    revoked: RevocationListener
+    now_ms: Now
+    audit: AuditLog = NULL_AUDIT_LOG
+    uses: FirstUses = field(default_factory=FirstUses)
 
     async def authenticate(self, token: str | None, *, reading: bool = False) -> AuthenticatedSession:
         """Return the session of a Bearer token, its first use recorded; raise SessionError or DatabaseError."""
-        caller = await self._store.authenticate(parse_access_token(token), self._now_ms())
+        caller = await self.store.authenticate(parse_access_token(token), self.now_ms())
         await self.record_first_use(caller, reading=reading)
         return caller
 
@@ -96,21 +96,21 @@ class SessionService(Component, frozen=True):
         `reading`: the request only reads, so if the disk cannot be written, its use is retained in memory.
         """
         generation = caller.first_use_of
-        if generation is None or (reading and self._uses.has(caller.session_id, generation)):
+        if generation is None or (reading and self.uses.has(caller.session_id, generation)):
             return
         try:
-            await self._store.mark_used(caller, generation, self._now_ms())
+            await self.store.mark_used(caller, generation, self.now_ms())
         except (DiskFull, DatabaseCorrupt):
-            if not (reading and self._uses.add(caller.session_id, generation)):
+            if not (reading and self.uses.add(caller.session_id, generation)):
                 raise
         else:
-            self._uses.discard([(caller.session_id, generation)])
+            self.uses.discard([(caller.session_id, generation)])
 
     async def write_first_uses(self) -> None:
         """Commit the uses that are retained in memory, in batches; raise DatabaseError if that is not possible."""
-        while uses := self._uses.oldest(CLEANUP_ROWS):
-            await self._store.mark_all_used(uses, self._now_ms())
-            self._uses.discard(uses)
+        while uses := self.uses.oldest(CLEANUP_ROWS):
+            await self.store.mark_all_used(uses, self.now_ms())
+            self.uses.discard(uses)
 
     async def close(self) -> None:
         """Commit the uses that are retained in memory, if that is possible now."""
@@ -123,12 +123,12 @@ class SessionService(Component, frozen=True):
         A repeated request gets the same members.
         """
         # The decision reads `used` from the database: a use that is only in memory would let a predecessor repeat.
-        if self._uses:
+        if self.uses:
             await self.write_first_uses()
-        outcome = await self._store.refresh(parse_refresh_credential(credential), self._now_ms())
+        outcome = await self.store.refresh(parse_refresh_credential(credential), self.now_ms())
         if isinstance(outcome, RefreshRejected):
             raise self._rejection_error(outcome)
-        return response_members(outcome.pair, outcome.session_id, self._now_ms())
+        return response_members(outcome.pair, outcome.session_id, self.now_ms())
 
     async def log_out(self, access: str | None, credential: str | None, scope: LogoutScope) -> None:
         """End the requesting session, the player's other sessions, or all of them; repeatable.
@@ -140,47 +140,47 @@ class SessionService(Component, frozen=True):
             raise TokenMissing
         token = None if access is None else parse_access_token(access)
         secret = None if credential is None else parse_refresh_credential(credential)
-        outcome = await self._store.log_out(token, secret, scope, self._now_ms())
+        outcome = await self.store.log_out(token, secret, scope, self.now_ms())
         if isinstance(outcome, RefreshRejected):
             raise self._rejection_error(outcome)
         for player_id in outcome:
-            self._audit.record(SecurityEvent.SIGNED_OUT, player=player_id, scope=scope.value)
-            self._revoked(player_id)
+            self.audit.record(SecurityEvent.SIGNED_OUT, player=player_id, scope=scope.value)
+            self.revoked(player_id)
 
     async def list(self, caller: AuthenticatedSession) -> Sequence[SessionInfo]:
         """Return the caller's sessions that have neither ended nor expired, the last used first."""
-        return await self._store.list(caller.player_id, self._now_ms())
+        return await self.store.list(caller.player_id, self.now_ms())
 
     async def end(self, caller: AuthenticatedSession, session_id: str) -> None:
         """End one of the caller's sessions; repeatable.
 
         Raise SessionNotFound for an unknown session, and for one of another player.
         """
-        ended = await self._store.end(caller.player_id, session_id, self._now_ms())
+        ended = await self.store.end(caller.player_id, session_id, self.now_ms())
         if ended is None:
             raise SessionNotFound
         if not ended:
             return
-        self._audit.record(SecurityEvent.SESSION_REVOKED, player=caller.player_id, session=session_id)
-        self._revoked(caller.player_id)
+        self.audit.record(SecurityEvent.SESSION_REVOKED, player=caller.player_id, session=session_id)
+        self.revoked(caller.player_id)
 
     async def end_others(self, caller: AuthenticatedSession) -> None:
         """End all of the caller's sessions but the caller's own; repeatable."""
-        if not await self._store.end_others(caller.player_id, caller.session_id, self._now_ms()):
+        if not await self.store.end_others(caller.player_id, caller.session_id, self.now_ms()):
             return
-        self._audit.record(SecurityEvent.SIGNED_OUT, player=caller.player_id, scope=LogoutScope.OTHERS.value)
-        self._revoked(caller.player_id)
+        self.audit.record(SecurityEvent.SIGNED_OUT, player=caller.player_id, scope=LogoutScope.OTHERS.value)
+        self.revoked(caller.player_id)
 
     async def clean_up(self) -> int:
         """Delete old rows in small transactions; return how many rows were deleted or updated."""
         deleted = 0
-        while rows := await self._store.delete_old(self._now_ms(), CLEANUP_ROWS):
+        while rows := await self.store.delete_old(self.now_ms(), CLEANUP_ROWS):
             deleted += rows
         return deleted
 
     def _rejection_error(self, rejected: RefreshRejected) -> SessionError:
         """Return the error of a rejected credential; log it if a reuse ended the session."""
         if rejected.ended is not None:
-            self._audit.record(SecurityEvent.REFRESH_REUSED, player=rejected.ended, session=rejected.session_id or "")
-            self._revoked(rejected.ended)
+            self.audit.record(SecurityEvent.REFRESH_REUSED, player=rejected.ended, session=rejected.session_id or "")
+            self.revoked(rejected.ended)
         return rejected.error()

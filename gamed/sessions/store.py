@@ -50,44 +50,44 @@ from gamed.sessions.tables import DAY_MS
 from gamed.structs import Component, redacts
 
 
-class SessionStore(Component, frozen=True):
+class SessionStore(Component, frozen=True, kw_only=True):
     """The sessions of auth.db.
 
     Every method raises DatabaseError, authenticate() also SessionError. `_refreshes` limits how often one session may
     refresh (PROTOCOL 3.9).
     """
 
-    _reads: ReadQueue
-    _writes: WriteQueue
-    _issuer: CredentialIssuer
-    _refreshes: RateLimit = UNLIMITED
+    reads: ReadQueue
+    writes: WriteQueue
+    issuer: CredentialIssuer
+    refreshes: RateLimit = UNLIMITED
 
     def authenticate(self, token: Secret, now_ms: int) -> Deferred[AuthenticatedSession]:
-        indexer = self._issuer.keys.indexer
-        return self._reads.submit(partial(tables.authenticate, indexer=indexer, token=token, now_ms=now_ms))
+        indexer = self.issuer.keys.indexer
+        return self.reads.submit(partial(tables.authenticate, indexer=indexer, token=token, now_ms=now_ms))
 
     def mark_used(self, caller: AuthenticatedSession, generation: int, now_ms: int) -> Deferred[None]:
         mark = partial(tables.mark_used, session_id=caller.session_id, generation=generation, now_ms=now_ms)
-        return self._writes.submit(mark, keys=_keys_of(caller.player_id, generation))
+        return self.writes.submit(mark, keys=_keys_of(caller.player_id, generation))
 
     def mark_all_used(self, uses: Sequence[tuple[str, int]], now_ms: int) -> Deferred[None]:
-        return self._writes.submit(partial(tables.mark_all_used, uses=uses, now_ms=now_ms))
+        return self.writes.submit(partial(tables.mark_all_used, uses=uses, now_ms=now_ms))
 
     def refresh(self, credential: Secret, now_ms: int) -> Deferred[Refreshed | RefreshRejected]:
-        exchange = partial(refresh, issuer=self._issuer, credential=credential, now_ms=now_ms, rate=self._refreshes)
+        exchange = partial(refresh, issuer=self.issuer, credential=credential, now_ms=now_ms, rate=self.refreshes)
         # On PostgreSQL a transaction that names its rows runs beside others; its player is read first for that.
-        if self._writes.uses_keys:
+        if self.writes.uses_keys:
             return Deferred.fromCoroutine(self._with_keys(exchange, credential))
-        return self._writes.submit(exchange)
+        return self.writes.submit(exchange)
 
     async def _with_keys(
         self, exchange: Transaction[Refreshed | RefreshRejected], credential: Secret
     ) -> Refreshed | RefreshRejected:
         """Exchange a credential after reading whose it is: neither its player nor its generation changes."""
-        known = await self._reads.submit(partial(find_credential, issuer=self._issuer, credential=credential))
+        known = await self.reads.submit(partial(find_credential, issuer=self.issuer, credential=credential))
         if known is None:
             return RefreshRejected(RefreshInvalid)
-        return await self._writes.submit(exchange, keys=_keys_of(known.player_id, known.generation))
+        return await self.writes.submit(exchange, keys=_keys_of(known.player_id, known.generation))
 
     def log_out(
         self, access: Secret | None, refresh: Secret | None, scope: LogoutScope, now_ms: int
@@ -95,24 +95,24 @@ class SessionStore(Component, frozen=True):
         def transaction(connection: Connection) -> frozenset[str] | RefreshRejected:
             credentials = access, refresh
             if scope is LogoutScope.THIS:
-                return log_out_this(connection, self._issuer, credentials, now_ms)
-            return log_out_more(connection, self._issuer, credentials, scope, now_ms)
+                return log_out_this(connection, self.issuer, credentials, now_ms)
+            return log_out_more(connection, self.issuer, credentials, scope, now_ms)
 
-        return self._writes.submit(transaction)
+        return self.writes.submit(transaction)
 
     def list(self, player_id: str, now_ms: int) -> Deferred[list[SessionInfo]]:
-        return self._reads.submit(partial(tables.list_sessions, player_id=player_id, now_ms=now_ms))
+        return self.reads.submit(partial(tables.list_sessions, player_id=player_id, now_ms=now_ms))
 
     def end(self, player_id: str, session_id: str, now_ms: int) -> Deferred[bool | None]:
         revoke = partial(tables.revoke_own, player_id=player_id, session_id=session_id, now_ms=now_ms)
-        return self._writes.submit(revoke, keys=(player_id, tables.LOGINS))
+        return self.writes.submit(revoke, keys=(player_id, tables.LOGINS))
 
     def end_others(self, player_id: str, keep: str, now_ms: int) -> Deferred[int]:
         revoke = partial(tables.revoke_all, player_id=player_id, now_ms=now_ms, keep=keep)
-        return self._writes.submit(revoke, keys=(player_id, tables.LOGINS))
+        return self.writes.submit(revoke, keys=(player_id, tables.LOGINS))
 
     def delete_old(self, now_ms: int, rows: int) -> Deferred[int]:
-        return self._writes.submit(partial(delete_old_sessions, now_ms=now_ms, rows=rows))
+        return self.writes.submit(partial(delete_old_sessions, now_ms=now_ms, rows=rows))
 
 
 def _keys_of(player_id: str, generation: int) -> WriteKeys:

@@ -35,7 +35,9 @@ class KillingDatabases(OfflineDatabases):
 
 def remove(files: OfflineDatabases, what: str) -> None:
     """Do what the commands do."""
-    removal = RemovalService(CommandPlayerRecords(files), CommandSaveRemoval(files), lambda: NOW_MS)
+    removal = RemovalService(
+        records=CommandPlayerRecords(store=files), saves=CommandSaveRemoval(files=files), now_ms=lambda: NOW_MS
+    )
     if what == "erase":
         run_inline(removal.erase(ANNA))
         return

@@ -99,7 +99,7 @@ class AccountCase(ProviderCase):
         saves = build_saves(service, sessions, waits, in_thread=run_inline, usage_of_disk=lambda: (0, 0, 2**40))
         account = build_account(service, waits.changes.notify)
         accounts = account.routes(self.server.parts, sessions, saves, pages)
-        return [*accounts, SessionRoutes(sessions, service.tasks), saves.save_routes, saves.exports]
+        return [*accounts, SessionRoutes(sessions=sessions, detached=service.tasks), saves.save_routes, saves.exports]
 
     def new_account_browser(self) -> AccountBrowser:
         return AccountBrowser(self.site)

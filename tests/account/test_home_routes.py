@@ -15,11 +15,11 @@ HOME = ("/", "/auth/")
 
 class HomeTests(SynchronousTestCase):
     def setUp(self) -> None:
-        guard = BrowserGuard(Indexer(b"k" * 32), bytes, True)
+        guard = BrowserGuard(indexer=Indexer(b"k" * 32), random=bytes, secure=True)
         pages = PageResponder(
             guard, lambda: "https://game.example", "Anna's <server>", lambda: START_MS, ShieldedTasks()
         )
-        self.browser = Browser([HomeRoutes(pages)])
+        self.browser = Browser([HomeRoutes(pages=pages)])
 
     def get(self, path: str, accept: str | None) -> Answer:
         return self.browser.request("GET", path, {} if accept is None else {"Accept": accept})

@@ -69,7 +69,7 @@ class TwoProcesses(SynchronousTestCase):
         """A process that read a command before another process logged it does not log it again."""
         folder, lines = data_folder(self), CommandLines()
         stores = [file_databases(self, data=folder) for _ in range(2)]
-        first, second = (CommandLogger(each.reads, each.auth, lines) for each in stores)
+        first, second = (CommandLogger(reads=each.reads, writes=each.auth, audit=lines) for each in stores)
         done(stores[0].auth.submit(lambda c: add_command(c, "players block", ANNA, "uid:0", NOW_MS)))
         done(stores[0].auth.pause())
         late = Deferred.fromCoroutine(first.log())
@@ -85,13 +85,13 @@ class TwoProcesses(SynchronousTestCase):
         commands = [f"command {number}" for number in range(5)]
         for command in commands:
             done(stores.auth.submit(lambda c, text=command: add_command(c, text, None, "uid:0", NOW_MS)))
-        self.assertEqual(done(CommandLogger(stores.reads, stores.auth, lines).log()), commands)
+        self.assertEqual(done(CommandLogger(reads=stores.reads, writes=stores.auth, audit=lines).log()), commands)
         self.assertEqual(lines, commands)
 
     def test_failed_commit(self) -> None:
         """A command whose deletion is not committed is not logged; a later attempt logs it."""
         stores, lines = file_databases(self), CommandLines()
-        logger = CommandLogger(stores.reads, stores.auth, lines)
+        logger = CommandLogger(reads=stores.reads, writes=stores.auth, audit=lines)
         done(stores.auth.submit(lambda c: add_command(c, "players block", None, "uid:0", NOW_MS)))
         writable = unwritable(stores.auth)
         self.failureResultOf(Deferred.fromCoroutine(logger.log()), DatabaseError)

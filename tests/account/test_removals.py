@@ -69,7 +69,7 @@ class FolderCase(SynchronousTestCase):
         self.store.run_transaction(STATE, self.saves)
 
     def people(self, connection: Connection) -> None:
-        keys, issuer = KEYS, CredentialIssuer(KEYS, POLICY, Counting())
+        keys, issuer = KEYS, CredentialIssuer(keys=KEYS, policy=POLICY, random=Counting())
         for player_id in (ANNA, BERT):
             player_tables.create_player(connection, player_id, NOW_MS)
             sign_in(connection, issuer, NOW_MS, player_id=player_id)
@@ -153,7 +153,7 @@ class EraseTests(FolderCase):
         """A player with more tokens than one transaction deletes is deleted in several."""
 
         def insert_sessions(connection: Connection) -> None:
-            issuer = CredentialIssuer(KEYS, POLICY, lambda size: next(numbers).to_bytes(size, "big"))
+            issuer = CredentialIssuer(keys=KEYS, policy=POLICY, random=lambda size: next(numbers).to_bytes(size, "big"))
             numbers = iter(range(10**6, 10**7))
             for _ in range(MAX_SESSIONS - 1):
                 _, pair = sign_in(connection, issuer, NOW_MS)
@@ -173,7 +173,7 @@ class EraseTests(FolderCase):
 
     def test_credentials_of_many_generations(self) -> None:
         """All credentials of a session are deleted, also those of one instant, and renewed access tokens."""
-        issuer = CredentialIssuer(KEYS, POLICY, lambda size: next(numbers).to_bytes(size, "big"))
+        issuer = CredentialIssuer(keys=KEYS, policy=POLICY, random=lambda size: next(numbers).to_bytes(size, "big"))
         numbers = iter(range(10**6, 10**7))
 
         def rotate(connection: Connection) -> None:

@@ -27,8 +27,13 @@ LOCAL = "/auth/identities/local"
 
 def removals_of(server: SessionServer, stores: Databases) -> RemovalService:
     """Return the removal service as the service builds it."""
-    players = PlayerStore(stores.reads, stores.auth, server.issuer.keys)
-    return RemovalService(players, EraseStore(stores, Counting()), lambda: server.now_ms, server.audit)
+    players = PlayerStore(reads=stores.reads, writes=stores.auth, keys=server.issuer.keys)
+    return RemovalService(
+        records=players,
+        saves=EraseStore(databases=stores, random=Counting()),
+        now_ms=lambda: server.now_ms,
+        audit=server.audit,
+    )
 
 
 class AccountCase(SaveCase):
@@ -39,13 +44,18 @@ class AccountCase(SaveCase):
     def setUp(self) -> None:
         super().setUp()
         server = self.server
-        players = PlayerStore(self.stores.reads, self.stores.auth, server.issuer.keys)
+        players = PlayerStore(reads=self.stores.reads, writes=self.stores.auth, keys=server.issuer.keys)
         self.removals = removals_of(server, self.stores)
         account = AccountService(
-            players, self.removals, server.revoked.append, self.ways, lambda: server.now_ms, server.audit
+            store=players,
+            removals=self.removals,
+            revoked=server.revoked.append,
+            methods=self.ways,
+            now_ms=lambda: server.now_ms,
+            audit=server.audit,
         )
-        groups = [PlayerRoutes(server.sessions, account, self.tasks), self.routes]
-        groups.append(SessionRoutes(server.sessions, self.tasks))
+        groups = [PlayerRoutes(sessions=server.sessions, account=account, detached=self.tasks), self.routes]
+        groups.append(SessionRoutes(sessions=server.sessions, detached=self.tasks))
         self.browser = Browser(groups, clock=self.clock, now_ms=lambda: server.now_ms)
 
     def make_stores(self) -> Databases:

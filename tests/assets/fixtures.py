@@ -55,7 +55,13 @@ class AssetsCase(SynchronousTestCase):
             target.write_bytes(content)
 
     def publisher(self, growing: ProgressDisplay = unseen, min_free_bytes: int = 0) -> Publisher:
-        return Publisher(self.store, growing, lambda: self.now_ms, min_free_bytes, self.keep)
+        return Publisher(
+            store=self.store,
+            progress=growing,
+            now_ms=lambda: self.now_ms,
+            min_free_bytes=min_free_bytes,
+            keep_releases=self.keep,
+        )
 
     def publish(
         self, files: Mapping[str, bytes] | None = None, growing: ProgressDisplay = unseen, **more: Any

@@ -103,7 +103,9 @@ class ServingCase(SynchronousTestCase):
         self.objects = ObjectCache(store, self.run_in_thread, self.clock.seconds, self.most_open)
         self.addCleanup(self.objects.close)
         self.library = ReleaseCache(store, self.run_in_thread, self.clock.seconds)
-        routes = AssetRoutes(AssetService(self.library, self.objects, OPENED_MS), players)
+        routes = AssetRoutes(
+            assets=AssetService(releases=self.library, objects=self.objects, started_ms=OPENED_MS), sessions=players
+        )
         policy = HttpSettings(BASE_HOST, cors_origins=origins)
         return Browser([routes], policy, clock=self.clock, crashes=self.crashes)
 

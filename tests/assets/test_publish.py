@@ -264,7 +264,14 @@ class RefusedTests(AssetsCase):
     def test_others_fill_the_disk(self) -> None:
         """A disk that other programs fill is noticed while objects are written."""
         seen = iter([100_000])
-        publisher = Publisher(self.store, unseen, lambda: NOW_MS, 0, 1, lambda folder: next(seen, -1))
+        publisher = Publisher(
+            store=self.store,
+            progress=unseen,
+            now_ms=lambda: NOW_MS,
+            min_free_bytes=0,
+            keep_releases=1,
+            free_bytes=lambda folder: next(seen, -1),
+        )
         self.put({"new.bin": b""})
         self.assertRaises(AssetsFull, publisher.publish, PublishRequest(self.source, "stable"))
         self.assertEqual(self.tree(), self.before)

@@ -52,7 +52,9 @@ class CachedTests(ServingCase):
         store = AssetStore(self.folder.path)
         self.objects = ObjectCache(store, at_once, self.clock.seconds, 8)
         self.addCleanup(self.objects.close)
-        self.reader = AssetService(ReleaseCache(store, at_once, self.clock.seconds), self.objects, OPENED_MS)
+        self.reader = AssetService(
+            releases=ReleaseCache(store, at_once, self.clock.seconds), objects=self.objects, started_ms=OPENED_MS
+        )
 
     def cached(self, path: str, fields: Mapping[str, str] | None = None, name: str = "stable") -> AssetResponse | None:
         return self.reader.cached_file(name, path, (fields or {}).get)

@@ -67,7 +67,11 @@ class FilesCase(TestCase):
         store, seconds = AssetStore(self.assets.path), reactor.seconds  # type: ignore[attr-defined]
         self.objects = ObjectCache(store, self.away, seconds, 8)
         self.addCleanup(self.objects.close)
-        routes = AssetRoutes(AssetService(ReleaseCache(store, self.away, seconds), self.objects, NOW_MS))
+        routes = AssetRoutes(
+            assets=AssetService(
+                releases=ReleaseCache(store, self.away, seconds), objects=self.objects, started_ms=NOW_MS
+            )
+        )
         policy, real = HttpSettings("localhost"), reactor
         self.log = Lines()
         self.site = build_server(

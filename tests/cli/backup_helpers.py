@@ -61,7 +61,9 @@ class BackupCase(SynchronousTestCase):
         prepare_sqlite(self.data)
         keys.write(self.data, KEY)
         self.auth(
-            lambda connection: keyring.check_key(connection, self.keys, KeySource.FILE, NOW_MS, SqliteStore(self.data))
+            lambda connection: keyring.check_key(
+                connection, self.keys, KeySource.FILE, NOW_MS, SqliteStore(data=self.data)
+            )
         )
         BackupCase.pair = self.join(ANNA)
         self.save("auto", b"one")
@@ -72,7 +74,7 @@ class BackupCase(SynchronousTestCase):
 
     def join(self, player_id: str) -> CredentialPair:
         """Add a player, who signs in; return the credentials."""
-        issuer = CredentialIssuer(self.keys, POLICY, self.random)
+        issuer = CredentialIssuer(keys=self.keys, policy=POLICY, random=self.random)
 
         def transaction(connection: Connection) -> None:
             player_tables.create_player(connection, player_id, NOW_MS)
@@ -87,7 +89,7 @@ class BackupCase(SynchronousTestCase):
             put(connection, slot, data)
 
     def back_up(self, now_ms: int = NOW_MS) -> Backup:
-        return backup.write(SqliteStore(self.data), self.where, self.target, now_ms)
+        return backup.write(SqliteStore(data=self.data), self.where, self.target, now_ms)
 
     def players(self, file: str = "auth.db") -> list[tuple[object, ...]]:
         return rows(self.data / file, "SELECT player_id, state FROM player ORDER BY 1")

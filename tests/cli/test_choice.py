@@ -33,7 +33,7 @@ def now_ms() -> int:
 class ChoiceTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.data = folder_of(self)
-        self.store = SqliteStore(self.data)
+        self.store = SqliteStore(data=self.data)
 
     def start(self, master: Secret | None) -> KeySource:
         """Choose the key and open the databases in the order of a server's start."""

@@ -202,7 +202,7 @@ class SharedLockTests(SynchronousTestCase):
         """A server whose lock another process took while it changed its kind learns it."""
         holder = Lock.acquire(self.data, "gamed restore")
         self.addCleanup(holder.release)
-        late = Lock(os.open(self.data / "gamed.lock", os.O_RDWR), SHARE, True)
+        late = Lock(descriptor=os.open(self.data / "gamed.lock", os.O_RDWR), purpose=SHARE, alone=True)
         self.assertIsNone(late.share())
 
 

@@ -63,7 +63,7 @@ class MoveStoreCase(BackupCase):
         prepare_sqlite(self.data)
         self.auth(
             lambda connection: keyring.check_key(
-                connection, self.keys, KeySource.MASTER, NOW_MS, SqliteStore(self.data)
+                connection, self.keys, KeySource.MASTER, NOW_MS, SqliteStore(data=self.data)
             )
         )
         self.join(ANNA)
@@ -120,7 +120,9 @@ class MoveStoreCase(BackupCase):
             path = (data or self.data) / f"{name}.db{suffix}"
             if path.exists():
                 with closing(connect(file_uri(path, "rw"))) as connection:
-                    found |= digest_tables(SqliteWholeDatabase(connection), tables_in(connection), lambda size: None)
+                    found |= digest_tables(
+                        SqliteWholeDatabase(connection=connection), tables_in(connection), lambda size: None
+                    )
         return found
 
     def stored(self) -> Content:
@@ -130,7 +132,7 @@ class MoveStoreCase(BackupCase):
         session.rows("BEGIN")
         for name in (AUTH, STATE):
             tables = self.tables(name)
-            found |= digest_tables(PostgresqlWholeDatabase(session, name), tables, lambda size: None)
+            found |= digest_tables(PostgresqlWholeDatabase(session=session, schema=name), tables, lambda size: None)
         session.close()
         return found
 

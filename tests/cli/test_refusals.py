@@ -301,7 +301,11 @@ class StoreTests(SynchronousTestCase):
     def test_how_it_ends(self) -> None:
         """Exit with 1 for a held file or a full disk: systemd tries again; with 78 for damage or another schema."""
         for error, code in ((DatabaseBusy, 1), (DiskFull, 1), (DatabaseUnavailable, 78), (DatabaseCorrupt, 78)):
-            with self.assertRaises(SystemExit) as ended, exit_on_error(), database_errors(SqliteStore(Path()), "auth"):
+            with (
+                self.assertRaises(SystemExit) as ended,
+                exit_on_error(),
+                database_errors(SqliteStore(data=Path()), "auth"),
+            ):
                 raise error("This is why.")
             self.assertEqual(ended.exception.code, code, error)
             with self.assertRaises(SystemExit) as ended, exit_on_error():

@@ -120,7 +120,7 @@ def fill(data: Path) -> tuple[str, str]:
     prepare_files(data)
     run_transaction(
         data / "auth.db",
-        lambda c: keyring.check_key(c, Keys.of(KEY, token_bytes), KeySource.FILE, now_ms(), SqliteStore(data)),
+        lambda c: keyring.check_key(c, Keys.of(KEY, token_bytes), KeySource.FILE, now_ms(), SqliteStore(data=data)),
     )
     server, random = Server(data), Random(7)
     for _ in range(3):

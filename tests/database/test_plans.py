@@ -111,7 +111,7 @@ class PlanTest(CommitCase):
         server, now_ms = self.server, lambda: self.server.now_ms + 365 * 24 * 3600 * 1000
         context = service_context(server.issuer.keys, self.stores, server.audit, now_ms)
         players = build_account(context, server.revoked.append)
-        logins = LoginStore(self.stores.reads, self.stores.auth, server.issuer.keys)
+        logins = LoginStore(reads=self.stores.reads, writes=self.stores.auth, keys=server.issuer.keys)
         works: list[Callable[[], Any]] = [
             players.clean_up,
             CleanupTask(self.stores, self.limits, now_ms, lambda size: b"\xfe" * size, lambda player_id: None).clean_up,

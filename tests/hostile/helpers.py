@@ -67,8 +67,8 @@ class HostileCase(BrowserCase):
         self.server = server = LoginServer(self, replace(TERMS, mode=ServerMode.OAUTH, ttl_seconds=3600))
         access = replace(server.access, sign_in_failed=LoggedSignInFailures().sign_in_failed)
         context = replace(server.context, audit=TwistedAuditLog())
-        authorize = replace(server.authorize, _access=access)
-        callbacks = replace(server.callbacks, _context=context, _access=access)
+        authorize = replace(server.authorize, access=access)
+        callbacks = replace(server.callbacks, context=context, access=access)
         server.parts = replace(server.parts, authorize=authorize, callbacks=callbacks)
         self.enable(name, agent, clock, home)
         self.sign_ins: list[SignIn] = []

@@ -25,7 +25,11 @@ class PolicyCase(SynchronousTestCase):
         self.browser = Browser(
             [
                 PublicRoutes(
-                    "oauth", {"zeta": "Zeta", "alpha": "Ålpha & Söhne"}, "0a1b2c3d", "00112233445566ff", self.stores
+                    mode="oauth",
+                    labels={"zeta": "Zeta", "alpha": "Ålpha & Söhne"},
+                    instance="0a1b2c3d",
+                    store="00112233445566ff",
+                    databases=self.stores,
                 )
             ]
         )
@@ -62,7 +66,13 @@ class ConfigTests(PolicyCase):
 
     def test_local_mode(self) -> None:
         """Local mode has an empty list of providers."""
-        browser = Browser([PublicRoutes("local", {}, "0a1b2c3d", "00112233445566ff", self.stores)])
+        browser = Browser(
+            [
+                PublicRoutes(
+                    mode="local", labels={}, instance="0a1b2c3d", store="00112233445566ff", databases=self.stores
+                )
+            ]
+        )
         self.assertEqual(browser.get("/auth/config").body, b'{"mode":"local","providers":[]}')
 
 
@@ -76,5 +86,11 @@ class ProviderTests(PolicyCase):
 
     def test_local_mode(self) -> None:
         """Local mode has an empty list of providers."""
-        browser = Browser([PublicRoutes("local", {}, "0a1b2c3d", "00112233445566ff", self.stores)])
+        browser = Browser(
+            [
+                PublicRoutes(
+                    mode="local", labels={}, instance="0a1b2c3d", store="00112233445566ff", databases=self.stores
+                )
+            ]
+        )
         self.assertEqual(browser.get("/auth/providers").body, b'{"providers":[]}')

@@ -107,7 +107,9 @@ class LoginServer:
         self.living: set[str] = set()
         self.providers = dict(providers or {})
         self.log = FailureLines()
-        self.access = ProviderAccess(self.providers, lambda: BASE, self.log.sign_in_failed)
+        self.access = ProviderAccess(
+            providers=self.providers, base_url=lambda: BASE, sign_in_failed=self.log.sign_in_failed
+        )
         self.service = service_context(
             self.keys,
             self.databases,
@@ -144,10 +146,10 @@ class LoginServer:
 
     def as_instance(self, instance_id: str) -> None:
         """Let this process of the service receive the callbacks from now on."""
-        self.callbacks = replace(self.callbacks, _context=replace(self.context, instance_id=instance_id))
+        self.callbacks = replace(self.callbacks, context=replace(self.context, instance_id=instance_id))
 
     def new_collects(self) -> CollectService:
-        return CollectService(self.context, self.store, self.waiters, self.revoked.append)
+        return CollectService(context=self.context, store=self.store, waiters=self.waiters, revoked=self.revoked.append)
 
     def now_ms(self) -> int:
         """Return the wall clock, which `shift_ms` sets; timers do not follow it."""

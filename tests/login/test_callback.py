@@ -364,8 +364,8 @@ class Failures(LoginCase):
                     raise DatabaseBusy
                 return await server.store.advance(key, step)
 
-        busy = replace(server.browsers, _store=Busy())
-        server.callbacks = replace(server.callbacks, _browsers=busy)
+        busy = replace(server.browsers, store=Busy())
+        server.callbacks = replace(server.callbacks, browsers=busy)
         started = server.start()
         self.assertEqual(
             server.finish_callback(server.redirect_state(started)), RedirectToResult(started.login.login_id)

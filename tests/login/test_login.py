@@ -176,7 +176,7 @@ class SigningIn(LoginCase):
     def test_too_many_at_once(self) -> None:
         """With a full password queue the form returns with a time, and the stage does not change."""
         server = self.local_server()
-        server.local = replace(server.local, _passwords=replace(server.passwords, _hasher=FullHasher()))
+        server.local = replace(server.local, passwords=replace(server.passwords, hasher=FullHasher()))
         started = server.start()
         for act in (server.sign_in, server.create):
             refused = act(started, name="Bert")
@@ -394,7 +394,7 @@ class Repeating(LoginCase):
         server = self.local_server()
         started, first = self.complete(server)
         uses = FirstUses()
-        server.store = replace(server.store, _first_used=uses)
+        server.store = replace(server.store, first_used=uses)
         server.collects = server.new_collects()
         self.assertEqual(to_bytes(server.collect(started).result.pair), to_bytes(first.result.pair))
         uses.add(first.login.session_id, 1)

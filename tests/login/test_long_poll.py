@@ -160,7 +160,7 @@ class PollingLimit(LoginCase):
             server.collect(server.start())
         server.clock.advance(2)
         server.collect(server.start())
-        self.assertEqual(len(server.collects._arrivals), 1)
+        self.assertEqual(len(server.collects.arrivals), 1)
 
 
 class Stopped(LoginCase):

@@ -31,7 +31,7 @@ class NewcomerCase(LoginCase):
 
     def begin(self, **terms: Any) -> LoginServer:
         server = self.oauth_server(FakeProvider(), **terms)
-        self.newcomers = NewcomerService(server.context, server.browsers, server.store)
+        self.newcomers = NewcomerService(context=server.context, browsers=server.browsers, store=server.store)
         return server
 
     def choose(self, started: StartedLogin, text: str, browser: Index = BROWSER) -> None:
@@ -121,7 +121,9 @@ class BeforeCollectTests(NewcomerCase):
         self.server = self.begin(registration=Registration.CLOSED)
         self.assert_settled(self.server.signed_in("bo"))
         self.server = self.local_server()
-        self.newcomers = NewcomerService(self.server.context, self.server.browsers, self.server.store)
+        self.newcomers = NewcomerService(
+            context=self.server.context, browsers=self.server.browsers, store=self.server.store
+        )
         local = self.server.start()
         self.server.create(local, "Bo")
         self.assert_settled(local)
@@ -140,7 +142,7 @@ class BeforeCollectTests(NewcomerCase):
         limits = server.terms.limits
         self.assertEqual(limits.entries_per_minute, 0)
         context = replace(server.context, policy=replace(server.terms, limits=replace(limits, entries_per_minute=2)))
-        self.newcomers = NewcomerService(context, server.browsers, server.store)
+        self.newcomers = NewcomerService(context=context, browsers=server.browsers, store=server.store)
         started = server.signed_in("bo")
         for text in ("Bo", "Bob"):
             self.choose(started, text)

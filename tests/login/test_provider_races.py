@@ -127,9 +127,9 @@ class Restarts(LoginCase):
             def submit(self, unit: object, **how: object) -> Deferred[None]:
                 return fail(DatabaseBusy())
 
-        store = replace(server.store, _writes=Busy())
+        store = replace(server.store, writes=Busy())
         with self.assertRaises(DatabaseBusy):
-            done(replace(server.lifecycle, _store=store).recover(first=True))
+            done(replace(server.lifecycle, store=store).recover(first=True))
         self.assertEqual(server.collect(started), Pending("exchanging", 600))
         server.clock.advance(EXCHANGE_MS / 1000)
         self.assertEqual(server.collect(started), Failed(LoginFailure.LOGIN_INTERRUPTED))

@@ -242,7 +242,7 @@ class LiveInAll(QuotaCase):
         for _ in range(20):
             server.start()
         lower = replace(server.terms, limits=replace(NO_LIMITS, live_logins=5))
-        server.starts = replace(server.starts, _context=replace(server.context, policy=lower))
+        server.starts = replace(server.starts, context=replace(server.context, policy=lower))
         server.start()
         self.assertEqual(
             server.rows("SELECT stage, count(*) FROM login GROUP BY 1 ORDER BY 1"), [("expired", 16), ("pending", 5)]

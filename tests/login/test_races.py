@@ -215,7 +215,7 @@ class Edges(LoginCase):
     def test_a_password_checked_across_the_end(self) -> None:
         """A form that is sent in time but checked too late signs in no player."""
         server = self.local_server()
-        server.local = replace(server.local, _passwords=replace(server.passwords, _hasher=Slow(server.clock)))
+        server.local = replace(server.local, passwords=replace(server.passwords, hasher=Slow(server.clock)))
         started = server.start()
         server.clock.advance(599)
         with self.assertRaises(LoginEnded):

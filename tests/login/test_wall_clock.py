@@ -180,4 +180,4 @@ class Limits(LoginCase):
         server.shift_ms = 0
         server.collect(started)
         server.collect(server.start())
-        self.assertEqual(len(server.collects._arrivals), 2)
+        self.assertEqual(len(server.collects.arrivals), 2)

@@ -66,7 +66,7 @@ class LocalTests(SynchronousTestCase):
         for name, mode in (("auth.db.lock", 0o600), ("state.db.lock", 0o604), ("maintenance.lock", 0o600)):
             (data / name).touch()
             (data / name).chmod(mode)
-        found = [(finding.check, finding.level) for finding in machine_checks.check_files(data, SqliteStore(data))]
+        found = [(finding.check, finding.level) for finding in machine_checks.check_files(data, SqliteStore(data=data))]
         self.assertEqual(found, [("data", OK), ("state.db.lock", WARNING)])
 
     @sqlite_files("its write-ahead log; PostgreSQL's server has its own")
@@ -78,9 +78,9 @@ class LocalTests(SynchronousTestCase):
             if size is not None:
                 with open(data / "state.db-wal", "ab") as log:
                     log.truncate(size)
-            [found] = machine_checks.check_checkpoints(external, SqliteStore(data))
+            [found] = machine_checks.check_checkpoints(external, SqliteStore(data=data))
             self.assertEqual((found.check, found.level), ("checkpoints", level))
-        self.assertEqual(machine_checks.check_checkpoints(Config(), SqliteStore(data)), [])
+        self.assertEqual(machine_checks.check_checkpoints(Config(), SqliteStore(data=data)), [])
 
     def test_disk(self) -> None:
         """Below min_free_bytes saves are refused; a warning comes before."""

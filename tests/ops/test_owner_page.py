@@ -36,7 +36,7 @@ from tests.support.stores import POSTGRESQL, sqlite_files
 T = TypeVar("T")
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
-VERSIONS = versions(SqliteStore(Path()))
+VERSIONS = versions(SqliteStore(data=Path()))
 
 
 class OwnerPageCase(SynchronousTestCase):

@@ -31,7 +31,7 @@ T = TypeVar("T")
 FILE_KEY, MASTER_KEY, OTHER_KEY = (Secret(bytes([number]) * 32) for number in (1, 2, 3))
 OLD, NEW, OTHER = (Keys.of(key, Counting()) for key in (FILE_KEY, MASTER_KEY, OTHER_KEY))
 FILE, MASTER = KeySource.FILE, KeySource.MASTER
-STORE = SqliteStore(Path())
+STORE = SqliteStore(data=Path())
 """A store that messages about keys name; nothing opens it."""
 KILL = "os.kill(os.getpid(), signal.SIGKILL)"
 
@@ -46,7 +46,7 @@ def populate(connection: Connection) -> None:
     note = OLD.sealer.seal(Purpose.NOTE, BERT, b"my brother")
     connection.execute("UPDATE player SET sealed_note = :note WHERE player_id = :id", {"note": note, "id": BERT})
     player_tables.set_display_name(connection, OLD.sealer, ANNA, "Anna M")
-    sign_in(connection, CredentialIssuer(OLD, POLICY, Counting()), NOW_MS)
+    sign_in(connection, CredentialIssuer(keys=OLD, policy=POLICY, random=Counting()), NOW_MS)
     connection.execute("INSERT INTO limit_bucket VALUES (?, 1)", (b"1",))
     link_tables.insert_invite(connection, OLD, "inv_1", NewLink.generate(Counting(), NOW_MS, 60), "Carl")
     link_tables.insert_reset_link(connection, OLD.indexer, BERT, NewLink.generate(Counting(), NOW_MS, 60))

@@ -174,7 +174,9 @@ class DatabaseAwayTest(CommitCase):
 
         content = SaveContent(sha256(BIG).digest(), len(BIG), "application/octet-stream")
         command = StageCommand(WriteContext(ANNA, ""), content, self.server.now_ms, 0)
-        store = SaveStore(self.stores, self.server.issuer.keys, self.limits, PlayerRateLimiter.of_lists())
+        store = SaveStore(
+            databases=self.stores, keys=self.server.issuer.keys, limits=self.limits, lists=PlayerRateLimiter.of_lists()
+        )
         executed = ensureDeferred(execute_with_blob(store, command, away, BytesIO(BIG)))
         self.failureResultOf(executed, DatabaseUnavailable)
         self.assertEqual((len(appended), appended[0]), (2, None))

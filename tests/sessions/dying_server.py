@@ -29,7 +29,7 @@ class KillingStore:
 
 def build(*arguments: Any) -> SessionService:
     sessions = build_sessions(*arguments)
-    return replace(sessions, _store=KillingStore(sessions._store))
+    return replace(sessions, store=KillingStore(sessions.store))
 
 
 if __name__ == "__main__":

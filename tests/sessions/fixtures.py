@@ -47,7 +47,7 @@ class AuthDatabase:
 
     def __init__(self, policy: SessionPolicy = POLICY) -> None:
         self.random = Counting()
-        self.issuer = CredentialIssuer(Keys.of(Secret(bytes(32)), self.random), policy, self.random)
+        self.issuer = CredentialIssuer(keys=Keys.of(Secret(bytes(32)), self.random), policy=policy, random=self.random)
         self.keys = self.issuer.keys
         self.now_ms = NOW_MS
         self.connection = open_database(AUTH)

@@ -42,10 +42,12 @@ class SessionServer:
         """The players of whom a session ended."""
         self.audit = RecordedAuditLog()
         random = Counting()
-        self.issuer = CredentialIssuer(Keys.of(Secret(bytes(32)), random), POLICY, random)
-        stored = SessionStore(databases.reads, databases.auth, self.issuer, refreshes)
+        self.issuer = CredentialIssuer(keys=Keys.of(Secret(bytes(32)), random), policy=POLICY, random=random)
+        stored = SessionStore(reads=databases.reads, writes=databases.auth, issuer=self.issuer, refreshes=refreshes)
         self.uses = FirstUses()
-        self.sessions = SessionService(stored, self.revoked.append, lambda: self.now_ms, self.audit, self.uses)
+        self.sessions = SessionService(
+            store=stored, revoked=self.revoked.append, now_ms=lambda: self.now_ms, audit=self.audit, uses=self.uses
+        )
 
     def open(self, player_id: str = ANNA, client: str = "{}") -> Deferred[tuple[str, CredentialPair]]:
         """Create a session of a player, who is created if need be."""

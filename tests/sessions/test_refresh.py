@@ -203,6 +203,8 @@ class GreatestAgeTests(TransactionTestCase):
     def test_lowered(self) -> None:
         """A maximum age that the owner lowers applies to credentials that were issued before."""
         self.auth.wait(2 * DAY_MS)
-        lowered = CredentialIssuer(self.auth.keys, SessionPolicy(900, 3600, 24 * 3600), self.auth.random)
+        lowered = CredentialIssuer(
+            keys=self.auth.keys, policy=SessionPolicy(900, 3600, 24 * 3600), random=self.auth.random
+        )
         outcome = session_store.refresh(self.auth.connection, lowered, self.first.refresh, self.auth.now_ms)
         self.assertEqual(outcome, RefreshRejected(RefreshExpired))

@@ -23,7 +23,9 @@ class RouteTestCase(SessionTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.detached = ShieldedTasks()
-        self.browser = Browser([SessionRoutes(self.sessions, self.detached)], now_ms=lambda: self.server.now_ms)
+        self.browser = Browser(
+            [SessionRoutes(sessions=self.sessions, detached=self.detached)], now_ms=lambda: self.server.now_ms
+        )
         self.token = text(self.pair.access)
         self.credential = text(self.pair.refresh)
 
@@ -97,7 +99,9 @@ class RefreshTests(RouteTestCase):
     def test_too_often(self) -> None:
         """A session that refreshes too often gets 429 with Retry-After and does not rotate; other sessions do."""
         limited = SessionServer(memory_databases(self), RateLimit.per_minute(3))
-        browser = Browser([SessionRoutes(limited.sessions, self.detached)], now_ms=lambda: limited.now_ms)
+        browser = Browser(
+            [SessionRoutes(sessions=limited.sessions, detached=self.detached)], now_ms=lambda: limited.now_ms
+        )
 
         def refresh(credential: str) -> Answer:
             return browser.post_json(REFRESH, {"refresh_credential": credential})

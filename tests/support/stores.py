@@ -81,7 +81,7 @@ def address_of(data: Path) -> Address:
 def store_of(data: Path) -> Store:
     """Return the store of a data folder."""
     if not POSTGRESQL:
-        return SqliteStore(data)
+        return SqliteStore(data=data)
     return PostgresqlStore(PostgresqlAddress(address_of(data).keywords), data, now_ms)
 
 

@@ -15,8 +15,8 @@ class Account(Struct, frozen=True):
     _code: str = "1234"
 
 
-class Bank(Component, frozen=True):
-    _accounts: tuple[Account, ...]
+class Bank(Component, frozen=True, kw_only=True):
+    accounts: tuple[Account, ...]
 
 
 class StructsTests(SynchronousTestCase):
@@ -42,10 +42,10 @@ class StructsTests(SynchronousTestCase):
 
     def test_part(self) -> None:
         """Itself alone, without a text of its fields, and never changed."""
-        one, other = Bank((Account("anna", 5678),)), Bank((Account("anna", 5678),))
+        one, other = Bank(accounts=(Account("anna", 5678),)), Bank(accounts=(Account("anna", 5678),))
         self.assertEqual(len({one, other}), 2)
         self.assertNotEqual(one, other)
         self.assertNotIn("anna", repr(one))
         changed: Any = one
         with self.assertRaises(AttributeError):
-            changed._accounts = ()
+            changed.accounts = ()

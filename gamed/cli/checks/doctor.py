@@ -140,7 +140,7 @@ def check_public(places: Paths, url: str, *, write: bool) -> Iterator[Finding]:
     else:
         # CommandContext.open() would read the key again, which is in no environment any more.
         with trial_player(KeyedDatabases.of(opened, runner)) as token:
-            yield from _run_steps(TrialPlayer(base, token, opened.game.saves).steps())
+            yield from _run_steps(TrialPlayer(base=base, token=token, limits=opened.game.saves).steps())
 
 
 def _read(places: Paths, *, providers: bool = False) -> OpenedConfiguration:
@@ -263,18 +263,18 @@ def trial_player(store: KeyedDatabases) -> Iterator[str]:
         run_inline(removal_service(store).erase(player_id))
 
 
-class TrialPlayer(Component, frozen=True):
+class TrialPlayer(Component, frozen=True, kw_only=True):
     """The requests that a new player sends to the public address."""
 
-    _base: str
-    _token: str
-    _limits: SaveLimits
+    base: str
+    token: str
+    limits: SaveLimits
 
     def steps(self) -> list[Step]:
         return [self._saves, self._wait]
 
     def _saves(self) -> list[Finding]:
-        body = token_bytes(min(SIZE, self._limits.save_bytes))
+        body = token_bytes(min(SIZE, self.limits.save_bytes))
         written = self._ask("PUT", SLOT, {"If-None-Match": "*"}, body)
         finding = doctor_public.check_write(written, len(body))
         tag = str(written.json().get("etag", "")) if isinstance(written, HttpReply) else ""
@@ -291,7 +291,7 @@ class TrialPlayer(Component, frozen=True):
         ]
 
     def _wait(self) -> list[Finding]:
-        seconds = min(doctor_public.WAIT_SECONDS, self._limits.wait_seconds)
+        seconds = min(doctor_public.WAIT_SECONDS, self.limits.wait_seconds)
         listed = self._ask("GET", "/game/saves", {})
         cursor = listed.json().get("cursor") if isinstance(listed, HttpReply) else None
         if not isinstance(cursor, str) or not seconds:
@@ -308,5 +308,5 @@ class TrialPlayer(Component, frozen=True):
         body: bytes | None = None,
         timeout: float = REQUEST_TIMEOUT_SECONDS,
     ) -> Reached:
-        fields = {"Authorization": f"Bearer {self._token}", **headers}
-        return ask(self._base + target, method, fields, body, timeout)
+        fields = {"Authorization": f"Bearer {self.token}", **headers}
+        return ask(self.base + target, method, fields, body, timeout)

@@ -129,7 +129,7 @@ def move(source: Paths, folder: Path) -> MoveResult:
 
 def _check_source(source: Paths, folder: Path) -> None:
     if read_address(source) is None and not (source.data / AUTH_DB).exists():
-        raise DatabaseNotFound(SqliteStore(source.data), AUTH)
+        raise DatabaseNotFound(SqliteStore(data=source.data), AUTH)
     paths.read_config(source)  # it exists and can be read
     refuse_unfinished(source.data)
     if folder.is_relative_to(source.data.resolve()):
@@ -271,7 +271,7 @@ def _unchanging(data: Path) -> Iterator[Mapping[Path, BinaryIO]]:
                 stack.enter_context(channel_lock(assets))
         except AssetsBusy as e:
             raise CommandFailed(f"Nothing was moved: {e}.") from None
-        store = SqliteStore(data)
+        store = SqliteStore(data=data)
         for database, name in ((AUTH, AUTH_DB), (STATE, STATE_DB)):
             if store.exists(database):
                 stack.enter_context(database_errors(store, database))

@@ -56,7 +56,7 @@ def move_store(context: CommandContext, target: str, password_env: str | None) -
     if target == SQLITE:
         paths.open_data(places.data)
     elif not places.data.is_dir():
-        raise DatabaseNotFound(SqliteStore(places.data), AUTH)
+        raise DatabaseNotFound(SqliteStore(data=places.data), AUTH)
     from gamed.cli.data.store_copy import (  # late: psycopg may be missing
         move_to_postgresql,
         move_to_sqlite,

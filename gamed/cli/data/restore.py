@@ -265,7 +265,7 @@ def _stage(backup: Backup, staged: Path, blocked_now: BlockedPlayers, ran_by: st
         _copy(path, staged / name, backup.hashes[name])
         prepare_file(staged / name, copied=False)
     sessions = blocked = 0
-    store = SqliteStore(staged)
+    store = SqliteStore(data=staged)
     if AUTH_DB in backup.stores:
         sessions, blocked = store.run_transaction(
             AUTH, lambda connection: finish_auth(store, connection, blocked_now, "restore", ran_by)

@@ -255,7 +255,7 @@ def erase_saves(files: OfflineDatabases, player_id: str) -> None:
     epoch = new_epoch(token_bytes)
     files.write_state(lambda connection: erase_store.begin_erase(connection, player_id, epoch, now_ms()))
     files.write_auth(lambda connection: files.record(connection, "saves erase", player_id))
-    CommandSaveRemoval(files).finish(player_id)
+    CommandSaveRemoval(files=files).finish(player_id)
 
 
 def count_versions(connection: Connection, player_id: str) -> int:

@@ -93,13 +93,13 @@ def open_session(address: PostgresqlAddress) -> Iterator[PlainSession]:
 def move_to_postgresql(data: Path, session: PlainSession, where: str, ran_by: str) -> StoreMove:
     """Copy auth.db and state.db into new schemas, and rename the files; raise CommandFailed with nothing moved."""
     if (suffix := _begun_suffix(data)) is not None:
-        with keys.database_errors(SqliteStore(data), STATE), write_locked(data / f"{STATE}.db"):
+        with keys.database_errors(SqliteStore(data=data), STATE), write_locked(data / f"{STATE}.db"):
             return StoreMove({}, _rename(data, [STATE], suffix))
     _refuse_complete(data, session, where, back=False)
     with ExitStack() as locks:
         for database in DATABASES:
             path = _existing(data, database)
-            locks.enter_context(keys.database_errors(SqliteStore(data), database))
+            locks.enter_context(keys.database_errors(SqliteStore(data=data), database))
             check_schema(path)
             run_read(path, lambda connection: None)  # it has this version's schema
             locks.enter_context(write_locked(path))
@@ -131,7 +131,7 @@ def _unused_stamp(is_used: Callable[[str], bool]) -> str:
 def _existing(data: Path, database: str) -> Path:
     path = data / f"{database}.db"
     if not path.exists():
-        raise DatabaseNotFound(SqliteStore(data), database)
+        raise DatabaseNotFound(SqliteStore(data=data), database)
     return path
 
 
@@ -168,7 +168,10 @@ def _fill_schemas(
     with _shown("copying", size) as shown:
         for database, connection in files.items():
             create_schema(session, database, f"schema {database} of {where}")
-            source, target = SqliteWholeDatabase(connection), PostgresqlWholeDatabase(session, database)
+            source, target = (
+                SqliteWholeDatabase(connection=connection),
+                PostgresqlWholeDatabase(session=session, schema=database),
+            )
             digests |= copy_tables(source, target, tables_in(connection), shown)
             if database == STATE:
                 target.set_highest_blob(source.highest_blob())
@@ -199,7 +202,7 @@ def _require_same(files: Mapping[str, SqliteConnection], session: PlainSession, 
 def _digests_of_files(files: Mapping[str, SqliteConnection], shown: Progress) -> Digests:
     digests: dict[str, TableDigest] = {}
     for connection in files.values():
-        digests |= digest_tables(SqliteWholeDatabase(connection), tables_in(connection), shown)
+        digests |= digest_tables(SqliteWholeDatabase(connection=connection), tables_in(connection), shown)
     return digests
 
 
@@ -207,7 +210,7 @@ def _digests_of_schemas(files: Mapping[str, SqliteConnection], session: PlainSes
     digests: dict[str, TableDigest] = {}
     with _shown(label, size) as shown:
         for database, connection in files.items():
-            target = PostgresqlWholeDatabase(session, database)
+            target = PostgresqlWholeDatabase(session=session, schema=database)
             digests |= digest_tables(target, tables_in(connection), shown)
     return digests
 
@@ -295,7 +298,7 @@ def _require_same_files(data: Path, session: PlainSession, where: str, size: int
     """Raise CommandFailed unless the files are the result of an earlier run that was interrupted at its end."""
     same = all((data / f"{each}.db").exists() for each in DATABASES)
     if same:
-        with keys.database_errors(SqliteStore(data), AUTH), ExitStack() as opened:
+        with keys.database_errors(SqliteStore(data=data), AUTH), ExitStack() as opened:
             files = {each: opened.enter_context(closing(_open(data / f"{each}.db"))) for each in DATABASES}
             with _shown("comparing the files", size) as shown:
                 found = _digests_of_files(files, shown)
@@ -311,7 +314,7 @@ def _fill_files(data: Path, session: PlainSession, where: str, ran_by: str, size
         )
     staged = restore_journal.begin(data)
     try:
-        with keys.database_errors(SqliteStore(staged), AUTH), _shown("copying", size) as shown:
+        with keys.database_errors(SqliteStore(data=staged), AUTH), _shown("copying", size) as shown:
             digests = {
                 name: each
                 for database in DATABASES
@@ -337,7 +340,10 @@ def _fill_file(path: Path, session: PlainSession, shown: Progress) -> Digests:
     with closing(connect(file_uri(path, "rw"))) as connection:
         connection.executescript("PRAGMA journal_mode = DELETE; PRAGMA synchronous = OFF; PRAGMA foreign_keys = OFF;")
         connection.execute("BEGIN EXCLUSIVE")
-        source, target = PostgresqlWholeDatabase(session, path.stem), SqliteWholeDatabase(connection)
+        source, target = (
+            PostgresqlWholeDatabase(session=session, schema=path.stem),
+            SqliteWholeDatabase(connection=connection),
+        )
         with without_triggers(connection):
             digests = copy_tables(source, target, tables_in(connection), shown)
         if path.stem == STATE:

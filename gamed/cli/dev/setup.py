@@ -177,7 +177,7 @@ def prepare_players(folder: Path, config: Config) -> Path:
         active = {key: player for key, player in players.items() if player.state == "active"}
         return {key: sign_in(connection, keys, player, config) for key, player in active.items()}
 
-    file, found = folder / PLAYERS_FILE, SqliteStore(folder / DATA).run_transaction(AUTH, transaction)
+    file, found = folder / PLAYERS_FILE, SqliteStore(data=folder / DATA).run_transaction(AUTH, transaction)
     write_whole(file, json.dumps({"server": config.public_url, "players": found}, indent=2).encode() + b"\n", 0o600)
     return file
 
@@ -216,7 +216,9 @@ def prepare_assets(data: Path, game: GameSettings, folder: Path | None) -> Seque
     Return the channels with their releases.
     """
     store = AssetStore(data / FOLDER)
-    publisher = Publisher(store, measured, now_ms, 0, game.assets.keep_releases)
+    publisher = Publisher(
+        store=store, progress=measured, now_ms=now_ms, min_free_bytes=0, keep_releases=game.assets.keep_releases
+    )
     if folder is not None:
         _publish(publisher, PublishRequest(folder, "stable", "gamed dev"))
     elif not store.channels():

@@ -82,7 +82,13 @@ def publish(  # noqa: PLR0917
     source = _source(folder, assets)
     limits = assets.game.saves
     request = PublishRequest(source, channel, note, meta, dict(types), hidden=hidden, repair=repair)
-    publisher = Publisher(assets.store, measured, now_ms, limits.min_free_bytes, assets.keep)
+    publisher = Publisher(
+        store=assets.store,
+        progress=measured,
+        now_ms=now_ms,
+        min_free_bytes=limits.min_free_bytes,
+        keep_releases=assets.keep,
+    )
     try:
         with asset_errors(assets.store.folder):
             done = Published(publisher.plan(request), None) if dry_run else publisher.publish(request)

@@ -24,20 +24,20 @@ from gamed.saves.model import new_epoch
 from gamed.structs import Component
 
 
-class CommandSaveRemoval(Component, frozen=True):
+class CommandSaveRemoval(Component, frozen=True, kw_only=True):
     """An implementation of gamed.account.service.SaveRemoval in small transactions.
 
     If the command is interrupted, the service finishes the work.
     """
 
-    _files: OfflineDatabases
+    files: OfflineDatabases
 
     async def check_writable(self) -> None:
-        self._files.write_state(lambda connection: None)
+        self.files.write_state(lambda connection: None)
 
     async def erase(self, player_id: str, now_ms: int) -> None:
         epoch = new_epoch(token_bytes)
-        self._files.write_state(lambda connection: erase_store.begin_erase(connection, player_id, epoch, now_ms))
+        self.files.write_state(lambda connection: erase_store.begin_erase(connection, player_id, epoch, now_ms))
         self.finish(player_id)
 
     async def merge(self, player_id: str, heir_id: str, now_ms: int) -> None:
@@ -46,7 +46,7 @@ class CommandSaveRemoval(Component, frozen=True):
         def transaction(connection: Connection) -> bool:
             return erase_store.merge_saves(connection, player_id, heir_id, epochs, now_ms)
 
-        while not self._files.write_state(transaction):
+        while not self.files.write_state(transaction):
             self.finish(heir_id)
         self.finish(player_id)
 
@@ -56,35 +56,35 @@ class CommandSaveRemoval(Component, frozen=True):
     def finish(self, player_id: str) -> None:
         """Finish an erase that was started: delete the rows, then the blobs."""
         epoch = new_epoch(token_bytes)
-        while self._files.write_state(lambda connection: erase_store.erase_step(connection, player_id, epoch)):
+        while self.files.write_state(lambda connection: erase_store.erase_step(connection, player_id, epoch)):
             pass
         while (
-            blob_id := self._files.write_state(lambda connection: erase_store.unreferenced(connection, player_id))
+            blob_id := self.files.write_state(lambda connection: erase_store.unreferenced(connection, player_id))
         ) is not None:
-            while self._files.write_state(partial(blob_rows.delete_parts, blob_id=blob_id)):
+            while self.files.write_state(partial(blob_rows.delete_parts, blob_id=blob_id)):
                 pass
 
 
 T = TypeVar("T")
 
 
-class CommandPlayerRecords(Component, frozen=True):
+class CommandPlayerRecords(Component, frozen=True, kw_only=True):
     """An implementation of gamed.account.service.PlayerRecords for commands."""
 
-    _store: KeyedDatabases
+    store: KeyedDatabases
 
     async def mark(self, player_id: str, now_ms: int) -> bool:
         def transaction(connection: Connection) -> bool:
-            self._store.record(connection, "players erase", player_id)
+            self.store.record(connection, "players erase", player_id)
             return player_store.mark_removed(connection, player_id, now_ms)
 
-        return self._store.write_auth(transaction)
+        return self.store.write_auth(transaction)
 
     async def unfinished(self) -> list[Removal]:
-        return self._store.read_auth(player_store.unfinished_removals)
+        return self.store.read_auth(player_store.unfinished_removals)
 
     async def delete_rows(self, removal: Removal) -> bool:
-        return self._store.write_auth(lambda connection: player_store.delete_player_rows(connection, removal))
+        return self.store.write_auth(lambda connection: player_store.delete_player_rows(connection, removal))
 
 
 @click.command(short_help="[key] Merge a player into another.")
@@ -143,7 +143,9 @@ def erase(context: CommandContext, who: str, yes: bool) -> None:
 
 
 def removal_service(store: KeyedDatabases) -> RemovalService:
-    return RemovalService(CommandPlayerRecords(store), CommandSaveRemoval(store), now_ms)
+    return RemovalService(
+        records=CommandPlayerRecords(store=store), saves=CommandSaveRemoval(files=store), now_ms=now_ms
+    )
 
 
 def run_inline(work: Coroutine[Any, Any, T]) -> T:

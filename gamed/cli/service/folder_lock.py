@@ -44,17 +44,17 @@ class LockHolder(Struct, frozen=True):
     """A command, such as `gamed restore`."""
 
 
-class Lock(Component, frozen=True):
+class Lock(Component, frozen=True, kw_only=True):
     """The lock of a data folder: an open descriptor.
 
     Forks inherit the descriptor. The kernel releases the lock when the last of the processes ends, however it ends.
     """
 
-    _descriptor: int
-    _purpose: str
+    descriptor: int
+    purpose: str
     alone: bool
     """Whether this process alone may use the folder."""
-    _made: Path | None = None
+    made: Path | None = None
     """The file, if this process made it."""
 
     @classmethod
@@ -93,7 +93,7 @@ class Lock(Component, frozen=True):
 
     @classmethod
     def _noted(cls, descriptor: int, purpose: str, made: Path | None, *, alone: bool) -> "Lock":
-        lock = cls(descriptor, purpose, alone, made)
+        lock = cls(descriptor=descriptor, purpose=purpose, alone=alone, made=made)
         lock.note()
         return lock
 
@@ -102,20 +102,20 @@ class Lock(Component, frozen=True):
         if self.alone:
             self._write([], None)
         else:
-            self._write(_holders(self._descriptor), self.place())
+            self._write(_holders(self.descriptor), self.place())
 
     def place(self) -> str | None:
         """Return the place of the databases of the servers that share the folder; None if they noted none."""
-        places = [line.removeprefix(PLACE) for line in _lines(self._descriptor) if line.startswith(PLACE)]
+        places = [line.removeprefix(PLACE) for line in _lines(self.descriptor) if line.startswith(PLACE)]
         return places[-1] if places else None
 
     def _write(self, others: Sequence[LockHolder], place: str | None) -> None:
-        holders = dict.fromkeys([*others, LockHolder(os.getpid(), self._purpose)])
+        holders = dict.fromkeys([*others, LockHolder(os.getpid(), self.purpose)])
         lines = [PLACE + place] if place else []
         lines += [f"{holder.pid} {holder.purpose}" for holder in holders]
         with suppress(OSError):
-            os.ftruncate(self._descriptor, 0)
-            os.write(self._descriptor, "".join(f"{line}\n" for line in lines).encode("ascii"))
+            os.ftruncate(self.descriptor, 0)
+            os.write(self.descriptor, "".join(f"{line}\n" for line in lines).encode("ascii"))
 
     def share(self, place: str | None = None) -> "Lock | None":
         """Return the lock as other servers with --share may hold it, too; note the place of this server's databases.
@@ -124,14 +124,14 @@ class Lock(Component, frozen=True):
         """
         self._write([], place)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(self.descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            os.close(self._descriptor)
+            os.close(self.descriptor)
             return None
-        return Lock(self._descriptor, self._purpose, alone=False)
+        return Lock(descriptor=self.descriptor, purpose=self.purpose, alone=False)
 
     def release(self) -> None:
-        os.close(self._descriptor)
+        os.close(self.descriptor)
 
     @contextmanager
     def removed_on_failure(self) -> Iterator[None]:
@@ -139,9 +139,9 @@ class Lock(Component, frozen=True):
         try:
             yield
         except BaseException:
-            if self._made is not None:
+            if self.made is not None:
                 with suppress(OSError):
-                    self._made.unlink()
+                    self.made.unlink()
             raise
 
 

@@ -79,7 +79,7 @@ class Start(Struct, frozen=True, kw_only=True):
         if opened.first_run:
             cli_listen.probe(probed)  # before the folder is made: the usual mistake is a port that is in use
         with paths.opened_data(places.data), closing(open_store(opened.config, places.data)) as store:
-            opener = StoreOpener(store, self.notifier, self.migrate)
+            opener = StoreOpener(store=store, notifier=self.notifier, migrate=self.migrate)
             folder = _open_folder(opener, opened, probed, self.purpose)
             settings = _settings(store, opened, endpoints, folder.choice, private=self._private)
         # Last, as `gamed health` asks what this file names: a start that fails before leaves the running server's.
@@ -114,7 +114,7 @@ def prepare_worker(
     if lock.alone:
         raise CommandFailed("The process that started this one has ended. Start the server again.")
     with closing(open_store(opened.config, opened.places.data)) as store:
-        choice = _join(StoreOpener(store, notifier, False), opened, lock)
+        choice = _join(StoreOpener(store=store, notifier=notifier, migrate=False), opened, lock)
         settings = _settings(store, opened, tuple(inherited_sockets(reactor)), choice, private=True)
     return replace(settings, admin=admin, share=True), lock
 
@@ -140,12 +140,12 @@ class OpenedFolder(Struct, frozen=True):
     """Whether another server already used the folder."""
 
 
-class StoreOpener(Component, frozen=True):
+class StoreOpener(Component, frozen=True, kw_only=True):
     """The store of a start, which may take long to answer, to create or to migrate."""
 
     store: Store
-    _notifier: SystemdNotifier
-    _migrate: bool
+    notifier: SystemdNotifier
+    migrate: bool
 
     def connect(self) -> None:
         """Wait for the database server for some time: at boot it may start later than this process."""
@@ -169,17 +169,17 @@ class StoreOpener(Component, frozen=True):
         timeout = self.extender()
         for database in (AUTH, STATE):
             with keys.database_errors(self.store, database):
-                self.store.prepare(database, self._show, timeout.extend, migrate=self._migrate)
+                self.store.prepare(database, self._show, timeout.extend, migrate=self.migrate)
         with keys.database_errors(self.store, AUTH):
             self.store.refuse_restored()
 
     def extender(self) -> StartTimeoutExtender:
         """Return the object that extends the start timeout of systemd during long work."""
-        return StartTimeoutExtender(self._notifier)
+        return StartTimeoutExtender(self.notifier)
 
     def _show(self, text: str) -> None:
         echo(text)
-        self._notifier.status(text)
+        self.notifier.status(text)
 
 
 def _open_folder(

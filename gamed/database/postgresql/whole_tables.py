@@ -12,17 +12,17 @@ PART_BYTES = 64 * 1024
 """About as much is sent at once."""
 
 
-class PostgresqlWholeDatabase(Component, frozen=True):
+class PostgresqlWholeDatabase(Component, frozen=True, kw_only=True):
     """The WholeDatabase (gamed/database/table_copy.py) of a schema."""
 
-    _session: PlainSession
-    _schema: str
+    session: PlainSession
+    schema: str
 
     def encoded_rows(self, table: Table) -> Iterator[bytes]:
         """Return the rows, which PostgreSQL finds by the index of the key: it sorts no table."""
         self._set_planner("off")
         query = f"SELECT {', '.join(table.columns)} FROM {self._name(table)} ORDER BY {', '.join(table.key)}"
-        for data in self._session.copy_out(f"COPY ({query}) TO STDOUT (FORMAT binary)"):
+        for data in self.session.copy_out(f"COPY ({query}) TO STDOUT (FORMAT binary)"):
             row = data.removeprefix(HEADER)
             if row != TRAILER:
                 yield row
@@ -30,7 +30,7 @@ class PostgresqlWholeDatabase(Component, frozen=True):
 
     def fill(self, table: Table, rows: Iterable[bytes]) -> None:
         """Insert the rows in place of those of the schema's script, and set the sequence of their numbers."""
-        name, session = self._name(table), self._session
+        name, session = self._name(table), self.session
         session.rows(f"ALTER TABLE {name} DISABLE TRIGGER USER")
         session.rows(f"DELETE FROM {name}")
         session.copy_in(f"COPY {name} ({', '.join(table.columns)}) FROM STDIN (FORMAT binary)", _parts(rows))
@@ -43,21 +43,21 @@ class PostgresqlWholeDatabase(Component, frozen=True):
 
     def highest_blob(self) -> int:
         """Return the last number of the sequence."""
-        query = f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {self._schema}.blob_number"
-        [(number,)] = self._session.rows(query)
+        query = f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {self.schema}.blob_number"
+        [(number,)] = self.session.rows(query)
         return int(number)
 
     def set_highest_blob(self, number: int) -> None:
         """Set the sequence."""
         if number:
-            self._session.rows(f"SELECT setval('{self._schema}.blob_number', {number})")
+            self.session.rows(f"SELECT setval('{self.schema}.blob_number', {number})")
 
     def _set_planner(self, value: str) -> None:
         for name in ("enable_seqscan", "enable_sort"):
-            self._session.rows(f"SET LOCAL {name} = {value}")
+            self.session.rows(f"SET LOCAL {name} = {value}")
 
     def _name(self, table: Table) -> str:
-        return f"{self._schema}.{table.name}"
+        return f"{self.schema}.{table.name}"
 
 
 def _parts(rows: Iterable[bytes]) -> Iterator[bytes]:

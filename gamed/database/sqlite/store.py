@@ -21,11 +21,11 @@ T = TypeVar("T")
 RESTORE = "Restore the file from a backup."
 
 
-class SqliteStore(Component, frozen=True):
+class SqliteStore(Component, frozen=True, kw_only=True):
     """The Store (gamed/database/store.py) of auth.db and state.db in a data folder."""
 
-    _data: Path
-    _external_checkpoints: bool = False
+    data: Path
+    external_checkpoints: bool = False
     """Whether another program makes the checkpoints of a service, such as Litestream."""
     engine = "SQLite"
     version = SQLITE_VERSION
@@ -50,7 +50,7 @@ class SqliteStore(Component, frozen=True):
     def not_found(self, database: str) -> str:
         """Return the message for a data folder that no service has made, or that is not the one that is meant."""
         return (
-            f"There is no {self.name(database)} in {self._data} yet. If the server keeps its data elsewhere, name that "
+            f"There is no {self.name(database)} in {self.data} yet. If the server keeps its data elsewhere, name that "
             "folder with --data DIR or GAMED_DATA (gamedctl knows it from systemd's unit). If this is a new server, "
             "start the service once: gamed serve"
         )
@@ -95,7 +95,7 @@ class SqliteStore(Component, frozen=True):
     ) -> None:
         """Create or migrate the file, which no other process uses; skip a state.db that cannot be opened."""
         if database == STATE:
-            migrations.prepare_state(self._data, progress, working)
+            migrations.prepare_state(self.data, progress, working)
         else:
             migrations.prepare_file(self._path(database), progress, working)
 
@@ -116,13 +116,13 @@ class SqliteStore(Component, frozen=True):
         """Return the files as the service uses them."""
         from gamed.database.sqlite.backend import SqliteBackend  # late: commands need no Twisted
 
-        return SqliteBackend.open(reactor, self._data, instance_id, external_checkpoints=self._external_checkpoints)
+        return SqliteBackend.open(reactor, self.data, instance_id, external_checkpoints=self.external_checkpoints)
 
     def is_living(self, instance_id: str) -> bool:
         """Return whether a process holds the lock of this name in the data folder."""
         from gamed.database.sqlite.processes import is_living  # late: it imports Twisted
 
-        return is_living(self._data, instance_id)
+        return is_living(self.data, instance_id)
 
     def damage_checks(self, connection: Connection, database: str) -> Sequence[DamageCheck]:
         """Return a check of each table with its indexes, and one of all references."""
@@ -158,7 +158,7 @@ class SqliteStore(Component, frozen=True):
 
     @property
     def lock_files(self) -> Sequence[Path]:
-        return lock_files(self._data)
+        return lock_files(self.data)
 
     def new_files(self) -> Sequence[Path]:
         """Return the files of databases that do not exist: those beside an existing database belong to it."""
@@ -172,7 +172,7 @@ class SqliteStore(Component, frozen=True):
         """Do nothing: each transaction closes its connection."""
 
     def _path(self, database: str) -> Path:
-        return self._data / f"{database}.db"
+        return self.data / f"{database}.db"
 
     @staticmethod
     def _size(path: Path) -> int:

@@ -39,29 +39,29 @@ def without_triggers(connection: SqliteConnection) -> Iterator[None]:
         connection.execute(sql)
 
 
-class SqliteWholeDatabase(Component, frozen=True):
+class SqliteWholeDatabase(Component, frozen=True, kw_only=True):
     """The WholeDatabase (gamed/database/table_copy.py) of a file; without_triggers() is for a file that is filled."""
 
-    _connection: SqliteConnection
+    connection: SqliteConnection
 
     def encoded_rows(self, table: Table) -> Iterator[bytes]:
         """Return the rows, which SQLite finds one by one."""
         query = f"SELECT {', '.join(table.columns)} FROM {table.name} ORDER BY {', '.join(table.key)}"
-        return map(encode_row, self._connection.execute(query))
+        return map(encode_row, self.connection.execute(query))
 
     def fill(self, table: Table, rows: Iterable[bytes]) -> None:
         """Insert the rows in place of those of the schema's script."""
-        self._connection.execute(f"DELETE FROM {table.name}")
+        self.connection.execute(f"DELETE FROM {table.name}")
         places = ", ".join("?" * len(table.columns))
         query = f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES ({places})"
-        self._connection.executemany(query, (decode_row(row, table.types) for row in rows))
+        self.connection.executemany(query, (decode_row(row, table.types) for row in rows))
 
     def highest_blob(self) -> int:
         """Return the highest number of all blobs and deleted blobs."""
         query = "SELECT max(coalesce((SELECT max(blob_id) FROM blob), 0), highest) FROM deleted_blob"
-        [(number,)] = self._connection.execute(query).fetchall()
+        [(number,)] = self.connection.execute(query).fetchall()
         return int(number)
 
     def set_highest_blob(self, number: int) -> None:
         """Note the number of a deleted blob."""
-        self._connection.execute("UPDATE deleted_blob SET highest = ?", (number,))
+        self.connection.execute("UPDATE deleted_blob SET highest = ?", (number,))

@@ -36,7 +36,9 @@ class ServedCase(SynchronousTestCase):
             (source / path).parent.mkdir(parents=True, exist_ok=True)
             (source / path).write_bytes(content)
         store = AssetStore(self.service.data / "assets")
-        publisher = Publisher(store, lambda *what: nullcontext(quiet), now_ms, 0, 5)
+        publisher = Publisher(
+            store=store, progress=lambda *what: nullcontext(quiet), now_ms=now_ms, min_free_bytes=0, keep_releases=5
+        )
         return publisher.publish(PublishRequest(source.absolute(), channel, note)).release
 
     def raised(self, error: type[Exception]) -> Exception:
