@@ -147,7 +147,7 @@ def _bound(purpose: Purpose, row: str) -> bytes:
 
 @redacts("check")
 class Keys(Struct, frozen=True):
-    """The two purpose-isolated keys of SPEC 2.2.4, and two values that identify the master key."""
+    """The two purpose-isolated keys of SPEC 2.2/10, and two values that identify the master key."""
 
     indexer: Indexer
     sealer: Sealer

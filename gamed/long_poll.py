@@ -1,4 +1,4 @@
-"""Long polls wait in a registry until they are notified or their time is over (PROTOCOL 3.5, 4.2).
+"""Long polls wait in a registry until they are notified or their time is over (docs/protocol.md: Collect, Saves).
 
 All ends of waits that fall into one tick share one timer of the reactor, so that 20,000 polls cost one delayed call.
 """

@@ -1,4 +1,7 @@
-"""A login that ends without credentials ends with one of these outcomes, the closed list of PROTOCOL 3.5."""
+"""A login that ends without credentials ends with one of these outcomes, the closed list of the protocol.
+
+See docs/protocol.md: Errors.
+"""
 
 from enum import Enum
 

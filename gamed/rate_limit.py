@@ -1,6 +1,6 @@
 """Rate limits use GCRA: a bucket is one instant, and a rejected request does not change it.
 
-PROTOCOL 3.9; the generic cell rate algorithm of ITU-T I.371, annex A.
+See docs/owners/configuration.md: Limits; the generic cell rate algorithm of ITU-T I.371, annex A.
 """
 
 from functools import lru_cache

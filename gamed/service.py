@@ -113,7 +113,7 @@ class GamedService(MultiService):
         self._late_modules = LateModules(reactor, settings.config.mode, lambda: self._server.connections > 0)
 
     def base_url(self) -> str:
-        """Return what every URL begins with (PROTOCOL 1); without `public_url` it is known once the port is bound."""
+        """Return what every URL begins with (SPEC 4/8); without `public_url` it is known once the port is bound."""
         return self._context.settings.config.public_url or f"http://127.0.0.1:{self._listeners.port}"
 
     def startService(self) -> None:

@@ -1,7 +1,7 @@
 """JSON from outside is accepted only as one UTF-8 object that is not deep and has no duplicate names.
 
 NaN, Infinity and half of a surrogate pair are rejected, too. RFC 8259 leaves all of these open, and an attacker can use
-two parsers that read the same text differently (PROTOCOL 1).
+two parsers that read the same text differently (docs/protocol.md: Conventions).
 """
 
 from collections.abc import Callable

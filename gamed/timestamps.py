@@ -1,6 +1,8 @@
-"""Instants are whole milliseconds since the epoch inside, RFC 3339 and IMF-fixdate outside (PROTOCOL 1).
+"""Instants are whole milliseconds since the epoch inside, RFC 3339 and IMF-fixdate outside.
 
 Durations in the configuration are a number and a unit, such as `15m` (SPEC 2.1).
+
+See docs/protocol.md: Conventions.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""Credentials and public ids have a fixed form: a malformed one is rejected without a database read (PROTOCOL 1)."""
+"""Credentials and public ids have a fixed form: a malformed one is rejected without a database read.
+
+See docs/protocol.md: Conventions.
+"""
 
 from binascii import b2a_base64, crc32
 from enum import StrEnum

@@ -1,7 +1,7 @@
 """A module may import only modules of certain kinds; its kind follows from the name of its file.
 
 The sources are read with `ast`, so that an import inside a function counts, too. The rules are those of
-docs/internals/architecture.md: values and decisions do no I/O, services know neither Twisted nor SQL, routes and stores
+docs/internals/architecture.md. Values and decisions do no I/O, services know neither Twisted nor SQL, routes and stores
 never import each other, and `http/` and `database/` know no feature.
 """
 

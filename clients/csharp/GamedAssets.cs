@@ -49,7 +49,7 @@ namespace Gamed
 
     // --- A release: validated before any part of it is used -----------------------------------------------------
 
-    /// <summary>One file of a release (PROTOCOL 5).</summary>
+    /// <summary>One file of a release (docs/protocol.md: Assets).</summary>
     public sealed class AssetFile
     {
         static readonly Regex Hashes = new Regex(@"\A[0-9a-f]{64}\z");
@@ -78,7 +78,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>The manifest of a release (PROTOCOL 5).</summary>
+    /// <summary>The manifest of a release (docs/protocol.md: Assets).</summary>
     public sealed class Manifest
     {
         const int MaxFiles = 100000;

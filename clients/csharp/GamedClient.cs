@@ -297,7 +297,7 @@ namespace Gamed
     }
 
     /// <summary>Another device wrote first. The server kept your bytes too, as <see cref="Yours"/>, unless Detail gives
-    /// a reason (PROTOCOL 4.1).</summary>
+    /// a reason (docs/protocol.md: Conditions and ranges).</summary>
     public class Conflict : GamedError
     {
         internal Conflict(string code, string detail, int status, IDictionary<string, object> problem)
@@ -411,8 +411,8 @@ namespace Gamed
     /// <summary>The errors of responses and of exceptions.</summary>
     static class Errors
     {
-        /// <summary>Returns whether the client deletes its refresh credential: only after these codes (PROTOCOL 1,
-        /// Rules for clients).</summary>
+        /// <summary>Returns whether the client deletes its refresh credential: only after these codes
+        /// (docs/protocol.md: Rules for clients).</summary>
         internal static bool Forgets(GamedError error)
         {
             return In(error.Code, "refresh_expired refresh_reused refresh_invalid session_revoked");
@@ -1589,7 +1589,7 @@ namespace Gamed
             return now < AccessExpires - Math.Min(EarlySeconds, share);
         }
 
-        /// <summary>Reads the answer of a collect (PROTOCOL 3.5); `now` in seconds since 1970.</summary>
+        /// <summary>Reads the answer of a collect (docs/protocol.md: Collect); `now` in seconds since 1970.</summary>
         internal static Credential Of(Origin origin, IDictionary<string, object> complete, double now)
         {
             var player = Members.Of<Dictionary<string, object>>(complete, "player");
@@ -1602,7 +1602,8 @@ namespace Gamed
             }.Renewed(complete, now);
         }
 
-        /// <summary>Returns a copy with the pair of a response of collect or refresh (PROTOCOL 3.7).</summary>
+        /// <summary>Returns a copy with the pair of a response of collect or refresh
+        /// (docs/protocol.md: Sessions).</summary>
         internal Credential Renewed(IDictionary<string, object> pair, double now)
         {
             long lifetime = Members.Of<long>(pair, "expires_in");
@@ -2123,7 +2124,8 @@ namespace Gamed
         }
 
         /// <summary>Acquires a lock until it is disposed; returns null if another process holds it. On a file system
-        /// without locks two processes may refresh at once: the server accepts that for 30 s (PROTOCOL 3.7).</summary>
+        /// without locks two processes may refresh at once: the server accepts that for 30 s
+        /// (docs/protocol.md: Sessions).</summary>
         internal static IDisposable TryLock(string path)
         {
             try
@@ -2348,7 +2350,7 @@ namespace Gamed
             Loopback = true;
         }
 
-        /// <summary>The provider, if the player does not choose one (PROTOCOL 3.1).</summary>
+        /// <summary>The provider, if the player does not choose one (docs/protocol.md: Start).</summary>
         public string Provider { get; set; }
 
         /// <summary>Opens a checked address; returns true if it did. Null: the browser is on another machine.
@@ -2443,8 +2445,8 @@ namespace Gamed
         }
     }
 
-    /// <summary>The loopback listener for the browser's return: 127.0.0.1, a random port, one path, one login (PROTOCOL
-    /// 3.4).</summary>
+    /// <summary>The loopback listener for the browser's return: 127.0.0.1, a random port, one path, one login
+    /// (docs/protocol.md: Collect).</summary>
     sealed class Listener : IDisposable
     {
         const int MaxHead = 8192, MaxConnections = 16, HeadSeconds = 10;
@@ -2634,8 +2636,8 @@ namespace Gamed
         }
     }
 
-    /// <summary>One login: start, browser, return proof, collect (PROTOCOL 3). Call RunAsync once; CancelAsync may be
-    /// called from any thread.</summary>
+    /// <summary>One login: start, browser, return proof, collect (docs/protocol.md: Signing in). Call RunAsync once;
+    /// CancelAsync may be called from any thread.</summary>
     public sealed class SignIn
     {
         /// <summary>Characters that the server adds to a return address, at most.</summary>
@@ -2950,7 +2952,8 @@ namespace Gamed
 
     // --- Saves -------------------------------------------------------------------------------------------------------
 
-    /// <summary>One version of one slot (PROTOCOL 4). A later write passes <see cref="Etag"/> as its base.</summary>
+    /// <summary>One version of one slot (docs/protocol.md: Saves). A later write passes <see cref="Etag"/> as its
+    /// base.</summary>
     public sealed class SaveInfo
     {
         static readonly Regex Etags = new Regex("\\A\"[!#-~]{1,100}\"\\z");
@@ -3705,7 +3708,7 @@ namespace Gamed
             return text == null ? null : Credential.FromJson(text, Origin);
         }
 
-        /// <summary>Requests `GET /auth/config` (PROTOCOL 2).</summary>
+        /// <summary>Requests `GET /auth/config` (docs/protocol.md: Signing in).</summary>
         public Task<Policy> PolicyAsync(CancellationToken cancel = default(CancellationToken))
         {
             return Task.Run(async () =>
@@ -3903,7 +3906,7 @@ namespace Gamed
         /// <summary>
         /// Deletes the credential here, even if the server cannot be reached; returns true if the server has ended the
         /// session. `all` ends every session of the player; `others` ends all but this one and deletes nothing here
-        /// (PROTOCOL 3.7).
+        /// (docs/protocol.md: Sessions).
         /// </summary>
         public Task<bool> SignOutAsync(string scope = "this", CancellationToken cancel = default(CancellationToken))
         {
@@ -3947,7 +3950,7 @@ namespace Gamed
             }
         }
 
-        /// <summary>Requests `GET /game/`: player, usage, limits, time (PROTOCOL 4.2).</summary>
+        /// <summary>Requests `GET /game/`: player, usage, limits, time (docs/protocol.md: Saves).</summary>
         public Task<Dictionary<string, object>> WhoamiAsync(CancellationToken cancel = default(CancellationToken))
         {
             return Then(GameAsync("GET", "/game/", new Call(), cancel), answer => answer.Json());
@@ -4440,8 +4443,8 @@ namespace Gamed
             return renewed;
         }
 
-        /// <summary>Stores the result of a finished sign-in (PROTOCOL 3.5), or of `gamed players token` and `gamed dev`
-        /// for a game's own tests; on disk before its first use.</summary>
+        /// <summary>Stores the result of a finished sign-in (docs/protocol.md: Collect), or of `gamed players token`
+        /// and `gamed dev` for a game's own tests; on disk before its first use.</summary>
         public Task<Credential> KeepAsync(IDictionary<string, object> complete,
             CancellationToken cancel = default(CancellationToken))
         {

@@ -265,7 +265,7 @@ const LOGIN_BY_CODE = byCode([
   [LoginExpired, "login_expired"],
 ])
 
-/** The only codes after which the client deletes a refresh credential (PROTOCOL 1, Rules for clients). */
+/** The only codes after which the client deletes a refresh credential (docs/protocol.md: Rules for clients). */
 const FORGET = new Set(["refresh_expired", "refresh_reused", "refresh_invalid", "session_revoked"])
 const RENEW = new Set(["token_expired", "token_invalid"])
 /** The further codes after which only a sign-in helps. */
@@ -1059,7 +1059,8 @@ class Queue {
   }
 }
 
-/** The loopback listener for the browser's return (PROTOCOL 3.4): 127.0.0.1, a random port, one path, one login. */
+/** The loopback listener for the browser's return (docs/protocol.md: Collect): 127.0.0.1, a random port, one path, one
+ * login. */
 class Listener {
   loginId = ""
   /** Resolves when the browser has its response. */

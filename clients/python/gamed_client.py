@@ -249,7 +249,7 @@ LOGIN_ERRORS: Mapping[type[LoginFailed], str] = {
 LOGIN_BY_CODE = {code: error for error, codes in LOGIN_ERRORS.items() for code in codes.split()}
 
 FORGET = frozenset({"refresh_expired", "refresh_reused", "refresh_invalid", "session_revoked"})
-"""The only codes after which the client deletes a refresh credential (PROTOCOL 1, Rules for clients)."""
+"""The only codes after which the client deletes a refresh credential (docs/protocol.md: Rules for clients)."""
 RENEW = frozenset({"token_expired", "token_invalid"})
 ENDED = frozenset({"session_not_found", "session_revoked", "token_invalid", "refresh_invalid", "signed_out"})
 """Codes of requests in a session that this client has just ended."""
@@ -765,7 +765,7 @@ class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
 
 class _Return(http.server.BaseHTTPRequestHandler):
-    """GET /gamed/return?login_id=...&ticket=... (PROTOCOL 3.4)."""
+    """GET /gamed/return?login_id=...&ticket=... (docs/protocol.md: Collect)."""
 
     server: Listener
     timeout = 10

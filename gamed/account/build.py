@@ -35,7 +35,7 @@ ERASING_COMMANDS = frozenset({"players erase", "players merge"})
 
 
 class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
-    """Players' own accounts (PROTOCOL 3.8), their removal, and the log entries of operators' commands."""
+    """Players' own accounts (docs/protocol.md: Accounts), their removal, and the log entries of operators' commands."""
 
     account: AccountService
     removals: RemovalService

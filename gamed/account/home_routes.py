@@ -1,4 +1,7 @@
-"""The routes of the server's address show a browser where it is, and a program that there is nothing (PROTOCOL 1)."""
+"""The routes of the server's address show a browser where it is, and a program that there is nothing.
+
+See docs/protocol.md: Conventions.
+"""
 
 from twisted.web.template import tags
 

@@ -1,4 +1,7 @@
-"""The routes of a player's own account list and unlink identities, and rename and erase the player (PROTOCOL 3.8)."""
+"""The routes of a player's own account list and unlink identities, and rename and erase the player.
+
+See docs/protocol.md: Accounts.
+"""
 
 from msgspec import Struct
 
@@ -28,7 +31,10 @@ class PlayerBody(Struct):
 
 
 class PlayerRoutes(Component, frozen=True, kw_only=True):
-    """The routes of PROTOCOL 3.8. Changes run shielded: a client that disconnects does not cancel them."""
+    """The routes of a player's account. Changes run shielded: a client that disconnects does not cancel them.
+
+    See docs/protocol.md: Accounts.
+    """
 
     app = make_app(PLAYER_ERRORS, SESSION_ERRORS, LOGIN_ERRORS, SAVE_ERRORS)
     prefixes = ("/auth/identities", "/auth/player")

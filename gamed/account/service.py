@@ -1,8 +1,10 @@
-"""The services of players show and unlink sign-in methods, and erase or merge players (PROTOCOL 3.8).
+"""The services of players show and unlink sign-in methods, and erase or merge players.
 
 An erasure changes auth.db and state.db, and no transaction writes both. So each step is repeatable, and auth.db records
 what is unfinished: first auth.db marks the player, whose tokens are invalid from then on; then state.db deletes or
 moves the saves; then auth.db deletes the player's rows.
+
+See docs/owners/players.md: Erasing.
 """
 
 from collections.abc import Awaitable, Sequence

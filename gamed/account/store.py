@@ -1,8 +1,10 @@
-"""These transactions of auth.db unlink, erase and merge players, and prepare a restored auth.db (PROTOCOL 3.7, 3.8).
+"""These transactions of auth.db unlink, erase and merge players, and prepare a restored auth.db.
 
 The first step of an erasure or a merge marks the player; gamed.account.service describes the others. The table
 `player_merge` names the player who gets the saves. After a restore all sessions are ended, and blocked players stay
 blocked.
+
+See docs/protocol.md: Sessions; docs/owners/players.md: Erasing.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,1 +1,4 @@
-"""The assets that games load: files by content, releases that name them, channels that point at one (PROTOCOL 5)."""
+"""The assets that games load: files by content, releases that name them, channels that point at one.
+
+See docs/protocol.md: Assets.
+"""

@@ -20,7 +20,7 @@ ASSET_THREADS: Final = 4
 
 
 class AssetComponents:
-    """The released assets under /assets/ (PROTOCOL 5)."""
+    """The released assets under /assets/ (docs/protocol.md: Assets)."""
 
     def __init__(self, context: ServiceContext, sessions: SessionService) -> None:
         reactor, settings = context.reactor, context.settings

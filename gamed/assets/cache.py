@@ -38,7 +38,8 @@ from gamed.structs import redacts
 E = TypeVar("E", bound=BaseException | None)
 T = TypeVar("T")
 SNAPSHOT_TTL_SECONDS: Final = 0.5
-"""Half of the second within which players see a moved channel (PROTOCOL 5); the rest is for the reading itself."""
+"""Half of the second within which players see a moved channel (docs/protocol.md: Assets); the rest is for the reading
+itself."""
 RELEASE_TTL_SECONDS: Final = 60
 """How long a release that no channel points at is served without a check that it still exists."""
 CACHED_RELEASES: Final = 8

@@ -1,4 +1,4 @@
-"""Channels of the assets folder are created, moved, rolled back and deleted (PROTOCOL 5)."""
+"""Channels of the assets folder are created, moved, rolled back and deleted (docs/owners/assets.md: Move channels)."""
 
 from collections.abc import Collection, Mapping
 

@@ -1,4 +1,4 @@
-"""The errors of assets: something does not exist, or is not as it was written (PROTOCOL 5)."""
+"""The errors of assets: something does not exist, or is not as it was written (docs/protocol.md: Assets)."""
 
 from collections.abc import Sequence
 

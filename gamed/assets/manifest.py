@@ -1,4 +1,4 @@
-"""A release is a manifest, which names each file by the hash of its content (PROTOCOL 5).
+"""A release is a manifest, which names each file by the hash of its content (docs/protocol.md: Assets).
 
 The id of a release is the hash of its manifest. The media type of a file follows from its name alone, so that it is
 the same on every machine that publishes.

@@ -1,8 +1,8 @@
 """A release has only paths that the file system of every player can hold, each of them and all together.
 
-PROTOCOL 5 forbids traversal, control characters, names of devices, segments of more than 255 bytes, and two paths that
-are equal after NFC and case folding. Also refused: names that Windows cannot write, and unassigned characters, whose
-normal form a later version of Unicode may change.
+The protocol (docs/owners/assets.md: What is refused) forbids traversal, control characters, names of devices, segments
+of more than 255 bytes, and two paths that are equal after NFC and case folding. Also refused: names that Windows cannot
+write, and unassigned characters, whose normal form a later version of Unicode may change.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

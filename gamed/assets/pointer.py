@@ -1,4 +1,7 @@
-"""The pointer of a channel is its file: the present release, and the ones before it (PROTOCOL 5, 7)."""
+"""The pointer of a channel is its file: the present release, and the ones before it.
+
+See docs/protocol.md: Assets, Limits.
+"""
 
 import json
 from collections.abc import Sequence

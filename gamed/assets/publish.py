@@ -1,4 +1,4 @@
-"""`gamed assets publish` makes a release of a folder and points a channel at it (PROTOCOL 5).
+"""`gamed assets publish` makes a release of a folder and points a channel at it (docs/owners/assets.md: Publishing).
 
 The objects are written first, then the manifest that names them, then the pointer that names the manifest. A command
 that is killed in between leaves the channel at the old release, which is complete.

@@ -1,4 +1,4 @@
-"""The routes of the assets translate between HTTP and the asset service (PROTOCOL 5)."""
+"""The routes of the assets translate between HTTP and the asset service (docs/protocol.md: Assets)."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import lru_cache, partial

@@ -1,4 +1,4 @@
-"""The folder to publish is scanned and hashed; files that a release cannot have are refused (PROTOCOL 5).
+"""The folder to publish is scanned and hashed; files that a release cannot have are refused (docs/protocol.md: Assets).
 
 Files are read by a few threads, while the calling thread shows the progress.
 """

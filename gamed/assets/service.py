@@ -1,4 +1,7 @@
-"""The responses to a GET under /assets/: the bytes of a file, a manifest or the channel list (PROTOCOL 5, 6)."""
+"""The responses to a GET under /assets/: the bytes of a file, a manifest or the channel list.
+
+See docs/protocol.md: Assets, Conditions and ranges.
+"""
 
 from functools import lru_cache
 from typing import Final

@@ -1,4 +1,4 @@
-"""A snapshot holds all channels with their releases, as players see them at one moment (PROTOCOL 5)."""
+"""A snapshot holds all channels with their releases, as players see them at one moment (docs/protocol.md: Assets)."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The assets folder as it is read and written (PROTOCOL 5); readers need no lock.
+"""The assets folder as it is read and written (docs/internals/storage.md: Assets); readers need no lock.
 
 channels/<channel>.json         the pointer of a channel
 releases/<release>.json         a manifest's exact bytes

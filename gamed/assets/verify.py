@@ -1,6 +1,7 @@
 """`gamed assets verify` reads every byte of the assets folder again, and `gamed assets list` shows what is stored.
 
-Both are of PROTOCOL 5; neither needs a lock, so that files may be deleted while they run.
+Both are described in docs/owners/assets.md: Check the files; neither needs a lock, so that files may be deleted while
+they run.
 """
 
 import os

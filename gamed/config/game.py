@@ -1,4 +1,7 @@
-"""The settings of `game.json`: limits of saves, and assets (PROTOCOL 7); the file and each member are optional."""
+"""The settings of `game.json`: limits of saves, and assets; the file and each member are optional.
+
+See docs/owners/configuration.md: Saves and assets.
+"""
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""The settings of a valid `authentication.json` (SPEC 2.1, PROTOCOL 3.9)."""
+"""The settings of a valid `authentication.json` (SPEC 2.1; docs/owners/configuration.md: Limits)."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -21,7 +21,10 @@ class Mode(StrEnum):
 
 
 class ReturnProofSetting(StrEnum):
-    """The setting that requires a collect to prove that browser and client belong together (PROTOCOL 3.4)."""
+    """The setting that requires a collect to prove that browser and client belong together.
+
+    See docs/protocol.md: Collect.
+    """
 
     REQUIRED = "required"
     OFF = "off"
@@ -115,7 +118,7 @@ class LoginSettings(Struct, frozen=True):
 
 
 class AuthLimits(Struct, frozen=True):
-    """The members of `limits`; 0 disables a limit (PROTOCOL 3.9)."""
+    """The members of `limits`; 0 disables a limit (docs/owners/configuration.md: Limits)."""
 
     starts_per_minute: int = 30
     live_logins_per_address: int = 40

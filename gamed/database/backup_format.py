@@ -1,4 +1,4 @@
-"""The format of a backup: its name, its manifest, and which backups `--keep` deletes (SPEC 2.2 rule 2)."""
+"""The format of a backup: its name, its manifest, and which backups `--keep` deletes (SPEC 2.2/8)."""
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime

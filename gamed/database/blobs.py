@@ -1,8 +1,10 @@
-"""The blob store writes, reads and deletes bytes that are too large for a group commit, in parts (PROTOCOL 4).
+"""The blob store writes, reads and deletes bytes that are too large for a group commit, in parts.
 
 A new blob has no hash and no references, so that no query finds it until a deciding transaction of the write queue of
 state.db gives it both. The blob store deletes it after a day without them; bytes that a player staged, after the time
 that the configuration allows. Small blobs have no parts: their bytes are in their row of `blob`.
+
+See docs/internals/storage.md: Large saves.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Waiting requests wake after another process has changed what they wait for (PROTOCOL 3.5, 4.2).
+"""Waiting requests wake after another process has changed what they wait for (docs/protocol.md: Collect, Saves).
 
 A ChangeSource reports that rows of a topic may have changed. An ExternalChangeNotifier then compares what its waiters
 know with the database, so that a change of one player does not cause a read for each client that waits.

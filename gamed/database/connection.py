@@ -5,7 +5,7 @@ from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 AUTH, STATE = "auth", "state"
-"""The two databases: players and sessions; saves (SPEC 1.6)."""
+"""The two databases: players and sessions; saves (SPEC 1/12)."""
 Parameters = Sequence[Any] | Mapping[str, Any]
 
 

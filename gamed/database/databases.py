@@ -1,4 +1,4 @@
-"""Databases owns the queues in front of both databases, from open to close (SPEC 1.6).
+"""Databases owns the queues in front of both databases, from open to close (SPEC 1/12).
 
 A Backend is behind the queues: it has what SQLite and other engines do differently.
 """
@@ -82,7 +82,7 @@ class Backend(Protocol):
 class Databases:
     """Both databases behind their queues. Open no file and start no thread before the reactor runs.
 
-    `staged_ms`: how long the server keeps bytes that wait for a commit (PROTOCOL 4.4).
+    `staged_ms`: how long the server keeps bytes that wait for a commit (docs/protocol.md: Commits).
     """
 
     def __init__(self, reactor: Any, backend: Backend, folder: Path, now_ms: Now, *, staged_ms: int = KEPT_MS) -> None:

@@ -1,4 +1,7 @@
-"""The checks that both databases respond: for requests (PROTOCOL 2), and for the watchdog of systemd."""
+"""The checks that both databases respond: for requests, and for the watchdog of systemd.
+
+See docs/protocol.md: Conventions.
+"""
 
 from collections.abc import Sequence
 from functools import partial

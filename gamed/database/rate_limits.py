@@ -1,4 +1,7 @@
-"""The `limit_bucket` table has one instant per bucket, found by an index that reveals no address (PROTOCOL 3.9)."""
+"""The `limit_bucket` table has one instant per bucket, found by an index that reveals no address.
+
+See docs/owners/configuration.md: Limits.
+"""
 
 from collections.abc import Mapping
 

@@ -1,8 +1,10 @@
-"""The access log has one event per request, written in batches when the requests have ended (PROTOCOL 1).
+"""The access log has one event per request, written in batches when the requests have ended.
 
     2026-11-21T09:36:23.004Z http_request request=5f0c... method=GET route=/game/saves/{slot} status=200 ...
 
 A line has the route's template and never a path, query, slot, name or address.
+
+See docs/owners/monitoring.md: The log.
 """
 
 from collections.abc import Callable, Mapping

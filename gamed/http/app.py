@@ -12,10 +12,10 @@ A route group is what the site needs of one set of routes:
 
 Routes declare full paths and methods. An endpoint is named as its method. `string` takes one segment without control
 characters, `text` one with any characters, which the handler checks, `path` the rest of the path, `token` the 22
-characters of a login link (PROTOCOL 3.1). A handler returns bytes, text or None, at once or later; it sets the status
-and the content type, the connection does the rest. Klein's part ends when gamed.http.route_compiler has read the rules
-and endpoints. Errors are rows of tables (gamed.http.problems), not Klein's error handlers, because most are raised
-before a handler runs and must have the same form.
+characters of a login link (docs/protocol.md: Start). A handler returns bytes, text or None, at once or later; it sets
+the status and the content type, the connection does the rest. Klein's part ends when gamed.http.route_compiler has read
+the rules and endpoints. Errors are rows of tables (gamed.http.problems), not Klein's error handlers, because most are
+raised before a handler runs and must have the same form.
 """
 
 from collections.abc import Callable, Mapping
@@ -54,7 +54,7 @@ class BaseApp(Klein):
     cors_families: tuple[str, ...] = ()
     """Prefixes of the paths that answer OPTIONS and pages of other origins; browser routes never do."""
     answers_head = True
-    """Whether GET routes answer HEAD; the browser routes do not (PROTOCOL 1)."""
+    """Whether GET routes answer HEAD; the browser routes do not (docs/protocol.md: Conventions)."""
 
     def __init__(self, errors: ErrorTable = HTTP_ERRORS, render_problem: Renderer = render_json) -> None:
         super().__init__()

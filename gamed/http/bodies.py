@@ -18,7 +18,7 @@ from gamed.http.errors import BodyTooLarge, UnsupportedMediaType
 from gamed.http.parser import RequestHeaders
 
 BODY_BYTES = 8 * 1024
-"""Longest body of a route that names no policy (PROTOCOL 1)."""
+"""Longest body of a route that names no policy (docs/protocol.md: Conventions)."""
 
 
 class RequestHead(Struct, frozen=True, eq=False):

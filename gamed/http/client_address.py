@@ -70,7 +70,8 @@ class ForwardedFor:
         """Return the address of the client; `forwarded` are the lines of the field, joined by commas.
 
         It is the right-most entry that is not a trusted proxy, or the peer itself if that is not trusted. An entry that
-        is not an address ends the search: the hop that reported it is the last known one (PROTOCOL 3.9).
+        is not an address ends the search: the hop that reported it is the last known one
+        (docs/owners/proxies.md: trusted_proxies).
         """
         if not peer.trusted:
             self._warn(peer)

@@ -1,7 +1,9 @@
-"""The header fields that make a request conditional or partial, as pure functions (PROTOCOL 6).
+"""The header fields that make a request conditional or partial, as pure functions.
 
 Entity-tags and preconditions are of RFC 9110 8.8.3 and 13, byte ranges of RFC 9110 14, digests of RFC 9530, the wait
 that a client prefers of RFC 7240 4.3.
+
+See docs/protocol.md: Conditions and ranges.
 """
 
 from base64 import b64encode

@@ -1,4 +1,4 @@
-"""The errors of HTTP itself; `str(error)` becomes the `detail` of the problem (PROTOCOL 1)."""
+"""The errors of HTTP itself; `str(error)` becomes the `detail` of the problem (docs/protocol.md: Errors)."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,6 +1,7 @@
 """Routes of the health and the public configuration, and on the admin port of metrics and readiness.
 
-The public routes are of PROTOCOL 2 and SPEC 2.4. The admin routes listen on a port of their own, for the operator.
+The public routes are those of SPEC 2.4 and of docs/protocol.md: Conventions, Signing in. The admin routes listen on a
+port of their own, for the operator.
 """
 
 from collections.abc import Awaitable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The JSON, form or query of a request, read strictly, and JSON responses (PROTOCOL 1, 3.2, 3.3).
+"""The JSON, form or query of a request, read strictly, and JSON responses (docs/protocol.md: Conventions, Signing in).
 
 A query or form is UTF-8 and has each name once; a query has at most 4 KiB.
 """

@@ -1,4 +1,4 @@
-"""Errors as problems: RFC 9457 bodies with a closed set of codes (PROTOCOL 1, 3, 4).
+"""Errors as problems: RFC 9457 bodies with a closed set of codes (docs/protocol.md: Conventions, Signing in, Saves).
 
 Clients are compiled against the codes. A row may be added to CODES, never changed.
 """
@@ -139,7 +139,7 @@ class ProblemCode(Struct, frozen=True):
 
 
 CODES = {
-    # any route (PROTOCOL 1)
+    # any route
     "bad_request": ProblemCode(400, "Bad request", "The request could not be understood."),
     "invalid_request": ProblemCode(400, "Invalid request", "The body is not what this address asks for."),
     "route_not_found": ProblemCode(404, "Not found", "There is nothing at this address."),
@@ -161,7 +161,7 @@ CODES = {
         503, "Store unavailable", "The saves cannot be reached. The server's owner must check it.", 30
     ),
     "storage_full": ProblemCode(507, "Storage full", "The disk of the server is full. Its owner must check it.", 300),
-    # the handoff (PROTOCOL 3)
+    # the handoff
     "provider_unknown": ProblemCode(400, "Unknown provider", "Choose a provider of /auth/config."),
     "provider_unavailable": ProblemCode(
         503, "Provider unavailable", "The provider does not answer. Try again later.", 30
@@ -191,7 +191,7 @@ CODES = {
         403, "Waiting for approval", "The owner of this server has to approve this player first."
     ),
     "registration_closed": ProblemCode(403, "Registration closed", "This server takes no new players."),
-    # sessions (PROTOCOL 3.7)
+    # sessions
     "token_missing": ProblemCode(401, "Sign in first", "Send an access token as Authorization: Bearer."),
     "token_expired": ProblemCode(401, "Access token expired", "Refresh the session."),
     "token_invalid": ProblemCode(
@@ -202,7 +202,7 @@ CODES = {
     "refresh_expired": ProblemCode(401, "Refresh credential expired", "Sign in again."),
     "refresh_reused": ProblemCode(401, "Refresh credential reused", "The session was ended for safety. Sign in again."),
     "refresh_invalid": ProblemCode(401, "Refresh credential invalid", "Sign in again."),
-    # saves (PROTOCOL 4, 7)
+    # saves
     "erased": ProblemCode(410, "Erased", "The saves of this player were erased meanwhile."),
     "invalid_slot": ProblemCode(400, "Invalid slot", "A slot is 1 to 64 of a-z, 0-9, dot, underscore and dash."),
     "digest_mismatch": ProblemCode(
@@ -230,7 +230,7 @@ CODES = {
     "blank_save": ProblemCode(422, "Blank save", "An empty or all-zero save is not kept."),
     "precondition_required": ProblemCode(428, "Precondition required", "Say which version is replaced: If-Match."),
     "corrupt_blob": ProblemCode(500, "Damaged save", "The stored bytes are damaged. An older version may be good."),
-    # assets (PROTOCOL 5)
+    # assets
     "channel_not_found": ProblemCode(404, "Channel not found", "There is no such channel."),
     "release_not_found": ProblemCode(404, "Release not found", "This release is not kept."),
     "file_not_found": ProblemCode(404, "File not found", "There is no such file."),

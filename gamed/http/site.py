@@ -194,7 +194,10 @@ class CorsPolicy(Struct, frozen=True):
 
 
 class Site:
-    """The routes and settings of a server; it checks request heads in the order of PROTOCOL 4."""
+    """The routes and settings of a server; it checks request heads in the order of the protocol.
+
+    See docs/protocol.md: Saves.
+    """
 
     def __init__(
         self,
@@ -218,7 +221,10 @@ class Site:
         self._forwarded = ForwardedFor(settings.trusted_proxies)
 
     def new_request_id(self) -> str:
-        """Return 24 hexadecimal digits that are unpredictable and say nothing about the client (PROTOCOL 1)."""
+        """Return 24 hexadecimal digits that are unpredictable and say nothing about the client.
+
+        See docs/protocol.md: Conventions.
+        """
         if not self._request_ids:
             raw = self._random(REQUEST_ID_BYTES * IDS_DRAWN).hex()
             self._request_ids = [raw[at : at + 24] for at in range(0, len(raw), 24)][::-1]

@@ -1,7 +1,9 @@
-"""Sending content that is too large for memory, and the requested part of any content (PROTOCOL 4.2, 6).
+"""Sending content that is too large for memory, and the requested part of any content.
 
 Parts of a save or of a file are read and written as fast as the client takes them. A large file without TLS goes from
 the page cache to the socket without a copy, and the reactor never waits for the disk.
+
+See docs/protocol.md: Saves, Conditions and ranges.
 """
 
 import os

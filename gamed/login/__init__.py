@@ -1,1 +1,4 @@
-"""A login: the game starts it, a browser completes it, and the game collects the result (SPEC 1.5, PROTOCOL 3)."""
+"""A login: the game starts it, a browser completes it, and the game collects the result.
+
+See SPEC 1/9; docs/protocol.md: Signing in.
+"""

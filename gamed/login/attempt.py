@@ -12,7 +12,7 @@ from gamed.structs import redacts
 from gamed.tokens import ENTROPY_BYTES, ID_BYTES, base64url, public_id
 
 LIVE_ATTEMPTS = 5
-"""The open attempts of one login; a sixth replaces the oldest (PROTOCOL 3.2)."""
+"""The open attempts of one login; a sixth replaces the oldest."""
 
 
 class AttemptStatus(Enum):

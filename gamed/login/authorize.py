@@ -1,4 +1,4 @@
-"""A browser is redirected to a provider, at once or after a page with a button (PROTOCOL 3.2).
+"""A browser is redirected to a provider, at once or after a page with a button (docs/internals/threats.md: Signing in).
 
 A provider that cannot be used ends the login, so that the game is notified; but only when the browser would have been
 redirected: at the button, which every browser has that may also decline, or where the page is skipped.

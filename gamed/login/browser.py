@@ -1,4 +1,7 @@
-"""A browser opens, declines and finishes a login; a login that does not finish is cancelled or expires (PROTOCOL 3)."""
+"""A browser opens, declines and finishes a login; a login that does not finish is cancelled or expires.
+
+See docs/internals/login-states.md.
+"""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -226,7 +229,7 @@ LoginResult = OnAccountPage | InProgress | ReturnToGame | ShowFinishCode | Finis
 
 
 class ResultService(Component, frozen=True, kw_only=True):
-    """The service for the result page of a login (PROTOCOL 3.4)."""
+    """The service for the result page of a login (docs/protocol.md: Collect)."""
 
     context: LoginContext
     store: LoginStore

@@ -1,4 +1,7 @@
-"""The browser routes of a login serve its link and forms, the provider's callback and the result (PROTOCOL 3.2-3.4)."""
+"""The browser routes of a login serve its link and forms, the provider's callback and the result.
+
+See docs/protocol.md: Signing in.
+"""
 
 from collections.abc import Callable, Mapping
 from urllib.parse import urlencode, urlsplit

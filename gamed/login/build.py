@@ -48,7 +48,7 @@ def login_policy(config: Config) -> LoginPolicy:
 
 
 class LoginComponents(Struct, kw_only=True, eq=False):
-    """Logins, from the game's request to the collected credentials (PROTOCOL 3.1 to 3.6)."""
+    """Logins, from the game's request to the collected credentials (docs/protocol.md: Signing in)."""
 
     context: LoginContext
     store: LoginStore

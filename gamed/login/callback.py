@@ -1,4 +1,4 @@
-"""The callback of a provider is checked, and its code redeemed once (PROTOCOL 3.3)."""
+"""The callback of a provider is checked, and its code redeemed once (docs/internals/rules.md: Callbacks)."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The checks of a provider's callback are pure functions (PROTOCOL 3.3).
+"""The checks of a provider's callback are pure functions (docs/internals/rules.md: Callbacks).
 
 `parse` is check 1, `decide_callback` are the checks 2 to 8 in their order. `decide_callback` runs inside the
 transaction that also writes its decision, so its last check is a compare-and-set.

@@ -1,4 +1,7 @@
-"""The game waits for the result of its login; the first collect with a valid proof delivers it (PROTOCOL 3.4, 3.5)."""
+"""The game waits for the result of its login; the first collect with a valid proof delivers it.
+
+See docs/protocol.md: Collect.
+"""
 
 from typing import Self
 

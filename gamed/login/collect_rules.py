@@ -1,4 +1,7 @@
-"""The rules of a collect decide whether a proof is right, and why a player gets no session (PROTOCOL 3.5, 3.8)."""
+"""The rules of a collect decide whether a proof is right, and why a player gets no session.
+
+See docs/protocol.md: Collect, Accounts.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -101,7 +104,7 @@ def player_error(state: str | None) -> LoginFailure | None:
 
 
 def link_error(taken: bool, has_one: bool) -> LoginFailure | None:
-    """Return why an identity cannot be linked to a player; players are never merged by it (PROTOCOL 3.8).
+    """Return why an identity cannot be linked to a player; players are never merged by it (docs/protocol.md: Accounts).
 
     `taken`: the identity belongs to a player. `has_one`: the player has an identity of this provider.
     """

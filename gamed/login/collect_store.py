@@ -1,10 +1,12 @@
-"""The first proven collect writes player, account, session and credentials in one transaction (PROTOCOL 3.5, 3.8).
+"""The first proven collect writes player, account, session and credentials in one transaction.
 
 Each `admit` function writes what a sign-in changes for its player, or returns the outcome that says why it may not.
 
 Nothing lasting is written before: a browser that signed in and a game that never collects leave no player, no account
 and no session. So all that may have changed since the browser signed in is read here once more: the player's state,
 their password, to whom an identity belongs.
+
+See docs/protocol.md: Collect, Accounts.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""A browser is identified by its cookie, and its forms by a field and the Sec-Fetch headers (PROTOCOL 3.2)."""
+"""A browser is identified by its cookie, and its forms by a field and the Sec-Fetch headers.
+
+See docs/internals/threats.md: Signing in.
+"""
 
 from collections.abc import Mapping
 from hmac import compare_digest

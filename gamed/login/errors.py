@@ -1,4 +1,4 @@
-"""The errors of a login; `problems.py` maps them to status codes (PROTOCOL 3)."""
+"""The errors of a login; `problems.py` maps them to status codes (docs/protocol.md: Signing in)."""
 
 from collections.abc import Mapping
 

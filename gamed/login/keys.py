@@ -1,4 +1,7 @@
-"""The ids, tokens, proofs and codes of a login are made, checked and encoded here (PROTOCOL 3.1, 3.4, 3.5)."""
+"""The ids, tokens, proofs and codes of a login are made, checked and encoded here.
+
+See docs/protocol.md: Start, Collect.
+"""
 
 from collections.abc import Iterator
 from enum import Enum

@@ -1,4 +1,7 @@
-"""A player signs in with the name and password of a local account, or creates one (SPEC 1.3, PROTOCOL 3.2, 3.9)."""
+"""A player signs in with the name and password of a local account, or creates one.
+
+See SPEC 1/5; docs/protocol.md: Signing in; docs/owners/configuration.md: Limits.
+"""
 
 from enum import Enum
 

@@ -1,8 +1,10 @@
-"""A new player chooses the name that games show, in the browser that signed in at a provider (PROTOCOL 3.4).
+"""A new player chooses the name that games show, in the browser that signed in at a provider.
 
 Only after the callback does the server know who is new, and only then a page can ask. Until the game collects, the
 name is sealed with the identity; the first collect stores it with the player. A name that comes later is stored at the
 player whom this login made, unless the player has one already: only the player's own session may change it then.
+
+See docs/protocol.md: Accounts.
 """
 
 import msgspec

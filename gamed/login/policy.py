@@ -1,4 +1,7 @@
-"""The configuration of logins determines their limits per client address (SPEC 2.1, PROTOCOL 3.9)."""
+"""The configuration of logins determines their limits per client address.
+
+See SPEC 2.1; docs/owners/configuration.md: Limits.
+"""
 
 from collections.abc import Callable, Mapping
 
@@ -56,7 +59,7 @@ class ProviderAccess(Component, frozen=True, kw_only=True):
     """Logs provider, outcome, cause and request id for the operator, without a value from a browser or a provider."""
 
     def redirect_uri(self, name: str) -> str:
-        """Return the redirect URI that has to be registered at the provider (SPEC 4.2)."""
+        """Return the redirect URI that has to be registered at the provider (SPEC 4/10)."""
         return f"{self.base_url()}/auth/{name}/callback"
 
 

@@ -1,4 +1,4 @@
-"""The rules to which apps a login may return, and with which address (PROTOCOL 3.4, RFC 8252 7)."""
+"""The rules to which apps a login may return, and with which address (docs/protocol.md: Start; RFC 8252 7)."""
 
 from collections.abc import Collection
 from re import ASCII, compile

@@ -1,4 +1,7 @@
-"""The game's routes of a login start, collect and cancel it, and draw its link as a QR code (PROTOCOL 3)."""
+"""The game's routes of a login start, collect and cancel it, and draw its link as a QR code.
+
+See docs/protocol.md: Signing in.
+"""
 
 from collections.abc import Callable
 from io import BytesIO

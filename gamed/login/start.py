@@ -1,4 +1,4 @@
-"""A game starts a login, or learns why it cannot (PROTOCOL 3.1, 3.8)."""
+"""A game starts a login, or learns why it cannot (docs/protocol.md: Start, Accounts)."""
 
 from collections.abc import Mapping
 

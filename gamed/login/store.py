@@ -1,4 +1,7 @@
-"""The store of logins runs each operation as one transaction of auth.db (PROTOCOL 3.1 to 3.5, 3.9)."""
+"""The store of logins runs each operation as one transaction of auth.db.
+
+See docs/protocol.md: Signing in; docs/owners/configuration.md: Limits.
+"""
 
 from collections.abc import Awaitable, Callable, Collection, Container, Mapping, Sequence
 from typing import TypeVar
@@ -207,7 +210,7 @@ def begin_attempt(
 
 
 def consume_attempt(connection: Connection, state: Index, rule: CallbackRule) -> CallbackDecision:
-    """Read, decide, write; the transaction makes check 8 of PROTOCOL 3.3 a compare-and-set."""
+    """Read, decide, write; the transaction makes check 8 of docs/internals/rules.md a compare-and-set."""
     attempt = tables.find_attempt(connection, state)
     login = None if attempt is None else tables.find_login(connection, LoginLookup("login_id", attempt.login_id))
     decision = rule(attempt, login)

@@ -1,4 +1,7 @@
-"""A login moves through a table of stages and events; pure functions make each transition testable (PROTOCOL 3)."""
+"""A login moves through a table of stages and events; pure functions make each transition testable.
+
+See docs/internals/login-states.md.
+"""
 
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -27,7 +30,7 @@ RETENTION_MS = 60 * 60_000
 
 
 class LoginStage(Enum):
-    """The stage of a login; the values are those of the database and of PROTOCOL 3."""
+    """The stage of a login; the values are those of the database and of docs/internals/login-states.md."""
 
     PENDING = "pending"
     AUTHORIZING = "authorizing"
@@ -71,7 +74,7 @@ class LoginIntent(Enum):
 
 
 class ProofMethod(Enum):
-    """The way in which the game has to prove that it belongs to the browser (PROTOCOL 3.4)."""
+    """The way in which the game has to prove that it belongs to the browser (docs/protocol.md: Collect)."""
 
     NONE = "none"
     LOOPBACK_OR_CODE = "loopback_or_code"
@@ -147,7 +150,7 @@ class ClientInfoTooLong(ValueError):
 
 
 class ClientInfo(Struct, frozen=True, omit_defaults=True):
-    """A device's untrusted description of itself, cleaned (PROTOCOL 3.1); absent members are None."""
+    """A device's untrusted description of itself, cleaned (docs/protocol.md: Start); absent members are None."""
 
     name: str | None = None
     version: str | None = None

@@ -1,6 +1,8 @@
-"""These checks are about the public address: proxy, certificate, paths (SPEC 4, PROTOCOL 2), and saves through proxies.
+"""These checks are about the public address: proxy, certificate, paths, and saves through proxies.
 
-Saves need entity tags, conditions, ranges, sizes and waits (PROTOCOL 4, 6).
+Saves need entity tags, conditions, ranges, sizes and waits (docs/protocol.md: Saves, Conditions and ranges).
+
+See SPEC 4; docs/owners/proxies.md: Another proxy.
 """
 
 from gamed.ops.findings import (
@@ -59,7 +61,7 @@ def check_health(answer: HttpReply) -> Finding:
 
 
 def check_instance(answer: HttpReply, local: HttpReply | None, *, lives_here: bool) -> Finding:
-    """Check that the server there uses these databases, by `Gamed-Store` (PROTOCOL 2).
+    """Check that the server there uses these databases, by `Gamed-Store` (docs/protocol.md: Conventions).
 
     `local` is the reply of a server of this folder; behind the address may be another one. Copied databases have the
     same id: `lives_here` means that the process that replied uses these.
@@ -110,7 +112,7 @@ def check_forged(answer: Reached) -> Finding:
 
 
 def check_family(path: str, answer: Reached) -> Finding:
-    """Check that one of the three path families reaches gamed, which sends a request id (SPEC 1.2)."""
+    """Check that one of the three path families reaches gamed, which sends a request id (SPEC 1/3)."""
     name = f"path {path}"
     if isinstance(answer, HttpFailure) or "x-request-id" not in answer.headers:
         return problem(name, "does not reach gamed", f"Forward the whole path. {FORWARD}")
@@ -118,7 +120,10 @@ def check_family(path: str, answer: Reached) -> Finding:
 
 
 def check_callback(provider: str, answer: Reached) -> Finding:
-    """Check that a callback reaches gamed, which rejects it with a page for its missing parameters (PROTOCOL 3.3)."""
+    """Check that a callback reaches gamed, which rejects it with a page for its missing parameters.
+
+    See docs/internals/rules.md: Callbacks.
+    """
     name, path = "callback", f"/auth/{provider}/callback"
     if isinstance(answer, HttpReply) and 300 <= answer.status < 400:
         return problem(name, f"{path} is redirected", "Let the proxy redirect nothing below /auth/.")

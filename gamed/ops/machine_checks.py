@@ -1,4 +1,7 @@
-"""These checks are about this machine: files, disk, clock, databases, trusted_proxies (SPEC 2, PROTOCOL 3.9, 7)."""
+"""These checks are about this machine: files, disk, clock, databases, trusted_proxies.
+
+See SPEC 2.1; docs/owners/proxies.md: trusted_proxies; docs/owners/configuration.md: Saves and assets.
+"""
 
 import os
 import resource
@@ -118,7 +121,10 @@ def check_file(name: str, path: str, facts: FileFacts, owner: int, *, secret: bo
 
 
 def check_disk(free_bytes: int, min_free_bytes: int) -> Finding:
-    """Check the free space; below `min_free_bytes` saves are refused (PROTOCOL 7)."""
+    """Check the free space; below `min_free_bytes` saves are refused.
+
+    See docs/owners/configuration.md: Saves and assets.
+    """
     text = f"{free_bytes // MIB} MiB free, and min_free_bytes is {min_free_bytes // MIB} MiB"
     if free_bytes < min_free_bytes:
         return problem("disk", f"{text}: saves are refused", "Free space on this disk, or move the data folder.")

@@ -1,4 +1,4 @@
-"""The `key_record` table names the key that auth.db is written with; `rekey` changes that key (SPEC 2.2.3 to 2.2.5).
+"""The `key_record` table names the key that auth.db is written with; `rekey` changes that key (SPEC 2.2/9 to 2.2/14).
 
 Every function runs in a transaction of the caller, who rolls back after an exception.
 """

@@ -1,7 +1,7 @@
-"""Local accounts have rules for names and passwords, and two names can be one (SPEC 1.3 `local`).
+"""Local accounts have rules for names and passwords, and two names can be one (SPEC 1/5 `local`).
 
 A display name has rules of its own: games show it, and it signs in no player. A player also has sign-in methods, the
-last of which must not be unlinked (PROTOCOL 3.8).
+last of which must not be unlinked (docs/protocol.md: Accounts).
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,10 +1,10 @@
 """The SQL of players and of their sign-in methods.
 
-- `player`: one row per person who has collected a sign-in, or whom the owner added (PROTOCOL 3.5). At most one player
-  is the server's owner, which the game sees as `player.owner` (SPEC 4.8). The display name is sealed.
-- `local_account`: a name and a password that sign in as one player (SPEC 1.3 `local`). The name is sealed, and found by
+- `player`: one row per person who has collected a sign-in, or whom the owner added (docs/protocol.md: Collect). At most
+  one player is the server's owner, which the game sees as `player.owner` (SPEC 4/18). The display name is sealed.
+- `local_account`: a name and a password that sign in as one player (SPEC 1/5 `local`). The name is sealed, and found by
   its index; the password is stored as argon2id in PHC form.
-- `identity`: an account at a provider that signs in as one player (PROTOCOL 3.8).
+- `identity`: an account at a provider that signs in as one player (docs/protocol.md: Accounts).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

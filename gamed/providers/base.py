@@ -1,6 +1,8 @@
-"""A provider gives an authorization URL for a browser, and identifies the player who returns (PROTOCOL 3.2, 3.3).
+"""A provider gives an authorization URL for a browser, and identifies the player who returns.
 
 The subject of an identity is a stable, non-empty member of the provider's account (SPEC 2.2).
+
+See docs/internals/threats.md: Providers.
 """
 
 from collections.abc import Awaitable

@@ -1,7 +1,8 @@
 """The HTTP client for providers sends a request once, and returns a small JSON object or raises ProviderFailure.
 
 A provider has 10 s for head and content and at most 64 KiB; redirects, cookies and content codings are not accepted
-(PROTOCOL 3.3). Only a request that may be repeated is sent again, once, after a `Retry-After` of at most 3 s.
+(docs/internals/threats.md: Providers). Only a request that may be repeated is sent again, once, after a `Retry-After`
+of at most 3 s.
 """
 
 from collections.abc import Callable, Iterator, Mapping

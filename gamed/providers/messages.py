@@ -1,7 +1,8 @@
 """The messages of the code flow are the authorization URL, four requests to a provider, and their responses.
 
 The registered errors of a response and of a callback become ProviderFailures (RFC 6749 4.1.2.1, 5.2; OpenID Connect
-Core 3.1.2.6; PROTOCOL 3.3). Only the token request carries the client secret and the code (SPEC 1, 5).
+Core 3.1.2.6; docs/internals/threats.md: Providers). Only the token request carries the client secret and the code
+(SPEC 1, 5).
 """
 
 from base64 import b64encode

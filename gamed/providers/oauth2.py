@@ -1,4 +1,7 @@
-"""An OAuth 2.0 provider identifies a player by the account of an access token (RFC 6749, PROTOCOL 3.3)."""
+"""An OAuth 2.0 provider identifies a player by the account of an access token.
+
+See RFC 6749; docs/internals/threats.md: Providers.
+"""
 
 from collections.abc import Mapping
 from re import ASCII, compile

@@ -1,1 +1,1 @@
-"""The saves of players: bytes with a name, kept in versions (PROTOCOL 4)."""
+"""The saves of players: bytes with a name, kept in versions (docs/protocol.md: Saves)."""

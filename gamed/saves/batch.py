@@ -1,4 +1,4 @@
-"""Changes of several slots at once: the client stages bytes, then a commit names them (PROTOCOL 4.4).
+"""Changes of several slots at once: the client stages bytes, then a commit names them (docs/protocol.md: Commits).
 
 A client can only name, read and commit the player's own bytes.
 """

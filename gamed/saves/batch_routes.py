@@ -1,4 +1,4 @@
-"""Routes that stage bytes, commit slots together, and export all saves (PROTOCOL 4)."""
+"""Routes that stage bytes, commit slots together, and export all saves (docs/protocol.md: Saves)."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Transactions that change all slots of a commit or none, and stage bytes for commits (PROTOCOL 4.4)."""
+"""Transactions that change all slots of a commit or none, and stage bytes for commits (docs/protocol.md: Commits)."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,8 @@
 """SQL of the bytes of saves: the tables `blob` and `blob_part`, and the versions that use them.
 
 The blob store appends larger bytes before the write. `blob.refs` counts the versions with these bytes. A blob with a
-hash and no references is staged: it waits for a commit until it is too old by its `created_ms` (PROTOCOL 4.4).
+hash and no references is staged: it waits for a commit until it is too old by its `created_ms`
+(docs/protocol.md: Commits).
 """
 
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""The requests that wait for changes of a player's saves (PROTOCOL 4.2)."""
+"""The requests that wait for changes of a player's saves (docs/protocol.md: Saves)."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,6 +1,8 @@
-"""Cleanup deletes from state.db: pruned histories, erased saves, unused blobs, free pages (PROTOCOL 4.3).
+"""Cleanup deletes from state.db: pruned histories, erased saves, unused blobs, free pages.
 
 Each transaction does a little, so that a player's write does not wait for it.
+
+See docs/internals/storage.md: What is deleted, and when.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Commands and reads that services send to a store, and their results (PROTOCOL 4).
+"""Commands and reads that services send to a store, and their results (docs/protocol.md: Saves).
 
 A store runs each in one transaction. A transaction may run twice, so a command carries every instant and random value.
 """

@@ -1,4 +1,4 @@
-"""The erase of all saves of a player with their history (PROTOCOL 4); the player then has a new epoch."""
+"""The erase of all saves of a player with their history (docs/protocol.md: Saves); the player then has a new epoch."""
 
 from gamed.crypto import Secret
 from gamed.saves.commands import EraseCommand

@@ -1,4 +1,4 @@
-"""Transactions that erase a player's saves, or merge them into another player's (PROTOCOL 3.8, 4).
+"""Transactions that erase a player's saves, or merge them into another player's.
 
 An erase counts at once; then the rows are deleted step by step. Meanwhile nothing can be written: a request that began
 before or during the erase gets `erased`. At the end the epoch changes once more, so that clients that read meanwhile
@@ -7,6 +7,8 @@ more, the new epoch and the time. They show a late upload, and an old cursor, th
 
 A merge is one transaction. It copies no bytes and replaces no current save: where both players have a save in one slot,
 the other player's save becomes a conflict copy. The older history of such a slot is erased with the rest.
+
+See docs/owners/players.md: Erasing; docs/protocol.md: Saves.
 """
 
 from functools import partial

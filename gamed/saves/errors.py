@@ -1,4 +1,4 @@
-"""The errors of saves (PROTOCOL 4); their texts say what a developer or player can do."""
+"""The errors of saves (docs/protocol.md: Errors); their texts say what a developer or player can do."""
 
 from collections.abc import Mapping
 

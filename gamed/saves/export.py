@@ -1,4 +1,4 @@
-"""The export of all versions of a player's saves as one ZIP file (PROTOCOL 4)."""
+"""The export of all versions of a player's saves as one ZIP file (docs/protocol.md: Saves)."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""The ZIP file of a player's saves: every kept version and a manifest (PROTOCOL 4).
+"""The ZIP file of a player's saves: every kept version and a manifest (docs/protocol.md: Saves).
 
 The file is written in short steps, each in a read transaction of its own. A version and its bytes are read in the same
 step, so cleanup cannot delete them in between. A version that is deleted before its step is left out; a version that
@@ -6,7 +6,8 @@ is saved during the export may be included. The manifest has the cursor from the
 that moment are included, and `GET /game/saves?since=` lists the later changes. Damaged versions are left out, and the
 manifest marks them. The same saves give the same bytes.
 
-Exports are written by the thread that stores uploads, one step at a time between its other work (PROTOCOL 4).
+Exports are written by the thread that stores uploads, one step at a time between its other work
+(docs/protocol.md: Saves).
 """
 
 import os

@@ -1,7 +1,9 @@
-"""Limits of what a player stores, how often they change it, and how much disk uploads reserve (PROTOCOL 7).
+"""Limits of what a player stores, how often they change it, and how much disk uploads reserve.
 
 Sizes are bytes. Requests are counted in memory, which a restart resets; changes also in the player's row, for all
 processes together. Reservations are in memory.
+
+See docs/protocol.md: Limits.
 """
 
 from collections.abc import Callable, Sequence
@@ -80,7 +82,7 @@ def room_to_change(
 ) -> SaveError | None:
     """Return the error if these slots may not change together, each from and to a size; None is an empty slot.
 
-    A change that adds neither slots nor bytes is always allowed (PROTOCOL 4.3, R6).
+    A change that adds neither slots nor bytes is always allowed (rule R6 of docs/internals/rules.md).
     """
     more = sum((new is not None) - (old is not None) for old, new in changes)
     if more > 0 and usage.slots + more > limits.slots:

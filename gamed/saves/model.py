@@ -1,4 +1,4 @@
-"""Values of saves: versions, slot entries, cursors, and the totals of a player (PROTOCOL 4)."""
+"""Values of saves: versions, slot entries, cursors, and the totals of a player (docs/protocol.md: Saves)."""
 
 from collections.abc import Sequence
 from enum import StrEnum

@@ -1,4 +1,7 @@
-"""Deletes that make room: of versions in a full history, and of deleted slots before their time (PROTOCOL 4.3)."""
+"""Deletes that make room: of versions in a full history, and of deleted slots before their time.
+
+See docs/developers/saves.md: History.
+"""
 
 from collections.abc import Collection, Sequence
 
@@ -89,11 +92,13 @@ def prune_to_quota(
     later: bool = False,
     count: int = PRUNE_VERSIONS,
 ) -> bool:
-    """Delete the versions that retired first, at most `count`, until the history fits (rule R5 of PROTOCOL 4.3).
+    """Delete the versions that retired first, at most `count`, until the history fits.
 
     Return True while it is still too large and more can be deleted. Deleting a conflict copy changes its slot.
     `spared` stay: versions that were just put into the history, which seem to be the oldest if the clock was set back.
     With `later` this leaves a history of many slots as it is.
+
+    See rule R5 of docs/internals/rules.md.
     """
     usage = tables.find_player(connection, player_id).usage
     over = usage.history_bytes - limits.history_bytes

@@ -1,4 +1,4 @@
-"""JSON of responses about saves, and the errors that explain a rejected request (PROTOCOL 4)."""
+"""JSON of responses about saves, and the errors that explain a rejected request (docs/protocol.md: Saves)."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 

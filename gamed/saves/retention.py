@@ -1,4 +1,4 @@
-"""How long a version is kept: the rules R1 to R4 of PROTOCOL 4.3, as pure functions.
+"""How long a version is kept: the rules R1 to R4 of docs/internals/rules.md, as pure functions.
 
 A version's age counts from the instant at which it stopped being current; a clock that was set back makes no version
 older. A deleted save keeps as many versions as a living one, so that a restore is possible, until its tombstone

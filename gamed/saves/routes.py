@@ -1,4 +1,4 @@
-"""Routes of saves and their history (PROTOCOL 4)."""
+"""Routes of saves and their history (docs/protocol.md: Saves)."""
 
 from collections.abc import Mapping
 
@@ -139,7 +139,7 @@ class SaveRoutes(Component, frozen=True, kw_only=True):
 
 
 def _save_headers(version: Version) -> dict[str, str]:
-    """Return the header fields of PROTOCOL 4.2, which GET and HEAD share."""
+    """Return the header fields of the protocol (docs/protocol.md: Saves), which GET and HEAD share."""
     headers = {**_SAVE_HEADERS, **_version_headers(version), "Last-Modified": http_date(version.created_ms)}
     if version.content is not None:
         headers["Content-Type"] = version.content.content_type

@@ -1,4 +1,4 @@
-"""Reads, writes, deletes and restores of saves, and waits for changes (PROTOCOL 4).
+"""Reads, writes, deletes and restores of saves, and waits for changes (docs/protocol.md: Saves).
 
 Its functions raise SaveError, SessionError, DatabaseError or RangeUnsatisfiable.
 """

@@ -1,6 +1,6 @@
 """Reads of saves, and the transactions that change them, on the queues of the databases.
 
-A read authenticates its token in the same transaction of the read queue (PROTOCOL 4.2).
+A read authenticates its token in the same transaction of the read queue (docs/internals/architecture.md: Storage).
 """
 
 from collections.abc import Callable, Collection, Sequence

@@ -100,7 +100,10 @@ def reduce_history_bytes(connection: Connection, player_id: str, size: int) -> N
 
 
 def renew_epochs(connection: Connection, random: Random) -> int:
-    """Give every player a new epoch, so that all clients read everything again (PROTOCOL 4.2); return the number."""
+    """Give every player a new epoch, so that all clients read everything again; return the number.
+
+    See docs/protocol.md: Saves.
+    """
     players = connection.execute("SELECT player_id FROM player_saves").fetchall()
     query = "UPDATE player_saves SET epoch = :epoch WHERE player_id = :player_id"
     for (player_id,) in players:

@@ -1,8 +1,10 @@
-"""Bodies of saves, staged bytes and commits: the checks before they arrive, then counting and hashing (PROTOCOL 4).
+"""Bodies of saves, staged bytes and commits: the checks before they arrive, then counting and hashing.
 
 The checks go from cheap to costly, and from what any client may learn to what a player may. Syntax needs no database.
 The token needs a read, and only a player learns the limits of rate and size. Disk space is last: it alone reserves
 something, which a later refusal would have to give back.
+
+See docs/protocol.md: Saves.
 """
 
 from collections.abc import Callable
@@ -148,7 +150,7 @@ class SaveBodyPolicy(Component, frozen=True, kw_only=True):
 
 
 COMMIT_BYTES = 256 * 1024
-"""The largest JSON of a commit (PROTOCOL 1)."""
+"""The largest JSON of a commit (docs/protocol.md: Conventions)."""
 _JSON = SmallBodyPolicy("application/json", COMMIT_BYTES)
 
 

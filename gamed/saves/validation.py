@@ -1,6 +1,7 @@
 """Validation of what a client sends with a save: slot name, condition, Content-Type, Save-Meta, digest.
 
-The sources are PROTOCOL 4.1, RFC 9110 8.3 (media types) and 13.1 (conditions), and RFC 9530 (digests).
+The sources are docs/developers/saves.md: Writing; RFC 9110 8.3 (media types) and 13.1 (conditions), and RFC 9530
+(digests).
 """
 
 from binascii import Error, a2b_base64

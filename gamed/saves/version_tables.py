@@ -157,11 +157,13 @@ _NEXT = """
 
 
 def oldest_versions(connection: Connection, player_id: str, limit: int) -> list[Version]:
-    """Return the versions to delete when the history is too large, longest retired first (PROTOCOL 4.3, R1, R5).
+    """Return the versions to delete when the history is too large, longest retired first.
 
     Deletes, which have no bytes, and the version before the current one of each slot are left out. In a slot, versions
     retire in the order of their numbers, and so do its conflict copies. So this reads two rows of each slot and not
     all versions of the player, which may be 40,000 with the Save-Meta of each.
+
+    See rules R1 and R5 of docs/internals/rules.md.
     """
     before_current: dict[str, int | None] = {}
     candidates = list(connection.execute(_OLDEST, {"player_id": player_id}))

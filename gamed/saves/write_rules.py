@@ -1,4 +1,4 @@
-"""The rules W1 to W7 of PROTOCOL 4.1, which decide whether a request may change a slot, as pure functions.
+"""The rules W1 to W7 of docs/internals/rules.md, which decide whether a request may change a slot, as pure functions.
 
 They promise three things. A client that has not seen the current version cannot replace it; refused bytes are kept;
 and a repeated request recognises its own effect and succeeds.
@@ -60,7 +60,7 @@ UNCONDITIONAL = Condition()
 
 
 class WriteRule(Enum):
-    """The row of the table in PROTOCOL 4.1 that applies to a PUT."""
+    """The rule of docs/internals/rules.md that applies to a PUT."""
 
     W1_ALREADY_THERE = auto()
     W1_RELABELLED = auto()

@@ -1,4 +1,4 @@
-"""Transactions that change one slot: write, delete, restore and dismiss (PROTOCOL 4.1, 4.3).
+"""Transactions that change one slot: write, delete, restore and dismiss (docs/internals/rules.md: Writes, History).
 
 Each one runs on the write queue of state.db: it reads the slot, lets the rules decide, writes the rows and updates the
 stored totals. All checks that return an error stand before the first statement that writes: a value that is returned

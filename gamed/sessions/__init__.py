@@ -1,1 +1,4 @@
-"""Staying signed in: credentials, their rotation, and the sessions they belong to (SPEC 5.3, PROTOCOL 3.7)."""
+"""Staying signed in: credentials, their rotation, and the sessions they belong to.
+
+See SPEC 5/5; docs/protocol.md: Sessions.
+"""

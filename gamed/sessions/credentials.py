@@ -1,6 +1,8 @@
-"""The credentials of a session are an access token and a refresh credential, issued as a pair (SPEC 5.3, PROTOCOL 1).
+"""The credentials of a session are an access token and a refresh credential, issued as a pair.
 
-A malformed credential of a request is rejected here, before the server reads a database (PROTOCOL 3.7).
+A malformed credential of a request is rejected here, before the server reads a database (docs/protocol.md: Sessions).
+
+See SPEC 5/5; docs/protocol.md: Conventions.
 """
 
 import struct
@@ -22,7 +24,7 @@ from gamed.tokens import ENTROPY_BYTES, ID_BYTES, MalformedToken, TokenType, gen
 MAX_SESSIONS = 100
 """Sessions of one player, and browser sessions: one more ends the least recently used one."""
 RECENT_MS = 10 * 60_000
-"""How long after a sign-in a session may start what cannot be undone (PROTOCOL 3.8)."""
+"""How long after a sign-in a session may start what cannot be undone (docs/protocol.md: Accounts)."""
 BROWSER_IDLE_MS = 30 * 60_000
 """A browser session ends this long after its last request."""
 BROWSER_TOTAL_MS = 12 * 3600_000
@@ -113,7 +115,7 @@ class AuthenticatedSession(Struct, frozen=True):
         return named and named[:DEVICE_CHARACTERS]
 
     def signed_in_recently(self, now_ms: int) -> bool:
-        """Return whether the sign-in is recent enough for what cannot be undone (PROTOCOL 3.8)."""
+        """Return whether the sign-in is recent enough for what cannot be undone (docs/protocol.md: Accounts)."""
         return now_ms - self.signed_in_ms <= RECENT_MS
 
 
@@ -180,9 +182,11 @@ def new_session_id(random: Random) -> str:
 
 
 def response_members(pair: CredentialPair, session_id: str, now_ms: int) -> dict[str, object]:
-    """Return the members that the responses of collect, refresh and `players token` share (PROTOCOL 3.5 and 3.7).
+    """Return the members that the responses of collect, refresh and `players token` share.
 
     Only this function reveals credentials. Write its result into a response and nowhere else.
+
+    See docs/protocol.md: Collect, Sessions.
     """
     access, refresh = pair.access.reveal().decode(), pair.refresh.reveal().decode()
     return {
@@ -243,7 +247,7 @@ def bearer(single: Callable[[str], str | None]) -> str | None:
     """Return the credential of the one Authorization field with the scheme Bearer, not validated, or None.
 
     `single` returns the value of a field that was sent exactly once. A credential in the query, in a cookie or in the
-    content does not count (PROTOCOL 1, RFC 6750 2.1).
+    content does not count (docs/protocol.md: Conventions; RFC 6750 2.1).
     """
     scheme, _, credential = (single("authorization") or "").partition(" ")
     return credential.strip(" ") or None if scheme.lower() == "bearer" else None

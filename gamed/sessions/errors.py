@@ -1,4 +1,7 @@
-"""A session's credential can fail in the ways of PROTOCOL 3.7 and 4; `problems.py` maps each error to its status."""
+"""A session's credential can fail in the ways of the protocol; `problems.py` maps each error to its status.
+
+See docs/protocol.md: Errors.
+"""
 
 
 class SessionError(Exception):

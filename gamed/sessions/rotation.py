@@ -1,4 +1,4 @@
-"""The refresh table of PROTOCOL 3.7 is one pure function: it decides what a refresh credential gets.
+"""The refresh table of docs/internals/rules.md is one pure function: it decides what a refresh credential gets.
 
 Each rotation starts one more generation of the session. A credential belongs to the generation that it was generated
 for, so the table's "current", "immediate predecessor" and "older" are the newest generation, the one before it, and

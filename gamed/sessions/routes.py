@@ -1,4 +1,4 @@
-"""Routes of sessions: refresh, logout, list and end (PROTOCOL 3.7)."""
+"""Routes of sessions: refresh, logout, list and end (docs/protocol.md: Sessions)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,7 +32,10 @@ class LogoutBody(Struct):
 
 
 class SessionRoutes(Component, frozen=True, kw_only=True):
-    """The routes of PROTOCOL 3.7. Changes run shielded: a client that disconnects does not cancel them."""
+    """The routes of sessions. Changes run shielded: a client that disconnects does not cancel them.
+
+    See docs/protocol.md: Sessions.
+    """
 
     app = make_app(SESSION_ERRORS, PLAYER_ERRORS)
     prefixes = ("/auth/session/", "/auth/sessions")

@@ -1,4 +1,4 @@
-"""The session service authenticates requests, and refreshes, lists and ends sessions (PROTOCOL 3.7).
+"""The session service authenticates requests, and refreshes, lists and ends sessions (docs/protocol.md: Sessions).
 
 The first use of a session's newest generation is committed before that request has an effect, so that what follows
 from it still holds after a crash. A read has no effect that a crash could undo: while the disk cannot be written the
@@ -118,7 +118,7 @@ class SessionService(Component, frozen=True, kw_only=True):
             await self.write_first_uses()
 
     async def refresh(self, credential: str) -> dict[str, object]:
-        """Return the members of the response to a refresh, by PROTOCOL 3.7's table.
+        """Return the members of the response to a refresh, by the table of refreshes in docs/internals/rules.md.
 
         A repeated request gets the same members.
         """

@@ -1,7 +1,8 @@
 """The store of sessions runs each call as one transaction of auth.db: a change in the write queue, a read in the other.
 
-A transaction exchanges a refresh credential, or ends sessions at a logout (PROTOCOL 3.7). The cleanup deletes old rows
-in small steps, because a long transaction would delay every other write (SPEC 2.1).
+A transaction exchanges a refresh credential, or ends sessions at a logout
+(docs/internals/storage.md: What is deleted, and when). The cleanup deletes old rows in small steps, because a long
+transaction would delay every other write (SPEC 2.1).
 """
 
 from collections.abc import Sequence
@@ -54,7 +55,7 @@ class SessionStore(Component, frozen=True, kw_only=True):
     """The sessions of auth.db.
 
     Every method raises DatabaseError, authenticate() also SessionError. `_refreshes` limits how often one session may
-    refresh (PROTOCOL 3.9).
+    refresh (docs/owners/configuration.md: Limits).
     """
 
     reads: ReadQueue

@@ -1,4 +1,4 @@
-"""The SQL of the tables `session` and `credential` (PROTOCOL 3.7).
+"""The SQL of the tables `session` and `credential` (docs/protocol.md: Sessions).
 
 A session outlives its tokens; each rotation is one more `generation` of it. The column `used` describes the newest one.
 """
@@ -237,8 +237,9 @@ def living_sessions(connection: Connection, session_ids: Sequence[str]) -> set[s
 def mark_used(connection: Connection, session_id: str, generation: int, now_ms: int) -> None:
     """Mark the newest generation as used; change nothing if it is marked already, or if another one is the newest.
 
-    The first use of generation 1 also ends its login: `delivered` becomes `collected` (PROTOCOL 3.5). Raise
-    SessionRevoked if the session ended since its token was read: a use that is not on disk must not have an effect.
+    The first use of generation 1 also ends its login: `delivered` becomes `collected` (docs/protocol.md: Collect).
+    Raise SessionRevoked if the session ended since its token was read: a use that is not on disk must not have an
+    effect.
     """
     query = """
         UPDATE session SET used = 1
@@ -270,7 +271,7 @@ _CLOSE = """
 
 
 def close_login(connection: Connection, session_id: str, now_ms: int) -> None:
-    """Change the login of a session from `delivered` to `collected` (PROTOCOL 3.5)."""
+    """Change the login of a session from `delivered` to `collected` (docs/protocol.md: Collect)."""
     connection.execute(f"{_CLOSE} = :session_id", {"session_id": session_id, "now_ms": now_ms})
 
 

@@ -1,4 +1,7 @@
-"""Erasing and merging players survives kill -9 at every step, and a merge moves everything (PROTOCOL 3.8)."""
+"""Erasing and merging players survives kill -9 at every step, and a merge moves everything.
+
+See docs/owners/players.md: Erasing.
+"""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The routes of a player's own account answer as PROTOCOL 3.8 says."""
+"""The routes of a player's own account answer as the protocol says (docs/protocol.md: Accounts)."""
 
 from msgspec.json import encode
 
@@ -98,7 +98,10 @@ class IdentityTests(AccountCase):
     """GET /auth/identities, DELETE /auth/identities/{provider}."""
 
     def test_list(self) -> None:
-        """The list has exactly the members of PROTOCOL 3.8, the oldest first, and shows which can sign in."""
+        """The list has exactly the members of the protocol, the oldest first, and shows which can sign in.
+
+        See docs/protocol.md: Accounts.
+        """
         self.link("gone", GONE)
         self.add_account("anna")
         self.link("discord", DISCORD, at_ms=NOW_MS + 2)

@@ -35,7 +35,7 @@ def at_once(work: Callable[[], T]) -> Deferred[T]:
 
 
 class Folder:
-    """An assets folder that is written by the rules of PROTOCOL 5, without the code that publishes."""
+    """An assets folder that is written without the code that publishes (docs/internals/storage.md: Assets)."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""Channels are set to a complete release, rolled back and deleted (PROTOCOL 5)."""
+"""Channels are set to a complete release, rolled back and deleted (docs/owners/assets.md: Move channels)."""
 
 from gamed.assets import channel_store
 from gamed.assets import store as asset_store

@@ -1,4 +1,7 @@
-"""Garbage collection deletes a day later exactly what no channel needs any more (PROTOCOL 5, 7)."""
+"""Garbage collection deletes a day later exactly what no channel needs any more.
+
+See docs/owners/assets.md: What is kept.
+"""
 
 import os
 from errno import EIO

@@ -1,4 +1,4 @@
-"""A manifest has one form, and its hash is the id of the release (PROTOCOL 5)."""
+"""A manifest has one form, and its hash is the id of the release (docs/protocol.md: Assets)."""
 
 import json
 from typing import Any

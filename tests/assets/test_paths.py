@@ -1,4 +1,4 @@
-"""A release has only paths that every file system can hold (PROTOCOL 5)."""
+"""A release has only paths that every file system can hold (docs/owners/assets.md: What is refused)."""
 
 from unicodedata import normalize
 

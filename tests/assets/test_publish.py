@@ -1,4 +1,7 @@
-"""Publishing makes a release of a folder and sets a channel to it, or changes nothing (PROTOCOL 5)."""
+"""Publishing makes a release of a folder and sets a channel to it, or changes nothing.
+
+See docs/owners/assets.md: Publishing.
+"""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""GET and HEAD under /assets/ (PROTOCOL 5 and 6)."""
+"""GET and HEAD under /assets/ (docs/protocol.md: Assets, Conditions and ranges)."""
 
 from base64 import b64encode
 from hashlib import sha256

@@ -1,4 +1,7 @@
-"""`assets.access` and `cors_origins` decide who may read releases (PROTOCOL 1, 4, 5)."""
+"""`assets.access` and `cors_origins` decide who may read releases.
+
+See docs/protocol.md: Conventions; docs/owners/configuration.md: Saves and assets.
+"""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""A response from the cache is equal to one from disk (PROTOCOL 5, 6)."""
+"""A response from the cache is equal to one from disk (docs/protocol.md: Assets, Conditions and ranges)."""
 
 from collections.abc import Mapping
 from hashlib import sha256

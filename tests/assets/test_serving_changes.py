@@ -1,4 +1,4 @@
-"""Channels are moved, releases deleted and files damaged while they are served (PROTOCOL 5)."""
+"""Channels are moved, releases deleted and files damaged while they are served (docs/protocol.md: Assets)."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The caches are bounded, share reads, and keep descriptors open for threads (PROTOCOL 5)."""
+"""The caches are bounded, share reads, and keep descriptors open for threads (docs/protocol.md: Assets)."""
 
 import os
 from collections.abc import Callable

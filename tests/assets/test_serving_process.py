@@ -1,4 +1,7 @@
-"""A running service sends files of every size to fast and slow clients (PROTOCOL 5, 6)."""
+"""A running service sends files of every size to fast and slow clients.
+
+See docs/protocol.md: Assets, Conditions and ranges.
+"""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The service reads the assets folder, also an empty or damaged one (PROTOCOL 5)."""
+"""The service reads the assets folder, also an empty or damaged one (docs/internals/storage.md: Assets)."""
 
 import os
 from hashlib import sha256

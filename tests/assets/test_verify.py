@@ -1,4 +1,7 @@
-"""`verify` reads every byte and reports damaged and missing objects with their files (PROTOCOL 5)."""
+"""`verify` reads every byte and reports damaged and missing objects with their files.
+
+See docs/owners/assets.md: Check the files.
+"""
 
 from gamed.assets.errors import ReleaseNotFound
 from gamed.assets.verify import VerifyResult, verify

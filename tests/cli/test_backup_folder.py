@@ -40,7 +40,7 @@ class WriteTests(BackupCase):
 
     @covers("2.2/8")
     def test_never_the_key(self) -> None:
-        """Neither the key file nor the key in any form is in a backup (SPEC 2.2 rule 2)."""
+        """Neither the key file nor the key in any form is in a backup (SPEC 2.2/8)."""
         made = self.back_up()
         together = b"".join(path.read_bytes() for path in made.path.iterdir())
         key = KEY.reveal()

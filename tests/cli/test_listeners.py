@@ -116,7 +116,7 @@ def _rest(listener: Listener) -> tuple[int, str]:
 @covers("5/10", "5/11")
 class CheckTests(SynchronousTestCase):
     def test_exposed_without_encryption(self) -> None:
-        """A plain port that others reach needs an https address, or the owner's word that they do not (SPEC 5.5)."""
+        """A plain port that others reach needs an https address, or the owner's word that they do not (SPEC 5/10)."""
         exposed = [parse("tcp:8080")]
         for config in (PLAIN, LOOPBACK_URL):
             error = self.assertRaises(SetupError, check_listeners, exposed, config, private=False)
@@ -138,7 +138,10 @@ class CheckTests(SynchronousTestCase):
         )
 
     def test_no_address(self) -> None:
-        """Without public_url the address is the first tcp listener's: there must be one (PROTOCOL 1)."""
+        """Without public_url the address is the first tcp listener's: there must be one.
+
+        See docs/owners/commands.md: Three ways to run the service.
+        """
         unix = [parse("unix:/run/gamed.sock")]
         self.assertIn("public_url", str(self.assertRaises(SetupError, check_listeners, unix, PLAIN, private=False)))
         check_listeners(unix, LOOPBACK_URL, private=False)

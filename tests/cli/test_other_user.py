@@ -1,4 +1,7 @@
-"""Commands run as root on the data folder of a service that runs as another user (PROTOCOL 3.8, SPEC 2.2)."""
+"""Commands run as root on the data folder of a service that runs as another user.
+
+See docs/owners/players.md: Where commands find the key; SPEC 2.2.
+"""
 
 import json
 import os

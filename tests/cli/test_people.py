@@ -1,4 +1,4 @@
-"""Each command about people beside a running service, whose very next request knows of it (PROTOCOL 3.7, 3.8)."""
+"""Each command about people beside a running service, whose very next request knows of it (docs/owners/players.md)."""
 
 import json
 import os

@@ -67,7 +67,7 @@ class ConfigurationTests(RefusalTestCase):
 
     @covers("7/3")
     def test_missing_variables(self) -> None:
-        """oauth mode without its variables refuses to start and names them all (SPEC 5.7, 7)."""
+        """oauth mode without its variables refuses to start and names them all (SPEC 5/14, 7)."""
         self.write_config(OAUTH)
         self.environ.clear()
         err = self.refused()

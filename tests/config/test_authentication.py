@@ -436,7 +436,7 @@ class OtherMemberTests(SynchronousTestCase):
 @covers("2.1/14")
 class ProviderTests(SynchronousTestCase):
     def test_presets(self) -> None:
-        """Discord and Google need only an id and a secret (SPEC 4.5)."""
+        """Discord and Google need only an id and a secret (SPEC 4/13)."""
         discord, google = load_config(OAUTH).config.providers.values()
         self.assertEqual(
             (discord.protocol, discord.label, discord.scopes), (ProviderProtocol.OAUTH2, "Discord", ("identify",))

@@ -1,4 +1,7 @@
-"""`game.json` is validated like the other configuration file; it has every setting of PROTOCOL 7."""
+"""`game.json` is validated like the other configuration file; it has every setting of its page.
+
+See docs/owners/configuration.md: Saves and assets.
+"""
 
 from msgspec.structs import fields
 from twisted.trial.unittest import SynchronousTestCase

@@ -1,4 +1,4 @@
-"""Every answer follows the conventions of PROTOCOL 1."""
+"""Every answer follows the conventions (docs/protocol.md: Conventions)."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ class Answer(Struct, frozen=True):
 
 
 def complaints(method: str, path: str, answer: Answer) -> list[str]:
-    """Return a line for each convention of PROTOCOL 1 that this answer breaks."""
+    """Return a line for each convention (docs/protocol.md: Conventions) that this answer breaks."""
     return [*_framing(method, answer), *_family(path, answer), *_refusal(path, answer), *_secrets(path, answer)]
 
 

@@ -42,7 +42,8 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
         who = SPENT.get(operation, "token")
         case.headers["Authorization"] = f"Bearer {LIVE[who]}"
     if sent is None and "If-Match" in case.headers:
-        # A schema cannot say "not both"; syntax is checked before the token (PROTOCOL 4), and schemathesis wants 401.
+        # A schema cannot say "not both"; syntax is checked before the token (docs/protocol.md: Saves), and schemathesis
+        # wants 401.
         case.headers.pop("If-None-Match", None)
     for values in (case.path_parameters, case.body):
         if isinstance(values, dict) and operation != "log_out":  # which would spend it
@@ -60,7 +61,7 @@ def _is_example(value: object) -> bool:
 
 @schemathesis.check
 def follows_conventions(context: Any, response: Any, case: Any) -> None:
-    """Check the conventions of PROTOCOL 1 in every answer."""
+    """Check the conventions (docs/protocol.md: Conventions) in every answer."""
     headers = {name.lower(): ", ".join(lines) for name, lines in response.headers.items()}
     wrong = complaints(case.method.upper(), case.path, Answer(response.status_code, headers, response.content))
     assert not wrong, "\n".join(wrong)

@@ -42,7 +42,7 @@ URI = "urn:gamed:openapi"
 
 
 def routes() -> dict[tuple[str, str], str]:
-    """Return method and path -> the handler's name; HEAD counts as GET (PROTOCOL 1)."""
+    """Return method and path -> the handler's name; HEAD counts as GET (docs/protocol.md: Conventions)."""
     found = {}
     for app in public_apps():
         for rule in app.url_map.iter_rules():
@@ -155,7 +155,10 @@ class CodeTests(SynchronousTestCase):
             self.assertEqual(described - known, set(), each.name)
 
     def test_outcomes(self) -> None:
-        """A login that failed says why with one of the codes of PROTOCOL 3.5; the table has no further code."""
+        """A login that failed says why with one of the codes of the protocol; the table has no further code.
+
+        See docs/protocol.md: Errors.
+        """
         failed = load()["components"]["schemas"]["Failed"]["properties"]["problem"]["properties"]["code"]["enum"]
         self.assertEqual(failed, [outcome.value for outcome in LoginFailure])
         self.assertEqual({code for _, code in answered()} | set(failed), set(CODES))

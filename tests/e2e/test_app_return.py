@@ -1,4 +1,4 @@
-"""The browser opens the app that started a sign-in, as Chromium does it (PROTOCOL 3.4, RFC 8252 7)."""
+"""The browser opens the app that started a sign-in, as Chromium does it (docs/protocol.md: Collect; RFC 8252 7)."""
 
 import ssl
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

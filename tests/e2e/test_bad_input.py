@@ -1,4 +1,4 @@
-"""Bad input over a real socket: a typed answer, no 5xx, no traceback, nothing stored (PROTOCOL 1, 3, 4)."""
+"""Bad input over a real socket: a typed answer, no 5xx, no traceback, nothing stored (docs/protocol.md: Errors)."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""The handoff between a game and a browser in unusual orders (PROTOCOL 3.2-3.6)."""
+"""The handoff between a game and a browser in unusual orders (docs/protocol.md: Signing in)."""
 
 from time import monotonic
 from typing import ClassVar

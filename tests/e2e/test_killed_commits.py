@@ -1,4 +1,4 @@
-"""kill -9 of the real service during commits of 64 slots: all of one, or none of it (PROTOCOL 4.4)."""
+"""kill -9 of the real service during commits of 64 slots: all of one, or none of it (docs/protocol.md: Commits)."""
 
 import contextlib
 import http.client

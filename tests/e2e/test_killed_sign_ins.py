@@ -1,4 +1,7 @@
-"""kill -9 at every step of a sign-in through a provider: it continues after the next start (PROTOCOL 3)."""
+"""kill -9 at every step of a sign-in through a provider: it continues after the next start.
+
+See docs/internals/login-states.md.
+"""
 
 import contextlib
 import threading

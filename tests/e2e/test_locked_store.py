@@ -1,4 +1,7 @@
-"""Another process locks `auth` for longer than the service waits: 503 busy; reads continue (PROTOCOL 1)."""
+"""Another process locks `auth` for longer than the service waits: 503 busy; reads continue.
+
+See docs/protocol.md: Errors.
+"""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""An owner's changes over the years, each by editing, setting variables and restarting (SPEC Operational rules)."""
+"""An owner's changes over the years, each by editing, setting variables and restarting (SPEC operational)."""
 
 from typing import ClassVar
 

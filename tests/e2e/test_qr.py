@@ -1,4 +1,4 @@
-"""A browser shows the QR code of a link, as a web game on another origin does (PROTOCOL 3.1)."""
+"""A browser shows the QR code of a link, as a web game on another origin does (docs/protocol.md: Start)."""
 
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread

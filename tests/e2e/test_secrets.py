@@ -1,4 +1,4 @@
-"""Places without secrets (SPEC 2.2, 5.8; PROTOCOL 1)."""
+"""Places without secrets (SPEC 2.2, 5/15; docs/protocol.md: Conventions)."""
 
 import re
 from base64 import b64encode, urlsafe_b64decode

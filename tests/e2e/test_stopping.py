@@ -1,4 +1,4 @@
-"""A service that stops answers all waiting requests (PROTOCOL 3.5)."""
+"""A service that stops answers all waiting requests (docs/protocol.md: Collect)."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier

@@ -1,4 +1,7 @@
-"""Two people with the link of one sign-in return from the provider at the same time (PROTOCOL 3.3, 3.4)."""
+"""Two people with the link of one sign-in return from the provider at the same time.
+
+See docs/protocol.md: Signing in, Collect.
+"""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""Callbacks that the provider has not written for this browser (PROTOCOL 3.3)."""
+"""Callbacks that the provider has not written for this browser (docs/protocol.md: Signing in)."""
 
 from typing import Any
 from urllib.parse import quote

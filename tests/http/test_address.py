@@ -1,4 +1,4 @@
-"""The client's address is found behind trusted proxies (PROTOCOL 3.9)."""
+"""The client's address is found behind trusted proxies (docs/owners/proxies.md: trusted_proxies)."""
 
 from ipaddress import ip_network
 

@@ -1,4 +1,4 @@
-"""Credentials are read from one Authorization field only (PROTOCOL 1)."""
+"""Credentials are read from one Authorization field only (docs/protocol.md: Conventions)."""
 
 from twisted.trial.unittest import SynchronousTestCase
 

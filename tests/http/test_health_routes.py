@@ -1,4 +1,7 @@
-"""GET /healthz, GET /auth/config and GET /auth/providers report health and configuration (PROTOCOL 2, SPEC 2.4)."""
+"""GET /healthz, GET /auth/config and GET /auth/providers report health and configuration.
+
+See docs/protocol.md: Conventions, Signing in; SPEC 2.4.
+"""
 
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase

@@ -56,7 +56,7 @@ class FieldTests(HostileCase):
 
 
 class PageTests(HostileCase):
-    """Malformed requests to browser routes, whose errors are pages (PROTOCOL 1)."""
+    """Malformed requests to browser routes, whose errors are pages (docs/protocol.md: Conventions)."""
 
     def test_a_head_that_cannot_be_read(self) -> None:
         """The route of the first line decides the form of the refusal; without one it is a problem."""

@@ -1,4 +1,4 @@
-"""JSON, queries and forms are read strictly (PROTOCOL 1)."""
+"""JSON, queries and forms are read strictly (docs/protocol.md: Conventions)."""
 
 from collections.abc import Mapping
 

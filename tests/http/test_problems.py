@@ -1,4 +1,4 @@
-"""Errors become problems of a closed table (PROTOCOL 1)."""
+"""Errors become problems of a closed table (docs/protocol.md: Errors)."""
 
 from json import loads
 from string import ascii_lowercase
@@ -94,7 +94,7 @@ def answered(kind: type[BaseException]) -> tuple[int, str]:
 @covers("7/9")
 class TableTests(SynchronousTestCase):
     def test_statuses_are_those_of_the_protocol(self) -> None:
-        """Each code has the status that PROTOCOL gives it."""
+        """Each code has the status of docs/protocol.md: Errors."""
         for code, status in (GENERAL | HANDOFF | SESSIONS | SAVES).items():
             with self.subTest(code):
                 self.assertEqual(CODES[code].status, status)

@@ -1,4 +1,4 @@
-"""Every response has common fields; HEAD, OPTIONS and other origins are supported (PROTOCOL 1)."""
+"""Every response has common fields; HEAD, OPTIONS and other origins are supported (docs/protocol.md: Conventions)."""
 
 from itertools import count
 

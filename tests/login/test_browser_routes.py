@@ -1,4 +1,4 @@
-"""These tests send a browser's requests to the pages of a login (PROTOCOL 3.2 and 3.4)."""
+"""These tests send a browser's requests to the pages of a login (docs/internals/threats.md: Signing in)."""
 
 from base64 import b64encode
 from hashlib import sha256

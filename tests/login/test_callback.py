@@ -1,4 +1,7 @@
-"""These tests complete callbacks: one exchange, one outcome, and no effect on other logins (PROTOCOL 3.3, 3.4)."""
+"""These tests complete callbacks: one exchange, one outcome, and no effect on other logins.
+
+See docs/internals/rules.md: Callbacks; docs/protocol.md: Collect.
+"""
 
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred
@@ -280,7 +283,7 @@ class Failures(LoginCase):
         self.assertTrue(line.startswith(f"failed discord {outcome.value} req-1: "), line)
 
     def test_errors_of_the_redirect(self) -> None:
-        """Errors of the redirect give PROTOCOL's outcomes; their texts never reach the log, and no code is sent."""
+        """Errors of the redirect give the protocol's outcomes; their texts never reach the log, and no code is sent."""
         for error, outcome in (
             ("access_denied", LoginFailure.PROVIDER_DENIED),
             ("temporarily_unavailable", LoginFailure.PROVIDER_UNAVAILABLE),

@@ -1,4 +1,7 @@
-"""These tests send `GET /auth/{provider}/callback` over HTTP: statuses, pages, headers, effects (PROTOCOL 3.3)."""
+"""These tests send `GET /auth/{provider}/callback` over HTTP: statuses, pages, headers, effects.
+
+See docs/internals/rules.md: Callbacks.
+"""
 
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 

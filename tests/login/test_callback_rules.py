@@ -1,4 +1,4 @@
-"""These tests run the eight checks of PROTOCOL 3.3 alone and together: the first failure decides."""
+"""These tests run the eight checks of docs/internals/rules.md alone and together: the first failure decides."""
 
 from itertools import product
 from typing import Any

@@ -1,4 +1,7 @@
-"""These tests count requests of peers, proxies and forged headers against the right client address (PROTOCOL 3.9)."""
+"""These tests count requests of peers, proxies and forged headers against the right client address.
+
+See docs/owners/proxies.md: trusted_proxies.
+"""
 
 from ipaddress import ip_network
 from typing import Any

@@ -1,4 +1,4 @@
-"""These tests collect for known, new, adopted and linked identities (PROTOCOL 3.5, 3.8)."""
+"""These tests collect for known, new, adopted and linked identities (docs/protocol.md: Collect, Accounts)."""
 
 from typing import Any
 

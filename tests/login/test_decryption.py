@@ -1,4 +1,4 @@
-"""These tests change sealed rows of a login: the game gets an outcome, the log a line (PROTOCOL 3.5)."""
+"""These tests change sealed rows of a login: the game gets an outcome, the log a line (docs/protocol.md: Collect)."""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""A new player is asked for a display name on the pages of the sign-up and of the result (PROTOCOL 3.2, 3.4)."""
+"""A new player is asked for a display name on the pages of the sign-up and of the result.
+
+See docs/protocol.md: Accounts.
+"""
 
 from typing import Any
 

@@ -1,6 +1,8 @@
-"""These tests start fifty thousand logins from as many addresses: the file stays small, others sign in (PROTOCOL 3.9).
+"""These tests start fifty thousand logins from as many addresses: the file stays small, others sign in.
 
 With few examples all figures are a tenth: the starts, the limits, the size allowed.
+
+See docs/owners/configuration.md: Limits.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""These tests take logins from start to credentials and to every other end (PROTOCOL 3)."""
+"""These tests take logins from start to credentials and to every other end (docs/internals/login-states.md)."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""These tests wait in long polls: a change ends them at once, otherwise their time does (PROTOCOL 3.5)."""
+"""These tests wait in long polls: a change ends them at once, otherwise their time does (docs/protocol.md: Collect)."""
 
 from gamed.login.collect import Complete, Failed, Pending
 from gamed.login.errors import DeviceSecretInvalid

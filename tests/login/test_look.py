@@ -1,4 +1,4 @@
-"""The pages show the owner's colour and picture, and allow nothing more for it (PROTOCOL 3.2)."""
+"""The pages show the owner's colour and picture, and allow nothing more for it (docs/owners/configuration.md: Look)."""
 
 from base64 import b64encode
 from hashlib import sha256

@@ -1,4 +1,7 @@
-"""These tests change a password while logins that used the old one are under way (PROTOCOL 3.5, 3.8)."""
+"""These tests change a password while logins that used the old one are under way.
+
+See docs/protocol.md: Collect, Accounts.
+"""
 
 from gamed.login.collect import Complete, Failed
 from gamed.login.transaction import LoginIntent

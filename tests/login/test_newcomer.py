@@ -1,4 +1,7 @@
-"""A new player chooses a display name in the browser, before or after the game collects (PROTOCOL 3.4)."""
+"""A new player chooses a display name in the browser, before or after the game collects.
+
+See docs/protocol.md: Accounts.
+"""
 
 from functools import partial
 from typing import Any

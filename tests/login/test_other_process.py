@@ -1,4 +1,7 @@
-"""Two processes serve one set of logins: a wait at one of them ends with what the other one does (PROTOCOL 3.5)."""
+"""Two processes serve one set of logins: a wait at one of them ends with what the other one does.
+
+See docs/protocol.md: Collect.
+"""
 
 from twisted.internet.defer import Deferred
 

@@ -1,4 +1,7 @@
-"""These tests sign in through a provider in memory, with browsers and games over HTTP (PROTOCOL 3.1 to 3.5, 3.8)."""
+"""These tests sign in through a provider in memory, with browsers and games over HTTP.
+
+See docs/protocol.md: Signing in, Accounts.
+"""
 
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -42,7 +45,7 @@ class RecordingProvider(WatchedProvider):
 class CompleteSignIns(ProviderCase):
     @covers("words/9", "words/10", "5/3", "5/4")
     def test_tokens_of_providers_stay(self) -> None:
-        """The provider's tokens reach neither the game nor a page nor auth.db (SPEC 1.7, 5.2)."""
+        """The provider's tokens reach neither the game nor a page nor auth.db (SPEC 1/14, 5/3)."""
         self.serve_oauth(kind=RecordingProvider)
         seen = []
         for name in ("discord", "google"):

@@ -1,4 +1,7 @@
-"""These tests let a callback and another party act at once: the first commit decides (PROTOCOL 3)."""
+"""These tests let a callback and another party act at once: the first commit decides.
+
+See docs/internals/login-states.md.
+"""
 
 from functools import partial
 from itertools import permutations

@@ -1,4 +1,7 @@
-"""These tests read the QR code of a login's link, and ask for it when the link leads nowhere (PROTOCOL 3.1)."""
+"""These tests read the QR code of a login's link, and ask for it when the link leads nowhere.
+
+See docs/protocol.md: Start.
+"""
 
 from re import findall
 

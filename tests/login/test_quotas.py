@@ -1,4 +1,7 @@
-"""These tests limit how many logins start, wait and are opened, per address and in total (PROTOCOL 3.9)."""
+"""These tests limit how many logins start, wait and are opened, per address and in total.
+
+See docs/owners/configuration.md: Limits.
+"""
 
 from typing import Any
 

@@ -1,6 +1,8 @@
-"""These tests let two parties act at once: the first commit decides, the other party sees its result (PROTOCOL 3).
+"""These tests let two parties act at once: the first commit decides, the other party sees its result.
 
 The write queue is paused until both have submitted, so both decided on the same snapshot and share one batch.
+
+See docs/internals/login-states.md.
 """
 
 from collections.abc import Callable

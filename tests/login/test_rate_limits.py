@@ -1,4 +1,7 @@
-"""These tests check GCRA as a rule, in the database, and for the password form (PROTOCOL 3.9)."""
+"""These tests check GCRA as a rule, in the database, and for the password form.
+
+See docs/owners/configuration.md: Limits.
+"""
 
 from hypothesis import given
 from hypothesis import strategies as st

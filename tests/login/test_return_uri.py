@@ -1,4 +1,4 @@
-"""A login returns to an app only by an address that the owner allows (PROTOCOL 3.4, RFC 8252 7.1, 8.1)."""
+"""A login returns to an app only by an address that the owner allows (docs/protocol.md: Start; RFC 8252 7.1, 8.1)."""
 
 from urllib.parse import parse_qs, urlsplit
 

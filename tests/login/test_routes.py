@@ -1,4 +1,4 @@
-"""These tests send a game's requests: members, statuses, codes (PROTOCOL 3.1, 3.5, 3.6)."""
+"""These tests send a game's requests: members, statuses, codes (docs/protocol.md: Start, Collect)."""
 
 from re import search
 
@@ -11,7 +11,10 @@ from tests.support.covers import covers
 
 class Starting(BrowserCase):
     def test_the_members(self) -> None:
-        """The response has exactly the members of PROTOCOL 3.1, with this server's instants and URLs."""
+        """The response has exactly the members of the protocol, with this server's instants and URLs.
+
+        See docs/protocol.md: Start.
+        """
         self.serve()
         game = self.game(client={"name": "MyGame", "version": "1.4.2"}, loopback_port=51004)
         self.assertEqual(game.answer.status, 201)
@@ -80,7 +83,10 @@ class Starting(BrowserCase):
 
 class Collecting(BrowserCase):
     def test_from_start_to_credentials(self) -> None:
-        """The game receives 202 for each stage, then 200 with exactly the members of PROTOCOL 3.5."""
+        """The game receives 202 for each stage, then 200 with exactly the members of the protocol.
+
+        See docs/protocol.md: Collect.
+        """
         self.serve()
         game, browser = self.game(), self.new_browser()
         answer = game.collect()

@@ -1,4 +1,7 @@
-"""These tests read the security events of sign-ins, and the approval code of a new player (PROTOCOL 3.5, 3.8)."""
+"""These tests read the security events of sign-ins, and the approval code of a new player.
+
+See docs/protocol.md: Collect, Accounts.
+"""
 
 from sqlite3 import Connection, IntegrityError
 from string import digits

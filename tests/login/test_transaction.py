@@ -1,4 +1,7 @@
-"""These tests apply every event in every stage, and random lists of events, to the transition table (PROTOCOL 3)."""
+"""These tests apply every event in every stage, and random lists of events, to the transition table.
+
+See docs/internals/login-states.md.
+"""
 
 from itertools import product
 
@@ -50,7 +53,7 @@ ARROWS = {
     },
     "delivered": {"acknowledge": "collected", "lapse": "collected", "cancel": "cancelled"},
 }
-"""PROTOCOL 3's drawing, written out a second time by hand."""
+"""The drawing of docs/internals/login-states.md, written out a second time by hand."""
 
 
 class Table(SynchronousTestCase):

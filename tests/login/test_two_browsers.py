@@ -1,4 +1,7 @@
-"""These tests open one login in two browsers: it belongs to one, and the other never sees a code (PROTOCOL 3.4)."""
+"""These tests open one login in two browsers: it belongs to one, and the other never sees a code.
+
+See docs/internals/threats.md: Signing in.
+"""
 
 from collections.abc import Callable
 from itertools import permutations

@@ -1,4 +1,4 @@
-"""These tests set the wall clock an hour ahead or a day back while people sign in (PROTOCOL 3)."""
+"""These tests set the wall clock an hour ahead or a day back while people sign in (docs/internals/login-states.md)."""
 
 from msgspec.structs import replace
 

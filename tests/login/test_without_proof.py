@@ -1,4 +1,7 @@
-"""These tests link and adopt accounts without the game's proof: nothing is written (PROTOCOL 3.4, 3.8)."""
+"""These tests link and adopt accounts without the game's proof: nothing is written.
+
+See docs/protocol.md: Collect, Accounts.
+"""
 
 from collections.abc import Callable
 

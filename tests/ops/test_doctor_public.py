@@ -1,4 +1,7 @@
-"""What answers of the public address mean (SPEC 1.2, 2.4, 4; PROTOCOL 1, 2, 3.3)."""
+"""What answers of the public address mean.
+
+See SPEC 1/3, 2.4, 4; docs/protocol.md: Conventions, Signing in; docs/internals/rules.md: Callbacks.
+"""
 
 import json
 

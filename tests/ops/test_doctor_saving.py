@@ -1,4 +1,4 @@
-"""What answers about saves mean, after they came through proxies (PROTOCOL 4, 6)."""
+"""What answers about saves mean, after they came through proxies (docs/protocol.md: Saves, Conditions and ranges)."""
 
 from twisted.trial.unittest import SynchronousTestCase
 

@@ -189,11 +189,14 @@ class ChoiceTests(SocketTestCase):
         self.assertIn("more than one --listen names this socket", self.refused(sockets[0], options=twice))
 
     def test_without_an_address(self) -> None:
-        """In local mode the address must be configured: a passed socket has none (PROTOCOL 1)."""
+        """In local mode the address must be configured: a passed socket has none.
+
+        See docs/owners/commands.md: Three ways to run the service.
+        """
         self.write_config()
         said = self.refused(self.listening(socket.AF_INET, ("127.0.0.1", 0)))
         self.assertIn("Set public_url", said)
 
     def test_exposed(self) -> None:
-        """A passed socket is checked by the address it is bound to (SPEC 5.5)."""
+        """A passed socket is checked by the address it is bound to (SPEC 5/10)."""
         self.assertIn("without encryption", self.refused(self.listening(socket.AF_INET, ("0.0.0.0", 0))))

@@ -139,7 +139,7 @@ class CheckTests(FileCase):
 
     @covers("2.2/14")
     def test_lost_key(self) -> None:
-        """The message also says what to do if the key is lost (SPEC 2.2.5)."""
+        """The message also says what to do if the key is lost (SPEC 2.2/13)."""
         self.check(OLD, MASTER)
         words = self.assert_untouched_by(
             KeyMismatch, lambda connection: keyring.check_key(connection, OTHER, MASTER, NOW_MS, self.store)

@@ -1,4 +1,7 @@
-"""Two servers count the requests of a player and of an address together (PROTOCOL 3.9, 7)."""
+"""Two servers count the requests of a player and of an address together.
+
+See docs/owners/configuration.md: Limits; docs/protocol.md: Limits.
+"""
 
 from collections import Counter
 from collections.abc import Sequence

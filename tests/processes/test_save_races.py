@@ -1,4 +1,4 @@
-"""Two servers store one player's saves: of two writes that exclude each other, one wins (PROTOCOL 4)."""
+"""Two servers store one player's saves: of two writes that exclude each other, one wins (docs/protocol.md: Saves)."""
 
 from hashlib import sha256
 

@@ -1,4 +1,4 @@
-"""Two servers sign one player in: a credential, a code and a state count once (PROTOCOL 3)."""
+"""Two servers sign one player in: a credential, a code and a state count once (docs/protocol.md: Signing in)."""
 
 from tests.e2e.providers import DISCORD, FAKE_GOOGLE
 from tests.e2e.wire import Answer

@@ -1,4 +1,7 @@
-"""The HTTP client for providers accepts, repeats and reports responses as PROTOCOL 3.3 says, here in memory."""
+"""The HTTP client for providers accepts, repeats and reports responses, here in memory.
+
+See docs/internals/threats.md: Providers.
+"""
 
 from collections.abc import Sequence
 from gzip import compress

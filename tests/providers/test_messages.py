@@ -119,7 +119,10 @@ class DocumentTests(SynchronousTestCase):
                 self.assertRaises(ProviderError, validate_document, answer(status, id="7", error=error))
 
     def test_every_meaning_is_typed(self) -> None:
-        """Each registered error has one of the outcomes of PROTOCOL 3.5 and words for the owner."""
+        """Each registered error has one of the outcomes of the protocol and words for the owner.
+
+        See docs/protocol.md: Errors.
+        """
         kinds = {ProviderDenied, ProviderError, ProviderMisconfigured, ProviderUnavailable}
         for kind, words in MEANINGS.values():
             self.assertIn(kind, kinds)

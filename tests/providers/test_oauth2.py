@@ -1,4 +1,4 @@
-"""OAuth 2.0 providers: what they are sent, and whom their answers make (PROTOCOL 3.3)."""
+"""OAuth 2.0 providers: what they are sent, and whom their answers make (docs/internals/threats.md: Providers)."""
 
 from urllib.parse import parse_qsl, urlsplit
 

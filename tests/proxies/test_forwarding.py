@@ -1,4 +1,4 @@
-"""Requests and responses pass the proxies unchanged (SPEC 1.2, 4)."""
+"""Requests and responses pass the proxies unchanged (SPEC 1/3, 4)."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""gamed serves players behind the proxies (SPEC 1.2, 4; PROTOCOL 3.9)."""
+"""gamed serves players behind the proxies (SPEC 1/3, 4; docs/owners/proxies.md: trusted_proxies)."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""openssl checks the TLS of the proxies (SPEC 5.5)."""
+"""openssl checks the TLS of the proxies (SPEC 5/10)."""
 
 import subprocess
 

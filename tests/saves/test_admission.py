@@ -1,4 +1,7 @@
-"""Write rates, concurrent uploads and a nearly full disk are checked in the order of PROTOCOL 4."""
+"""Write rates, concurrent uploads and a nearly full disk are checked in the order of the protocol.
+
+See docs/protocol.md: Saves.
+"""
 
 from twisted.trial.unittest import SynchronousTestCase
 

@@ -1,4 +1,7 @@
-"""Whatever a player adds is bounded in rows and bytes, and each list in what one request reads (PROTOCOL 4.3, 7)."""
+"""Whatever a player adds is bounded in rows and bytes, and each list in what one request reads.
+
+See docs/protocol.md: Limits; docs/owners/configuration.md: Saves and assets.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar

@@ -1,4 +1,7 @@
-"""What a malicious player could still let grow, or let others wait for, within the limits (PROTOCOL 4.3, 4.4, 7)."""
+"""What a malicious player could still let grow, or let others wait for, within the limits.
+
+See docs/protocol.md: Limits; docs/owners/configuration.md: Saves and assets.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,4 +1,7 @@
-"""The cleanup deletes what has expired, in small transactions and with exact counters (PROTOCOL 4.3)."""
+"""The cleanup deletes what has expired, in small transactions and with exact counters.
+
+See docs/internals/storage.md: What is deleted, and when.
+"""
 
 from functools import partial
 

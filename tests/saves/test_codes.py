@@ -1,4 +1,4 @@
-"""Every refusal of saves has its status and code (PROTOCOL 4 and 7)."""
+"""Every refusal of saves has its status and code (docs/protocol.md: Errors)."""
 
 from twisted.trial.unittest import SynchronousTestCase
 

@@ -1,4 +1,4 @@
-"""A commit changes several slots or none (PROTOCOL 4.4)."""
+"""A commit changes several slots or none (docs/protocol.md: Commits)."""
 
 import json
 from typing import Any
@@ -268,7 +268,7 @@ class QuotaTest(CommitCase):
 
 
 class FormTest(CommitCase):
-    """Bodies that are not a commit (PROTOCOL 1)."""
+    """Bodies that are not a commit (docs/protocol.md: Commits)."""
 
     limits = SaveLimits(commit_writes=3, meta_bytes=20)
 

@@ -1,4 +1,4 @@
-"""A commit against the PUTs and DELETEs that it stands for, over the same rows (PROTOCOL 4.4)."""
+"""A commit against the PUTs and DELETEs that it stands for, over the same rows (docs/protocol.md: Commits)."""
 
 from collections.abc import Sequence
 from contextlib import closing

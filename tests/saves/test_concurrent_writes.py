@@ -1,4 +1,4 @@
-"""Concurrent writes have one winner, and all bytes are accounted for (PROTOCOL 4.1)."""
+"""Concurrent writes have one winner, and all bytes are accounted for (docs/protocol.md: Conditions and ranges)."""
 
 from hashlib import sha256
 

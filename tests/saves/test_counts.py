@@ -1,4 +1,7 @@
-"""Usage, references and change numbers are counted along; here they are counted again (PROTOCOL 4.2 and 7)."""
+"""Usage, references and change numbers are counted along; here they are counted again.
+
+See docs/protocol.md: Saves, Limits.
+"""
 
 from contextlib import closing
 

@@ -1,4 +1,7 @@
-"""Each version keeps what the device that wrote it called itself (PROTOCOL 4.2, 4.3)."""
+"""Each version keeps what the device that wrote it called itself.
+
+See docs/protocol.md: Saves; docs/developers/saves.md: History.
+"""
 
 import json
 from hashlib import sha256

@@ -1,4 +1,4 @@
-"""`DELETE /game/` erases all saves of a player (PROTOCOL 4)."""
+"""`DELETE /game/` erases all saves of a player (docs/protocol.md: Saves)."""
 
 from typing import Any
 

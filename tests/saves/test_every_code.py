@@ -1,4 +1,7 @@
-"""Each code of PROTOCOL 4 and 7, provoked over HTTP; its `detail` says what to send instead, or what will happen."""
+"""Each code of the protocol, provoked over HTTP; its `detail` says what to send instead, or what will happen.
+
+See docs/protocol.md: Errors.
+"""
 
 from collections.abc import Callable
 

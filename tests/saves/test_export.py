@@ -1,4 +1,4 @@
-"""`GET /game/export` returns all saves of a player as one zip (PROTOCOL 4)."""
+"""`GET /game/export` returns all saves of a player as one zip (docs/protocol.md: Saves)."""
 
 import json
 from errno import ENOSPC

@@ -1,4 +1,4 @@
-"""Quotas (PROTOCOL 4.3 R6 and 7)."""
+"""Quotas (rule R6 of docs/internals/rules.md; docs/owners/configuration.md: Saves and assets)."""
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -41,7 +41,7 @@ class LimitTest(SynchronousTestCase):
                 self.assertEqual(set(got.members), {"limit", "usage"})
 
     def test_defaults(self) -> None:
-        """The defaults are those of PROTOCOL 7."""
+        """The defaults are those of docs/owners/configuration.md: Saves and assets."""
         mib = 2**20
         limits = SaveLimits()
         self.assertEqual((limits.save_bytes, limits.bytes, limits.history_bytes), (16 * mib, 256 * mib, 512 * mib))

@@ -1,4 +1,7 @@
-"""One player's saves are merged into those of another player (PROTOCOL 3.8, 4)."""
+"""One player's saves are merged into those of another player.
+
+See docs/owners/players.md: Erasing; docs/protocol.md: Saves.
+"""
 
 from twisted.internet.defer import ensureDeferred
 

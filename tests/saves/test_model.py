@@ -1,7 +1,9 @@
-"""Several devices on one slot, with answers that get lost and requests that arrive twice (PROTOCOL 4.1).
+"""Several devices on one slot, with answers that get lost and requests that arrive twice.
 
 Each device lives by the rule for clients: it names what it knows, repeats a request until it is answered, and goes on
 from what the answer shows.
+
+See docs/protocol.md: Conditions and ranges.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""GET and HEAD under /game/ (PROTOCOL 4.2 and 6)."""
+"""GET and HEAD under /game/ (docs/protocol.md: Saves, Conditions and ranges)."""
 
 from functools import partial
 from hashlib import sha256
@@ -30,7 +30,7 @@ class OneSaveTest(SaveCase):
 
     @covers("threats/31", "threats/43")
     def test_head_and_bytes(self) -> None:
-        """All of PROTOCOL 4.2's fields, and the bytes as they were sent."""
+        """All header fields (docs/protocol.md: Saves), and the bytes as they were sent."""
         for slot, data in self.data.items():
             answer = self.get(slot)
             self.assertEqual((answer.status, answer.body), (200, data))

@@ -1,4 +1,4 @@
-"""The history of a slot is kept as R1 to R4 of PROTOCOL 4.3 say."""
+"""The history of a slot is kept as R1 to R4 of docs/internals/rules.md say."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Bytes are staged for a commit (PROTOCOL 4, 4.4)."""
+"""Bytes are staged for a commit (docs/protocol.md: Saves, Commits)."""
 
 from hashlib import sha256
 from io import BytesIO
@@ -106,7 +106,7 @@ class StageTest(CommitCase):
 
 
 class OrderTest(CommitCase):
-    """The order of checks (PROTOCOL 4)."""
+    """The order of checks (docs/protocol.md: Saves)."""
 
     limits = SaveLimits(save_bytes=20, bytes=30)
 

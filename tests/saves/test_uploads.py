@@ -1,4 +1,4 @@
-"""Uploads that fail leave nothing in memory or on disk (PROTOCOL 4.1)."""
+"""Uploads that fail leave nothing in memory or on disk (docs/protocol.md: Conditions and ranges)."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Names, tags, Save-Meta, digests and media types are validated (PROTOCOL 4)."""
+"""Names, tags, Save-Meta, digests and media types are validated (docs/developers/saves.md: Writing)."""
 
 import json
 from base64 import b64encode

@@ -1,4 +1,7 @@
-"""Old versions: read, made current again, brought back after a delete, dismissed (PROTOCOL 4, 4.3)."""
+"""Old versions: read, made current again, brought back after a delete, dismissed.
+
+See docs/protocol.md: Saves; docs/developers/saves.md: History.
+"""
 
 from collections.abc import Mapping
 

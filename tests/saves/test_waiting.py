@@ -1,4 +1,4 @@
-"""Waiting for changes: `Prefer: wait` on the list of saves (PROTOCOL 4.2)."""
+"""Waiting for changes: `Prefer: wait` on the list of saves (docs/protocol.md: Saves)."""
 
 from json import dumps
 

@@ -1,4 +1,4 @@
-"""The rules W1 to W7 of PROTOCOL 4.1, and those of DELETE, agree with tables."""
+"""The rules W1 to W7 of docs/internals/rules.md, and those of DELETE, agree with tables."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""PUT and DELETE of /game/saves/{slot}: every rule and every code (PROTOCOL 4.1)."""
+"""PUT and DELETE of /game/saves/{slot}: every rule and every code (docs/protocol.md: Conditions and ranges)."""
 
 from hashlib import sha256
 
@@ -441,7 +441,7 @@ class SyntaxTest(SaveCase):
 
 
 class OrderTest(SaveCase):
-    """The order of checks of PROTOCOL 4; a rejection comes before the body is read."""
+    """The order of checks of the protocol (docs/protocol.md: Saves); a rejection comes before the body is read."""
 
     limits = SaveLimits(save_bytes=10)
 

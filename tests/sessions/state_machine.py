@@ -76,7 +76,7 @@ class Subject(Protocol):
 
 
 class Prediction(Struct):
-    """The table of PROTOCOL 3.7, computed from the events so far."""
+    """The table of refreshes in docs/internals/rules.md, computed from the events so far."""
 
     handed_out_ms: dict[int, int] = field(default_factory=lambda: {1: NOW_MS})
     used: set[int] = field(default_factory=set)

@@ -96,7 +96,7 @@ class AuthenticateTests(TransactionTestCase):
 
 
 class HandoffTests(TransactionTestCase):
-    """The sign-in that made a session hands out its pair until the first use (PROTOCOL 3.5)."""
+    """The sign-in that made a session hands out its pair until the first use (docs/protocol.md: Collect)."""
 
     def setUp(self) -> None:
         super().setUp()

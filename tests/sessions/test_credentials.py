@@ -123,7 +123,10 @@ class PairTests(SynchronousTestCase):
             self.assertNotIn(secret.reveal().decode()[4:], repr(pair.access))
 
     def test_members(self) -> None:
-        """The result has exactly the members of PROTOCOL 3.7, with seconds rounded down and never negative."""
+        """The result has exactly the members of the protocol, with seconds rounded down and never negative.
+
+        See docs/protocol.md: Sessions.
+        """
         pair = a_pair()
         self.assertEqual(
             response_members(pair, "ses_x", NOW_MS + 1),

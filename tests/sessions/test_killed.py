@@ -1,4 +1,7 @@
-"""A real service refreshes for thirty clients at once, and after kill -9 between commit and response (PROTOCOL 3.7)."""
+"""A real service refreshes for thirty clients at once, and after kill -9 between commit and response.
+
+See docs/protocol.md: Sessions.
+"""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A logout ends the sessions of its scope (PROTOCOL 3.7)."""
+"""A logout ends the sessions of its scope (docs/protocol.md: Sessions)."""
 
 from gamed.crypto import Secret
 from gamed.players import tables as player_tables

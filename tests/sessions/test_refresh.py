@@ -1,4 +1,4 @@
-"""The refresh table works row by row in a real auth.db (PROTOCOL 3.7)."""
+"""The refresh table works row by row in a real auth.db (docs/internals/rules.md: Refreshes)."""
 
 from msgspec.structs import replace
 
@@ -21,7 +21,7 @@ from tests.support.stores import dump
 
 
 class RefreshTests(TransactionTestCase):
-    """One test per row of PROTOCOL 3.7."""
+    """One test per row of the table of refreshes in docs/internals/rules.md."""
 
     def test_current(self) -> None:
         """The current credential gets a new pair of the same session; expiry slides with it."""

@@ -1,4 +1,4 @@
-"""The refresh table decides row by row as a pure function (PROTOCOL 3.7)."""
+"""The refresh table decides row by row as a pure function (docs/internals/rules.md: Refreshes)."""
 
 from hypothesis import given
 from hypothesis.strategies import booleans, builds, integers, none

@@ -1,4 +1,4 @@
-"""The routes of sessions answer as PROTOCOL 3.7 says."""
+"""The routes of sessions answer as the protocol says (docs/protocol.md: Sessions)."""
 
 from collections.abc import Mapping
 
@@ -48,7 +48,7 @@ class RefreshTests(RouteTestCase):
     """POST /auth/session/refresh."""
 
     def test_answer(self) -> None:
-        """The response is 200 with exactly the members of PROTOCOL 3.7, and `no-store`."""
+        """The response is 200 with exactly the members of the protocol (docs/protocol.md: Sessions), and `no-store`."""
         answer = self.refresh(self.credential)
         self.assertEqual(answer.status, 200)
         self.assertEqual(answer.headers["content-type"], "application/json")
@@ -235,7 +235,10 @@ class ListTests(RouteTestCase):
         return self.browser.request("DELETE", f"{LIST}/{session_id}", self.bearer(self.token))
 
     def test_list(self) -> None:
-        """The list has exactly the members of PROTOCOL 3.7, for the player's own sessions only."""
+        """The list has exactly the members of the protocol, for the player's own sessions only.
+
+        See docs/protocol.md: Sessions.
+        """
         self.server.now_ms += 5
         other_id, _ = self.wait(self.server.open())
         self.wait(self.server.open(BERT))

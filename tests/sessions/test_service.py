@@ -1,4 +1,4 @@
-"""The session service authenticates, refreshes and ends sessions over the real queues (PROTOCOL 3.7)."""
+"""The session service authenticates, refreshes and ends sessions over the real queues (docs/protocol.md: Sessions)."""
 
 from typing import Any
 
@@ -143,7 +143,10 @@ class RefreshTests(SessionTestCase):
     """Exchanging the refresh credential."""
 
     def test_answer(self) -> None:
-        """The response has exactly the members of PROTOCOL 3.7, and its access token is valid."""
+        """The response has exactly the members of the protocol, and its access token is valid.
+
+        See docs/protocol.md: Sessions.
+        """
         answer = self.wait(self.sessions.refresh(text(self.pair.refresh)))
         self.assertEqual(
             set(answer),

@@ -1,4 +1,4 @@
-"""The refresh table decides as the model predicts, for two clients and a thief (PROTOCOL 3.7)."""
+"""The refresh table decides as the model predicts, for two clients and a thief (docs/internals/rules.md: Refreshes)."""
 
 from contextlib import closing
 

@@ -1,4 +1,4 @@
-"""The cleanups keep auth.db small over a simulated year (PROTOCOL 3.7 to 3.9)."""
+"""The cleanups keep auth.db small over a simulated year (docs/internals/storage.md: What is deleted, and when)."""
 
 from gamed.database.security_events import add_command, mark_logged
 from gamed.login.collect import Complete

@@ -1,4 +1,4 @@
-"""A start in oauth mode logs the redirect URIs, and needs no reachable provider (SPEC 4, PROTOCOL 3.2)."""
+"""A start in oauth mode logs the redirect URIs, and needs no reachable provider (SPEC 4; docs/owners/providers.md)."""
 
 from collections.abc import Mapping
 from contextlib import closing

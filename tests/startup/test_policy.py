@@ -1,4 +1,4 @@
-"""The two requests of the startup check reveal only what is public (SPEC 2.4, 4, operational rules)."""
+"""The two requests of the startup check reveal only what is public (SPEC 2.4, 4, operational)."""
 
 from base64 import b64encode
 from collections.abc import Mapping

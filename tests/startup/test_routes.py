@@ -1,4 +1,4 @@
-"""The public paths of all routes are known (SPEC 1.2, 4)."""
+"""The public paths of all routes are known (SPEC 1/3, 4)."""
 
 from twisted.trial.unittest import SynchronousTestCase
 

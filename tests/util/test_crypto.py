@@ -58,7 +58,7 @@ class DeriveTests(SynchronousTestCase):
 
     @covers("2.2/10")
     def test_purposes_are_isolated(self) -> None:
-        """The HMAC key, the AES key and the fingerprint have nothing in common (SPEC 2.2.4)."""
+        """The HMAC key, the AES key and the fingerprint have nothing in common (SPEC 2.2/10)."""
         derived = [derive(MASTER, info) for info in (b"gamed 1 hmac", b"gamed 1 aes-256-gcm", b"gamed 1 fingerprint")]
         for one, other in combinations(derived, 2):
             self.assertNotEqual(one, other)
@@ -87,14 +87,14 @@ class IndexTests(SynchronousTestCase):
 
     @covers("2.2/13")
     def test_another_key_another_index(self) -> None:
-        """With a lost or replaced master key existing indexes no longer match (SPEC 2.2.5)."""
+        """With a lost or replaced master key existing indexes no longer match (SPEC 2.2/13)."""
         foreign = Keys.of(Secret(bytes(32)), token_bytes)
         self.assertNotEqual(KEYS.indexer.index(Purpose.STATE, b"x"), foreign.indexer.index(Purpose.STATE, b"x"))
         self.assertNotEqual(KEYS.check, foreign.check)
         self.assertNotEqual(KEYS.fingerprint, foreign.fingerprint)
 
     def test_stable(self) -> None:
-        """Pinned values: a change here would orphan every existing auth.db (SPEC 2.2.1)."""
+        """Pinned values: a change here would orphan every existing auth.db (SPEC 2.2/7)."""
         self.assertEqual(KEYS.fingerprint, FINGERPRINT)
         self.assertEqual(KEYS.indexer.index(Purpose.STATE, b"a", b"b").hex(), STATE_AB)
 

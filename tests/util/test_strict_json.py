@@ -1,4 +1,4 @@
-"""JSON from outside, strictly (PROTOCOL 1)."""
+"""JSON from outside, strictly (docs/protocol.md: Conventions)."""
 
 import contextlib
 from json import dumps, loads

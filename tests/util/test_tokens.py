@@ -1,4 +1,4 @@
-"""The form of credentials (PROTOCOL 1, "Secrets")."""
+"""The form of credentials (docs/protocol.md: Conventions)."""
 
 from itertools import permutations
 

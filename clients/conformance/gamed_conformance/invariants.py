@@ -31,7 +31,7 @@ def check_invariants(scenario_run: ScenarioRun) -> None:
 
 
 def no_secret_elsewhere(scenario_run: ScenarioRun) -> None:
-    """Check that secrets of one server are never sent to another (PROTOCOL 1: Rules for clients)."""
+    """Check that secrets of one server are never sent to another (docs/protocol.md: Rules for clients)."""
     handed = {name: {s for s in end.given if s} for name, end in scenario_run.ends.items()}
     for name, end in scenario_run.ends.items():
         foreign = set().union(*(given for other, given in handed.items() if other != name))
@@ -42,7 +42,10 @@ def no_secret_elsewhere(scenario_run: ScenarioRun) -> None:
 
 
 def no_secret_in_urls(scenario_run: ScenarioRun) -> None:
-    """Check that credentials are sent only in the Authorization header or a JSON body (PROTOCOL 1)."""
+    """Check that credentials are sent only in the Authorization header or a JSON body.
+
+    See docs/protocol.md: Conventions.
+    """
     for end in scenario_run.ends.values():
         for request in end.seen:
             if SECRET.search(request.path.encode()):

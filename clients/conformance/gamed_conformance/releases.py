@@ -1,4 +1,7 @@
-"""Fake releases are served as by gamed (PROTOCOL 5), with manifests, objects and ranges, and may be hostile."""
+"""Fake releases are served as by gamed, with manifests, objects and ranges, and may be hostile.
+
+See docs/protocol.md: Assets.
+"""
 
 from __future__ import annotations
 

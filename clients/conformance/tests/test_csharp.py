@@ -1,4 +1,4 @@
-"""The C# client, compiled and run by mono, keeps the rules (PROTOCOL 1: Rules for clients)."""
+"""The C# client, compiled and run by mono, keeps the rules (docs/protocol.md: Rules for clients)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The client for Godot 3 keeps the rules (PROTOCOL 1: Rules for clients), in Debian's headless engine."""
+"""The client for Godot 3 keeps the rules (docs/protocol.md: Rules for clients), in Debian's headless engine."""
 
 from atexit import register
 from collections.abc import Sequence

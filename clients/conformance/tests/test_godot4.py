@@ -1,4 +1,4 @@
-"""The client for Godot 4 keeps the rules (PROTOCOL 1: Rules for clients), in the engine of a newer Debian."""
+"""The client for Godot 4 keeps the rules (docs/protocol.md: Rules for clients), in the engine of a newer Debian."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The JavaScript client, in Node.js and in Chromium, keeps the rules (PROTOCOL 1: Rules for clients)."""
+"""The JavaScript client, in Node.js and in Chromium, keeps the rules (docs/protocol.md: Rules for clients)."""
 
 import sys
 from collections.abc import Sequence

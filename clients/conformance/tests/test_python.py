@@ -1,4 +1,4 @@
-"""The reference client in Python, and its asyncio face, keep the rules (PROTOCOL 1: Rules for clients)."""
+"""The reference client in Python, and its asyncio face, keep the rules (docs/protocol.md: Rules for clients)."""
 
 import sys
 from collections.abc import Sequence

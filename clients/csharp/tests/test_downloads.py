@@ -1,4 +1,7 @@
-"""The C# client downloads releases (PROTOCOL 5): complete ones only, new bytes only, and continues interrupted ones."""
+"""The C# client downloads releases: complete ones only, new bytes only, and continues interrupted ones.
+
+See docs/protocol.md: Assets.
+"""
 
 import subprocess
 import time

@@ -1,4 +1,4 @@
-"""`gamed doctor` sends its requests with this client; `gamed health` asks the running server (SPEC 9.4).
+"""`gamed doctor` sends its requests with this client; `gamed health` asks the running server (SPEC operational/6).
 
 The client follows no redirect and keeps no cookie.
 """

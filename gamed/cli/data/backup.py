@@ -1,4 +1,4 @@
-"""`gamed backup` copies the databases and the configuration while the service runs (SPEC 2.2 rule 2).
+"""`gamed backup` copies the databases and the configuration while the service runs (SPEC 2.2/8).
 
 A backup gets its name only once every file is on disk and was checked, and is checked again when it is read.
 """

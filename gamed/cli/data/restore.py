@@ -1,4 +1,4 @@
-"""`gamed restore` checks a backup, or replaces the databases by those of a backup (SPEC 2.2 rules 2 and 5)."""
+"""`gamed restore` checks a backup, or replaces the databases by those of a backup (SPEC 2.2/8 and 2.2/13)."""
 
 import os
 import shutil

@@ -1,4 +1,7 @@
-"""`gamed saves` lists, restores, exports and erases players' saves beside the running service (PROTOCOL 4)."""
+"""`gamed saves` lists, restores, exports and erases players' saves beside the running service.
+
+See docs/protocol.md: Saves.
+"""
 
 import os
 from collections.abc import Callable, Iterator

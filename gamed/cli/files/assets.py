@@ -1,4 +1,7 @@
-"""`gamed assets` publishes releases and sets, rolls back and deletes channels (PROTOCOL 5)."""
+"""`gamed assets` publishes releases and sets, rolls back and deletes channels.
+
+See docs/owners/assets.md: Move channels.
+"""
 
 import click
 

@@ -1,4 +1,7 @@
-"""`gamed assets list`, `verify` and `gc` show, check and delete stored releases (PROTOCOL 5)."""
+"""`gamed assets list`, `verify` and `gc` show, check and delete stored releases.
+
+See docs/owners/assets.md: Check the files.
+"""
 
 from collections.abc import Iterator
 

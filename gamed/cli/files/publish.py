@@ -1,4 +1,4 @@
-"""`gamed assets publish` makes a release of a folder and points a channel at it (PROTOCOL 5)."""
+"""`gamed assets publish` makes a release of a folder and points a channel at it (docs/owners/assets.md: Publishing)."""
 
 import os
 from collections.abc import Iterator, Sequence

@@ -1,6 +1,8 @@
-"""`gamed players approve|reject|block|unblock` decide who may play, from the next request on (PROTOCOL 3.7).
+"""`gamed players approve|reject|block|unblock` decide who may play, from the next request on.
 
-`gamed owner` sets which player is the owner; no HTTP route can (SPEC 4.8).
+`gamed owner` sets which player is the owner; no HTTP route can (SPEC 4/18).
+
+See docs/owners/players.md: Blocking a player.
 """
 
 from collections.abc import Callable

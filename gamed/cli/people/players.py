@@ -1,4 +1,7 @@
-"""`gamed players` adds, lists, shows and signs in players (PROTOCOL 3.5); other modules define its other commands."""
+"""`gamed players` adds, lists, shows and signs in players; other modules define its other commands.
+
+See docs/protocol.md: Collect.
+"""
 
 from secrets import token_bytes
 
@@ -185,7 +188,7 @@ def token(context: CommandContext, who: str) -> None:
 
 
 def sign_in(connection: Connection, keys: Keys, player: Player, config: Config) -> dict[str, object]:
-    """Create a session without a browser; return the members of a collect response (PROTOCOL 3.5).
+    """Create a session without a browser; return the members of a collect response (docs/protocol.md: Collect).
 
     Raise CommandFailed unless the player is active.
     """

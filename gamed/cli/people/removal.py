@@ -1,4 +1,7 @@
-"""`gamed players merge` gives one player's data to another; `gamed players erase` deletes it (PROTOCOL 3.8)."""
+"""`gamed players merge` gives one player's data to another; `gamed players erase` deletes it.
+
+See docs/owners/players.md: Erasing.
+"""
 
 from collections.abc import Coroutine
 from functools import partial

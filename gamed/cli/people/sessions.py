@@ -1,4 +1,4 @@
-"""`gamed sessions` lists and revokes sessions (PROTOCOL 3.7)."""
+"""`gamed sessions` lists and revokes sessions (docs/owners/players.md: A lost device, a stolen session)."""
 
 import json
 from collections.abc import Mapping

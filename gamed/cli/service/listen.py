@@ -1,4 +1,7 @@
-"""The endpoints of `--listen` and `--admin` are parsed and checked before any is opened (SPEC 5.5, PROTOCOL 1)."""
+"""The endpoints of `--listen` and `--admin` are parsed and checked before any is opened.
+
+See SPEC 5/10; docs/owners/commands.md: Three ways to run the service.
+"""
 
 import errno
 import os

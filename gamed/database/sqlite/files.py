@@ -1,4 +1,4 @@
-"""The two database files and how a connection to one is set up (SPEC 1.6)."""
+"""The two database files and how a connection to one is set up (SPEC 1/12)."""
 
 import os
 import sqlite3

@@ -1,6 +1,6 @@
 """Commands use a database in these ways: they run a transaction beside the service, copy the file, or check a copy.
 
-SPEC 2.2 rule 2.
+SPEC 2.2/8.
 """
 
 import sqlite3

@@ -1,1 +1,1 @@
-"""The browser pages of a login are HTML without script, in light and dark (PROTOCOL 3.2, 3.4)."""
+"""The browser pages of a login are HTML without script, in light and dark."""

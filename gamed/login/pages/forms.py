@@ -1,4 +1,7 @@
-"""The sign-in page and the page before a provider show the device that asks, and forms (PROTOCOL 3.2, 3.8)."""
+"""The sign-in page and the page before a provider show the device that asks, and forms.
+
+See docs/internals/threats.md: Signing in; docs/protocol.md: Accounts.
+"""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""All pages share a style sheet, header fields and a frame; none has a script (PROTOCOL 3.2)."""
+"""All pages share a style sheet, header fields and a frame; none has a script."""
 
 from base64 import b64encode
 from collections.abc import Mapping

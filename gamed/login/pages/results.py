@@ -1,4 +1,7 @@
-"""The pages after a sign-in return to the game, show the finish code, or say how it ended (PROTOCOL 3.4)."""
+"""The pages after a sign-in return to the game, show the finish code, or say how it ended.
+
+See docs/protocol.md: Collect.
+"""
 
 from twisted.web.template import Tag, tags
 

@@ -1,4 +1,4 @@
-"""The credentials on the player's machine, and their deletion (PROTOCOL 1, Rules for clients; SPEC 5.6)."""
+"""The credentials on the player's machine, and their deletion (docs/protocol.md: Rules for clients; SPEC 5/12)."""
 
 import os
 from pathlib import Path

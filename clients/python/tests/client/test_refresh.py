@@ -1,4 +1,4 @@
-"""The session stays: one refresh at a time, and no pair is used before it is on disk (PROTOCOL 3.7)."""
+"""The session stays: one refresh at a time, and no pair is used before it is on disk (docs/protocol.md: Sessions)."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Saves over an unreliable network (PROTOCOL 4)."""
+"""Saves over an unreliable network (docs/protocol.md: Saves)."""
 
 from dataclasses import replace
 from hashlib import sha256

@@ -1,4 +1,4 @@
-"""The sign-in at a correct and at a misbehaving server (PROTOCOL 3)."""
+"""The sign-in at a correct and at a misbehaving server (docs/protocol.md: Signing in)."""
 
 import os
 import time
@@ -227,7 +227,7 @@ class Outcome(ClientCase):
 
 @covers("threats/29")
 class Trust(ClientCase):
-    """Links of another server (PROTOCOL 1, Rules for clients)."""
+    """Links of another server (docs/protocol.md: Rules for clients)."""
 
     def test_login_url(self) -> None:
         """A login URL of another authority is never opened; the login is cancelled."""

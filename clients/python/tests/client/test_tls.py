@@ -1,4 +1,4 @@
-"""Over https a server without a valid certificate receives no request (SPEC 5.5)."""
+"""Over https a server without a valid certificate receives no request (SPEC 5/10)."""
 
 import json
 import os

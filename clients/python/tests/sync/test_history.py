@@ -1,4 +1,7 @@
-"""Changes and history through the reference client, at the real service (PROTOCOL 4.2, 4.3)."""
+"""Changes and history through the reference client, at the real service.
+
+See docs/protocol.md: Saves; docs/developers/saves.md: History.
+"""
 
 from clients.python.tests.sync.cases import SyncCase
 from tests.support.python_client import gamed_client as gc

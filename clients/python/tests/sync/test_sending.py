@@ -1,4 +1,7 @@
-"""Requests of a Sync, their time and number: the same write until it is answered (PROTOCOL 4.1, W1 and W5)."""
+"""Requests of a Sync, their time and number: the same write until it is answered.
+
+See rules W1 and W5 of docs/internals/rules.md.
+"""
 
 from hashlib import sha256
 

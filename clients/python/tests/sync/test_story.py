@@ -1,4 +1,4 @@
-"""Two devices of one player that both play offline and then reconnect (PROTOCOL 4.1)."""
+"""Two devices of one player that both play offline and then reconnect (docs/protocol.md: Conditions and ranges)."""
 
 from clients.python.tests.sync.cases import SyncCase
 from clients.python.tests.sync.proxy import Fate, Request
@@ -155,7 +155,7 @@ class Story(SyncCase):
 
 
 class Deletions(SyncCase):
-    """A deleted save differs from one that was never written (PROTOCOL 4.2)."""
+    """A deleted save differs from one that was never written (docs/protocol.md: Saves)."""
 
     def test_offline(self) -> None:
         """A delete waits for the network like a write; the other device is notified, and keeps its bytes."""
