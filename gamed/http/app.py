@@ -2,7 +2,7 @@
 
 A route group is what the site needs of one set of routes:
 
-    class SaveRoutes(Component, frozen=True):
+    class SaveRoutes(Component, frozen=True, kw_only=True):
         app = make_app(SAVE_ERRORS)
         prefixes = ("/game/",)
         body_policies: Mapping[str, BodyPolicy]  # by endpoint

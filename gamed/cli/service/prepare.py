@@ -49,7 +49,7 @@ STORE_SECONDS, STORE_RETRY_SECONDS = 30.0, 1.0
 
 
 class Start(Struct, frozen=True, kw_only=True):
-    """The options of a start. It becomes the settings of a service, or ends before its first write."""
+    """The options of a start; prepare() makes the settings of a service of them, or ends the start with an error."""
 
     reactor: Any
     opened: OpenedConfiguration
