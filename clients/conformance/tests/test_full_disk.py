@@ -11,8 +11,10 @@ from clients.conformance.tests import test_csharp, test_godot3, test_godot4, tes
 from clients.conformance.tests.helpers import ConformanceCase, Scenario, World, lender, run
 
 DISK_KIB = 128
+LARGE_KIB = 8 * 1024 * 1024 + 2 * 1024
 SAVE: Mapping[str, Any] = {"$repeat": ["x", 120 * 1024]}
 """A save that the server accepts and that does not fit on this disk."""
+NO_ROOM: Mapping[str, Any] = {"kind": "DiskFull", "code": "disk_full"}
 BEGIN: list[Mapping[str, Any]] = [
     {"player": "anna"},
     {"session": "first", "of": "anna"},
@@ -24,14 +26,14 @@ BEGIN: list[Mapping[str, Any]] = [
 
 
 class FullDiskCase(SynchronousTestCase):
-    def start_world(self, case: type[ConformanceCase]) -> None:
+    def start_world(self, case: type[ConformanceCase], kib: int = DISK_KIB) -> None:
         """Start the driver of a client, whose folder is a small file system."""
         self.world = World(case.driver(), lender=lender())
         self.addCleanup(self.world.close)
         self.disk = self.world.folder / "places"
         self.disk.mkdir()
         self.addCleanup(subprocess.run, ["umount", "--lazy", str(self.disk)], check=True)
-        options = f"size={DISK_KIB}k,mode=700"
+        options = f"size={kib}k,mode=700"
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.disk)], check=True)
 
     def perform(self, *steps: Mapping[str, Any]) -> None:
@@ -81,6 +83,16 @@ class FullDiskCase(SynchronousTestCase):
         about = "A device whose disk is full, and whose loop pauses for long."
         run(self.world, Scenario("full_disk_loop", {"about": about, "real": True, "steps": steps}))
 
+    def check_download(self, error: Mapping[str, Any] | None) -> None:
+        """A download into the file system arrives whole, or ends with `error`."""
+        end: Mapping[str, Any] = {"error": error} if error else {"expect": {"release": "${first}"}}
+        steps: list[Mapping[str, Any]] = [
+            {"publish": {"level1.pck": {"$repeat": ["x", DISK_KIB * 1024]}}, "keep": "first"},
+            {"do": "open"},
+            {"do": "download", "channel": "stable", "target": "${folder}/places/files", **end},
+        ]
+        run(self.world, Scenario("full_disk_download", {"about": "A download.", "real": True, "steps": steps}))
+
     def check_save_of_another_device(self) -> None:
         """A save of another device that does not fit is reported, is not downloaded again at once, and does not keep
         this device from saving."""
@@ -96,6 +108,45 @@ class FullDiskCase(SynchronousTestCase):
             {"requests": "GET /game/saves/big/versions/*", "count": 1},
         )
         self.assertEqual(self.unfinished(), [])
+
+
+class Download(FullDiskCase):
+    """A download knows a disk that is too small from one that is large."""
+
+    def test_python(self) -> None:
+        """In Python a download that does not fit is refused."""
+        self.start_world(test_python.Python)
+        self.check_download(NO_ROOM)
+
+    def test_javascript(self) -> None:
+        """In Node.js a download that does not fit is refused."""
+        self.start_world(test_js.JavaScript)
+        self.check_download(NO_ROOM)
+
+    def test_csharp(self) -> None:
+        """In C# a download that does not fit is refused."""
+        self.start_world(test_csharp.CSharp)
+        self.check_download(NO_ROOM)
+
+    def test_godot3(self) -> None:
+        """In Godot 3 a download that does not fit is refused."""
+        self.start_world(test_godot3.Godot3)
+        self.check_download(NO_ROOM)
+
+    def test_godot4(self) -> None:
+        """In Godot 4 a download that does not fit is refused."""
+        self.start_world(test_godot4.Godot4)
+        self.check_download(NO_ROOM)
+
+    def test_large_godot3(self) -> None:
+        """In Godot 3 a disk with a little more than 8 GiB, whose lower 32 bits are small, is large."""
+        self.start_world(test_godot3.Godot3, LARGE_KIB)
+        self.check_download(None)
+
+    def test_large_godot4(self) -> None:
+        """In Godot 4 a disk with a little more than 8 GiB is large."""
+        self.start_world(test_godot4.Godot4, LARGE_KIB)
+        self.check_download(None)
 
 
 class FullDisk(FullDiskCase):
