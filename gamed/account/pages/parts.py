@@ -77,6 +77,7 @@ def alert(text: str) -> Tag:
     return tags.p(text, role="alert", class_="refused", id="refused")
 
 
-def failure_page(server: ServerName, sentence: str, *, title: str = texts.FAILURE_TITLE, back: str = HOME) -> bytes:
+def failure_page(server: ServerName, sentence: str) -> bytes:
     """Return the page of an action that was refused, with a link back."""
-    return page(title, paragraph("{sentence}", sentence=sentence), link(texts.BACK, back), server=server)
+    content = paragraph("{sentence}", sentence=sentence), link(texts.BACK, HOME)
+    return page(texts.FAILURE_TITLE, *content, server=server)
