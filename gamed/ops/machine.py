@@ -21,7 +21,7 @@ Step = Callable[[], list[Finding]]
 
 
 class Machine(Struct, frozen=True, kw_only=True):
-    """What the steps look at."""
+    """The things that the steps look at."""
 
     data: Path
     store: Store
