@@ -37,7 +37,7 @@ OLD = re.compile(
 SENTENCES = re.compile(r"(?<![\w`.])SPEC (?P<ids>[\w./]*\w(?:(?:, | and | to )(?:\d[\d./]*(?<!\.)|operational)\b)*)")
 PAGE = re.compile(r"(?<![\w/])docs/[\w/-]+\.(?:md|yaml)")
 END = re.compile(r"$|[\])>.;:\"'`<]|, ?(?:[a-z]|$)| \*/")
-"""What may follow a heading, so that a longer name does not pass for the heading that it begins with."""
+"""The text that may follow a heading, so that a longer name does not pass for the heading that it begins with."""
 RULE = re.compile(r"(?<![\w`%/:.+-])[A-Z]\d\d?(?![\w-])")
 CHECK = re.compile(r"\bchecks? (\d)\b(?:(?: to | and |, )(\d)\b)?")
 COMMENTED = re.compile(r"(?m)(?:^|\s)(?:#|//+|/?\*+|--) (.*)$")

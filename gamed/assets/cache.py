@@ -53,7 +53,7 @@ Hashing this much takes 0.05 ms, a call in a thread 0.2 ms: a small object costs
 CACHE_BYTES: Final = 32 * 1024 * 1024
 """All objects in memory together."""
 OVERHEAD_BYTES: Final = 512
-"""What an object in memory costs besides its bytes: without it a million empty files would count as nothing."""
+"""The cost of an object in memory besides its bytes: without it a million empty files would count as nothing."""
 IDLE_FILES: Final = 64
 """Open files that no response uses just now."""
 _log = EventLog(Logger())

@@ -28,7 +28,7 @@ class GcResult(Struct, frozen=True):
     waiting: list[str]
     """Releases that are not needed, but not for long enough."""
     waiting_bytes: int
-    """Of the objects that will be deleted with them."""
+    """The size of the objects that will be deleted with them."""
 
 
 def collect_garbage(store: AssetStore, keep: int, older_than_seconds: int, now_ms: int, *, dry_run: bool) -> GcResult:

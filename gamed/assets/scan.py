@@ -99,7 +99,7 @@ class ScannedFile(Struct, frozen=True):
     """One file of the folder."""
 
     path: str
-    """As in a release: NFC, with `/`."""
+    """The path in a release: NFC, with `/`."""
     source: bytes
     size: int
     identity: tuple[int, int, int, int]

@@ -58,7 +58,7 @@ class AssetRepresentation(Struct, frozen=True, cache_hash=True):
 
     tag: EntityTag
     sha256: str
-    """Of its bytes, in hex."""
+    """The hash of its bytes, in hex."""
     size: int
     type: str
     """Media type."""

@@ -43,7 +43,7 @@ class ChannelSnapshot(Struct, frozen=True):
     text: bytes
     """The body of `GET /assets/`."""
     sha256: str
-    """Of the text, in hex."""
+    """The hash of the text, in hex."""
     releases: Mapping[str, Release]
     """The releases that a channel points at."""
 

@@ -158,7 +158,7 @@ class Overview(Struct, frozen=True):
     damaged: Sequence[str]
     objects: int
     bytes: int
-    """Of all objects on disk."""
+    """The size of all objects on disk."""
 
     @property
     def release_bytes(self) -> int:

@@ -55,7 +55,7 @@ class SubjectForm(StrEnum):
 
 
 class Preset(Struct, frozen=True):
-    """What is known of a provider, or of all others of its protocol; the defaults are those of the others."""
+    """The settings of a known provider, or of all others of its protocol; the defaults are those of the others."""
 
     protocol: ProviderProtocol
     label: str | None = None
@@ -182,7 +182,7 @@ class Config(Struct, frozen=True):
     master_key_origin: str = ""
     """The variable, the file or the credential that contained the key, for messages."""
     store: PostgresqlAddress | None = None
-    """Where players and saves are; None for SQLite in the data folder."""
+    """The database of players and saves; None for SQLite in the data folder."""
     checkpoints: Checkpoints = Checkpoints.OWN
     providers: Mapping[str, Provider] = field(default_factory=dict)
     """The providers in the order of the file; none in local mode."""

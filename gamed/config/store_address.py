@@ -62,7 +62,7 @@ _LONE_PERCENT = compile(r"%(?![0-9A-Fa-f]{2})", ASCII)
 
 
 class StoreSources(Component, frozen=True, kw_only=True):
-    """What the address needs from outside of the configuration file: variables, certificates, and the driver."""
+    """The sources of the address outside of the configuration file: variables, certificates, and the driver."""
 
     environ: Mapping[str, str]
     read_file: ReadFile

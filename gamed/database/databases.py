@@ -108,7 +108,8 @@ class Databases:
         self.tends = backend.tends
         """Fire with whether this process is the one that deletes what has expired; fail with a DatabaseError.
 
-        Exactly one of the processes that serve these databases is, and another one once that has ended."""
+        Exactly one of the processes that serve these databases is, and another one once that has ended.
+        """
         self.wal_bytes = backend.wal_bytes
         """Return the size of each database's write-ahead log."""
         self.check = Health(reactor, self.reads, backend.databases).check

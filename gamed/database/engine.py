@@ -25,7 +25,7 @@ class Database:
         self.title = f"schema {name}"
         """The name for messages to operators."""
         self.originals = "the files of the database server"
-        """What an operator copies before a repair, for messages."""
+        """The files that an operator copies before a repair, for messages."""
         self.unavailable_as: type[DatabaseError] | None = None
         """The error for all writes, once the database can no longer be written."""
 

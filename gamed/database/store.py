@@ -28,7 +28,7 @@ class DamageCheck(Struct, frozen=True):
 
 
 class ServerFacts(Struct, frozen=True):
-    """What a database server reports about itself."""
+    """The report of a database server about itself."""
 
     version: str
     encrypted: bool

@@ -42,7 +42,7 @@ class EndedRequest(Struct, frozen=True, kw_only=True):
     received: int = 0
     """Bytes of a body that was read completely."""
     code: str = ""
-    """Of the problem that was answered."""
+    """The code of the problem that was sent; empty after a success."""
 
     @property
     def verb(self) -> str:

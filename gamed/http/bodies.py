@@ -74,7 +74,7 @@ class BodyPolicy(Protocol):
 
 
 DEFAULT_BODY_POLICIES: Mapping[str, BodyPolicy] = MappingProxyType({})
-"""Of a route group whose routes all take small bodies."""
+"""The policies of a route group whose routes all take small bodies."""
 
 
 class MemoryBody:

@@ -54,7 +54,7 @@ class RouteMatch(Struct, frozen=True, eq=False):
     route: Route | None = None
     kwargs: Mapping[str, str] = {}
     methods: tuple[str, ...] = ()
-    """Of a path that exists, but not with this method."""
+    """The methods of a path that exists, but not with the requested one."""
     refusal: HttpError | None = None
 
 

@@ -1,1 +1,1 @@
-"""What an operator sees of the running service."""
+"""The running service as an operator sees it: logs, metrics, checks, the owner's page."""

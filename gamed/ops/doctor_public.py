@@ -1,4 +1,4 @@
-"""These checks are about the public address: proxy, certificate, paths, and saves through proxies.
+"""Checks of the public address: proxy, certificate, paths, and saves through proxies.
 
 Saves need entity tags, conditions, ranges, sizes and waits (docs/protocol.md: Saves, Conditions and ranges).
 

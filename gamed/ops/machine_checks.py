@@ -1,4 +1,4 @@
-"""These checks are about this machine: files, disk, clock, databases, trusted_proxies.
+"""Checks of this machine: files, disk, clock, databases, trusted_proxies.
 
 See SPEC 2.1; docs/owners/proxies.md: trusted_proxies; docs/owners/configuration.md: Saves and assets.
 """

@@ -19,7 +19,7 @@ from zope.interface import implementer
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_CONNECTION_BYTES = 256 * 1024
-"""This includes head, chunk sizes and trailers; the content has a limit of its own."""
+"""The limit of a whole response with head, chunk sizes and trailers; the content has a limit of its own."""
 ENCODED_MARKER = b"x-refused-content-encoding"
 """The field to which IdentityEncodingAgent moves Content-Encoding, so that no decoder sees it."""
 

@@ -23,7 +23,7 @@ copy gets no more by it than before: two holders of one session, until one of th
 
 
 class RotationDecision(Enum):
-    """What the server does with a refresh credential."""
+    """The server's decision about a refresh credential."""
 
     ROTATE = "start a new generation"
     REPEAT = "return the newest generation once more"

@@ -1,4 +1,4 @@
-"""What the walk looks for after each step: the players, their bytes, their sessions."""
+"""The checks of the walk after each step: the players, their bytes, their sessions."""
 
 import time
 from collections.abc import Callable

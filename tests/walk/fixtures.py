@@ -1,4 +1,4 @@
-"""What the steps of the walk share: machines, players, games, providers, and how the friend signs in."""
+"""The fixtures that the steps of the walk share: machines, players, games, providers, and how the friend signs in."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +33,7 @@ class WalkFixtures:
         self.bases: dict[str, str] = {}
         """The address of each provider."""
         self.closing: list[Any] = []
-        """What else runs: each has close()."""
+        """Providers and proxies that run; each has close()."""
 
     def restart(self, **members: object) -> None:
         """Change the configuration, as the guide's "Later changes" do."""

@@ -120,7 +120,7 @@ class ReadmeGame:
         self.assertLessEqual(len([line for line in self.printed_game().splitlines() if line.strip()]), MOST_LINES)
 
     def test_plays(self) -> None:
-        """It plays on on a second device, and signs in again after its session was ended; no script fails."""
+        """The game plays on, on a second device, and signs in again after its session was ended; no script fails."""
         first, second = own_folders(), own_folders()
         said = self.play(first, 1)
         said += self.play(first, 2)

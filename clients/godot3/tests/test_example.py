@@ -55,7 +55,7 @@ def played(test: SynchronousTestCase, version: str, engine: Sequence[str]) -> st
 
 class Example(SynchronousTestCase):
     def test_plays(self) -> None:
-        """It opens the browser, hears that it is back, saves on this device and at the server; no script fails."""
+        """The example opens the browser, gets its return, saves on this device and at the server; no script fails."""
         said = played(self, "godot3", [godot3_server(), "--no-window"])
         self.assertRegex(said, PLAYED)
         self.assertNotIn("res://", said)

@@ -8,7 +8,7 @@ from clients.godot4.tests.engine import godot4
 
 class Example(SynchronousTestCase):
     def test_plays(self) -> None:
-        """It opens the browser, hears that it is back, saves on this device and at the server; no script fails."""
+        """The example opens the browser, gets its return, saves on this device and at the server; no script fails."""
         said = played(self, "godot4", [godot4(), "--headless"])
         self.assertRegex(said, PLAYED)
         self.assertNotIn("res://", said)

@@ -83,12 +83,12 @@ _log = EventLog(Logger())
 
 
 class SessionKind(Struct, frozen=True):
-    """What distinguishes the sessions of one thread."""
+    """The settings in which the sessions of the threads differ."""
 
     name: str
     """The application_name, which the server shows."""
     schemas: tuple[str, ...] = ("auth", "state")
-    """Where tables are searched."""
+    """The search path."""
     read_only: bool = False
     lock_ms: int = LOCK_MS
     idle_ms: int = IDLE_MS
@@ -115,7 +115,7 @@ class DriverConnection(psycopg.Connection[Any]):
     """How long a statement may take; then it fails, and only close() may follow."""
 
     working: Callable[[], None] = staticmethod(lambda: None)
-    """It is called repeatedly during a wait, and may end it by an exception."""
+    """A function that is called repeatedly during a wait, and may end it by an exception."""
 
     @property
     def adapters(self) -> AdaptersMap:

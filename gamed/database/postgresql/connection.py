@@ -103,7 +103,7 @@ class PostgresqlConnection:
         self._committing: PostgresqlResult | None = None
         """The result of the last COMMIT."""
         self._warning: PostgresqlError | None = None
-        """What the server reported about that COMMIT."""
+        """The warning that the server sent with that COMMIT."""
         self._queue_full = False
         """True after a commit that the full NOTIFY queue refused, until one succeeds."""
         self._opened: DriverConnection

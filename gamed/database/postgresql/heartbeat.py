@@ -46,7 +46,7 @@ class Heartbeat(Struct, frozen=True):
     """One value of the counter in the database."""
 
     generation: int
-    """It grows with each restore that gamed knows of."""
+    """A number that grows with each restore that gamed knows of."""
     beats: int
     beat_ms: int
     """The time on the server's clock."""
@@ -66,7 +66,7 @@ class Heartbeat(Struct, frozen=True):
 
 
 class RestoreGuard:
-    """What a process knows of its database: it refuses an older one at once, in each session."""
+    """The newest state of its database that a process knows: it refuses an older one at once, in each session."""
 
     def __init__(self, connector: Connector, folder: Path, went_back: Callable[[], None]) -> None:
         """Note values in this folder; `went_back` is called once, in any thread, after which no session is used."""

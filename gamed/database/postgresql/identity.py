@@ -17,10 +17,10 @@ XIDS: Final = 2**32
 
 
 class _Origin(Struct, frozen=True):
-    """What identifies the table that has the row."""
+    """The identity of the table that has the row."""
 
     system_identifier: int
-    """Of the server and its standbys; 0 if this user may not read it."""
+    """The number of the server and its standbys; 0 if this user may not read it."""
     database_oid: int
     table_oid: int
     server_major: int

@@ -1,4 +1,4 @@
-"""These transactions ask PostgreSQL about its server, and search the schemas for damage."""
+"""Transactions that ask PostgreSQL about its server, and search the schemas for damage."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

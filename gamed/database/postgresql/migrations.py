@@ -24,7 +24,7 @@ from gamed.database.scripts import read_script, scripts_in
 SCHEMAS = Path(__file__).parent / "schema"
 OLDEST = "-- oldest: "
 MOVED = "_moved_"
-"""What stands behind the name of a schema that `gamed move-store` has moved away, before the time."""
+"""Follows the name of a schema that `gamed move-store` has moved away; the time comes after it."""
 PREPARING = "SELECT CASE WHEN pg_try_advisory_xact_lock(3, 0) THEN 1 ELSE 0 END"
 """Lock all other processes out that prepare a schema of this database, until the transaction ends."""
 UNUSED = f"""
@@ -75,7 +75,7 @@ CONTENTS = """
     SELECT 'function ' || p.proname, pg_catalog.md5(p.prosrc)
     FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = :database
 """
-"""What a schema has, by name; only what every version of PostgreSQL reports with the same words."""
+"""The contents of a schema, by name; only what every version of PostgreSQL reports with the same words."""
 
 
 class SchemaVersion(Struct, frozen=True):

@@ -29,7 +29,7 @@ class PreparedStatement:
         self.name, self.statement = name, statement
         self.formats: list[int] = [BINARY] * parameters
         self.loader: Transformer | None = None
-        """What loads its rows, after the first result."""
+        """The loader of its rows, after the first result."""
 
 
 class PostgresqlResult:

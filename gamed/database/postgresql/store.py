@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NAME = "gamed command"
-"""What the server shows for the sessions of commands; those of a service have its name in it."""
+"""The application_name of the sessions of commands; those of a service have the name of its process."""
 IDLE_MS = 10_000
 ANSWER_SECONDS = 3600.0
 """A check reads whole tables, and a restore changes a row of each player in one transaction."""

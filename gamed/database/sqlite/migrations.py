@@ -29,7 +29,7 @@ OTHERS = ("sqlite_", "_litestream_")
 """The first characters of the names of tables that are not ours."""
 OTHER_VERSION = "was made by another version of gamed"
 MOVED = ".moved-"
-"""What stands behind the name of a file that `gamed move-store` has moved to PostgreSQL, before the time."""
+"""Follows the name of a file that `gamed move-store` has moved to PostgreSQL; the time comes after it."""
 STEPS = 1_000
 """Steps of SQLite's virtual machine between two calls of `working`: a few dozen MiB at most."""
 

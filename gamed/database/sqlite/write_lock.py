@@ -32,7 +32,7 @@ MAINTENANCE_FILE = "maintenance.lock"
 WAIT_SECONDS = 5
 """How long threads wait, together: once another process holds the lock for longer, each new wait fails at once."""
 NOTE_BYTES = 11
-"""Of a fixed length, so that a short id leaves nothing of a longer one; the largest one has seven digits."""
+"""A fixed length, so that a short id leaves nothing of a longer one; the largest one has seven digits."""
 
 
 def lock_files(data: Path) -> list[Path]:
