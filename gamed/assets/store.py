@@ -153,6 +153,8 @@ class AssetStore(Struct, frozen=True):
                 inner = os.open(step, flags, dir_fd=descriptor)
                 os.close(descriptor)
                 descriptor = inner
+            if S_ISREG(os.fstat(descriptor).st_mode):
+                return FileIO(descriptor, "rb")
         except OSError as e:
             if descriptor >= 0:
                 os.close(descriptor)
@@ -161,10 +163,8 @@ class AssetStore(Struct, frozen=True):
             if e.errno in (ELOOP, ENOTDIR):
                 raise AssetsDamaged(f"{kind}/{name} is no file, or behind a link") from None
             raise _unreadable(self.folder / kind / name, e) from None
-        if not S_ISREG(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
-            raise AssetsDamaged(f"{kind}/{name} is no file")
-        return FileIO(descriptor, "rb")
+        os.close(descriptor)
+        raise AssetsDamaged(f"{kind}/{name} is no file")
 
 
 def _unreadable(path: Path, error: OSError) -> AssetsUnreadable:
