@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from re import ASCII, Pattern, compile
-from typing import Final
+from re import ASCII, compile
+from typing import Annotated, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct, ValidationError, convert, to_builtins
 
 from gamed.strict_json import JsonMalformed, parse_object
 
@@ -20,6 +20,8 @@ _PART: Final = compile(r"\.gamed-[0-9]{8}T[0-9]{6}Z\.part", ASCII)
 _INSTANT: Final = compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z", ASCII)
 _SHA256: Final = compile(r"[0-9a-f]{64}", ASCII)
 _WORD: Final = compile(r"[!-~]{1,64}", ASCII)
+_Word = Annotated[str, Meta(pattern=rf"\A{_WORD.pattern}\Z")]
+_Number = Annotated[int, Meta(ge=0)]
 
 
 class BackupError(Exception):
@@ -55,44 +57,45 @@ class DumpContents(Struct, frozen=True):
 class BackupFile(Struct, frozen=True):
     """One file of a backup."""
 
-    bytes: int
-    sha256: str
+    bytes: _Number
+    sha256: Annotated[str, Meta(pattern=rf"\A{_SHA256.pattern}\Z")]
     """In hex."""
 
 
-class BackupManifest(Struct, frozen=True):
-    """The contents of `manifest.json`, which describes the folder that it is in."""
+class BackupKey(Struct, frozen=True):
+    """The key that auth.db needs, never its bytes; both are None if no service ever opened auth.db."""
 
-    made_at: str
-    """The time in RFC 3339; every write that was acknowledged before it is in the backup."""
-    gamed: str
-    """The version of gamed that made the backup."""
-    fingerprint: str | None
-    """The fingerprint of the key that auth.db needs, never the key; None if no service ever opened auth.db."""
-    key_source: str | None
+    fingerprint: _Word | None
+    source: _Word | None
     """`master` or `file`."""
-    schemas: Mapping[str, int]
-    players: int
-    saves: int
-    files: Mapping[str, BackupFile]
-    store_id: str | None = None
-    """The id of the store; None if no service ever opened it, or for a backup of an older version of gamed."""
-    postgresql: int | None = None
+
+
+class BackupStore(Struct, frozen=True):
+    """The store that was copied; older versions of gamed noted nothing about it."""
+
+    id: _Word | None = None
+    """None also if no service ever opened the store."""
+    postgresql: _Number | None = None
     """The version of the pg_dump that wrote the file DUMP; None for the files of SQLite."""
+
+
+class BackupManifest(Struct, frozen=True, kw_only=True):
+    """The contents of `manifest.json`, which describes the folder that it is in; the members are in this order."""
+
+    made_at: Annotated[str, Meta(pattern=rf"\A{_INSTANT.pattern}\Z")]
+    """The time in RFC 3339; every write that was acknowledged before it is in the backup."""
+    gamed: _Word
+    """The version of gamed that made the backup."""
+    key: BackupKey
+    store: BackupStore = BackupStore()
+    schemas: Mapping[str, _Number]
+    players: _Number
+    saves: _Number
+    files: Mapping[str, BackupFile]
 
     def members(self) -> dict[str, object]:
         """Return the members of the JSON object."""
-        return {
-            "format": FORMAT,
-            "made_at": self.made_at,
-            "gamed": self.gamed,
-            "key": {"fingerprint": self.fingerprint, "source": self.key_source},
-            "store": {"id": self.store_id, "postgresql": self.postgresql},
-            "schemas": dict(self.schemas),
-            "players": self.players,
-            "saves": self.saves,
-            "files": {name: {"bytes": file.bytes, "sha256": file.sha256} for name, file in self.files.items()},
-        }
+        return {"format": FORMAT, **to_builtins(self)}
 
 
 def stamp(now_ms: int) -> str:
@@ -132,50 +135,13 @@ def parse_manifest(text: bytes) -> BackupManifest:
         members = parse_object(text)
         if members.get("format") != FORMAT:
             raise BackupError(f"its {MANIFEST} is of another version of gamed")
-        key, schemas = _object(members["key"]), _object(members["schemas"])
-        store = _object(members.get("store", {}))
-        store_id, postgresql = store.get("id"), store.get("postgresql")
-        files = {name: _backup_file(_object(file)) for name, file in _object(members["files"]).items()}
-        fingerprint, source = key["fingerprint"], key["source"]
-        manifest = BackupManifest(
-            _text(members["made_at"], _INSTANT),
-            _text(members["gamed"], _WORD),
-            None if fingerprint is None else _text(fingerprint, _WORD),
-            None if source is None else _text(source, _WORD),
-            {name: _number(version) for name, version in schemas.items()},
-            _number(members["players"]),
-            _number(members["saves"]),
-            files,
-            None if store_id is None else _text(store_id, _WORD),
-            None if postgresql is None else _number(postgresql),
-        )
-    except (JsonMalformed, KeyError, TypeError):
+        manifest = convert(members, BackupManifest)
+    except (JsonMalformed, ValidationError):
         raise BackupError(f"its {MANIFEST} is damaged") from None
+    postgresql = manifest.store.postgresql
     if postgresql is not None and set(manifest.schemas) != {"auth", "state"}:
         raise BackupError(f"its {MANIFEST} is damaged")
     stores = set(STORES if postgresql is None else [DUMP])
-    if not stores <= set(files) <= stores | {*SETTINGS}:
+    if not stores <= manifest.files.keys() <= stores | {*SETTINGS}:
         raise BackupError(f"its {MANIFEST} does not name the files of a backup")
     return manifest
-
-
-def _object(value: object) -> dict[str, object]:
-    if not isinstance(value, dict):
-        raise TypeError
-    return value
-
-
-def _text(value: object, form: Pattern[str]) -> str:
-    if not isinstance(value, str) or not form.fullmatch(value):
-        raise TypeError
-    return value
-
-
-def _number(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise TypeError
-    return value
-
-
-def _backup_file(members: dict[str, object]) -> BackupFile:
-    return BackupFile(_number(members["bytes"]), _text(members["sha256"], _SHA256))

@@ -9,7 +9,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.database.backup_format import (
     BackupError,
     BackupFile,
+    BackupKey,
     BackupManifest,
+    BackupStore,
     expired_backups,
     folder_name,
     is_part,
@@ -20,14 +22,13 @@ from gamed.database.backup_format import (
 MANIFEST = BackupManifest(
     made_at="2026-11-21T19:54:00.000Z",
     gamed="1.0.0",
-    fingerprint="b1083823fef7",
-    key_source="file",
+    key=BackupKey("b1083823fef7", "file"),
     schemas={"auth": 1, "state": 1},
     players=2,
     saves=3,
     files={"auth.db": BackupFile(8192, "0" * 64), "state.db": BackupFile(8192, "f" * 64)},
 )
-DUMPED = replace(MANIFEST, files={"store.dump": BackupFile(8192, "0" * 64)}, store_id="0123abcd", postgresql=15)
+DUMPED = replace(MANIFEST, files={"store.dump": BackupFile(8192, "0" * 64)}, store=BackupStore("0123abcd", 15))
 AT_MS = 1_795_290_840_999
 
 
@@ -60,7 +61,7 @@ class ManifestTests(SynchronousTestCase):
         """Read a manifest as it was written, with a key and without."""
         for manifest in (
             MANIFEST,
-            BackupManifest("2026-11-21T19:54:00.000Z", "1.0.0", None, None, {}, 0, 0, MANIFEST.files),
+            replace(MANIFEST, key=BackupKey(None, None), schemas={}, players=0, saves=0),
             DUMPED,
         ):
             self.assertEqual(parse_manifest(json.dumps(manifest.members()).encode()), manifest)

@@ -31,7 +31,9 @@ from gamed.database.backup_format import (
     STORES,
     BackupError,
     BackupFile,
+    BackupKey,
     BackupManifest,
+    BackupStore,
     DumpContents,
     IntegrityResult,
     SchemaDiffers,
@@ -242,14 +244,12 @@ def _fill(part: Path, store: Store, where: Paths, now_ms: int) -> Backup:
     manifest = BackupManifest(
         made_at=rfc3339(now_ms),
         gamed=__version__,
-        fingerprint=made.ring.fingerprint if made.ring else None,
-        key_source=made.ring.source.value if made.ring else None,
+        key=BackupKey(made.ring.fingerprint, made.ring.source.value) if made.ring else BackupKey(None, None),
+        store=BackupStore(made.store_id, None if dumped is None else dumped[1].written_by),
         schemas={auth.name: auth.schema, state.name: state.schema},
         players=auth.rows,
         saves=state.rows,
         files=files,
-        store_id=made.store_id,
-        postgresql=None if dumped is None else dumped[1].written_by,
     )
     write_whole(part / MANIFEST, json.dumps(manifest.members(), indent=2).encode() + b"\n", 0o600)
     return replace(made, manifest=manifest)
@@ -287,17 +287,18 @@ def _folder(path: Path) -> Backup:
         if hash_file(path / name) != copied:
             raise BackupError(f"{name} changed after the backup was made")
     found = replace(_backup(path, manifest.files), manifest=manifest)
-    return _examined(found) if manifest.postgresql is None else _read_dump(found, manifest, manifest.postgresql)
+    written_by = manifest.store.postgresql
+    return _examined(found) if written_by is None else _read_dump(found, manifest, written_by)
 
 
 def _read_dump(backup: Backup, manifest: BackupManifest, written_by: int) -> Backup:
     from gamed.database.postgresql import dump  # late: the files of SQLite need no other programs
 
-    contents = DumpContents(manifest.schemas, manifest.players, manifest.saves, written_by, manifest.store_id)
+    contents = DumpContents(manifest.schemas, manifest.players, manifest.saves, written_by, manifest.store.id)
     dump.verify(backup.stores[DUMP], contents)
     ring = None
-    if manifest.fingerprint is not None:
-        ring = keyring.KeyRecord(b"", manifest.fingerprint, KeySource.MASTER)  # which PostgreSQL always needs
+    if manifest.key.fingerprint is not None:
+        ring = keyring.KeyRecord(b"", manifest.key.fingerprint, KeySource.MASTER)  # which PostgreSQL always needs
     return _dumped(backup, ring, contents)
 
 

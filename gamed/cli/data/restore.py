@@ -149,12 +149,14 @@ def _refuse_misfit(data: Path, config: Config, ring: KeyRecord) -> None:
 def _replace_schemas(backup: Backup, where: Paths, config: Config, ran_by: str) -> RestoreResult:
     from gamed.cli.data.store_dump import replace_schemas  # late: the files of SQLite need no other programs
 
-    assert backup.manifest is not None and backup.manifest.postgresql is not None
+    assert backup.manifest is not None
+    written_by = backup.manifest.store.postgresql
+    assert written_by is not None
     store = open_store(config, where.data)
     suffix = f"_before_restore_{backup_format.stamp(now_ms()).lower()}"
     try:
         with keys.database_errors(store, AUTH), closing(store):
-            done = replace_schemas(store, backup.stores[DUMP], backup.manifest.postgresql, suffix, ran_by)
+            done = replace_schemas(store, backup.stores[DUMP], written_by, suffix, ran_by)
     except BackupError as e:
         raise CommandFailed(f"The databases stay as they were: {e}") from None
     added, kept = _settings(backup.settings, where)
