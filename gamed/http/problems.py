@@ -99,10 +99,10 @@ def find_problem(error: BaseException, table: ErrorTable, *, credential_sent: bo
     return Problem(status, code, detail, members, retry_after, headers)
 
 
-def plain_problem(code: str, detail: str | None = None) -> Problem:
+def plain_problem(code: str) -> Problem:
     """Return a problem that no exception brought, such as the reason of a failed login or an internal error."""
     entry = CODES[code]
-    return Problem(entry.status, code, detail or entry.detail, {}, entry.retry_after, {})
+    return Problem(entry.status, code, entry.detail, {}, entry.retry_after, {})
 
 
 def merge_tables(tables: Sequence[ErrorTable]) -> ErrorTable:

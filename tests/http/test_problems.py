@@ -111,7 +111,7 @@ class TableTests(SynchronousTestCase):
     def test_titles_are_fixed(self) -> None:
         """Each code has one title."""
         for code, title in TITLES.items():
-            self.assertEqual(plain_problem(code, "Something else.").title, title)
+            self.assertEqual(plain_problem(code).title, title)
 
     def test_every_error_has_a_row(self) -> None:
         """The tables name codes that exist; `deleted` alone has two statuses, 410 to a reader and 412 to a writer."""
