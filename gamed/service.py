@@ -250,7 +250,7 @@ class GamedService(MultiService):
     def _periodic(
         self, seconds: float, work: Callable[[], Coroutine[Deferred[Any], Any, object]], name: str
     ) -> PeriodicTask:
-        return PeriodicTask(self._context.reactor, seconds, lambda: Deferred.fromCoroutine(work()), name)
+        return PeriodicTask(self._context.reactor, seconds, work, name)
 
 
 class AdminServer:

@@ -97,6 +97,8 @@ class Databases:
         self.state = WriteQueue(state, backend.wrote)
         self.blobs = BlobStore(blobs, folder, now_ms, backend.wrote, staged_ms=staged_ms)
         backend.start(self.reads, self.auth, self.state, self.blobs.queue)
+        self.state_damaged = self._state.mark_damaged
+        """Mark state.db as damaged, after a transaction found damage that it could leave out."""
         self.changes = backend.changes
         """The reports of what other processes change."""
         self.clear_logs = backend.clear_logs
@@ -116,9 +118,7 @@ class Databases:
         """Fire with the result of a check that is at most 5 s old, or wait 2 s for one; fail with a DatabaseError."""
         self.watchdog_probe = partial(WatchdogProbe, reactor, backend.reader(), self._state)
         """Make another way to check that both databases respond, past all queues; the caller closes it."""
-        self._cleanup = PeriodicTask(
-            reactor, CLEANUP_SECONDS, lambda: Deferred.fromCoroutine(self._delete_expired()), "blobs"
-        )
+        self._cleanup = PeriodicTask(reactor, CLEANUP_SECONDS, self._delete_expired, "blobs")
         self._cleanup.start()
         self._closing: Deferred[None] | None = None
 
@@ -131,10 +131,6 @@ class Databases:
         folder = data / "tmp"
         folder.mkdir(mode=0o700, exist_ok=True)
         return cls(reactor, backend, folder, now_ms, staged_ms=staged_ms)
-
-    def state_damaged(self) -> None:
-        """Mark state.db as damaged, after a transaction found damage that it could leave out."""
-        self._state.mark_damaged()
 
     @property
     def queues(self) -> Mapping[str, DatabaseQueue]:

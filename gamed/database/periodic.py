@@ -1,9 +1,9 @@
 """A periodic task runs on the reactor's clock and goes on after its own failures."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import maybeDeferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -17,8 +17,8 @@ _log = EventLog(Logger())
 class PeriodicTask:
     """A call of `work` every `seconds`, counted from the end of one call to the start of the next."""
 
-    def __init__(self, clock: Any, seconds: float, work: Callable[[], Deferred[Any]], name: str) -> None:
-        """Log failures with this name."""
+    def __init__(self, clock: Any, seconds: float, work: Callable[[], Awaitable[Any]], name: str) -> None:
+        """Call `work`, which returns a Deferred or a coroutine; log failures with this name."""
         self._clock = clock
         self._name = name
         self._seconds = seconds

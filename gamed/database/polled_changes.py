@@ -39,7 +39,7 @@ class PolledChanges:
         self._postponed: set[ChangeListener] = set()
         """Listeners that could not read the database after the last change."""
         self._tasks = {
-            queue: PeriodicTask(clock, CHECK_SECONDS, partial(self._start_check, queue), f"changes_of_{topic.value}")
+            queue: PeriodicTask(clock, CHECK_SECONDS, partial(self._check, queue), f"changes_of_{topic.value}")
             for topic, queue in queues.items()
         }
 
@@ -63,9 +63,6 @@ class PolledChanges:
 
     def _listeners_of(self, queue: WriteQueue) -> list[ChangeListener]:
         return [listener for listener, topic in self._listeners.items() if self._queues[topic] is queue]
-
-    def _start_check(self, queue: WriteQueue) -> Deferred[None]:
-        return Deferred.fromCoroutine(self._check(queue))
 
     async def _check(self, queue: WriteQueue) -> None:
         changed = await self._has_changed(queue)

@@ -29,6 +29,19 @@ class PeriodicTaskTests(SynchronousTestCase):
         self.clock.advance(60)
         self.assertEqual(len(self.begun), 2)
 
+    def test_coroutine(self) -> None:
+        """The work may be a coroutine: the interval begins when it has ended."""
+
+        async def work() -> None:
+            await self.work()
+
+        PeriodicTask(self.clock, 60, work, "clean_up_saves").start(now=True)
+        self.clock.advance(60)
+        self.assertEqual(len(self.begun), 1)
+        self.begun[0].callback(None)
+        self.clock.advance(60)
+        self.assertEqual(len(self.begun), 2)
+
     def test_goes_on_after_a_failure(self) -> None:
         """A failure is logged, and the next call comes in time."""
         self.task.start(now=True)

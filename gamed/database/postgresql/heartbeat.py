@@ -15,7 +15,6 @@ from time import monotonic
 from typing import Any, Final
 
 from msgspec import Struct, structs
-from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from gamed.config.settings import DATABASE_NOTE
@@ -138,7 +137,7 @@ class HeartbeatTask:
         self._auth = auth
         self._guard = guard
         self._last: Heartbeat | None = None
-        self._task = PeriodicTask(reactor, BEAT_SECONDS, lambda: Deferred.fromCoroutine(self._beat()), "heartbeat")
+        self._task = PeriodicTask(reactor, BEAT_SECONDS, self._beat, "heartbeat")
 
     def start(self) -> None:
         """Count now, and then periodically."""
