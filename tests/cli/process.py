@@ -5,7 +5,6 @@ import os
 import pty
 import signal
 import site
-import subprocess
 import sys
 import time
 import venv
@@ -15,7 +14,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -61,7 +60,7 @@ class CommandTestCase(SynchronousTestCase):
     Files need no configuration; with PostgreSQL there is one, which names the store.
     """
 
-    forked: ClassVar[bool] = True
+    forked = True
     """Whether processes of gamed are forked; False for tests of the start itself."""
 
     def setUp(self) -> None:
@@ -100,7 +99,7 @@ class CommandTestCase(SynchronousTestCase):
         """Run a command to its end; return exit code, stdout and stderr."""
         return self._finish([*of, *arguments], stdin)
 
-    def _finish(self, command: Sequence[str], text: str | None, **how: Any) -> tuple[int, str, str]:
+    def _finish(self, command: Sequence[str], text: str, **how: Any) -> tuple[int, str, str]:
         done = forks.run(command, text, timeout=WAIT_SECONDS, **self._surroundings(), **how)
         return done.returncode, done.stdout, done.stderr
 
@@ -112,7 +111,7 @@ class CommandTestCase(SynchronousTestCase):
         near, far = pty.openpty()
         try:
             os.write(near, answer.encode())
-            return self._finish([*GAMED, *self.places, *arguments], None, stdin=far)
+            return self._finish([*GAMED, *self.places, *arguments], "", stdin=far)
         finally:
             os.close(near)
             os.close(far)
@@ -120,25 +119,24 @@ class CommandTestCase(SynchronousTestCase):
     def gamed(self, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
         return self.run_command(*self.places, *arguments, stdin=stdin)
 
-    def start(self, *command: str) -> "subprocess.Popen[str]":
+    def start(self, *command: str) -> forks.Process:
         """Start a process whose output goes to the file `out` of the folder; it is killed after the test."""
         with open(self.folder / "out", "w", encoding="utf-8") as out:
-            streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.STDOUT}
-            process = forks.popen(command, text=True, **streams, **self._surroundings())
+            process = forks.popen(command, stdout=out, stderr=out, **self._surroundings())
         self.addCleanup(_end, process)
         return process
 
     def output(self) -> str:
         return (self.folder / "out").read_text("utf-8")
 
-    def serve(self, *options: str, port: int | None = None) -> tuple["subprocess.Popen[str]", int]:
+    def serve(self, *options: str, port: int | None = None) -> tuple[forks.Process, int]:
         """Start `gamed serve` in this folder, and wait until it answers; return the process and the port."""
         port = port or free_port()
         process = self.start(*GAMED, *self.places, "serve", f"--listen=tcp:{port}:interface=127.0.0.1", *options)
         self.await_answer(port, process)
         return process, port
 
-    def await_answer(self, port: int, process: "subprocess.Popen[str] | None" = None) -> None:
+    def await_answer(self, port: int, process: forks.Process | None = None) -> None:
         deadline = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < deadline:
             if process is not None and process.poll() is not None:
@@ -147,10 +145,10 @@ class CommandTestCase(SynchronousTestCase):
                 if get(port, "/healthz") == (200, b"ok"):
                     return
             except OSError:
-                time.sleep(0.05)
+                time.sleep(0.02)
         self.fail(f"no answer on port {port}")
 
-    def stop(self, process: "subprocess.Popen[str]") -> int:
+    def stop(self, process: forks.Process) -> int:
         process.send_signal(signal.SIGTERM)
         return process.wait(WAIT_SECONDS)
 
@@ -167,7 +165,7 @@ def await_end(pid: int) -> None:
     """Wait until a process has ended that is not a child of this one, whether its parent has waited for it or not."""
     deadline = time.monotonic() + WAIT_SECONDS
     while _lives(pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
+        time.sleep(0.01)
 
 
 def end_daemon(pid: int) -> None:
@@ -184,7 +182,7 @@ def _lives(pid: int) -> bool:
         return False
 
 
-def _end(process: "subprocess.Popen[str]") -> None:
+def _end(process: forks.Process) -> None:
     if process.poll() is None:
         process.kill()
     process.wait()

@@ -14,13 +14,14 @@ from click.testing import CliRunner
 from gamed.cli.commands import gamed
 from gamed.cli.dev.setup import MASTER_KEY_ENV
 from tests.cli.process import GAMED, WAIT_SECONDS, CommandTestCase, free_port, get
+from tests.support import forks
 from tests.support.covers import covers
 
 EARLY_MS = (0, 100, 250, 500)
 
 
 class DevTests(CommandTestCase):
-    def dev(self, *options: str) -> tuple["subprocess.Popen[str]", int, int]:
+    def dev(self, *options: str) -> tuple[forks.Process, int, int]:
         """Start `gamed dev`; return the process and its two ports."""
         port, provider_port = free_port(), free_port()
         process = self.start(*GAMED, "dev", f"--port={port}", f"--provider-port={provider_port}", *options)

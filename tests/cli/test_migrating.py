@@ -1,12 +1,12 @@
 """`gamed serve --migrate` of a later version brings a PostgreSQL store to its schemas, with all that the store has."""
 
-import subprocess
 from itertools import count
 
 from gamed.database.connection import AUTH, STATE
 from gamed.database.postgresql.migrations import schema_folder, scripts_in
 from tests.cli.process import GAMED, free_port
 from tests.cli.test_postgresql import SECRET, PostgresqlTestCase
+from tests.support import forks
 from tests.support.versions import make_later_version
 
 ADDED = {AUTH: "player", STATE: "save"}
@@ -56,7 +56,7 @@ class MigrationTests(PostgresqlTestCase):
         self.assertEqual(self.ask(port, "DELETE", "/game/saves/b", self.token, If_Match="*")[0], 204)
         self.assertEqual(self.stop(process), 0, self.output())
 
-    def starts_earlier(self) -> tuple["subprocess.Popen[str]", int]:
+    def starts_earlier(self) -> tuple[forks.Process, int]:
         """Start a server of this version, on another machine."""
         path, data = self.environ.pop("PYTHONPATH"), self.data
         try:

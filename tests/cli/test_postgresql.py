@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import time
 from base64 import b64encode
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from gamed.cli.service.prepare import STORE_SECONDS
 from gamed.database.postgresql.processes import IN_USE, STORE
 from tests.cli.process import GAMED, ROOT, TWISTD, WAIT_SECONDS, CommandTestCase, end_daemon, free_port, get
 from tests.cli.test_clock import SHIFTED
+from tests.support import forks
 from tests.support.postgresql import PASSWORD, Address, Cluster, cluster
 
 KEY = b64encode(bytes(range(32))).decode()
@@ -277,7 +277,7 @@ class ClockTests(PostgresqlTestCase):
 class MachinesTests(PostgresqlTestCase):
     """Each machine has a data folder of its own; all use one database."""
 
-    def start_machine(self, name: str, *options: str) -> tuple["subprocess.Popen[str]", int]:
+    def start_machine(self, name: str, *options: str) -> tuple[forks.Process, int]:
         self.data = self.folder / name
         return self.serve(*options)
 

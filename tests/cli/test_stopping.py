@@ -2,11 +2,11 @@
 
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 from tests.cli.process import GAMED, TWISTD, WAIT_SECONDS, CommandTestCase, free_port
+from tests.support import forks
 
 BETWEEN_MS = (0, 1, 3, 7, 12, 20)
 EARLY_MS = (0, 20, 50, 100, 150, 200, 300, 400, 550, 700)
@@ -22,7 +22,7 @@ def handled(pid: int, number: int) -> bool:
 class StoppingTests(CommandTestCase):
     forked = False
 
-    def assertWell(self, process: "subprocess.Popen[str]", moment: object) -> None:
+    def assertWell(self, process: forks.Process, moment: object) -> None:
         code = process.wait(WAIT_SECONDS)
         output = self.output()
         self.assertEqual((code, "Traceback" in output, "Unhandled" in output), (0, False, False), (moment, output))
@@ -89,7 +89,7 @@ class StoppingTests(CommandTestCase):
                 time.sleep(pause_ms / 1000)
             self.assertEqual((process.returncode, "Traceback" in self.output()), (-signal.SIGINT, False), self.output())
 
-    def await_ignored(self, process: "subprocess.Popen[str]") -> None:
+    def await_ignored(self, process: forks.Process) -> None:
         """Wait until the process has handled its first signal, after which it ignores others, or has ended."""
         wanted = 1 << signal.SIGTERM - 1 | 1 << signal.SIGINT - 1
         ends = time.monotonic() + WAIT_SECONDS
@@ -123,7 +123,7 @@ class StoppingTests(CommandTestCase):
             process.send_signal(signal.SIGTERM)
             self.assertWell(process, early_ms)
 
-    def await_handler(self, process: "subprocess.Popen[str]") -> None:
+    def await_handler(self, process: forks.Process) -> None:
         deadline = time.monotonic() + WAIT_SECONDS
         while not handled(process.pid, signal.SIGTERM):
             self.assertLess(time.monotonic(), deadline)

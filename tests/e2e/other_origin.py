@@ -62,7 +62,6 @@ class Process:
             [*command, json.dumps(options)],
             cwd=folder,
             env={**environ, "PYTHONPATH": str(ROOT)},
-            stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
         )

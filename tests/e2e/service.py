@@ -47,7 +47,7 @@ class Service:
         self.base = f"http://127.0.0.1:{self.port}"
         self.environ = dict(environ or {})
         self.arguments, self.forked = arguments, forked
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: forks.Process | None = None
         self.config.parent.mkdir(parents=True, exist_ok=True)
         if POSTGRESQL:
             config = config or {"mode": "local"}
@@ -81,7 +81,6 @@ class Service:
                 cwd=self.folder,
                 env={**environ, "PYTHONPATH": str(ROOT), **self.environ},
                 forked=self.forked,
-                stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
@@ -92,7 +91,7 @@ class Service:
         while not self._healthy():
             if self._process.poll() is not None or time.monotonic() > limit:
                 raise ServiceDied(self.text())
-            time.sleep(0.05)
+            time.sleep(0.02)
 
     def _healthy(self) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=START_SECONDS)

@@ -6,7 +6,6 @@ of the start itself, such as one that lists modules or reads `/proc/<pid>/enviro
 
 import atexit
 import gc
-import inspect
 import io
 import os
 import pickle
@@ -20,10 +19,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = (sys.executable, "-c", "from gamed.cli import main; main()")
@@ -35,157 +35,235 @@ IMPORTED = (
     *("gamed.service", "gamed.tap", "gamed.ops.metrics", "gamed.dev.provider", "gamed.database.postgresql.store"),
     *("twisted.scripts.twistd", "argon2", "psycopg"),
 )
-PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
-REFUSED = ("executable", "preexec_fn", "pass_fds", "shell", "start_new_session")
-GIVEN = [*inspect.signature(subprocess.Popen._execute_child).parameters][1:]  # type: ignore[attr-defined]
 LENGTH_BYTES, PID_BYTES, STATUS_BYTES = 8, 8, 4
+Stream = int | IO[Any]
 
 
-def popen(
-    command: Sequence[str], *, env: Mapping[str, str], forked: bool = True, **how: Any
-) -> "subprocess.Popen[Any]":
-    """Start a process as `subprocess.Popen` does; one of gamed is a fork, if that may be."""
-    return (_Fork if forked and _may_fork(command, env) else subprocess.Popen)(command, env=env, **how)
+class Fork:
+    """A forked process, with the methods of `subprocess.Popen` that tests use.
 
+    Its parent, which is not this process, writes the number and later the status of the process into a pipe.
+    """
 
-def run(
-    command: Sequence[str], text: str | None = None, *, timeout: float, stdin: int = subprocess.PIPE, **how: Any
-) -> "subprocess.CompletedProcess[str]":
-    """Run a command until it ends, with `text` as standard input; return what it printed."""
-    printed = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with popen(command, stdin=stdin, **printed, **how) as process:
-        try:
-            out, err = process.communicate(text, timeout)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
-
-
-def _may_fork(command: Sequence[str], env: Mapping[str, str]) -> bool:
-    first, program = tuple(command[:2]), command[2] if len(command) > 2 else ""
-    ours = (*first, program) in (SCRIPT, MODULE) or (first == MODULE[:2] and program.startswith("tests."))
-    return ours and _read_at_start(env) == _read_at_start(_environment())
-
-
-def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in env.items() if name.startswith(READ_AT_START)}
-
-
-def _environment() -> dict[str, str]:
-    return {name: os.environ[name] for name in KEPT if name in os.environ} | {"PYTHONPATH": str(ROOT)}
-
-
-class _Fork(subprocess.Popen[Any]):
-    """A forked process; its parent, which is not this process, writes its number and its status into a pipe."""
-
-    def _execute_child(self, *given: Any) -> None:
-        how = dict(zip(GIVEN, given, strict=False))
-        pipes = [how[name] for name in PIPES]
-        assert not any(how[name] for name in REFUSED), "a fork has arguments, cwd, env and streams"
-        near, far = os.pipe()
-        self._pipe = os.fdopen(near, "rb", 0)
-        streams = [theirs if theirs >= 0 else own for own, theirs in enumerate((pipes[0], pipes[3], pipes[5]))]
-        request = list(map(str, how["args"])), os.fspath(how["cwd"] or os.getcwd()), dict(how["env"])
-        try:
-            _parent().start(request, [*streams, far])
-        finally:
-            os.close(far)
-            self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+    def __init__(self, command: Sequence[str], pipe: int) -> None:
+        self.args = command
+        self.returncode: int | None = None
+        self._lock = threading.Lock()
+        self._pipe = os.fdopen(pipe, "rb", 0)
         self.pid = int.from_bytes(self._read(PID_BYTES))
-        self._child_created = True
+
+    def poll(self) -> int | None:
+        """Return the exit code, negative after a signal; None while the process runs."""
+        return self._ended(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code; raise `subprocess.TimeoutExpired` if the process has not ended in so many seconds."""
+        code = self._ended(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended: its number may be another one's by then."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _ended(self, seconds: float | None) -> int | None:
+        if self.returncode is None and _is_readable(self._pipe.fileno(), seconds):
+            with self._lock:
+                if self.returncode is None:
+                    self.returncode = os.waitstatus_to_exitcode(int.from_bytes(self._read(STATUS_BYTES)))
+                    self._pipe.close()
+        return self.returncode
 
     def _read(self, count: int) -> bytes:
         found = self._pipe.read(count)
         assert len(found) == count, "the process that forks has ended"
         return found
 
-    def _internal_poll(self, _deadstate: int | None = None) -> int | None:
-        return self._ended(0)
 
-    def _wait(self, timeout: float | None) -> int:
-        if self._ended(timeout) is None:
-            assert timeout is not None
+class _Program(subprocess.Popen[bytes]):
+    """A process of its own. `Popen.wait()` with a timeout would sleep up to 50 ms between two looks at the process."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        if timeout is None or self.poll() is not None:
+            return super().wait()
+        ended = os.pidfd_open(self.pid)
+        try:
+            _is_readable(ended, timeout)
+        finally:
+            os.close(ended)
+        if self.poll() is None:
             raise subprocess.TimeoutExpired(self.args, timeout)
         return self.returncode
 
-    def _ended(self, seconds: float | None) -> int | None:
-        """Return the exit code, or None if the process has not ended in so many seconds."""
-        if self.returncode is None:
-            waiting = select.poll()
-            waiting.register(self._pipe, select.POLLIN)
-            if not waiting.poll(None if seconds is None else max(0, seconds) * 1000):
-                return None
-            with self._waitpid_lock:  # type: ignore[attr-defined]
-                if self.returncode is None:
-                    self.returncode = os.waitstatus_to_exitcode(int.from_bytes(self._read(STATUS_BYTES)))
-                    self._pipe.close()
-        return self.returncode
+
+def _is_readable(descriptor: int, seconds: float | None) -> bool:
+    """Wait at most so many seconds."""
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    return bool(waiting.poll(None if seconds is None else seconds * 1000))
+
+
+Process = Fork | subprocess.Popen[Any]
+
+
+def popen(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    stdout: Stream,
+    stderr: Stream,
+    stdin: Stream | None = None,
+    cwd: Path | None = None,
+    forked: bool = True,
+) -> Process:
+    """Start a process with open files as its streams, by default an empty `stdin`; one of gamed is a fork if it can."""
+    with open(os.devnull, "rb") as nothing:
+        given = (nothing if stdin is None else stdin, stdout, stderr)
+        streams = [each if isinstance(each, int) else each.fileno() for each in given]
+        parent = _find_parent(command, env) if forked else None
+        if parent is not None:
+            return parent.fork(command, cwd or Path.cwd(), env, streams)
+        return _Program(command, cwd=cwd, env=env, stdin=streams[0], stdout=streams[1], stderr=streams[2])
+
+
+def run(
+    command: Sequence[str], text: str = "", *, timeout: float, stdin: Stream | None = None, **how: Any
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command until it ends, with `text` or a stream as standard input; return what it printed.
+
+    Its streams are files: a pipe would have to be emptied while the command runs.
+    """
+    with (
+        TemporaryFile("w+", encoding="utf-8") as given,
+        TemporaryFile("w+", encoding="utf-8") as out,
+        TemporaryFile("w+", encoding="utf-8") as err,
+    ):
+        given.write(text)
+        given.seek(0)
+        process = popen(command, stdin=given if stdin is None else stdin, stdout=out, stderr=err, **how)
+        try:
+            code = process.wait(timeout)
+        finally:
+            process.kill()
+            process.wait()
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(command, code, out.read(), err.read())
+
+
+def add_parent(path: str) -> Callable[[], None]:
+    """Let processes with this PYTHONPATH be forks, too, until the returned function is called.
+
+    Their parent takes as much time to start as three or four of them would.
+    """
+    parent = _parents.setdefault(path, _Parent(path))
+
+    def remove() -> None:
+        _parents.pop(path, None)
+        parent.close()
+
+    return remove
+
+
+def _find_parent(command: Sequence[str], env: Mapping[str, str]) -> "_Parent | None":
+    first, program = tuple(command[:2]), command[2] if len(command) > 2 else ""
+    ours = (*first, program) in (SCRIPT, MODULE) or (first == MODULE[:2] and program.startswith("tests."))
+    parent = _parents.get(env.get("PYTHONPATH", ""))
+    return parent if ours and parent and _read_at_start(env) == _read_at_start(parent.env) else None
+
+
+def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name.startswith(READ_AT_START)}
 
 
 class _Parent:
-    """The process that forks, as its only client has it."""
+    """The process that forks, as its only client has it; it starts with the first fork."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: str) -> None:
+        self.env = {name: os.environ[name] for name in KEPT if name in os.environ} | {"PYTHONPATH": path}
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def fork(self, command: Sequence[str], cwd: Path, env: Mapping[str, str], streams: Sequence[int]) -> Fork:
+        body = pickle.dumps((list(map(str, command)), os.fspath(cwd), dict(env)))
+        near, far = os.pipe()
+        try:
+            with self._lock:
+                if self._process is None:
+                    self._start()
+                socket.send_fds(self._socket, [len(body).to_bytes(LENGTH_BYTES)], [*streams, far])
+                self._socket.sendall(body)
+        finally:
+            os.close(far)
+        return Fork(command, near)
+
+    def _start(self) -> None:
         self._socket, far = socket.socketpair()
         with far:
-            command = [sys.executable, "-m", "tests.support.forks", str(far.fileno())]
-            how: dict[str, Any] = {"cwd": ROOT, "env": _environment(), "stdin": subprocess.DEVNULL}
+            # -P: this file's folder, which Python would search first, has modules such as `http`
+            command = [sys.executable, "-P", __file__, str(far.fileno())]
+            how: dict[str, Any] = {"cwd": "/", "env": self.env, "stdin": subprocess.DEVNULL}
             self._process = subprocess.Popen(command, pass_fds=[far.fileno()], **how)
-        self._lock = threading.Lock()
-        atexit.register(self.close)
-
-    def start(self, request: tuple[list[str], str, dict[str, str]], descriptors: list[int]) -> None:
-        body = pickle.dumps(request)
-        with self._lock:
-            socket.send_fds(self._socket, [len(body).to_bytes(LENGTH_BYTES)], descriptors)
-            self._socket.sendall(body)
 
     def close(self) -> None:
-        self._socket.close()
-        self._process.wait()
+        if self._process is not None:
+            self._socket.close()
+            self._process.wait()
+            self._process = None
 
 
-@cache
-def _parent() -> _Parent:
-    return _Parent()
+_parents: dict[str, _Parent] = {}
+"""The processes that fork, by the PYTHONPATH of their forks."""
+atexit.register(add_parent(str(ROOT)))
 
 
 def fork_on_request(requests: socket.socket) -> Callable[[], None]:
     """Fork for each request; return what a new process has to do, in that process."""
-    pipes: dict[int, int] = {}
-
-    def reap(number: int, frame: object) -> None:
-        with suppress(ChildProcessError):  # none is left
-            while (found := os.waitpid(-1, os.WNOHANG))[0]:
-                pipe = pipes.pop(found[0])
-                with suppress(BrokenPipeError):  # the test has forgotten the process
-                    os.write(pipe, found[1].to_bytes(STATUS_BYTES))
-                os.close(pipe)
-
-    signal.signal(signal.SIGCHLD, reap)
+    children: dict[int, tuple[int, int]] = {}
+    waiting = select.poll()
+    waiting.register(requests, select.POLLIN)
     while True:
-        head, descriptors, _, _ = socket.recv_fds(requests, LENGTH_BYTES, 4, socket.MSG_WAITALL)
-        if not head:
-            sys.exit()
-        request = requests.recv(int.from_bytes(head), socket.MSG_WAITALL)
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-        if (pid := os.fork()) == 0:
-            requests.detach()
-            return partial(_become, descriptors[:3], *pickle.loads(request))
-        for each in descriptors[:3]:
-            os.close(each)
-        pipes[pid] = descriptors[3]
-        os.write(pipes[pid], pid.to_bytes(PID_BYTES))
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        for ready, _ in waiting.poll():
+            if ready in children:
+                waiting.unregister(ready)
+                _report_end(ready, *children.pop(ready))
+                continue
+            head, streams, _, _ = socket.recv_fds(requests, LENGTH_BYTES, 4, socket.MSG_WAITALL)
+            if not head:
+                sys.exit()
+            request = requests.recv(int.from_bytes(head), socket.MSG_WAITALL)
+            if (pid := os.fork()) == 0:
+                requests.detach()
+                return partial(_become, streams[:3], *pickle.loads(request))
+            for each in streams[:3]:
+                os.close(each)
+            ended = os.pidfd_open(pid)
+            children[ended] = pid, streams[3]
+            waiting.register(ended, select.POLLIN)
+            os.write(streams[3], pid.to_bytes(PID_BYTES))
+
+
+def _report_end(ended: int, pid: int, pipe: int) -> None:
+    status = os.waitpid(pid, 0)[1]
+    with suppress(BrokenPipeError):  # the test has forgotten the process
+        os.write(pipe, status.to_bytes(STATUS_BYTES))
+    os.close(pipe)
+    os.close(ended)
 
 
 def _become(streams: Sequence[int], command: list[str], cwd: str, env: dict[str, str]) -> None:
     """Make this process like one that the command has started, and run its program."""
     from twisted.internet import reactor
 
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
     for number, each in enumerate(streams):
         os.dup2(each, number)
     reactor._poller.close()  # type: ignore[attr-defined]
@@ -199,6 +277,7 @@ def _become(streams: Sequence[int], command: list[str], cwd: str, env: dict[str,
         _open_stream(name, number)
     sys.orig_argv = command
     sys.argv = [*command[1:2], *command[3:]]
+    sys.path.insert(0, "" if command[1] == "-c" else cwd)
     _end_quickly(partial(_run, *command[1:3]))
 
 
