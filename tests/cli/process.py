@@ -103,6 +103,10 @@ class CommandTestCase(SynchronousTestCase):
         done = forks.run(command, text, timeout=WAIT_SECONDS, **self._surroundings(), **how)
         return done.returncode, done.stdout, done.stderr
 
+    def fork_with(self, path: str) -> None:
+        """Fork processes with this PYTHONPATH, too, until the test ends."""
+        self.addCleanup(forks.add_parent(path))
+
     def _surroundings(self) -> dict[str, Any]:
         return {"cwd": self.folder, "env": environment(self.environ), "forked": self.forked}
 

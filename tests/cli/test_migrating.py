@@ -1,6 +1,6 @@
 """`gamed serve --migrate` of a later version brings a PostgreSQL store to its schemas, with all that the store has."""
 
-from itertools import count
+from pathlib import Path
 
 from gamed.database.connection import AUTH, STATE
 from gamed.database.postgresql.migrations import schema_folder, scripts_in
@@ -19,7 +19,8 @@ class MigrationTests(PostgresqlTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.versions = count()
+        self.version = self.folder / "later"
+        self.added: list[Path] = []
         self.numbers = {database: len(scripts_in(schema_folder(database))) for database in (AUTH, STATE)}
         process, port = self.serve()
         self.json_of("players", "add", "Anna", "--password-stdin", stdin=SECRET)
@@ -29,13 +30,18 @@ class MigrationTests(PostgresqlTestCase):
 
     def later(self, *databases: str, oldest: bool) -> None:
         """Use a version with one script more for each of these schemas; `oldest`: this version works with them."""
-        scripts = {}
+        if not self.version.exists():
+            make_later_version(self.version, {})
+        for script in self.added:
+            script.unlink()
+        self.added = []
         for database in databases:
             number = self.numbers[database]
             head = f"-- oldest: {number}\n" if oldest else ""
-            path = f"postgresql/schema/{database}/{number + 1:03}_later.sql"
-            scripts[path] = f"{head}ALTER TABLE {ADDED[database]} ADD COLUMN later bigint NOT NULL DEFAULT 7;\n"
-        self.environ["PYTHONPATH"] = make_later_version(self.folder / f"later{next(self.versions)}", scripts)
+            path = self.version / "gamed/database/postgresql/schema" / database / f"{number + 1:03}_later.sql"
+            path.write_text(f"{head}ALTER TABLE {ADDED[database]} ADD COLUMN later bigint NOT NULL DEFAULT 7;\n")
+            self.added.append(path)
+        self.environ["PYTHONPATH"] = str(self.version)
 
     def migrated(self) -> dict[str, int]:
         """Return how many further scripts each schema has run."""
@@ -68,6 +74,7 @@ class MigrationTests(PostgresqlTestCase):
     def test_alone(self) -> None:
         """With nobody connected --migrate runs scripts of both kinds, of both schemas or one, once; without the option
         nothing is changed."""
+        self.fork_with(str(self.version))  # the other tests start processes of their own
         for databases in ((AUTH, STATE), (AUTH,), (STATE,)):
             for oldest in (False, True):
                 self.later(*databases, oldest=oldest)

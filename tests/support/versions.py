@@ -14,7 +14,7 @@ def make_later_version(folder: Path, scripts: Mapping[str, str]) -> str:
 
     `scripts` has texts by their paths in gamed/database, such as `postgresql/schema/auth/002_later.sql`.
     """
-    shutil.copytree(PACKAGE, folder / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PACKAGE, folder / PACKAGE.name)  # with what Python has compiled, which takes seconds
     for path, script in scripts.items():
         (folder / PACKAGE.name / "database" / path).write_text(script, "utf-8")
     return str(folder)
