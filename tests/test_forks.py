@@ -13,6 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.cli.process import environment, folder_of
 from tests.support import forks
+from tests.support.commands import run_here
 
 PROGRAM = (sys.executable, "-m", "tests.test_forks")
 
@@ -77,11 +78,20 @@ class ForkTests(SynchronousTestCase):
         process = Path(f"/proc/{pid}")
         return len(list((process / "fd").iterdir())), (process / f"task/{pid}/children").read_text().split()
 
+    def test_guard(self) -> None:
+        """A command that changes its process is not run in that of a test."""
+        done = forks.run([*PROGRAM, "here"], timeout=60, **self.how)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("AssertionError: start a process for this: ('check', 'config')", done.stderr)
+        self.assertEqual(run_here("--version", environ={})[0], 0)
+
 
 def main(what: str) -> None:
     """Be the program of these tests."""
     if what == "sleep":
         time.sleep(60)
+    elif what == "here":
+        run_here("check", "config", environ={"GAMED_CONFIG": "/dev/null"})
     else:
         found = {"parent": os.getppid(), "folder": os.getcwd(), "text": sys.stdin.read(), "environ": dict(os.environ)}
         print(json.dumps(found | {"umask": os.umask(0o77), "terminals": [os.isatty(number) for number in range(3)]}))

@@ -21,6 +21,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.database.connection import Transaction
 from tests.config.fixtures import LOCAL
 from tests.support import forks
+from tests.support.commands import run_here
 from tests.support.ports import free_port
 from tests.support.stores import MASTER_KEY, POSTGRESQL, forget_store, store_of, with_store
 
@@ -122,6 +123,10 @@ class CommandTestCase(SynchronousTestCase):
 
     def gamed(self, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
         return self.run_command(*self.places, *arguments, stdin=stdin)
+
+    def gamed_here(self, *arguments: str) -> tuple[int, str, str]:
+        """Run a command that only reads its arguments and files, in this process."""
+        return run_here(*self.places, *arguments, environ=environment(self.environ))
 
     def start(self, *command: str) -> forks.Process:
         """Start a process whose output goes to the file `out` of the folder; it is killed after the test."""

@@ -100,7 +100,7 @@ class BesideTheServerTests(CommandTestCase):
         self.assertEqual(
             (code, err), (1, f"gamed: No server answers at http://127.0.0.1:{port} (Connection refused).\n")
         )
-        self.assertEqual(self.gamed("health", "--url=play.example.org")[0], 2)
+        self.assertEqual(self.gamed_here("health", "--url=play.example.org")[0], 2)
 
 
 class AloneTests(CommandTestCase):
@@ -167,7 +167,7 @@ class AloneTests(CommandTestCase):
 
     def test_key_new(self) -> None:
         """A fresh 32-byte key each time, as Base64, and nothing else."""
-        keys = [self.run_command("key", "new") for _ in range(2)]
+        keys = [self.run_command("key", "new"), self.gamed_here("key", "new")]
         for code, out, err in keys:
             self.assertEqual((code, err, len(b64decode(out, validate=False))), (0, "", 32))
         self.assertNotEqual(keys[0], keys[1])
@@ -199,8 +199,9 @@ class AloneTests(CommandTestCase):
 
     def test_usage(self) -> None:
         """Wrong usage ends with 2, on stderr."""
+        self.assertEqual(self.run_command("bogus")[:2], (2, ""))
         for words in (["bogus"], ["players", "add"], ["--bogus"], ["players", "add", "anna"]):
-            code, out, _ = self.run_command(*words)
+            code, out, _ = self.gamed_here(*words)
             self.assertEqual((code, out), (2, ""), words)
 
     def test_root_becomes_the_folder_s_owner(self) -> None:

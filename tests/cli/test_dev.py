@@ -91,7 +91,7 @@ class DevTests(CommandTestCase):
         for port in ports:
             self.assertEqual([name for name in listening if name.endswith(f":{port:04X}")], [f"0100007F:{port:04X}"])
         for option in ("--listen=tcp:0", "--private-listen", "--host=0.0.0.0"):
-            self.assertEqual(self.run_command("dev", option)[0], 2)
+            self.assertEqual(self.gamed_here("dev", option)[0], 2)
 
     def test_folder(self) -> None:
         """A named folder stays: with the key, the data, and the members that the developer added."""

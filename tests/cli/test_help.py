@@ -119,7 +119,7 @@ class CompletionTests(CommandTestCase):
         script.chmod(0o755)
         self.environ = {"PATH": f"{self.folder}:{os.environ['PATH']}", "HOME": str(self.folder), "TERM": "dumb"}
         for shell in ("bash", "zsh", "fish"):
-            code, out, err = self.run_command("completion", shell)
+            code, out, err = self.gamed_here("completion", shell)
             self.assertEqual((code, err), (0, ""))
             (self.folder / shell).write_text(out)
 
@@ -185,7 +185,7 @@ class CompletionTests(CommandTestCase):
         self.assertEqual(self.run_command("-e", "-c", block, of=("bash",)), (0, "", ""))
         shared = self.folder / ".local/share"
         manual = (shared / "man/man1/gamed.1").read_text("utf-8")
-        self.assertEqual(manual, self.run_command("man")[1])
+        self.assertEqual(manual, self.gamed_here("man")[1])
         if which("man"):
             where = self.run_command("-M", str(shared / "man"), "-w", "gamed", of=("man",))[1]
             self.assertEqual(where, f"{shared / 'man/man1/gamed.1'}\n")

@@ -30,7 +30,10 @@ class LinkCommandTests(CommandTestCase):
 
     def refused(self, *arguments: str) -> str:
         """Run a command that fails with a sentence, and return the sentence."""
-        code, out, err = self.gamed(*arguments)
+        return self.complaint(self.gamed(*arguments))
+
+    def complaint(self, answer: tuple[int, str, str]) -> str:
+        code, out, err = answer
         self.assertIn(code, (1, 2))
         self.assertEqual(out, "")
         self.assertNotIn("Traceback", err)
@@ -94,9 +97,9 @@ class LinkCommandTests(CommandTestCase):
         self.printed("players", "block", "Anna")
         self.assertIn("blocked", self.refused("players", "reset-link", "Anna"))
         for expires in ("0s", "91d", "soon", "1s", "-1d"):
-            self.assertIn("--expires", self.refused("players", "invite", "--expires", expires))
+            self.assertIn("--expires", self.complaint(self.gamed_here("players", "invite", "--expires", expires)))
         for name in ("", "x" * 33, "a\u202eb"):
-            self.assertIn("--name", self.refused("players", "invite", "--name", name))
+            self.assertIn("--name", self.complaint(self.gamed_here("players", "invite", "--name", name)))
         self.assertEqual(self.printed("players", "invites"), "no open invites\n")
 
     def test_log(self) -> None:

@@ -29,7 +29,7 @@ class SampleCase(CommandTestCase):
         """Return what the command prints for this configuration."""
         self.config.write_text(config)
         self.config.chmod(0o600)
-        code, out, err = self.gamed(*command)
+        code, out, err = self.gamed_here(*command)
         self.assertEqual((code, err), (0, ""), out)
         return out
 
@@ -77,7 +77,7 @@ class UnitTests(SampleCase):
         self.assertIn(" --listen tcp:8080:interface=127.0.0.1\n", text)
         self.assertNotIn("gamed.socket", text)
         for part in ("socket", "instance"):
-            code, out, err = self.gamed("unit", part)
+            code, out, err = self.gamed_here("unit", part)
             self.assertEqual((code, out), (1, ""))
             self.assertIn("needs a public_url", err)
 
