@@ -1,5 +1,6 @@
-"""The settings, keys, databases, clock and random source of one service, which the builders of all features share."""
+"""What the builders of all features share: the settings, keys, databases, clock and random source of one service."""
 
+from secrets import token_bytes
 from typing import Any
 
 from msgspec import Struct, field
@@ -22,7 +23,7 @@ class ServiceContext(Struct, frozen=True, kw_only=True):
     databases: Databases
     audit: AuditLog
     now_ms: Now
-    random: Random
+    random: Random = token_bytes
     instance_id: str = ""
     """Eight hex digits that are new at each start."""
     tasks: ShieldedTasks = field(default_factory=ShieldedTasks)

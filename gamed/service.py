@@ -81,7 +81,6 @@ class GamedService(MultiService):
             databases=databases,
             audit=self._events,
             now_ms=now_ms,
-            random=token_bytes,
             instance_id=instance_id,
         )
         self._supervisor = SystemdSupervisor(reactor, manager, databases)

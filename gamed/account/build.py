@@ -94,7 +94,7 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def build_account(context: ServiceContext, revoked: RevocationListener) -> AccountComponents:
-    """Return the accounts over the databases of the context; `revoked` is notified of players whose sessions ended."""
+    """Return the accounts over the databases of the context; `revoked` is notified of players who are removed."""
     config, databases, now_ms, audit = context.config, context.databases, context.now_ms, context.audit
     players = PlayerStore(reads=databases.reads, writes=databases.auth, keys=context.keys)
     names = {

@@ -1,4 +1,4 @@
-"""Transactions of auth.db that unlink, erase and merge players, and prepare a restored auth.db.
+"""These transactions of auth.db unlink, erase and merge players, and prepare a restored auth.db.
 
 The first step of an erasure or a merge marks the player; gamed.account.service describes the others. The table
 `player_merge` names the player who gets the saves. After a restore all sessions are ended, and blocked players stay

@@ -124,7 +124,7 @@ class PasswordAuthenticator(Component, frozen=True, kw_only=True):
             raise SignInRejected(FormError.PASSWORD_MALFORMED) from None
         except DisplayNameInvalid:
             raise SignInRejected(FormError.DISPLAY_NAME) from None
-        # Counted only now: a typing error costs no try. But before the look-up, which shows whether a name exists.
+        # Counted only now: a typing error costs no try. But before the look-up, which tells whether a name exists.
         await self._limit(form)
         if await self.store.find_account(name_index(self.context.keys.indexer, name)) is not None:
             raise SignInRejected(FormError.NAME_TAKEN)

@@ -159,9 +159,9 @@ class LoginStore(Component, frozen=True, kw_only=True):
 
         return self.writes.submit(transaction)
 
-    def orphaned_identities(self, namespaces: Collection[Index]) -> Deferred[int]:
+    def orphaned_identities(self, realms: Collection[Index]) -> Deferred[int]:
         """Return how many identities belong to none of these namespaces (gamed.providers.base)."""
-        return self.reads.submit(lambda connection: player_tables.orphaned_identities(connection, namespaces))
+        return self.reads.submit(lambda connection: player_tables.orphaned_identities(connection, realms))
 
     def acquire(self, buckets: Mapping[Index, RateLimit], now_ms: int) -> Deferred[None]:
         """Count a request against all buckets; raise RateLimited, which counts against none."""

@@ -21,7 +21,7 @@ Step = Callable[[], list[Finding]]
 
 
 class Machine(Struct, frozen=True, kw_only=True):
-    """The things that the steps look at."""
+    """What the steps look at."""
 
     data: Path
     store: Store
@@ -51,7 +51,7 @@ def quick_steps(machine: Machine) -> list[Step]:
 
 def database_steps(store: Store) -> list[Step]:
     """Return the steps that open the databases and read every page once."""
-    return [partial(_databases, store)]
+    return [partial(_server, store), *(partial(_database, store, name) for name in (AUTH, STATE))]
 
 
 def damage_steps(store: Store, database: str, run: Run) -> list[Step]:
@@ -69,9 +69,8 @@ def _configuration(path: Path, *, complete: bool) -> list[Finding]:
     return [finding] if finding is not None and (complete or finding.level is not Level.OK) else []
 
 
-def _databases(store: Store) -> list[Finding]:
-    # One step: a server that cannot be used would make each database wait and fail once more, with advice about a
-    # schema or a backup that is not at fault.
+def _server(store: Store) -> list[Finding]:
+    """Check the server of the databases, and whether they were restored; return no finding for files as they were."""
     try:
         facts = store.server_facts()
     except DatabaseError as e:
@@ -81,28 +80,28 @@ def _databases(store: Store) -> list[Finding]:
     try:
         store.check_restored()
     except DatabaseRestored as e:
-        findings.append(problem("store", str(e), "Until then gamed serve refuses to start."))
-    except (DatabaseError, MigrationError):  # the next findings report it
+        return [*findings, problem("store", str(e), "Until then gamed serve refuses to start.")]
+    except (DatabaseError, MigrationError):  # the steps of the databases report it
         pass
-    return [*findings, _database(store, AUTH), _database(store, STATE)]
+    return findings
 
 
-def _database(store: Store, database: str) -> Finding:
+def _database(store: Store, database: str) -> list[Finding]:
     name = store.name(database)
     try:
         store.check_schema(database)  # as a start does: an older copy, or one that was changed, may pass all else
         if not store.exists(database):
-            return skipped(name, f"there is no {store.describe(database)}", "Start the service once: gamed serve")
+            return [skipped(name, f"there is no {store.describe(database)}", "Start the service once: gamed serve")]
         with store.open_reader(database) as run:
             version = run(partial(store.schema_version, database=database))
-            return checks.check_store(name, version, run(partial(store.quick_check, database=database)))
+            return [checks.check_store(name, version, run(partial(store.quick_check, database=database)))]
     except SchemaOlder as e:
-        return warning(name, str(e), "Make a backup first, or keep enough free space for the copy.")
+        return [warning(name, str(e), "Make a backup first, or keep enough free space for the copy.")]
     except MigrationError as e:
-        return problem(name, f"serve refuses it: {e}", "")
+        return [problem(name, f"serve refuses it: {e}", "")]
     except DatabaseError as e:
         advice = f"{store.check_owner(database)} Run gamed check data, and if it is damaged restore a backup."
-        return problem(name, f"cannot be used: {e}", advice)
+        return [problem(name, f"cannot be used: {e}", advice)]
 
 
 def _damage(run: Run, name: str, check: DamageCheck) -> list[Finding]:

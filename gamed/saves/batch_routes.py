@@ -40,7 +40,7 @@ class CommitRequest(Struct):
 class CommitRoutes(Component, frozen=True, kw_only=True):
     """The routes of staged bytes and commits.
 
-    Changes run in `tasks`, so that they are completed if the client disconnects.
+    Changes run in `_tasks`, so that they are completed if the client disconnects.
     """
 
     app = make_app(SAVE_ERRORS, SESSION_ERRORS)

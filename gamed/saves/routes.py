@@ -33,7 +33,7 @@ _SAVE_HEADERS = {
 
 
 class SaveRoutes(Component, frozen=True, kw_only=True):
-    """The routes of saves; changes run in `tasks`, so that they are completed if the client disconnects."""
+    """The routes of saves; changes run in `_tasks`, so that they are completed if the client disconnects."""
 
     app = make_app(SAVE_ERRORS, SESSION_ERRORS)
     prefixes = ("/game/",)

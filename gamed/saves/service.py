@@ -266,7 +266,7 @@ async def execute_with_blob(
                 return result
             if spool is not None:
                 command = await _with_blob(store, command, outcome.known_blob, spool)
-    finally:  # also after a failure, else the blob would stay until the cleanup, a day later
+    finally:  # also after a failure, else the blob would lie there until cleanup, a day later
         _discard_unused(store, command, result)
     raise DatabaseBusy("Too much goes on with these bytes. Send them again in a moment.")
 

@@ -291,7 +291,7 @@ def read_history(
     """Return a page of the versions that are kept of a slot, newest first, and what decides how long each is kept."""
     state = tables.slot_state(connection, player_id, slot)
     versions = version_tables.page_of_versions(connection, player_id, slot, before, limit + 1)
-    # After the read, of 101 rows at most: only its length shows whether the list is a long one.
+    # After the read, which costs as much as that of a save: only its length shows whether it is a long one.
     if len(versions[:limit]) > LISTED_FREELY:
         count(player_id)
     protected = version_tables.written_numbers(connection, player_id, slot, protected_versions(limits))

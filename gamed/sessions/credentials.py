@@ -85,7 +85,7 @@ class _ClientWords(Struct, frozen=True):
 
 _CLIENT = msgspec.json.Decoder(_ClientWords)
 DEVICE_CHARACTERS = 64
-"""The longest name of a device; a member of its description has at most as many."""
+"""As many as a member of the description may have."""
 
 
 class AuthenticatedSession(Struct, frozen=True):

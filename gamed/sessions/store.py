@@ -54,7 +54,7 @@ from gamed.structs import Component, redacts
 class SessionStore(Component, frozen=True, kw_only=True):
     """The sessions of auth.db.
 
-    Every method raises DatabaseError, authenticate() also SessionError. `refreshes` limits how often one session may
+    Every method raises DatabaseError, authenticate() also SessionError. `_refreshes` limits how often one session may
     refresh (docs/owners/configuration.md: Limits).
     """
 

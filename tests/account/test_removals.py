@@ -3,7 +3,6 @@
 See docs/owners/players.md: Erasing.
 """
 
-import subprocess
 import sys
 from collections.abc import Callable
 from hashlib import sha256
@@ -34,6 +33,7 @@ from tests.cli.process import ROOT, environment
 from tests.saves.state_machine import body_of, count_errors
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, POLICY, Counting, sign_in
 from tests.sessions.server import SessionServer
+from tests.support import forks
 from tests.support.databases import data_folder, file_databases, prepare_files
 from tests.support.stores import store_of
 
@@ -120,7 +120,7 @@ class FolderCase(SynchronousTestCase):
     def dies(self, what: str, after: int) -> bool:
         """Return whether the removal was killed after so many transactions."""
         command = [sys.executable, "-m", "tests.account.killed_command", str(self.data), what, str(after)]
-        done = subprocess.run(command, cwd=ROOT, env=environment({}), capture_output=True, timeout=120, check=False)
+        done = forks.run(command, cwd=ROOT, env=environment({}), timeout=120)
         self.assertIn(done.returncode, (0, -9), done.stderr)
         return done.returncode == -9
 

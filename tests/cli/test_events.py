@@ -4,6 +4,7 @@ import json
 import time
 from typing import Any
 
+from gamed.database.connection import AUTH
 from tests.cli.process import WAIT_SECONDS, get
 from tests.cli.test_people import PeopleCase
 from tests.support.covers import covers
@@ -14,15 +15,13 @@ class EventCommandTests(PeopleCase):
         found: list[dict[str, Any]] = self.done("events", *options)
         return found
 
-    def await_event(self, name: str) -> dict[str, Any]:
-        """Return an event of the service once it is written."""
+    def await_event(self, name: str) -> None:
+        """Return once an event of the service is written, and `gamed events` shows it."""
         deadline = time.monotonic() + WAIT_SECONDS
-        while time.monotonic() < deadline:
-            for each in self.named():
-                if each["event"] == name:
-                    return each
-            time.sleep(0.2)
-        self.fail(f"no {name}")
+        while not self.rows(AUTH, f"SELECT 1 FROM security_event WHERE event = '{name}'"):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+        self.assertIn(name, [each["event"] for each in self.named()])
 
     def sign_out(self, who: str) -> None:
         held = self.token(who)

@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from signal import SIGSTOP
 
 from tests.cli.process import CommandTestCase
@@ -30,14 +32,16 @@ class LockedTests(CommandTestCase):
         """Commands that write end with 1 and name the process; commands that read work; a backup is made."""
         code, listed, _ = self.gamed("players", "list")
         self.assertEqual(code, 0, listed)
-        code, made, warned = self.gamed("backup", str(self.folder / "backups"), "--json")
+        (code, made, warned), *refused = self.at_once(
+            ("backup", str(self.folder / "backups"), "--json"),
+            ("players", "add", "Anna", "--password-stdin"),
+            ("serve", "--listen=tcp:0:interface=127.0.0.1"),
+        )
         self.assertEqual(code, 0, warned)
         self.assertIn(f"auth.db could not record it: {self.data}/auth.db cannot be used now: process", warned)
-        refused = [
-            self.gamed(*words, stdin=PASSWORD)
+        refused += [
+            self.gamed(*words)
             for words in (
-                ("players", "add", "Anna", "--password-stdin"),
-                ("serve", "--listen=tcp:0:interface=127.0.0.1"),
                 ("move-data", str(self.folder / "moved")),
                 ("restore", json.loads(made)["backup"]),
             )
@@ -49,6 +53,11 @@ class LockedTests(CommandTestCase):
         self.assertEqual((list(self.data.glob("*.before-*")), (self.folder / "moved").exists()), ([], False))
         self.writer.kill()
         self.assertEqual(self.gamed("players", "add", "Anna", "--password-stdin", stdin=PASSWORD)[0], 0)
+
+    def at_once(self, *commands: Sequence[str]) -> list[tuple[int, str, str]]:
+        """Run commands that may run beside each other: each waits for the database for 5 seconds."""
+        with ThreadPoolExecutor() as threads:
+            return list(threads.map(lambda words: self.gamed(*words, stdin=PASSWORD), commands))
 
     def test_locked_twice(self) -> None:
         """A command locks the files for its write alone: the next one works, and no new file is left."""

@@ -16,7 +16,7 @@ import gamed.cli.commands  # what the other user has to be able to import, too
 import gamed.service  # noqa: F401
 from gamed.cli.process import refuse_foreign_folder
 from tests.cli.other_user import library_folders, python_for_all, reachable
-from tests.cli.process import CommandTestCase, folder_of, free_port, get
+from tests.cli.process import GAMED, CommandTestCase, folder_of, free_port, get
 
 OTHER = 54321
 """A user whom this machine has no name for, as in a container."""
@@ -29,8 +29,8 @@ class OtherUserTests(CommandTestCase):
         super().setUp()
         self.uid = OTHER if os.geteuid() == 0 else os.geteuid()
         self.folder.chmod(0o755)
-        self.python, environ = python_for_all(self.folder / "for-all")
-        self.environ |= environ
+        self.python, self.for_all = python_for_all(self.folder / "for-all")
+        self.environ |= self.for_all
         self.data.mkdir(0o700)
         self.write_config()
         if self.uid == OTHER:
@@ -50,6 +50,12 @@ class OtherUserTests(CommandTestCase):
         self.assertEqual((code, err), (0, ""), arguments)
         return out
 
+    def fork_commands(self) -> None:
+        """Run the commands of root from now on with the Python of this process, which can fork them."""
+        self.python = GAMED[0]
+        for name in self.for_all:
+            del self.environ[name]
+
     def foreign_files(self) -> list[Path]:
         """Return the files in the data folder that are not the service's user's own, or that others can read."""
         files = [self.data, *self.data.rglob("*")]
@@ -58,6 +64,7 @@ class OtherUserTests(CommandTestCase):
     def test_every_command(self) -> None:
         """Each works beside the running service, holds from its next request on, and leaves no file of root's."""
         port = self.serve_as_other()
+        self.fork_commands()
         for name in ("Anna", "ben", "carl"):
             self.run_as_root("players", "add", name, "--password-stdin", stdin="correct horse")
         token = json.loads(self.run_as_root("players", "token", "anna", "--json"))["access_token"]

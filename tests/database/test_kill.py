@@ -1,12 +1,14 @@
 """Acknowledged writes survive kill -9."""
 
-import subprocess
+import os
 import sys
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.database.sqlite.offline import run_transaction
+from tests.cli.process import ROOT, environment
+from tests.support import forks
 from tests.support.covers import covers
 from tests.support.databases import ask, data_folder, prepare_files
 from tests.support.examples import examples
@@ -20,11 +22,14 @@ FEWEST, MOST = 50, 753
 def killed_after(folder: Path, name: str, acknowledged: int) -> list[bytes]:
     """Kill the writers after so many acknowledged writes; return all that they acknowledged."""
     command = [sys.executable, "-m", "tests.database.writers", str(folder), name]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as process:
-        assert process.stdout is not None
-        rows = [process.stdout.readline() for _ in range(acknowledged)]
+    near, far = os.pipe()
+    with open(near, "rb") as printed:
+        with open(far, "wb") as out:
+            process = forks.popen(command, env=environment({}), stdout=out, stderr=2, cwd=ROOT)
+        rows = [printed.readline() for _ in range(acknowledged)]
         process.kill()
-        rows += process.stdout.readlines()
+        rows += printed.readlines()
+        process.wait()
     return [row.strip() for row in rows if row.endswith(b"\n")]
 
 

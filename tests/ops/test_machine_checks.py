@@ -5,7 +5,7 @@ from ipaddress import ip_network
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.config.model import Checkpoints, Config, PostgresqlAddress
+from gamed.config.model import Checkpoints, Config
 from gamed.database.sqlite.files import EXTERNAL_LIMIT_BYTES
 from gamed.database.sqlite.store import SqliteStore
 from gamed.database.store import ServerFacts
@@ -23,11 +23,8 @@ from gamed.ops.findings import (
     summary,
     warning,
 )
-from gamed.ops.machine import database_steps
 from gamed.ops.machine_checks import FileFacts
-from gamed.stores import open_store
 from tests.support.databases import data_folder
-from tests.support.ports import free_port
 from tests.support.stores import sqlite_files
 
 OK, SKIPPED, WARNING, PROBLEM = Level.OK, Level.SKIPPED, Level.WARNING, Level.PROBLEM
@@ -130,13 +127,6 @@ class LocalTests(SynchronousTestCase):
         ):
             findings = machine_checks.check_database_server(replace(well, **change))
             self.assertIn(words, " ".join(each.text for each in findings), change)
-
-    def test_unreachable_server(self) -> None:
-        """A server of the databases that does not answer is one problem: it is not asked once more for each schema."""
-        nowhere = {"host": "127.0.0.1", "port": str(free_port()), "dbname": "gamed", "user": "gamed"}
-        store = open_store(Config(store=PostgresqlAddress(nowhere)), data_folder(self))
-        found = [finding for step in database_steps(store) for finding in step()]
-        self.assertEqual([(each.check, each.level) for each in found], [("store", PROBLEM)])
 
     def test_assets(self) -> None:
         """A channel without its release is a problem, and the first is shown."""

@@ -72,7 +72,7 @@ class Proxy:
             if self._process.poll() is not None or time.monotonic() > limit:
                 self.close()
                 raise ProxyDied(self.said())
-            time.sleep(0.05)
+            time.sleep(0.02)
 
     def _prepare(self, upstream: str) -> Sequence[str]:
         """Write the files; return the command that runs the proxy in the foreground."""

@@ -100,7 +100,7 @@ class AtHomeTests(SynchronousTestCase):
         limit = time.monotonic() + START_SECONDS
         while not (self.folder / "caddy/certificates/local/localhost/localhost.crt").is_file():
             self.assertLess(time.monotonic(), limit)
-            time.sleep(0.1)
+            time.sleep(0.02)
 
     def test_refused_at_home(self) -> None:
         """The Python client refuses the plain address that the page names, and gamed refuses to listen there."""

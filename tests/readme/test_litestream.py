@@ -82,7 +82,7 @@ class LitestreamTests(SynchronousTestCase):
         deadline = time.monotonic() + START_SECONDS
         while not all(list((self.copies / "litestream" / name).rglob("*.ltx")) for name in ("auth", "state")):
             self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.1)
+            time.sleep(0.02)
         return process
 
     def test_copy_and_restore(self) -> None:

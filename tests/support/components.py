@@ -1,7 +1,6 @@
 """The context of a service, for tests that build one feature of it as the service does."""
 
 from pathlib import Path
-from secrets import token_bytes
 from typing import Any
 
 from gamed.audit import AuditLog
@@ -33,5 +32,5 @@ def service_context(
     """
     listen, no_key = ("tcp:0:interface=127.0.0.1",), Secret(b"")
     settings = Settings(config, Path(), data, listen, False, no_key, KeySource.MASTER, game or GameSettings())
-    values = {"reactor": None, "random": token_bytes, **others}
+    values = {"reactor": None, **others}
     return ServiceContext(settings=settings, keys=keys, databases=databases, audit=audit, now_ms=now_ms, **values)

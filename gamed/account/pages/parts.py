@@ -77,7 +77,6 @@ def alert(text: str) -> Tag:
     return tags.p(text, role="alert", class_="refused", id="refused")
 
 
-def failure_page(server: ServerName, sentence: str) -> bytes:
+def failure_page(server: ServerName, sentence: str, *, title: str = texts.FAILURE_TITLE, back: str = HOME) -> bytes:
     """Return the page of an action that was refused, with a link back."""
-    content = paragraph("{sentence}", sentence=sentence), link(texts.BACK, HOME)
-    return page(texts.FAILURE_TITLE, *content, server=server)
+    return page(title, paragraph("{sentence}", sentence=sentence), link(texts.BACK, back), server=server)

@@ -19,9 +19,9 @@ from gamed.structs import Component
 
 LOCK_FILE = "gamed.lock"
 SERVE, SHARE = "gamed serve", "gamed serve --share"
-"""The purposes that a server notes in the file; any other is that of a command."""
+"""What a server notes in the file."""
 PLACE = "store "
-"""The beginning of the line with the place of the databases."""
+"""What the line with the place of the databases begins with."""
 NETWORK = {
     *("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "virtiofs", "afs", "beegfs", "ceph", "coda", "davfs", "gfs2"),
     *("glusterfs", "gpfs", "lustre", "ncpfs", "ocfs2", "orangefs"),

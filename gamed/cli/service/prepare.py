@@ -63,7 +63,7 @@ class Start(Struct, frozen=True, kw_only=True):
     """The endpoint of --admin, of each worker if there are several."""
     report: start_report.Report = start_report.show
     migrate: bool = False
-    """Whether this start may change the schema of a database that other machines use."""
+    """Allows to change the schema of a database that other machines may use."""
 
     def prepare(self) -> tuple[Settings, Lock]:
         """Check the setup, lock the data folder, migrate the databases and set their key; call this before any fork.
