@@ -4,8 +4,12 @@ python -m bench.jumps [--checkout DIR] [--show]
 
 A profile hook in every thread of the service notes the module of each call while one request is under way: a PUT of
 4 KiB, a provider's callback, a refresh, a small asset. A jump is a call or a return into another module of gamed than
-the one before; `back` are those into a module that was left before. The played provider (gamed.dev) is not counted, nor
-is the flush of the access log: a timer runs it once a second for all requests, during this one or not.
+the one before; `back` are those into a module that was left before. The played provider (gamed.dev) is not counted.
+
+All that the request causes counts, until 0.2 s after its answer: the server logs the request and counts the commit
+after it has sent the answer. What runs by itself does not count: the timers that wait when the request begins (the
+flush of the access log, late imports, periodic tasks, the checkpoint five seconds after a write) are delayed until the
+request has ended. Timers that the request starts count if they fire.
 """
 
 import argparse
@@ -28,15 +32,16 @@ from tests.support.ports import free_port
 HOOK = """
 import json, os, runpy, signal, sys, threading
 sys.path[0] = {path!r}
-trail, noting, flushing = [], [False], set()
+trail, noting = [], [False]
 def note(frame, event, arg):
-    if event in ("call", "return") and frame.f_code.co_qualname == "AccessLog.flush":
-        (flushing.add if event == "call" else flushing.discard)(threading.get_ident())
-    elif noting[0] and event in ("call", "return") and threading.get_ident() not in flushing:
+    if noting[0] and event in ("call", "return"):
         name = frame.f_globals.get("__name__", "")
         if name.startswith("gamed") and not name.startswith(("gamed.dev", "gamed.cli")):
             trail.append((threading.get_ident(), event, name, frame.f_code.co_name))
 def begin(*_):
+    from twisted.internet import reactor
+    for timer in reactor.getDelayedCalls():
+        timer.delay({delay})
     trail.clear(); noting[0] = True
 def end(*_):
     noting[0] = False
@@ -48,7 +53,9 @@ signal.signal(signal.SIGUSR1, begin); signal.signal(signal.SIGUSR2, end)
 sys.argv[0] = "gamed"
 runpy.run_module("gamed", run_name="__main__", alter_sys=True)
 """
-SETTLE_SECONDS = 0.3
+SETTLE_SECONDS, END_SECONDS = 0.3, 0.2
+DELAY_SECONDS = 2
+"""By which the waiting timers are delayed: longer than each request takes, with the hook."""
 
 
 class Service:
@@ -57,7 +64,7 @@ class Service:
     def __init__(self, checkout: Path, folder: Path) -> None:
         self.port, self.provider_port = free_port(), free_port()
         self._out = folder / "trail.json"
-        code = HOOK.format(path=str(checkout), out=str(self._out))
+        code = HOOK.format(path=str(checkout), out=str(self._out), delay=DELAY_SECONDS)
         words = [sys.executable, "-c", code, "dev", "--folder", str(folder / "dev"), f"--port={self.port}"]
         self._log = (folder / "log").open("w")
         environment = {**os.environ, "PYTHONPATH": str(checkout)}
@@ -86,6 +93,7 @@ class Service:
         self._child.send_signal(signal.SIGUSR1)
         time.sleep(0.05)
         request()
+        time.sleep(END_SECONDS)
         self._child.send_signal(signal.SIGUSR2)
         while not self._out.exists():
             time.sleep(0.01)
