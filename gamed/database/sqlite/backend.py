@@ -13,12 +13,12 @@ from twisted.logger import Logger
 
 from gamed.database.changes import Topic
 from gamed.database.connection import AUTH, STATE
-from gamed.database.engine import Database, EngineConnection
+from gamed.database.engine import EngineConnection
 from gamed.database.errors import DatabaseError, DatabaseUnavailable, MigrationError
 from gamed.database.periodic import PeriodicTask
 from gamed.database.polled_changes import PolledChanges, Version
 from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue, WriteQueue
-from gamed.database.sqlite.checkpoints import Checkpointer, ExternalCheckpoints
+from gamed.database.sqlite.checkpoints import Checkpointer, ExternalCheckpoints, wal_bytes
 from gamed.database.sqlite.engine import SqliteEngine, SqliteReadEngine
 from gamed.database.sqlite.error_mapping import translated
 from gamed.database.sqlite.files import DatabaseFile, open_error
@@ -56,6 +56,8 @@ class SqliteBackend:
         self._checkpointer = (
             ExternalCheckpoints(reactor) if external_checkpoints else Checkpointer(reactor, checkpoints)
         )
+        self.wrote = self._checkpointer.wrote
+        self.clear_logs = self._checkpointer.clear
 
     @classmethod
     def open(cls, reactor: Any, data: Path, instance_id: str, *, external_checkpoints: bool = False) -> "SqliteBackend":
@@ -93,14 +95,6 @@ class SqliteBackend:
         self._thread = auth.thread
         self._reopening = Reopening(self._reactor, self._state, blobs.thread, (reads.thread, *self.threads))
 
-    def wrote(self, database: Database, size: int) -> None:
-        """Count a batch of about `size` bytes that was committed."""
-        self._checkpointer.wrote(database, size)
-
-    def clear_logs(self) -> None:
-        """Let the write-ahead logs lose what was erased, as soon as no snapshot needs it."""
-        self._checkpointer.clear()
-
     def tends(self) -> Deferred[bool]:
         """Fire with whether this process holds the lock of the one that cleans up; try to get it."""
         return execute(lambda: self._maintenance.held)
@@ -119,7 +113,7 @@ class SqliteBackend:
 
     def wal_bytes(self) -> Mapping[str, int]:
         """Return the size of each file's write-ahead log."""
-        return {file.name: file.wal_bytes() for file in self.databases}
+        return {file.name: wal_bytes(file) for file in self.databases}
 
     def stop(self) -> None:
         """End the work beside the queues, before they are drained."""

@@ -111,7 +111,7 @@ class Checkpointer:
             self._start(log)
 
     def _too_long(self, log: _WalState) -> bool:
-        return self._clock.seconds() >= log.not_before and log.file.wal_bytes() > WAL_LIMIT_BYTES
+        return self._clock.seconds() >= log.not_before and wal_bytes(log.file) > WAL_LIMIT_BYTES
 
     def _cancel_timer(self, log: _WalState) -> None:
         if log.timer is not None:
@@ -233,12 +233,12 @@ class ExternalCheckpoints:
         if now < log.not_before:
             return
         log.not_before = now + CHECK_SECONDS
-        wal_bytes = log.file.wal_bytes()
-        if wal_bytes <= EXTERNAL_LIMIT_BYTES:
+        log_bytes = wal_bytes(log.file)
+        if log_bytes <= EXTERNAL_LIMIT_BYTES:
             log.warn_above = EXTERNAL_LIMIT_BYTES
-        elif wal_bytes > log.warn_above:
-            log.warn_above = 2 * wal_bytes
-            _log.warn("checkpoints_missing", database=log.file.name, bytes=wal_bytes)
+        elif log_bytes > log.warn_above:
+            log.warn_above = 2 * log_bytes
+            _log.warn("checkpoints_missing", database=log.file.name, bytes=log_bytes)
 
     def clear(self) -> None:
         """Leave the logs as they are: the other program has not copied them yet."""
@@ -253,6 +253,14 @@ class _WatchedLog(Struct, eq=False):
     file: DatabaseFile
     warn_above: int = EXTERNAL_LIMIT_BYTES
     not_before: float = 0.0
+
+
+def wal_bytes(file: DatabaseFile) -> int:
+    """Return the size of the write-ahead log. Only SQLite may open a database file: close() drops its locks."""
+    try:
+        return 0 if file.path is None else file.path.with_name(f"{file.path.name}-wal").stat().st_size
+    except OSError:
+        return 0
 
 
 def _in_use(file: DatabaseFile) -> bool:
