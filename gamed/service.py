@@ -91,7 +91,10 @@ class GamedService(MultiService):
         report = None if counters is None else counters.record_provider_call
         failures = LoggedSignInFailures(counters)
         self._access = ProviderAccess(
-            providers=build_providers(context, report), base_url=self.base_url, sign_in_failed=failures.sign_in_failed
+            providers=build_providers(context, report),
+            public_url=settings.config.public_url,
+            port=lambda: self._listeners.port,
+            sign_in_failed=failures.sign_in_failed,
         )
         self._login = build_login(context, self._sessions, revoked, self._access, first_uses)
         self._account = build_account(context, revoked)
@@ -112,10 +115,6 @@ class GamedService(MultiService):
         self._periodic_tasks = self._build_periodic_tasks()
         self._late_modules = LateModules(reactor, settings.config.mode, lambda: self._server.connections > 0)
 
-    def base_url(self) -> str:
-        """Return what every URL begins with (SPEC 4/8); without `public_url` it is known once the port is bound."""
-        return self._context.settings.config.public_url or f"http://127.0.0.1:{self._listeners.port}"
-
     def startService(self) -> None:
         self._context.databases.register_process()
         if self._admin is not None:
@@ -125,13 +124,13 @@ class GamedService(MultiService):
         self._recovery.start(now=True)
         for task in self._periodic_tasks:
             task.start(now=True)
-        _log.info("service_started", url=self.base_url())
+        _log.info("service_started", url=self._access.base_url())
         wanted = self._context.config.limits.connections
         if is_limited(most := most_connections(wanted), wanted):
             _log.warn("connections_limited", connections=most, wanted=wanted)
         logging = Deferred.fromCoroutine(self._login.log_providers())
         logging.addErrback(lambda reason: _log.failure("orphan_check_failed", reason))
-        self._supervisor.started(self.base_url())
+        self._supervisor.started(self._access.base_url())
         self._late_modules.start()
 
     def stopService(self) -> Deferred[None]:

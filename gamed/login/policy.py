@@ -53,10 +53,15 @@ class ProviderAccess(Component, frozen=True, kw_only=True):
 
     providers: Mapping[str, IdentityProvider]
     """Empty in local mode."""
-    base_url: Callable[[], str]
-    """Without `public_url` it is known when the port is bound."""
+    public_url: str | None
+    port: Callable[[], int]
+    """The port of the first TCP listener, once it is bound; without `public_url` it decides the base URL."""
     sign_in_failed: Callable[[str, LoginFailure, str, str], object]
     """Logs provider, outcome, cause and request id for the operator, without a value from a browser or a provider."""
+
+    def base_url(self) -> str:
+        """Return what every URL begins with (SPEC 4/8)."""
+        return self.public_url or f"http://127.0.0.1:{self.port()}"
 
     def redirect_uri(self, name: str) -> str:
         """Return the redirect URI that has to be registered at the provider (SPEC 4/10)."""

@@ -144,7 +144,7 @@ class BrowserCase(SynchronousTestCase):
         server, service = self.server, self.server.service
         config = replace(service.config, public_url=self.base, server_name=self.server_name, look=self.look)
         service = replace(service, settings=replace(service.settings, config=config), tasks=ShieldedTasks())
-        pages = build_pages(service, replace(server.access, base_url=lambda: self.base))
+        pages = build_pages(service, replace(server.access, public_url=self.base))
         groups = [*server.parts.routes(pages), *self.more_routes(service, pages)]
         self.site = Browser(groups, policy, clock=server.clock, now_ms=server.now_ms)
         return self.site

@@ -108,7 +108,7 @@ class LoginServer:
         self.providers = dict(providers or {})
         self.log = FailureLines()
         self.access = ProviderAccess(
-            providers=self.providers, base_url=lambda: BASE, sign_in_failed=self.log.sign_in_failed
+            providers=self.providers, public_url=BASE, port=lambda: 0, sign_in_failed=self.log.sign_in_failed
         )
         self.service = service_context(
             self.keys,
