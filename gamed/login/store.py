@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 
 from gamed.crypto import Index, Keys
 from gamed.database import rate_limits
-from gamed.database.connection import Connection, Transaction
+from gamed.database.connection import Connection, Transaction, is_storable
 from gamed.database.queues import ReadQueue, WriteQueue
 from gamed.login import collect_store, tables
 from gamed.login.attempt import AttemptStatus, AuthorizationAttempt
@@ -62,6 +62,9 @@ class LoginStore(Component, frozen=True, kw_only=True):
 
     async def find(self, key: LoginLookup) -> LoginTransaction | None:
         """Return the login as it was written; its deadline may have passed since."""
+        # Here, because each id from outside is looked up here before any transaction gets it.
+        if isinstance(key.value, str) and not is_storable(key.value):
+            return None
         login = await self.reads.submit(lambda connection: tables.find_login(connection, key))
         # A read while the disk was full used the credentials, which is only in memory: they are not delivered again.
         if login is not None and login.stage is LoginStage.DELIVERED and login.session_id in self.first_used:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from gamed.crypto import Index
-from gamed.database.connection import Connection, is_storable, rows_in
+from gamed.database.connection import Connection, rows_in
 from gamed.login.attempt import LIVE_ATTEMPTS, AttemptStatus, AuthorizationAttempt
 from gamed.login.keys import LoginLookup
 from gamed.login.transaction import (
@@ -101,8 +101,6 @@ def insert_login(connection: Connection, login: LoginTransaction) -> None:
 
 
 def find_login(connection: Connection, key: LoginLookup) -> LoginTransaction | None:
-    if isinstance(key.value, str) and not is_storable(key.value):
-        return None
     query = f"SELECT {_LOGIN_COLUMNS} FROM login WHERE {key.column} = :value"
     row = connection.execute(query, {"value": key.value}).fetchone()
     return None if row is None else _login(row)
