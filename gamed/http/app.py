@@ -19,8 +19,7 @@ raised before a handler runs and must have the same form.
 """
 
 from collections.abc import Callable, Mapping
-from functools import wraps
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, cast
 
 from klein import Klein
 from werkzeug.routing import UnicodeConverter
@@ -28,7 +27,6 @@ from werkzeug.routing import UnicodeConverter
 from gamed.http.bodies import BodyPolicy, SmallBodyPolicy
 from gamed.http.problems import HTTP_ERRORS, ErrorTable, Renderer, merge_tables, render_json
 
-H = TypeVar("H", bound=Callable[..., Any])
 FailurePage = Callable[[Any, Any, Exception], bytes | None]
 """Gets the route group, the request and what a handler raised; returns a page, or None for an error of the tables."""
 
@@ -56,17 +54,22 @@ class BaseApp(Klein):
     answers_head = True
     """Whether GET routes answer HEAD; the browser routes do not (docs/protocol.md: Conventions)."""
 
-    def __init__(self, errors: ErrorTable = HTTP_ERRORS, render_problem: Renderer = render_json) -> None:
+    def __init__(
+        self,
+        errors: ErrorTable = HTTP_ERRORS,
+        render_problem: Renderer = render_json,
+        failure_page: FailurePage | None = None,
+    ) -> None:
+        """Let `failure_page` make the pages that need more than a status and a code: the server's name, or a form."""
         super().__init__()
         # Klein's map only has to know the names; the patterns that decide are those of gamed.http.route_compiler.
         self.url_map.converters.update(token=UnicodeConverter, text=UnicodeConverter)
-        self.errors = errors
-        self.render_problem = render_problem
+        self.errors, self.render_problem, self.failure_page = errors, render_problem, failure_page
 
     def __get__(self, instance: Any, owner: object) -> "BaseApp":
         """Bind the app to one route group: Klein makes a new app that has the same routes, but nothing of ours."""
         bound = cast(BaseApp, super().__get__(instance, owner))
-        bound.errors, bound.render_problem = self.errors, self.render_problem
+        bound.errors, bound.render_problem, bound.failure_page = self.errors, self.render_problem, self.failure_page
         return bound
 
 
@@ -82,30 +85,6 @@ class HtmlApp(BaseApp):
 
     default_body_policy = SmallBodyPolicy("application/x-www-form-urlencoded")
     answers_head = False
-    failure_page: FailurePage | None = None
-    """Makes the pages of errors that need more than a status and a code: the server's name, or a form."""
-
-    def route(self, url: str, **options: Any) -> Callable[[H], H]:  # type: ignore[override]
-        """Declare a route, as Klein's decorator does; what its coroutine raises gets the group's failure page."""
-        declare, failure_page = super().route(url, **options), self.failure_page
-        if failure_page is None:
-            return declare
-
-        def decorate(handler: H) -> H:
-            @wraps(handler)
-            async def handle(group: Any, request: Any, **arguments: str) -> Any:
-                try:
-                    return await handler(group, request, **arguments)
-                except Exception as e:
-                    page = failure_page(group, request, e)
-                    if page is None:
-                        raise
-                    return page
-
-            declare(handle)
-            return handler
-
-        return decorate
 
 
 def make_app(*errors: ErrorTable) -> JsonApp:
@@ -115,6 +94,4 @@ def make_app(*errors: ErrorTable) -> JsonApp:
 
 def make_html_app(render_problem: Renderer, *errors: ErrorTable, failure_page: FailurePage | None = None) -> HtmlApp:
     """Return the app of a group of browser routes; all its handlers are coroutines if it has a failure page."""
-    app = HtmlApp(merge_tables(errors), render_problem)
-    app.failure_page = failure_page
-    return app
+    return HtmlApp(merge_tables(errors), render_problem, failure_page)

@@ -1,6 +1,6 @@
 """A request passes its body to a receiver, runs its handler, and writes the response."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -220,9 +220,16 @@ class Request:
                 return
             if isinstance(work, Deferred):
                 self._work = work
+                if match.route.failure_page is not None:
+                    work.addErrback(self._failure_page, match.route.failure_page)
                 work.addCallbacks(self.send_result, self._failed)
             else:
                 self.send_result(work)
+
+    def _failure_page(self, failure: Failure, page_of: Callable[[Any, Exception], bytes | None]) -> bytes | Failure:
+        """Return the page of what the handler raised; pass on what has none."""
+        page = page_of(self, failure.value) if isinstance(failure.value, Exception) else None
+        return failure if page is None else page
 
     def _failed(self, failure: Failure) -> None:
         error = failure.value

@@ -61,6 +61,7 @@ def _rules(app: BaseApp, group: RouteGroup, prefixes: Prefixes) -> Mapping[Segme
     rules: dict[Segments, dict[str, Route]] = {}
     if unknown := group.body_policies.keys() - app.endpoints.keys():
         raise ValueError(f"body policies for no endpoint: {sorted(unknown)}")
+    failure_page = None if app.failure_page is None else partial(app.failure_page, group)
     for rule in app.url_map.iter_rules():
         if rule.methods is None:
             raise ValueError(f"{rule.rule} is without methods")
@@ -71,7 +72,7 @@ def _rules(app: BaseApp, group: RouteGroup, prefixes: Prefixes) -> Mapping[Segme
             raise ValueError(f"{rule.rule} is outside the prefixes of its route group")
         handler = partial(app.endpoints[rule.endpoint], group)  # Klein's, which starts a coroutine
         policy = group.body_policies.get(rule.endpoint, app.default_body_policy)
-        route = Route(app, template_of(rule.rule), handler, arguments, policy)
+        route = Route(app, template_of(rule.rule), handler, arguments, policy, failure_page)
         for method in rule.methods - (set() if app.answers_head else {"HEAD"}):
             if rules.setdefault(segments, {}).setdefault(method, route) is not route:
                 raise ValueError(f"ambiguous rule: {method} {rule.rule}")

@@ -5,7 +5,7 @@ gamed.http.route_compiler builds the route table at the start.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from re import Pattern, compile, escape
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 from twisted.internet.interfaces import IReactorTime
@@ -43,6 +43,8 @@ class Route(Struct, frozen=True, eq=False):
     """The Klein endpoint, bound to its route group: takes the request and the arguments."""
     arguments: tuple[str, ...]
     body_policy: BodyPolicy
+    failure_page: Callable[[Any, Exception], bytes | None] | None
+    """The app's, bound to the route group: takes the request and what the handler raised."""
 
 
 @redacts("kwargs")
