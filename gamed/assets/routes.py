@@ -88,14 +88,16 @@ class AssetRoutes(Component, frozen=True, kw_only=True):
             request.setResponseCode(304)
             return
         request.setHeader("Content-Type", found.item.type)
-        begin_part(request, found.part)
+        if found.part is not None:
+            begin_part(request, found.part)
 
 
 async def _send(request: Request, content: AssetContent | None, first: int, length: int) -> bytes | None:
     """Return short content, and write long content in pieces, so that a slow client costs no copy of it."""
+    if isinstance(content, bytes) and length <= INLINE_BYTES:
+        return content[first : first + length]
     if content is None or isinstance(content, bytes):
-        whole = content if content is None or length <= INLINE_BYTES else BytesIO(content)
-        return await send_content(request, whole, first, length)
+        return await send_content(request, None if content is None else BytesIO(content), first, length)
     try:
         if length > INLINE_BYTES:
             return await send_content(request, content, first, length)

@@ -58,16 +58,16 @@ async def send_part(
 
     Return the content if it is in memory; else write it and return None.
     """
+    if part is None:
+        return await send_content(request, content, 0, size)
     begin_part(request, part)
-    first, length = (part.first, part.length) if part else (0, size)
-    return await send_content(request, content, first, length)
+    return await send_content(request, content, part.first, part.length)
 
 
-def begin_part(request: Request, part: ByteRange | None) -> None:
-    """Set the status and the header field of a partial response; do nothing without a part."""
-    if part is not None:
-        request.setResponseCode(206)
-        request.setHeader("Content-Range", part.content_range)
+def begin_part(request: Request, part: ByteRange) -> None:
+    """Set the status and the header field of a partial response."""
+    request.setResponseCode(206)
+    request.setHeader("Content-Range", part.content_range)
 
 
 async def send_content(
