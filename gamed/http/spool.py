@@ -35,15 +35,12 @@ def run_inline(work: Callable[[], T]) -> Deferred[T]:
 
 
 class SpooledBody:
-    """A body in memory, or in a file once it has more than `memory_bytes`."""
+    """A body in a file of a folder, written in pieces."""
 
-    def __init__(self, folder: Path, memory_bytes: int, disk: SpoolThreads = run_inline) -> None:
-        """Keep up to `memory_bytes` in memory; the file for more is made in `folder`."""
+    def __init__(self, folder: Path, disk: SpoolThreads = run_inline) -> None:
         self._folder = folder
-        self._memory_bytes = memory_bytes
         self._disk = disk
         self._held = bytearray()
-        self._size = 0
         self._file: BinaryIO | None = None
         self._writing: Deferred[None] | None = None
         """Fires when the current piece is written; None while no piece is written."""
@@ -56,22 +53,22 @@ class SpooledBody:
         if self._failure is not None:
             raise self._disk_error()
         self._held += data
-        self._size += len(data)
-        if self._size <= self._memory_bytes or len(self._held) < PIECE_BYTES:
+        if len(self._held) < PIECE_BYTES:
             return None
         if self._writing is None:
             self._write_piece()
         return self._piece_written() if self._writing is not None and len(self._held) >= PIECE_BYTES else None
 
-    async def finish(self) -> bytes | BinaryIO:
-        """Return the complete body, in memory or as a file until discard(); raise DiskFull."""
-        while self._writing is not None or (self._held and self._size > self._memory_bytes and not self._failure):
+    async def finish(self) -> BinaryIO:
+        """Return the file of the complete body, which is not empty, until discard(); raise DiskFull."""
+        while self._writing is not None or (self._held and not self._failure):
             if self._writing is None:
                 self._write_piece()
             await self._piece_written()
         if self._failure is not None:
             raise self._disk_error()
-        return bytes(self._held) if self._file is None else self._file
+        assert self._file is not None
+        return self._file
 
     def discard(self) -> None:
         """Delete everything."""

@@ -88,12 +88,13 @@ class UploadBody(Struct, eq=False):
 
         A small body stops counting as an upload now, a larger one when its file is deleted.
         """
-        whole, headers = bytes(self._held) if self._spool is None else await self._spool.finish(), self.headers
+        headers = self.headers
         content = SaveContent(self._hash.digest(), self._size, headers.content_type, headers.meta)
-        if isinstance(whole, bytes):
+        if self._spool is None:
             self._space.arrived()
-            return ReceivedBody(content, headers.expected_sha256, self._blank, data=whole)
-        return ReceivedBody(content, headers.expected_sha256, self._blank, spool=whole)
+            return ReceivedBody(content, headers.expected_sha256, self._blank, data=bytes(self._held))
+        spool = await self._spool.finish()
+        return ReceivedBody(content, headers.expected_sha256, self._blank, spool=spool)
 
 
 class UploadAdmission(Component, frozen=True, kw_only=True):
@@ -128,7 +129,7 @@ class UploadAdmission(Component, frozen=True, kw_only=True):
             space.release()
             raise
         checked = 0 if head.length is None else STEP_BYTES
-        open_spool = partial(SpooledBody, self.folder, 0, self.disk)
+        open_spool = partial(SpooledBody, self.folder, self.disk)
         return UploadBody(context, headers, self.limits, open_spool, space, max_bytes, checked)
 
     def begin(self, context: WriteContext) -> UploadSpace:

@@ -12,7 +12,7 @@ from gamed.http.spool import PIECE_BYTES, SpooledBody
 class FullTests(SynchronousTestCase):
     def test_each_call_has_its_own_error(self) -> None:
         """Every call after the failure raises a new DiskFull with the cause."""
-        spool = SpooledBody(Path(self.mktemp()) / "missing", 0)
+        spool = SpooledBody(Path(self.mktemp()) / "missing")
         spool.write(b"a" * PIECE_BYTES)
         added = [self.assertRaises(DiskFull, spool.write, b"a") for _ in range(2)]
         errors = [*added, self.failureResultOf(Deferred.fromCoroutine(spool.finish()), DiskFull).value]

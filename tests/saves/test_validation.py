@@ -267,7 +267,7 @@ class BlankTest(SynchronousTestCase):
         """Blank is: nothing but zeros, however the bytes arrive."""
         space = DiskReservations(lambda: (0, 0, 2**40), 0).begin_upload("ply_1", 100)
         headers = UploadHeaders(UNCONDITIONAL, DEFAULT_MEDIA_TYPE, None, None)
-        spool = partial(SpooledBody, Path("unused"), 0)
+        spool = partial(SpooledBody, Path("unused"))
         upload = UploadBody(WriteContext("ply_1", "0"), headers, SaveLimits(), spool, space, 100, 100)
         for piece in pieces:
             upload.write(piece)
