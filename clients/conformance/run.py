@@ -13,6 +13,7 @@ import time
 from fnmatch import fnmatchcase
 
 from gamed_conformance.driver import DriverFailed
+from gamed_conformance.service import Gamed
 from gamed_conformance.suite import FEATURES, ScenarioFailed, lacking, run, scenarios
 from gamed_conformance.world import World
 
@@ -29,7 +30,7 @@ def main() -> int:
         for scenario in chosen:
             print(f"{scenario.name:32} {scenario.data['about']}")
         return 0
-    world = World(options.driver, shlex.split(options.gamed) if options.gamed else None)
+    world = World(options.driver, Gamed(shlex.split(options.gamed) if options.gamed else None))
     failed, unsupported, began = 0, 0, time.monotonic()
     try:
         known = world.driver().features

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, Protocol
 
 from .http_io import listening
 
@@ -34,9 +34,38 @@ class ServiceFailed(Exception):
     """The server has ended, or never answered; the text is its log."""
 
 
-def command_of(text: Sequence[str] | None = None) -> list[str]:
-    """Return the given command, or `gamed` of this checkout with the Python that runs the suite."""
-    return list(text) if text else [sys.executable, "-m", "gamed"]
+class Process(Protocol):
+    """A started server, with the methods of `subprocess.Popen` that are used here."""
+
+    def poll(self) -> int | None: ...
+
+    def wait(self) -> int: ...
+
+    def send_signal(self, sig: int, /) -> None: ...
+
+
+class Gamed:
+    """The program `gamed` as a command: by default that of this checkout, with the Python that runs the suite."""
+
+    def __init__(self, command: Sequence[str] | None = None) -> None:
+        self.command = list(command) if command else [sys.executable, "-m", "gamed"]
+        self.environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    def start(self, arguments: Sequence[str], folder: Path, log: Path) -> Process:
+        """Start a process in `folder` that appends its output to `log`."""
+        with log.open("ab") as out:
+            return subprocess.Popen(
+                [*self.command, *arguments],
+                cwd=folder,
+                env=self.environ,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+            )
+
+    def run(self, arguments: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
+        command = [*self.command, *arguments]
+        return subprocess.run(command, env=self.environ, capture_output=True, text=True, timeout=seconds, check=False)
 
 
 class Service:
@@ -44,16 +73,15 @@ class Service:
 
     members: Mapping[str, Any] = CONFIG
 
-    def __init__(self, folder: Path, command: Sequence[str] | None = None) -> None:
-        self.folder, self._command = folder, command_of(command)
+    def __init__(self, folder: Path, gamed: Gamed | None = None) -> None:
+        self.folder, self._gamed = folder, gamed or Gamed()
         with listening(PORTS) as probe:
             self.port = probe.getsockname()[1]
         folder.mkdir(parents=True)
         self._config = folder / "authentication.json"
         self._config.write_text(json.dumps(self.members))
         (folder / "game.json").write_text(json.dumps(GAME))
-        self._environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self.died = threading.Event()
 
     @property
@@ -63,15 +91,7 @@ class Service:
     def start(self) -> None:
         """Start the server; return when it answers."""
         self.died.clear()
-        with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                self._arguments(),
-                cwd=self.folder,
-                env=self._environ,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+        self._process = self._gamed.start(self._arguments(), self.folder, self.folder / "log")
         end = time.monotonic() + START_SECONDS
         while not self._healthy():
             if self._process.poll() is not None or time.monotonic() > end:
@@ -82,7 +102,7 @@ class Service:
 
     def _arguments(self) -> list[str]:
         places = ["--config", str(self._config), "--data", str(self.folder / "data")]
-        return [*self._command, "serve", *places, "--listen", f"tcp:{self.port}:interface=127.0.0.1"]
+        return ["serve", *places, "--listen", f"tcp:{self.port}:interface=127.0.0.1"]
 
     def _healthy(self) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
@@ -111,8 +131,7 @@ class Service:
     def _run(self, *arguments: str) -> dict[str, Any]:
         """Return the JSON that a command of the owner prints."""
         places = ["--config", str(self._config), "--data", str(self.folder / "data")]
-        command = [*self._command, *places, *arguments, "--json"]
-        done = subprocess.run(command, env=self._environ, capture_output=True, text=True, timeout=60, check=False)
+        done = self._gamed.run([*places, *arguments, "--json"], 60)
         if done.returncode:
             raise ServiceFailed(done.stdout + done.stderr)
         value: dict[str, Any] = json.loads(done.stdout)
@@ -160,11 +179,11 @@ class ServiceWithProviders(Service):
         | {"callbacks_per_minute": 0},
     }
 
-    def __init__(self, folder: Path, command: Sequence[str] | None = None) -> None:
-        super().__init__(folder, command)
+    def __init__(self, folder: Path, gamed: Gamed | None = None) -> None:
+        super().__init__(folder, gamed)
         with listening([port for port in PORTS if port != self.port]) as probe:
             self._provider_port = probe.getsockname()[1]
 
     def _arguments(self) -> list[str]:
         ports = ["--port", str(self.port), "--provider-port", str(self._provider_port)]
-        return [*self._command, "dev", "--folder", str(self.folder), *ports]
+        return ["dev", "--folder", str(self.folder), *ports]

@@ -14,7 +14,7 @@ from typing import Any
 
 from .browser import Browser
 from .driver import Driver
-from .service import Service, ServiceWithProviders
+from .service import Gamed, Service, ServiceWithProviders
 
 PASSWORD = "correct horse battery"
 
@@ -42,9 +42,12 @@ class World:
     """`close` ends all of it. Processes start when a scenario needs them, and are kept for the next one."""
 
     def __init__(
-        self, driver: str | Sequence[str], gamed: Sequence[str] | None = None, lender: World | None = None
+        self,
+        driver: str | Sequence[str],
+        gamed: Gamed | None = None,
+        lender: World | None = None,
     ) -> None:
-        """`gamed` is the command of the server; `lender` is another world, whose server this one uses."""
+        """`gamed` is the server's program; `lender` is another world, whose server this one uses."""
         self._lender = lender
         self.command = shlex.split(driver) if isinstance(driver, str) else list(driver)
         self._gamed = gamed

@@ -8,6 +8,8 @@ class CSharp(ConformanceCase):
         return ["mono", str(built())]             # may build first; a missing tool raises, so the tests fail
 """
 
+import os
+import subprocess
 import sys
 from atexit import register
 from collections.abc import Callable, Sequence
@@ -18,6 +20,8 @@ from typing import ClassVar
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.e2e.service import INHERITED
+from tests.support import forks
 from tests.support.examples import AMOUNT, MANY
 
 CLIENTS = Path(__file__).parents[2]
@@ -25,6 +29,7 @@ sys.path.append(str(CLIENTS / "conformance"))  # last: that folder has a package
 
 from gamed_conformance.driver import DriverFailed  # noqa: E402
 from gamed_conformance.matching import Mismatch, expect, filled  # noqa: E402
+from gamed_conformance.service import ROOT, Gamed, Process  # noqa: E402
 from gamed_conformance.suite import FEATURES, Scenario, ScenarioFailed, lacking, run, scenarios  # noqa: E402
 from gamed_conformance.world import World  # noqa: E402
 
@@ -45,10 +50,30 @@ __all__ = [
 ]
 
 
+class ForkedGamed(Gamed):
+    """The server with quick passwords, forked from a process that has imported it.
+
+    The suite starts it 12 times per client: once in each mode, after kills, and for the owner's commands.
+    """
+
+    def __init__(self) -> None:
+        super().__init__([sys.executable, "-m", "tests.support.quick_passwords"])
+        self.environ = {name: os.environ[name] for name in INHERITED if name in os.environ} | {"PYTHONPATH": str(ROOT)}
+
+    def start(self, arguments: Sequence[str], folder: Path, log: Path) -> Process:
+        with log.open("ab") as out, open(os.devnull, "rb") as nothing:
+            command = [*self.command, *arguments]
+            return forks.popen(command, env=self.environ, cwd=folder, stdin=nothing, stdout=out, stderr=out)
+
+    def run(self, arguments: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
+        return forks.run([*self.command, *arguments], env=self.environ, timeout=seconds)
+
+
 @cache
 def lender() -> World:
     """Return the world with the service of all tests of a process, without a driver."""
-    world = World([], [sys.executable, "-m", "clients.conformance.tests.quick_passwords"])
+    world = World([], ForkedGamed())
+    world.service("local")  # before `register`: the process that forks has to outlive the servers
     register(world.close)
     return world
 
