@@ -46,12 +46,16 @@ class World:
         driver: str | Sequence[str],
         gamed: Gamed | None = None,
         lender: World | None = None,
+        parent: Path | None = None,
     ) -> None:
-        """`gamed` is the server's program; `lender` is another world, whose server this one uses."""
+        """`gamed` is the server's program; `lender` is another world, whose server this one uses.
+
+        The clients' and the server's files are below `parent`, by default the folder for temporary files.
+        """
         self._lender = lender
         self.command = shlex.split(driver) if isinstance(driver, str) else list(driver)
         self._gamed = gamed
-        self.folder = Path(mkdtemp(prefix="gamed-conformance-"))
+        self.folder = Path(mkdtemp(prefix="gamed-conformance-", dir=parent))
         self._drivers: dict[str, Driver] = {}
         self._own: dict[str, Service] = {}
         """The servers by their mode."""
