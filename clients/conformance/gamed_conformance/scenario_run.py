@@ -12,8 +12,6 @@ from .matching import Mismatch, decoded, encoded, expect, filled, matches
 from .surroundings import Surroundings
 from .world import World, made_up
 
-UNTIL_SECONDS = 40.0
-"""Longer than a request for changes (25 s) and the pauses after some failures."""
 UNTIL_PAUSE_SECONDS = 0.05
 
 OFFERS = {
@@ -83,13 +81,13 @@ class ScenarioRun(Surroundings):
 
     def _until(self, do: str, step: dict[str, Any]) -> None:
         """Repeat a command until its result is as expected: the client's own loop works meanwhile."""
-        end = time.monotonic() + UNTIL_SECONDS
+        end = time.monotonic() + self.world.until_seconds
         while True:
             found = decoded(self.send(do, step).result())
             if matches(step["expect"], found):
                 return self._keep(step, found)
             if time.monotonic() > end:
-                expect(step["expect"], found, f"the result of {do} after {UNTIL_SECONDS:g} s")
+                expect(step["expect"], found, f"the result of {do} after {self.world.until_seconds:g} s")
             time.sleep(UNTIL_PAUSE_SECONDS)
 
     def send(self, do: str, step: Mapping[str, Any]) -> Pending:

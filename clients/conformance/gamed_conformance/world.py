@@ -17,6 +17,8 @@ from .driver import Driver
 from .service import Gamed, Service, ServiceWithProviders
 
 PASSWORD = "correct horse battery"
+UNTIL_SECONDS = 40.0
+"""Longer than a request for changes (25 s) and the pauses after some failures."""
 
 
 PERSON = "chidi"
@@ -46,13 +48,15 @@ class World:
         driver: str | Sequence[str],
         gamed: Gamed | None = None,
         lender: World | None = None,
+        until_seconds: float = UNTIL_SECONDS,
         parent: Path | None = None,
     ) -> None:
         """`gamed` is the server's program; `lender` is another world, whose server this one uses.
 
-        The clients' and the server's files are below `parent`, by default the folder for temporary files.
+        `until_seconds` is how long the steps `until` wait. The clients' and the server's files are below `parent`, by
+        default the folder for temporary files.
         """
-        self._lender = lender
+        self._lender, self.until_seconds = lender, until_seconds
         self.command = shlex.split(driver) if isinstance(driver, str) else list(driver)
         self._gamed = gamed
         self.folder = Path(mkdtemp(prefix="gamed-conformance-", dir=parent))

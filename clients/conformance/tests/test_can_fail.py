@@ -9,6 +9,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from clients.conformance.tests.helpers import CLIENTS, ScenarioFailed, World, in_memory, lender, run, scenarios
 
+UNTIL_SECONDS = 15.0
+"""A defect that ends a loop makes a step `until` wait all this time; a client without it needs less than a second."""
 CLIENT, SYNC, ASSETS = "gamed_client.py", "gamed_sync.py", "gamed_assets.py"
 
 
@@ -247,7 +249,7 @@ class CanFail(SynchronousTestCase):
         self.assertEqual(source.count(defect.right), 1)
         (folder / "python" / defect.file).write_text(source.replace(defect.right, defect.wrong), "utf-8")
         driver = [sys.executable, str(folder / "conformance" / "drivers" / "python_driver.py")]
-        world = World(driver, lender=lender(), parent=in_memory())
+        world = World(driver, lender=lender(), until_seconds=UNTIL_SECONDS, parent=in_memory())
         self.addCleanup(world.close)
         [scenario] = [scenario for scenario in scenarios() if scenario.name == defect.scenario]
         return str(self.assertRaises(ScenarioFailed, run, world, scenario))
