@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from gamed.ops.owner_report import MachineReport, OwnerReporter
 
 ADMIN_CONNECTIONS = 16
-CLEANUP_SECONDS = 60
 EVENTS_SECONDS = 5
 """The pause between two transactions that store security events: what a killed process loses."""
 FIRST_USES_SECONDS = 10
@@ -230,13 +229,14 @@ class GamedService(MultiService):
             ("players", self._account.clean_up),
             ("events", self._events.clean_up),
         )
+        seconds = self._context.settings.intervals.cleanup_seconds
         return [
             self._periodic(FIRST_USES_SECONDS, self._sessions.write_first_uses, "write_first_uses"),
             self._periodic(EVENTS_SECONDS, self._events.flush, "write_events"),
-            self._periodic(CLEANUP_SECONDS, self._login.recover, "recover_logins"),
-            self._periodic(CLEANUP_SECONDS, self._assets.clean_up, "clean_up_assets"),
+            self._periodic(seconds, self._login.recover, "recover_logins"),
+            self._periodic(seconds, self._assets.clean_up, "clean_up_assets"),
             *(
-                self._periodic(CLEANUP_SECONDS, partial(self._in_one_process, clean_up), f"clean_up_{name}")
+                self._periodic(seconds, partial(self._in_one_process, clean_up), f"clean_up_{name}")
                 for name, clean_up in cleanups
             ),
         ]

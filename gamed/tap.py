@@ -36,7 +36,7 @@ from gamed.cli.service.workers import (
     refuse_kinds,
 )
 from gamed.clock import use_monotonic_clock
-from gamed.config.settings import LogFormat, Settings
+from gamed.config.settings import Intervals, LogFormat, Settings
 from gamed.gc_pause import gc_paused
 from gamed.open_files import RESERVED_FILES, allow_files
 from gamed.ops.systemd import SystemdNotifier
@@ -90,6 +90,8 @@ class ServeOptions(StderrOptions):
     """Set in a process that --workers started."""
     workers: int
     """The number of processes to start; 0 for a server that is one process."""
+    intervals: Intervals = Intervals()
+    """No option sets them: a program of the tests does, for a service that is one process."""
     environ: Mapping[str, str]
     """The environment with its secrets, for workers; empty without --workers."""
 
@@ -173,8 +175,8 @@ def make_checked(options: Options, report: start_report.Report, command: str = S
         _hold(reactor, lock)
         allow_files(settings.config.limits.connections + RESERVED_FILES)
         reactor.callWhenRunning(gc.freeze)  # modules and routes live until the process ends
-        settings, give_up = replace(settings, log_format=serve.log_format), partial(_give_up, reactor)
-        service: IService = build_service(reactor, settings, notifier, give_up)
+        settings = replace(settings, log_format=serve.log_format, intervals=serve.intervals)
+        service: IService = build_service(reactor, settings, notifier, partial(_give_up, reactor))
         stop_reactor_on_signals(reactor)
         return service
 

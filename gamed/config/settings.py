@@ -34,6 +34,19 @@ class LogFormat(StrEnum):
     JOURNAL = "journal"
 
 
+class Intervals(Struct, frozen=True):
+    """Times of the running service that neither an option nor the configuration sets; tests build shorter ones."""
+
+    cleanup_seconds: int = 60
+    """Between two deletions of what has expired, and between two reads of what commands have done."""
+    page_refresh_seconds: int = 20
+    """Between two loads of a page that waits for the game. Each load loses the keyboard's focus and the selection, and
+    a screen reader starts again, so the interval lets a player read the page to its end."""
+    page_return_seconds: int = 2
+    """From the page that leads to the game until its redirect. With 0 or 1 the Back button skips the page in some
+    browsers, and players cannot read it."""
+
+
 @redacts("master_key")
 class Settings(Struct, frozen=True):
     """Validated settings: the key belongs to `auth.db`, and this process has the lock of the data folder."""
@@ -56,3 +69,4 @@ class Settings(Struct, frozen=True):
     """The id of `auth.db`, which all processes that serve it report."""
     share: bool = False
     """Other processes may serve the same data, on the same sockets."""
+    intervals: Intervals = Intervals()

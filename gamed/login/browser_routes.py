@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gamed.config.model import Look, Mark, Registration
+from gamed.config.settings import Intervals
 from gamed.http.app import HtmlApp, make_app, make_html_app
 from gamed.http.background import ShieldedTasks
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
@@ -60,6 +61,7 @@ class PageResponder(Struct, frozen=True):
     now_ms: Now
     tasks: ShieldedTasks
     look: Look | None = None
+    intervals: Intervals = Intervals()
 
     @property
     def server(self) -> ServerName:
@@ -317,12 +319,7 @@ class CallbackRoutes(Component, frozen=True, kw_only=True):
         return self.pages.page(request, 409, results.second_callback_page(self.pages.server, url))
 
 
-RETURN_SECONDS = 2
-"""With 0 or 1 the Back button skips the page in some browsers, and players cannot read it."""
 WORKING_SECONDS = 1
-REFRESH_SECONDS = 20
-"""Between two loads of a page that waits for the game. Each load loses the keyboard's focus and the selection, and a
-screen reader starts again, so the interval lets a player read the page to its end."""
 
 
 class ResultRoutes(Component, frozen=True, kw_only=True):
@@ -355,7 +352,7 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
             case ReturnToGame(login, ticket):
                 return self._return_page(request, login, ticket)
             case ShowFinishCode(login, code, token):
-                request.setHeader("Refresh", str(REFRESH_SECONDS))
+                request.setHeader("Refresh", str(self.pages.intervals.page_refresh_seconds))
                 device = self.pages.device(login, token, self.pages.guard.cookie_or_new(request))
                 more = [] if newcomer is None else [forms.display_name_link(device, newcomer.name)]
                 return self.pages.page(request, 200, results.code_page(server, device, code, *more))
@@ -366,7 +363,7 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
                 return self._newcomer_page(request, newcomer, signed_in=signed_in)
             case Finished():
                 if not result.final:
-                    request.setHeader("Refresh", str(REFRESH_SECONDS))
+                    request.setHeader("Refresh", str(self.pages.intervals.page_refresh_seconds))
                 return self.pages.page(request, 200, self._finished_page(result))
             case Ended(outcome, code):
                 return self.pages.page(request, 200, results.ended_page(outcome, server, code))
@@ -378,7 +375,7 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
         """
         game = return_address(login, ticket)
         if not game.startswith("https:"):
-            request.setHeader("Refresh", f"{RETURN_SECONDS}; url={game}")
+            request.setHeader("Refresh", f"{self.pages.intervals.page_return_seconds}; url={game}")
         write = results.return_page if login.return_uri is None else results.app_page
         return self.pages.page(request, 200, write(self.pages.server, game, self.pages.result_url(login.login_id)))
 
@@ -397,7 +394,7 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
         if signed_in and newcomer.name is None:
             return self.pages.page(request, 200, results.naming_page(server, device))
         if not login.final:
-            request.setHeader("Refresh", str(REFRESH_SECONDS))
+            request.setHeader("Refresh", str(self.pages.intervals.page_refresh_seconds))
         if not signed_in:
             return self.pages.page(
                 request, 200, results.waiting_page(server, forms.display_name_link(device, newcomer.name))

@@ -180,7 +180,15 @@ def build_pages(service: ServiceContext, access: ProviderAccess) -> PageResponde
     guard = BrowserGuard(
         indexer=service.keys.indexer, random=service.random, secure=(config.public_url or "").startswith("https:")
     )
-    return PageResponder(guard, access.base_url, config.server_name, service.now_ms, service.tasks, config.look)
+    return PageResponder(
+        guard,
+        access.base_url,
+        config.server_name,
+        service.now_ms,
+        service.tasks,
+        config.look,
+        service.settings.intervals,
+    )
 
 
 def build_providers(

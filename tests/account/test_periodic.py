@@ -10,13 +10,15 @@ from gamed.database import security_events
 from gamed.database.connection import Connection
 from gamed.database.errors import DatabaseError, DatabaseUnavailable
 from gamed.database.security_events import add_command
+from gamed.database.sqlite.offline import run_transaction
 from gamed.ops.stored_events import CommandLogger
+from tests.database.damaged import Server, prepare
 from tests.login.fixtures import done
 from tests.sessions.fixtures import ANNA, NOW_MS
 from tests.sessions.server import SessionTestCase
 from tests.support.components import service_context
 from tests.support.databases import data_folder, file_databases, unwritable
-from tests.support.stores import POSTGRESQL
+from tests.support.stores import POSTGRESQL, sqlite_files
 
 
 class PeriodicTests(SessionTestCase):
@@ -53,6 +55,23 @@ class PeriodicTests(SessionTestCase):
         self.server.databases._state.unavailable_as = None
         self.wait(self.players.clean_up())
         self.assertEqual(len(self.server.audit.lines), 2)
+
+
+@sqlite_files("a service without sockets, whose threads are the test's own; its clock is the same")
+class UsualIntervals(SynchronousTestCase):
+    def test_once_a_minute(self) -> None:
+        """The service reads once a minute what commands have done; tests.e2e.test_erased does not wait for that."""
+        prepare(data := data_folder(self))
+        service = Server(data).service
+        for task in service._periodic_tasks:
+            task.start()
+        auth = data / "auth.db"
+        run_transaction(auth, lambda c: add_command(c, "players block", ANNA, "uid:0", NOW_MS))
+        logged = []
+        for seconds in (59, 1):
+            service._context.reactor.advance(seconds)
+            logged += run_transaction(auth, lambda c: c.execute("SELECT logged FROM security_event").fetchall())
+        self.assertEqual(logged, [(0,), (1,)])
 
 
 class CommandLines(list[str]):

@@ -115,13 +115,18 @@ class Server:
         return self.json("POST", "/auth/login/collect", proof, login["device_secret"])
 
 
-def fill(data: Path) -> tuple[str, str]:
-    """Create both databases with a player who has many saves; return access token and refresh credential."""
+def prepare(data: Path) -> None:
+    """Create both databases, and write the key that a server expects."""
     prepare_files(data)
     run_transaction(
         data / "auth.db",
         lambda c: keyring.check_key(c, Keys.of(KEY, token_bytes), KeySource.FILE, now_ms(), SqliteStore(data=data)),
     )
+
+
+def fill(data: Path) -> tuple[str, str]:
+    """Create both databases with a player who has many saves; return access token and refresh credential."""
+    prepare(data)
     server, random = Server(data), Random(7)
     for _ in range(3):
         server.begin()

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.config.settings import Intervals
 from tests.e2e.chromium import Window
 from tests.e2e.service import Service
 from tests.e2e.wire import Answer, ask
@@ -14,6 +15,8 @@ from tests.support.python_client import gamed_client as gc
 
 NAME, PASSWORD = "Zaphod.B", "correct horse battery staple"
 PATIENCE_SECONDS = 300
+QUICK = Intervals(page_return_seconds=0)
+"""Almost every sign-in waits for the page that leads to the game. `GoingOn` of test_handoff keeps its real time."""
 
 
 class Player(gc.Person):
@@ -42,10 +45,12 @@ class ServiceCase(SynchronousTestCase):
     config: ClassVar[Mapping[str, object] | None] = {"mode": "local"}
     environ: ClassVar[Mapping[str, str]] = {}
     forked: ClassVar[bool] = True
+    intervals: ClassVar[Intervals | None] = QUICK
+    """None for `gamed serve` itself, with its usual intervals."""
 
     def setUp(self) -> None:
         self.folder = Path(self.mktemp()).absolute()
-        self.service = Service(self.folder, self.config, self.environ, forked=self.forked)
+        self.service = Service(self.folder, self.config, self.environ, forked=self.forked, intervals=self.intervals)
         self.addCleanup(self._end)
         self.service.start()
 

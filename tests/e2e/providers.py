@@ -160,7 +160,9 @@ class ProviderCase(ServiceCase):
         """Prepare everything but the service's configuration and its start."""
         self.folder = Path(self.mktemp()).absolute()
         variables = {stand.variable: self.secret for stand in self.stands}
-        self.service = Service(self.folder, None, {"GAMED_MASTER_KEY": KEY, **variables}, forked=self.forked)
+        self.service = Service(
+            self.folder, None, {"GAMED_MASTER_KEY": KEY, **variables}, forked=self.forked, intervals=self.intervals
+        )
         self.addCleanup(self._end)
         self.recorders: dict[str, Recorder] = {}
         self._processes: dict[str, tuple[int, foreign.Process]] = {}

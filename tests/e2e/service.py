@@ -10,6 +10,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
+from gamed.config.settings import Intervals
 from gamed.database.connection import AUTH, STATE
 from tests.support import forks
 from tests.support.ports import free_port
@@ -36,17 +39,19 @@ class Service:
         arguments: Sequence[str] = (),
         log: str = "log",
         forked: bool = True,
+        intervals: Intervals | None = None,
     ) -> None:
         """Without `config` the service writes its own on the first run. Services of one folder need a log each.
 
-        `forked` is False for tests of the start itself, or of what the process has had since then.
+        `forked` is False for tests of the start itself, or of what the process has had since then. With `intervals`
+        the command is that of `tests.e2e.serve`, which differs from `gamed serve` in those alone.
         """
         self.folder = folder
         self.data, self.config, self.log = folder / "data", folder / "etc" / "authentication.json", folder / log
         self.port = free_port()
         self.base = f"http://127.0.0.1:{self.port}"
         self.environ = dict(environ or {})
-        self.arguments, self.forked = arguments, forked
+        self.arguments, self.forked, self.intervals = arguments, forked, intervals
         self._process: forks.Process | None = None
         self.config.parent.mkdir(parents=True, exist_ok=True)
         if POSTGRESQL:
@@ -75,9 +80,11 @@ class Service:
         files = ["--config", str(self.config), "--data", str(self.data)]
         listen = ["--listen", f"tcp:{self.port}:interface=127.0.0.1"]
         environ = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        usual = self.intervals is None
+        command = ["gamed", "serve"] if usual else ["tests.e2e.serve", msgspec.json.encode(self.intervals).decode()]
         with self.log.open("ab") as log:
             self._process = forks.popen(
-                [*forks.MODULE, "serve", *files, *listen, *self.arguments],
+                [*forks.MODULE[:2], *command, *files, *listen, *self.arguments],
                 cwd=self.folder,
                 env={**environ, "PYTHONPATH": str(ROOT), **self.environ},
                 forked=self.forked,

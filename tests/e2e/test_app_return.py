@@ -106,6 +106,9 @@ class ProviderTests(ProviderCase, AppCase):
 
 
 class LocalTests(AppCase):
+    """Sign-ins in local mode; the page with the button stays for its real time."""
+
+    intervals: ClassVar = None
     config: ClassVar = {"mode": "local", "login": APP_LINKS}
 
     def signed_in(self, uri: str) -> tuple[Window, dict, list[tuple[str, str]]]:

@@ -4,8 +4,10 @@ import subprocess
 import time
 from typing import ClassVar
 
+from msgspec.structs import replace
+
 from tests.cli.process import GAMED, environment
-from tests.e2e.cases import NAME, PASSWORD, ServiceCase
+from tests.e2e.cases import NAME, PASSWORD, QUICK, ServiceCase
 from tests.e2e.service import Service
 from tests.support.stores import sqlite_files
 
@@ -19,6 +21,7 @@ class ErasedTests(ServiceCase):
     """A player of a quiet server: no other player writes afterwards."""
 
     config: ClassVar = {"mode": "local"}
+    intervals: ClassVar = replace(QUICK, cleanup_seconds=2)
 
     def setUp(self) -> None:
         super().setUp()
@@ -78,7 +81,10 @@ class ErasedTests(ServiceCase):
         self.service.start()
 
     def test_by_command(self) -> None:
-        """The owner's command leaves no trace either: after a minute beside a server, at once without one."""
+        """The owner's command leaves no trace beside a server after its next cleanup.
+
+        The real minute until then is in tests.account.test_periodic.
+        """
         self.erase()
         self.wait_until_gone()
 

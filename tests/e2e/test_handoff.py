@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from playwright.sync_api import Page
 
+from gamed.config.settings import Intervals
 from tests.e2e.cases import NAME, PASSWORD, Player, ServiceCase
 from tests.e2e.chromium import PATIENCE_MS, Window
 from tests.e2e.service import free_port
@@ -42,6 +43,7 @@ class FinishCode(ServiceCase):
         first, again = self.opens(window, *steps), self.opens(window)
         opened = []
         person = Player(window.code)
+        self.patch(gc, "RETURN_SECONDS", 1)  # its real five seconds are in clients/python/tests/client/test_sign_in.py
         login = client.begin_sign_in(
             person, open_browser=lambda url: (again if opened else first)(opened.append(url) or url)
         )
@@ -94,7 +96,9 @@ class FinishCode(ServiceCase):
 
 
 class GoingOn(ServiceCase):
-    """Pages that navigate by themselves, in Chromium."""
+    """Pages that navigate by themselves, in Chromium. The page that leads to the game stays for its real time."""
+
+    intervals: ClassVar = Intervals(page_refresh_seconds=4)
 
     def signed_in(self, name: str = NAME, **start: object) -> tuple[Window, dict]:
         """Return a window on the page after the sign-in of a new account."""
@@ -105,11 +109,13 @@ class GoingOn(ServiceCase):
 
     def test_code_pages(self) -> None:
         """After a collect or a cancel the code disappears by itself; focus and view do not move until then."""
-        collected, one = self.signed_in("Anna")
-        cancelled, other = self.signed_in("Bert")
-        for window in (collected, cancelled):
+        opened = []
+        for name in ("Anna", "Bert"):
+            window, login = self.signed_in(name)
             window.step(lambda page: page.set_viewport_size({"width": 320, "height": 300}))
             window.step(lambda page: page.evaluate("scrollTo(0, 120)"))
+            opened.append((window, login))
+        (collected, one), (cancelled, other) = opened
         cancelled.step(next_page)
         self.assertTrue(cancelled.has_code())
         self.assertEqual(cancelled.step(lambda page: page.evaluate(FOCUS_AND_VIEW)), ["BODY", 120])
@@ -137,6 +143,9 @@ class GoingOn(ServiceCase):
 
 
 class Newcomers(ServiceCase):
+    """A newcomer's pages, with their real times."""
+
+    intervals: ClassVar = None
     config: ClassVar = {"mode": "local", "login": {"registration": "approval"}}
 
     def test_the_code_page_goes_on(self) -> None:

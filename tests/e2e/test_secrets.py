@@ -40,6 +40,7 @@ class Secrets(ServiceCase):
     }
     environ: ClassVar = {"GAMED_MASTER_KEY": KEY_TEXT}
     forked = False
+    intervals: ClassVar = None
 
     def setUp(self) -> None:
         self.began = time()
