@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 from cryptography.x509 import IPAddress
 from playwright.sync_api import Page
 
-from tests.e2e.cases import NAME, PASSWORD, Player, ServiceCase
+from tests.e2e.cases import NAME, PASSWORD, QUICK, Player, ServiceCase
 from tests.e2e.chromium import PATIENCE_MS, Window
 from tests.e2e.providers import DISCORD, ProviderCase
 from tests.e2e.service import free_port
@@ -60,7 +60,9 @@ APP_LINKS = {"app_links": ["com.example.game:", SITE]}
 
 
 class AppCase(ServiceCase):
-    """A test with an app that is opened by the browser."""
+    """A test with an app that is opened by the browser; the page with the button stays for its real time."""
+
+    intervals: ClassVar = None
 
     def asked(self, window: Window, start: str) -> list[tuple[str, str]]:
         """Return a list that gets the cause and the address of each navigation to an address beginning with `start`."""
@@ -84,6 +86,15 @@ class AppCase(ServiceCase):
         self.assertEqual(query["login_id"], [login["login_id"]])
         return self.collect(login, ticket=query["ticket"][0]).json
 
+    def signed_in(self, uri: str) -> tuple[Window, dict, list[tuple[str, str]]]:
+        """Return a window on the page with the button, the login, and the navigations to the app."""
+        window, login = self.window(), self.start(return_uri=uri)
+        asked = self.asked(window, uri)
+        window.open(login["login_url"])
+        window.create_account(NAME, PASSWORD)
+        window.wait_for("Go back to the game")
+        return window, login, asked
+
 
 class ProviderTests(ProviderCase, AppCase):
     stands: ClassVar = (DISCORD,)
@@ -105,20 +116,28 @@ class ProviderTests(ProviderCase, AppCase):
         self.assertEqual(self.collected(login, url)["provider"], "discord")
 
 
-class LocalTests(AppCase):
-    """Sign-ins in local mode; the page with the button stays for its real time."""
+class HttpsTests(AppCase):
+    """An https address, for a service whose pages would navigate by themselves at once."""
 
-    intervals: ClassVar = None
+    intervals: ClassVar = QUICK
     config: ClassVar = {"mode": "local", "login": APP_LINKS}
 
-    def signed_in(self, uri: str) -> tuple[Window, dict, list[tuple[str, str]]]:
-        """Return a window on the page with the button, the login, and the navigations to the app."""
-        window, login = self.window(), self.start(return_uri=uri)
-        asked = self.asked(window, uri)
-        window.open(login["login_url"])
-        window.create_account(NAME, PASSWORD)
-        window.wait_for("Go back to the game")
-        return window, login, asked
+    def test_https(self) -> None:
+        """The page does not navigate there by itself; after a tap the app's site gets the ticket and no Referer."""
+        site = Site(self.folder)
+        self.addCleanup(site.close)
+        window, login, asked = self.signed_in(f"{SITE}/x")
+        window.step(lambda page: page.wait_for_timeout(1000))
+        self.assertEqual((asked, site.visits), ([], []))
+        window.press(BUTTON)
+        window.step(lambda page: page.wait_for_url(f"{SITE}/x**"))
+        [(path, referer)] = site.visits
+        self.assertIsNone(referer)
+        self.assertEqual(self.collected(login, path)["status"], "complete")
+
+
+class LocalTests(AppCase):
+    config: ClassVar = {"mode": "local", "login": APP_LINKS}
 
     @covers("threats/66")
     def test_page_first(self) -> None:
@@ -151,19 +170,6 @@ class LocalTests(AppCase):
         self.assertEqual(reason, "httpHeaderRefresh")
         self.assertIn(BUTTON, window.text)
         self.assertEqual(self.collected(login, url)["status"], "complete")
-
-    def test_https(self) -> None:
-        """An https address waits for the tap; then it arrives at the app's site, with the ticket and no Referer."""
-        site = Site(self.folder)
-        self.addCleanup(site.close)
-        window, login, asked = self.signed_in(f"{SITE}/x")
-        window.step(lambda page: page.wait_for_timeout(3000))
-        self.assertEqual((asked, site.visits), ([], []))
-        window.press(BUTTON)
-        window.step(lambda page: page.wait_for_url(f"{SITE}/x**"))
-        [(path, referer)] = site.visits
-        self.assertIsNone(referer)
-        self.assertEqual(self.collected(login, path)["status"], "complete")
 
     def test_client(self) -> None:
         """The reference client signs in with the address that its app was opened with, and ignores a foreign one."""
