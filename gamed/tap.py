@@ -91,7 +91,7 @@ class ServeOptions(StderrOptions):
     workers: int
     """The number of processes to start; 0 for a server that is one process."""
     intervals: Intervals = Intervals()
-    """No option sets them: a program of the tests does, for a service that is one process."""
+    """No option sets them; the tests have a program that does."""
     environ: Mapping[str, str]
     """The environment with its secrets, for workers; empty without --workers."""
 

@@ -23,6 +23,13 @@ INHERITED = ("PATH", "HOME", "LANG", "TMPDIR", "COVERAGE_PROCESS_START", "COVERA
 START_SECONDS = STOP_SECONDS = 60
 
 
+def gamed_with(intervals: Intervals | None) -> list[str]:
+    """Return the words of the command `gamed` with these intervals, or with its own if there are none."""
+    if intervals is None:
+        return [*forks.MODULE]
+    return [*forks.MODULE[:2], "tests.e2e.with_intervals", msgspec.json.encode(intervals).decode()]
+
+
 class ServiceDied(Exception):
     """The service has ended, or never answered; the text is its log."""
 
@@ -44,7 +51,7 @@ class Service:
         """Without `config` the service writes its own on the first run. Services of one folder need a log each.
 
         `forked` is False for tests of the start itself, or of what the process has had since then. With `intervals`
-        the command is that of `tests.e2e.serve`, which differs from `gamed serve` in those alone.
+        the service differs in those alone.
         """
         self.folder = folder
         self.data, self.config, self.log = folder / "data", folder / "etc" / "authentication.json", folder / log
@@ -80,11 +87,9 @@ class Service:
         files = ["--config", str(self.config), "--data", str(self.data)]
         listen = ["--listen", f"tcp:{self.port}:interface=127.0.0.1"]
         environ = {name: os.environ[name] for name in INHERITED if name in os.environ}
-        usual = self.intervals is None
-        command = ["gamed", "serve"] if usual else ["tests.e2e.serve", msgspec.json.encode(self.intervals).decode()]
         with self.log.open("ab") as log:
             self._process = forks.popen(
-                [*forks.MODULE[:2], *command, *files, *listen, *self.arguments],
+                [*gamed_with(self.intervals), "serve", *files, *listen, *self.arguments],
                 cwd=self.folder,
                 env={**environ, "PYTHONPATH": str(ROOT), **self.environ},
                 forked=self.forked,

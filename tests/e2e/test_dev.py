@@ -2,9 +2,10 @@
 
 import json
 
-from tests.cli.process import GAMED, CommandTestCase, free_port
-from tests.e2e.cases import PATIENCE_SECONDS, Player
+from tests.cli.process import CommandTestCase, free_port
+from tests.e2e.cases import PATIENCE_SECONDS, QUICK, Player
 from tests.e2e.chromium import Window
+from tests.e2e.service import gamed_with
 from tests.support.python_client import gamed_client as gc
 
 
@@ -23,7 +24,7 @@ class DevTests(CommandTestCase):
         """After a restart on the same folder two players, Anna and a new one, have their saves."""
         ports = [f"--port={free_port()}", f"--provider-port={free_port()}", f"--folder={self.folder / 'dev'}"]
         base = f"http://127.0.0.1:{ports[0].partition('=')[2]}"
-        process = self.start(*GAMED, "dev", *ports)
+        process = self.start(*gamed_with(QUICK), "dev", *ports)
         self.await_answer(int(base.rpartition(":")[2]), process)
         players = {}
         for provider, person in (("discord", "Chidi"), ("google", "Anna")):
@@ -36,7 +37,7 @@ class DevTests(CommandTestCase):
         self.assertEqual(players["google"], samples["anna"]["player"]["id"])
         self.assertNotEqual(players["discord"], players["google"])
         self.assertEqual(self.stop(process), 0, self.output())
-        process = self.start(*GAMED, "dev", *ports)
+        process = self.start(*gamed_with(QUICK), "dev", *ports)
         self.await_answer(int(base.rpartition(":")[2]), process)
         client = gc.GamedClient(base, folder=self.folder / "another device")
         window = Window()

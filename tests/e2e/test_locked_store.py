@@ -10,6 +10,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from signal import SIGCONT, SIGSTOP
+from threading import Event
 
 from gamed.database.connection import AUTH
 from gamed.database.sqlite.write_lock import WAIT_SECONDS
@@ -59,8 +60,9 @@ class StoppedWriter(ServiceCase):
         self.writer.stdout.readline()
         os.kill(self.writer.pid, SIGSTOP)
 
-    def cancel(self) -> Answer:
-        return self.ask("POST", "/auth/login/cancel", bearer=self.login["device_secret"])
+    def cancel(self, sent: Event | None = None) -> Answer:
+        sent = sent or Event()
+        return self.ask("POST", "/auth/login/cancel", bearer=self.login["device_secret"], sent=sent.set)
 
     def test_busy_until_it_continues(self) -> None:
         """After five seconds a write is refused, later ones at once; once the process continues, so does the server."""
@@ -84,7 +86,9 @@ class StoppedWriter(ServiceCase):
     def test_end_while_waiting(self) -> None:
         """SIGTERM ends a server that waits for the lock; the write that waits gets an answer."""
         with ThreadPoolExecutor(1) as game:
-            waits = game.submit(self.cancel)
-            time.sleep(1)
+            waits = game.submit(self.cancel, sent := Event())
+            self.assertTrue(sent.wait(PATIENCE_SECONDS))
+            for _ in range(2):  # answered after the write has been given to its queue
+                self.assertEqual(self.collect(self.login).json["stage"], "waiting_for_browser")
             self.assertEqual(self.service.terminate(), 0)
             self.assertEqual(waits.result().json["code"], "busy")

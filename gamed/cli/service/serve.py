@@ -35,16 +35,16 @@ class GamedServerOptions(ServerOptions):
         yield (self._maker.tapname, None, self._maker.options, self._maker.description)
 
 
-def serve(arguments: Sequence[str], maker: Any = MAKER) -> None:
-    """Run the service that `maker` makes until it is stopped."""
-    run(["--nodaemon", "--pidfile=", maker.tapname, "serve", *arguments], maker)
+def serve(arguments: Sequence[str]) -> None:
+    """Run the service until it is stopped."""
+    run(["--nodaemon", "--pidfile=", MAKER.tapname, "serve", *arguments])
 
 
-def run(arguments: Sequence[str], maker: Any = MAKER) -> None:
+def run(arguments: Sequence[str]) -> None:
     """Run twistd with these arguments, as far as it may run one plugin only."""
     from twisted.scripts.twistd import runApp
 
-    options = GamedServerOptions(maker)
+    options = GamedServerOptions()
     options.parseOptions(arguments)  # type: ignore[no-untyped-call]
     try:
         runApp(options)
