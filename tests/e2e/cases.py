@@ -16,7 +16,8 @@ from tests.support.python_client import gamed_client as gc
 NAME, PASSWORD = "Zaphod.B", "correct horse battery staple"
 PATIENCE_SECONDS = 300
 QUICK = Intervals(page_return_seconds=0)
-"""Almost every sign-in waits for the page that leads to the game. `GoingOn` of test_handoff keeps its real time."""
+"""For tests with many sign-ins, which wait for the page that leads to the game. `GoingOn` of test_handoff keeps its
+real time."""
 
 
 class Player(gc.Person):
@@ -45,7 +46,7 @@ class ServiceCase(SynchronousTestCase):
     config: ClassVar[Mapping[str, object] | None] = {"mode": "local"}
     environ: ClassVar[Mapping[str, str]] = {}
     forked: ClassVar[bool] = True
-    intervals: ClassVar[Intervals | None] = QUICK
+    intervals: ClassVar[Intervals | None] = None
     """None for `gamed serve` itself, with its usual intervals."""
 
     def setUp(self) -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from gamed.dev import documents
 from tests.e2e import other_origin as foreign
-from tests.e2e.cases import Player, ServiceCase
+from tests.e2e.cases import QUICK, Player, ServiceCase
 from tests.e2e.chromium import Window
 from tests.e2e.recorder import Exchange, Recorder
 from tests.e2e.service import Service, free_port
@@ -146,6 +146,7 @@ PROVIDER_MOCK = Stand(
 class ProviderCase(ServiceCase):
     """The service in `oauth` mode with `stands` as its providers; each has a recorder in `self.recorders`."""
 
+    intervals: ClassVar = QUICK
     stands: ClassVar[tuple[Stand, ...]] = ()
     secret: ClassVar[str] = SECRET
     """The secret that the owner has set in the variable."""

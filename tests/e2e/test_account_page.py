@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from playwright.sync_api import Page
 
 from gamed.account.pages import texts
-from tests.e2e.cases import NAME, PASSWORD, ServiceCase
+from tests.e2e.cases import NAME, PASSWORD, QUICK, ServiceCase
 from tests.e2e.chromium import Window
 from tests.e2e.other_origin import installed
 from tests.e2e.providers import DISCORD, FAKE_GOOGLE, ProviderCase
@@ -23,6 +23,8 @@ WAIT_SECONDS = 20
 
 class PageWalk(ServiceCase):
     """A game that has saved twice, and a second browser on the page, both from begin()."""
+
+    intervals: ClassVar = QUICK
 
     def begin(self, token: str) -> None:
         """Save twice with the game's access token, and open the second browser."""

@@ -60,9 +60,7 @@ APP_LINKS = {"app_links": ["com.example.game:", SITE]}
 
 
 class AppCase(ServiceCase):
-    """A test with an app that is opened by the browser; the page with the button stays for its real time."""
-
-    intervals: ClassVar = None
+    """A test with an app that is opened by the browser."""
 
     def asked(self, window: Window, start: str) -> list[tuple[str, str]]:
         """Return a list that gets the cause and the address of each navigation to an address beginning with `start`."""
@@ -97,6 +95,7 @@ class AppCase(ServiceCase):
 
 
 class ProviderTests(ProviderCase, AppCase):
+    intervals: ClassVar = None
     stands: ClassVar = (DISCORD,)
 
     def configuration(self) -> dict[str, object]:
@@ -137,6 +136,8 @@ class HttpsTests(AppCase):
 
 
 class LocalTests(AppCase):
+    """Sign-ins in local mode; the page with the button stays for its real time."""
+
     config: ClassVar = {"mode": "local", "login": APP_LINKS}
 
     @covers("threats/66")

@@ -6,7 +6,7 @@ from typing import ClassVar
 from playwright.sync_api import Page
 
 from gamed.config.settings import Intervals
-from tests.e2e.cases import NAME, PASSWORD, Player, ServiceCase
+from tests.e2e.cases import NAME, PASSWORD, QUICK, Player, ServiceCase
 from tests.e2e.chromium import PATIENCE_MS, Window
 from tests.e2e.service import free_port
 from tests.support.covers import covers
@@ -34,6 +34,8 @@ OTHER = "Another browser finished this sign-in. If that was not you, cancel in t
 
 class FinishCode(ServiceCase):
     """The finish code, typed by the player."""
+
+    intervals: ClassVar = QUICK
 
     def test_nothing_listens(self) -> None:
         """The page shows the finish code when it is opened again, if no game listens on the loopback port."""
@@ -145,7 +147,6 @@ class GoingOn(ServiceCase):
 class Newcomers(ServiceCase):
     """A newcomer's pages, with their real times."""
 
-    intervals: ClassVar = None
     config: ClassVar = {"mode": "local", "login": {"registration": "approval"}}
 
     def test_the_code_page_goes_on(self) -> None:
@@ -212,6 +213,8 @@ class SecondBrowser(ServiceCase):
 
 class Ends(ServiceCase):
     """Declines and cancels, on either side."""
+
+    intervals: ClassVar = QUICK
 
     def test_decline(self) -> None:
         """After "This was not me" on the first page the game gets the failure at once, and the link has ended."""
@@ -283,6 +286,8 @@ class Expiry(ServiceCase):
 
 class Pages(ServiceCase):
     """Responses of the sign-in page to mistakes."""
+
+    intervals: ClassVar = QUICK
 
     def test_refused(self) -> None:
         """An unknown name and a wrong password get the same sentence; the returned page accepts the right one."""

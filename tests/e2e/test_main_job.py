@@ -5,8 +5,9 @@ import subprocess
 import sys
 import threading
 import time
+from typing import ClassVar
 
-from tests.e2e.cases import NAME, PASSWORD, PATIENCE_SECONDS, Player, ServiceCase
+from tests.e2e.cases import NAME, PASSWORD, PATIENCE_SECONDS, QUICK, Player, ServiceCase
 from tests.support.covers import covers
 from tests.support.python_client import CLIENT_PATH as PATH
 from tests.support.python_client import gamed_client as gc
@@ -19,6 +20,7 @@ class MainJob(ServiceCase):
     """The service with the configuration that it writes itself."""
 
     config = None
+    intervals: ClassVar = QUICK
 
     def program(self, *arguments: str, browser: str = "false") -> subprocess.Popen:
         """Run the reference client as players do."""

@@ -40,7 +40,6 @@ class Secrets(ServiceCase):
     }
     environ: ClassVar = {"GAMED_MASTER_KEY": KEY_TEXT}
     forked = False
-    intervals: ClassVar = None
 
     def setUp(self) -> None:
         self.began = time()
