@@ -48,7 +48,10 @@ def at_development(window: Window, person: str) -> Callable[[], object]:
 
 
 class WholeCase(ProviderCase):
-    """A redirect to the provider, the return, a collect, a save, and the provider's requests."""
+    """A redirect to the provider, the return, a collect, a save, and the provider's requests.
+
+    The service is a process of its own, as its environment is searched for the secret.
+    """
 
     forked = False
 
@@ -62,7 +65,7 @@ class WholeCase(ProviderCase):
         self.assertEqual(self.service.rows()["player"], 1)
 
 
-class Google(WholeCase):
+class WholeGoogle(WholeCase):
     """npm oidc-provider, as `google` with another issuer."""
 
     stands: ClassVar = (GOOGLE,)
@@ -71,6 +74,12 @@ class Google(WholeCase):
     def test_whole(self) -> None:
         """A sign-in with account chooser and consent at a certified provider ends with a save."""
         self.whole(GOOGLE, lambda window: at_oidc_provider(window, "marvin"))
+
+
+class Google(ProviderCase):
+    """The same provider."""
+
+    stands: ClassVar = (GOOGLE,)
 
     def test_same_person(self) -> None:
         """The same account is the same player, also on another device; another account is another player."""
@@ -131,7 +140,7 @@ class ProviderMock(WholeCase):
         self.whole(PROVIDER_MOCK, lambda window: at_provider_mock(window, "zaphod"))
 
 
-class Discord(WholeCase):
+class WholeDiscord(WholeCase):
     """The development provider's Discord, which is as strict as possible."""
 
     stands: ClassVar = (DISCORD,)
@@ -140,6 +149,12 @@ class Discord(WholeCase):
     def test_whole(self) -> None:
         """Anna signs in; the user endpoint returns her account."""
         self.whole(DISCORD, lambda window: at_development(window, "Anna"))
+
+
+class Discord(ProviderCase):
+    """The same provider."""
+
+    stands: ClassVar = (DISCORD,)
 
     def test_deny(self) -> None:
         """After a denial there the game gets the failure, and a page has the next step."""
@@ -169,10 +184,8 @@ class Discord(WholeCase):
 
 
 @covers("5/1")
-class Choice(ProviderCase):
+class WholeChoice(WholeCase):
     """Two providers."""
-
-    forked = False
 
     stands: ClassVar = (DISCORD, FAKE_GOOGLE)
 
@@ -185,6 +198,13 @@ class Choice(ProviderCase):
         self.assertEqual(client.credential.provider, "google")
         self.assertSent(FAKE_GOOGLE)
         self.assertEqual(self.recorders["discord"].exchanges, [])
+
+
+@covers("5/1")
+class Choice(ProviderCase):
+    """The same providers."""
+
+    stands: ClassVar = (DISCORD, FAKE_GOOGLE)
 
     def test_decline(self) -> None:
         """After "This was not me" on that page no provider receives a request."""
