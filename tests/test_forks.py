@@ -29,10 +29,12 @@ class ForkTests(SynchronousTestCase):
         return found
 
     def test_same(self) -> None:
-        """A fork has what a process of its own has, but for its parent."""
+        """A fork has what a process of its own has, but for its parent, also with a umask that a test has set."""
+        self.addCleanup(os.umask, os.umask(0o027))
         fork, own = self.report(), self.report(forked=False)
         self.assertNotEqual(fork.pop("parent"), own.pop("parent"))
         self.assertEqual(fork, own)
+        self.assertEqual(fork["umask"], 0o027)
         self.assertEqual((fork["text"], fork["folder"]), ("ä\n", str(self.how["cwd"])))
 
     def test_signals(self) -> None:

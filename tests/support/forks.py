@@ -194,7 +194,8 @@ class _Parent:
         self._process: subprocess.Popen[bytes] | None = None
 
     def fork(self, command: Sequence[str], cwd: Path, env: Mapping[str, str], streams: Sequence[int]) -> Fork:
-        body = pickle.dumps((list(map(str, command)), os.fspath(cwd), dict(env)))
+        os.umask(umask := os.umask(0o077))  # there is no other way to read it; a process of its own inherits it
+        body = pickle.dumps((list(map(str, command)), os.fspath(cwd), dict(env), umask))
         near, far = os.pipe()
         try:
             with self._lock:
@@ -260,7 +261,7 @@ def _report_end(ended: int, pid: int, pipe: int) -> None:
     os.close(ended)
 
 
-def _become(streams: Sequence[int], command: list[str], cwd: str, env: dict[str, str]) -> None:
+def _become(streams: Sequence[int], command: list[str], cwd: str, env: dict[str, str], umask: int) -> None:
     """Make this process like one that the command has started, and run its program."""
     from twisted.internet import reactor
 
@@ -270,6 +271,7 @@ def _become(streams: Sequence[int], command: list[str], cwd: str, env: dict[str,
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     reactor.__init__()  # type: ignore[misc]  # it had the descriptors of the parent
     os.chdir(cwd)
+    os.umask(umask)
     os.environ.clear()
     os.environ.update(env)
     time.tzset()
