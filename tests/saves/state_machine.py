@@ -165,7 +165,7 @@ def damage_blobs(connection: Connection, where: str = "TRUE") -> int:
         query = f"SELECT data, blob_id FROM {table} WHERE data IS NOT NULL AND {where}"
         for data, blob_id in connection.execute(query).fetchall():
             change = f"UPDATE {table} SET data = ? WHERE blob_id = ? AND data = ?"
-            changed += connection.execute(change, (b"X" + data[1:], blob_id, data)).rowcount
+            changed += connection.execute(change, (bytes([data[0] ^ 1]) + data[1:], blob_id, data)).rowcount
     return changed
 
 
