@@ -76,11 +76,11 @@ class SignInTests(LoginCase):
 
     def open(self, player_id: str) -> str:
         server = self.server
-        server.clock.advance(1)
         now_ms, session_id = server.now_ms(), new_session_id(server.random)
         pair = generate_pair(server.random, now_ms, server.terms.session, now_ms)
         values = {"session_id": session_id, "player_id": player_id, "provider": "local", "client": "{}"}
         server.write(lambda c: tables.open_session(c, server.keys, **values, login_id=None, pair=pair, now_ms=now_ms))
+        server.clock.advance(1)  # so that the next session is a later one, whoever opens it
         return session_id
 
     def living(self) -> list[str]:
