@@ -80,7 +80,7 @@ class SignInTests(LoginCase):
         pair = generate_pair(server.random, now_ms, server.terms.session, now_ms)
         values = {"session_id": session_id, "player_id": player_id, "provider": "local", "client": "{}"}
         server.write(lambda c: tables.open_session(c, server.keys, **values, login_id=None, pair=pair, now_ms=now_ms))
-        server.clock.advance(1)  # so that the next session is a later one, whoever opens it
+        server.clock.advance(1)  # so that the next session is a later one, also one of a sign-in
         return session_id
 
     def living(self) -> list[str]:
