@@ -9,6 +9,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Protocol
 
+from msgspec import Struct
+
 
 class SecurityEvent(StrEnum):
     """The name of a security event. Names may be added, never changed: operators search for them."""
@@ -57,6 +59,15 @@ FIELDS: Mapping[SecurityEvent, tuple[str, ...]] = MappingProxyType(
 
 WARNINGS = frozenset({SecurityEvent.CALLBACK_REJECTED, SecurityEvent.REFRESH_REUSED, SecurityEvent.DECRYPTION_FAILED})
 """Events that the operator should investigate; they have the level `warn`, all others `info`."""
+
+
+class RecordedEvent(Struct, frozen=True):
+    """A stored event, with the number of equal ones in its hour."""
+
+    event: SecurityEvent
+    values: Mapping[str, str]
+    last_ms: int
+    times: int
 
 
 class AuditLog(Protocol):

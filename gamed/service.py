@@ -35,6 +35,7 @@ from gamed.ops.listeners import ListenerService
 from gamed.ops.logging import RAW, LoggedSignInFailures, TwistedAuditLog
 from gamed.ops.stored_events import StoringAuditLog
 from gamed.ops.systemd import SystemdNotifier, SystemdSupervisor
+from gamed.pages.render import PageRenderer
 from gamed.saves.build import build_saves, build_waits
 from gamed.sessions.build import build_sessions
 from gamed.sessions.routes import SessionRoutes
@@ -96,6 +97,7 @@ class GamedService(MultiService):
             sign_in_failed=failures.sign_in_failed,
         )
         self._login = build_login(context, self._sessions, revoked, self._access, first_uses)
+        self._pages = build_pages(context, self._access)
         self._account = build_account(context, revoked)
         self._assets = AssetComponents(context, self._sessions)
         self._access_log = _new_access_log(context, counters)
@@ -112,7 +114,9 @@ class GamedService(MultiService):
         self._admin = self._build_admin()
         self._recovery = self._periodic(RECOVERY_SECONDS, self._recover, "recover_logins_at_start")
         self._periodic_tasks = self._build_periodic_tasks()
-        self._late_modules = LateModules(reactor, settings.config.mode, lambda: self._server.connections > 0)
+        self._late_modules = LateModules(
+            reactor, settings.config.mode, self._pages.renderer, lambda: self._server.connections > 0
+        )
 
     def startService(self) -> None:
         self._context.databases.register_process()
@@ -172,7 +176,6 @@ class GamedService(MultiService):
 
     def _routes(self) -> Sequence[RouteGroup]:
         context, settings = self._context, self._context.settings
-        pages = build_pages(context, self._access)
         labels = {name: provider.label for name, provider in context.config.providers.items()}
         return (
             PublicRoutes(
@@ -182,9 +185,9 @@ class GamedService(MultiService):
                 store=settings.store_id,
                 databases=context.databases,
             ),
-            *self._login.routes(pages),
+            *self._login.routes(self._pages),
             SessionRoutes(sessions=self._sessions, detached=context.tasks),
-            *self._account.routes(self._login, self._sessions, self._saves, pages),
+            *self._account.routes(self._login, self._sessions, self._saves, self._pages),
             *self._saves.routes,
             self._assets.routes,
         )
@@ -274,7 +277,7 @@ class AdminServer:
         self._server: HttpServer = build_server(
             [
                 AdminRoutes(source=metrics, content_type=CONTENT_TYPE, readiness=self),
-                OwnerRoutes(reporter=reporter, readiness=self),
+                OwnerRoutes(reporter=reporter, readiness=self, renderer=PageRenderer()),
             ],
             HttpSettings(None if endpoint.startswith("unix:") else "localhost", connections=ADMIN_CONNECTIONS),
             reactor,

@@ -42,6 +42,7 @@ ROWS = {
     "gamed/http": "tests.http tests.contract tests.proxies tests.startup clients.conformance.tests.test_python",
     "gamed/login": SIGN_IN,
     "gamed/ops": "tests.ops tests.startup tests.cli.test_doctor_command tests.e2e.test_owner_page",
+    "gamed/pages": "tests.pages tests.login tests.account tests.ops.test_owner_page tests.e2e.test_pages",
     "gamed/players": "tests.players tests.contract tests.cli",
     "gamed/providers": f"tests.providers {SIGN_IN}",
     "gamed/saves": (

@@ -29,6 +29,7 @@ class Kind(Enum):
     FILES = "files, threads and connections of a feature"
     ROUTES = "Klein routes"
     HTTP = "http/"
+    PAGES = "pages/"
     DATABASE = "database/"
     SQLITE = "database/sqlite/"
     POSTGRESQL = "database/postgresql/"
@@ -68,7 +69,8 @@ OTHERS = {
     "login/local": Kind.SERVICE,
     "login/newcomer": Kind.SERVICE,
     "login/csrf": Kind.ROUTES,
-    "login/pages": Kind.ROUTES,
+    "login/sentences": Kind.ROUTES,
+    "login/views": Kind.ROUTES,
     "providers/base": Kind.RULES,
     "providers/messages": Kind.RULES,
     "providers/id_token": Kind.RULES,
@@ -85,7 +87,8 @@ OTHERS = {
     "account/browser": Kind.SERVICE,
     "account/links": Kind.SERVICE,
     "account/guard": Kind.ROUTES,
-    "account/pages": Kind.ROUTES,
+    "account/sentences": Kind.ROUTES,
+    "account/views": Kind.ROUTES,
     "players/passwords": Kind.FILES,
     "players/keyring": Kind.STORE,
     "saves/validation": Kind.RULES,
@@ -148,6 +151,7 @@ FOLDERS = {
     "http": Kind.HTTP,
     "database": Kind.DATABASE,
     "config": Kind.CONFIG,
+    "pages": Kind.PAGES,
     "ops": Kind.OPS,
     "dev": Kind.DEV,
     "cli": Kind.COMMANDS,
@@ -163,15 +167,28 @@ MAY_IMPORT = {
     Kind.TABLES: BELOW | {Kind.TABLES, Kind.DATABASE},
     Kind.STORE: BELOW | {Kind.STORE, Kind.TABLES, Kind.DATABASE, Kind.SERVICE, Kind.CONFIG},
     Kind.FILES: BELOW | {Kind.FILES, Kind.CONFIG},
-    Kind.ROUTES: BELOW | {Kind.ROUTES, Kind.SERVICE, Kind.HTTP, Kind.CONFIG},
+    Kind.ROUTES: BELOW | {Kind.ROUTES, Kind.SERVICE, Kind.HTTP, Kind.PAGES, Kind.CONFIG},
     Kind.HTTP: {Kind.SHARED, Kind.HTTP, Kind.CONFIG},
+    Kind.PAGES: {Kind.SHARED, Kind.PAGES, Kind.CONFIG},
     Kind.DATABASE: {Kind.SHARED, Kind.DATABASE},
     Kind.SQLITE: {Kind.SHARED, Kind.DATABASE, Kind.SQLITE},
     Kind.POSTGRESQL: {Kind.SHARED, Kind.DATABASE, Kind.POSTGRESQL, Kind.CONFIG},
     Kind.CONFIG: BELOW | {Kind.CONFIG},
-    Kind.OPS: BELOW | {Kind.OPS, Kind.CONFIG, Kind.DATABASE, Kind.SQLITE},
+    Kind.OPS: BELOW | {Kind.OPS, Kind.PAGES, Kind.CONFIG, Kind.DATABASE, Kind.SQLITE},
     Kind.OWNER_PAGE: BELOW
-    | {*(Kind.OWNER_PAGE, Kind.OPS, Kind.ROUTES, Kind.HTTP, Kind.TABLES, Kind.DATABASE, Kind.SQLITE, Kind.CONFIG)},
+    | {
+        *(
+            Kind.OWNER_PAGE,
+            Kind.OPS,
+            Kind.PAGES,
+            Kind.ROUTES,
+            Kind.HTTP,
+            Kind.TABLES,
+            Kind.DATABASE,
+            Kind.SQLITE,
+            Kind.CONFIG,
+        )
+    },
     Kind.DEV: {Kind.SHARED, Kind.DEV, Kind.CONFIG},
     Kind.WIRING: set(Kind) - {Kind.COMMANDS},
     Kind.COMMANDS: set(Kind),

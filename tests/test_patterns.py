@@ -79,6 +79,7 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.config.look:_ACCENT": [("#", "a", "g"), ("#", "aaa", "g")],
     "gamed.config.look:_LOCAL": [("url(#a", "a", "")],
     "gamed.config.look:_PLAIN": [("", "a", ":")],
+    "gamed.pages.language:_PLACEHOLDER": [("", "{", "}"), ("{", "a", ""), ("", "{a", "}"), ("{", "_", "{")],
     "gamed.config.secrets:_HEX": [("", "a", "g")],
     "gamed.config.secrets:_NAME": [("", "a", "-")],
     "gamed.config.secrets:_PLAIN_NAME": [("A", "A", "_"), ("A", "_A", "_"), ("A", "_", "a"), ("A", "0", "-")],

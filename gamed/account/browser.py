@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gamed.account.browser_store import AccountPageStore, FinishCommand, PasswordCommand, PlayerNames
 from gamed.account.service import AccountService
-from gamed.audit import SecurityEvent
+from gamed.audit import RecordedEvent, SecurityEvent
 from gamed.config.model import Registration
 from gamed.crypto import Index, Secret
 from gamed.database.errors import DatabaseError
@@ -47,6 +47,8 @@ from gamed.tokens import ENTROPY_BYTES
 
 SLOTS_AT_ONCE = 50
 """The slots that the page shows at once."""
+ACTIVITY_ROWS = 100
+"""The events that the page has: the latest ones at once, the others in a list to open."""
 
 
 @redacts("token")
@@ -77,6 +79,10 @@ class AccountOverview(Struct, frozen=True):
     slots: Sequence[SlotEntry] | None
     """A page of them by name, deleted ones too, and one more if there are more; None if state.db cannot be read."""
     usage: Usage
+    activity: Sequence[RecordedEvent] = ()
+    """Security events of the last 90 days, the latest first; at most ACTIVITY_ROWS."""
+    copied: Sequence[SlotEntry] = ()
+    """The slots with copies to choose from, which the first page shows before all others."""
 
 
 class AccountSignIn(Component, frozen=True, kw_only=True):
@@ -256,12 +262,15 @@ class AccountPage(Component, frozen=True, kw_only=True):
         sessions = await self.sessions.list(caller)
         methods = await self.account.identities(caller)
         slots: Sequence[SlotEntry] | None = None
-        usage = Usage()
+        usage, copied = Usage(), list[SlotEntry]()
         with suppress(DatabaseError):
             _, summary = await self.saves.read_summary(visit.token, reading=True)
             slots = await self.saves.slots_by_name(visit.token, after, SLOTS_AT_ONCE + 1)
             usage = summary.usage
-        return AccountOverview(names, sessions, methods, slots, usage)
+            if not after:
+                copied = list(await self.saves.copied_slots(visit.token, SLOTS_AT_ONCE))
+        activity = await self.store.activity(caller.player_id, ACTIVITY_ROWS)
+        return AccountOverview(names, sessions, methods, slots, usage, activity, copied)
 
     async def change_password(self, visit: BrowserVisit, form: SignInForm, new: str) -> Secret:
         """Set a new password, and end all sessions; return the browser's new token.

@@ -6,32 +6,21 @@ own, and answered by a redirect back to the page.
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
-from urllib.parse import urlencode
 
 from msgspec import Struct
 from twisted.internet.defer import Deferred
 
+from gamed.account import sentences, views
 from gamed.account.browser import AccountPage, AccountSignIn, BrowserVisit, SignedIn
 from gamed.account.guard import AccountGuard, require_own_site
-from gamed.account.pages import texts
-from gamed.account.pages.account import (
-    AFTER,
-    SignInChoice,
-    account_page,
-    deleted_page,
-    ended_page,
-    sign_in_page,
-    unlinked_page,
-    working_page,
-)
-from gamed.account.pages.parts import HOME, PageView, failure_page
-from gamed.account.pages.saves import BEFORE, dismiss_page, slot_page
 from gamed.account.service import AccountService, Unlinked
+from gamed.account.views import AFTER, BEFORE, DELETE_WORD, HOME, SignInChoice, Visit
 from gamed.http.app import make_html_app
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.conditional import UNCONDITIONAL
 from gamed.http.errors import BadRequest, RouteNotFound
 from gamed.http.json_body import read_query
+from gamed.http.problems import Problem, RenderedError, render_json
 from gamed.http.request import Request
 from gamed.http.streaming import send_part
 from gamed.login.browser import Ended, InProgress
@@ -39,9 +28,10 @@ from gamed.login.browser_routes import PageResponder, see_other
 from gamed.login.csrf import CsrfError, FramedRequest, PrefetchRequest, require_top_level_navigation
 from gamed.login.errors import LoginEnded, ReauthenticationRequired, UnknownLoginLink, WrongBrowser
 from gamed.login.local import FormError, SignInForm, SignInRejected
-from gamed.login.pages.forms import FormFeedback
-from gamed.login.pages.results import error_response
 from gamed.login.problems import LOGIN_ERRORS
+from gamed.login.sentences import Place
+from gamed.login.views import FormFeedback, home_page, too_many
+from gamed.pages.model import Text, text
 from gamed.players.errors import (
     AccountReauthenticationRequired,
     DisplayNameInvalid,
@@ -65,37 +55,36 @@ from gamed.sessions.service import SessionService
 from gamed.structs import Component
 
 WORKING_SECONDS = 1
-FAILURES: Mapping[type[Exception], tuple[int, str]] = {
-    CsrfError: (403, texts.FORM_REFUSED),
-    FramedRequest: (403, texts.NOT_A_PAGE),
-    PrefetchRequest: (503, texts.PREFETCH),
-    RouteNotFound: (404, texts.UNKNOWN_ACTION),
-    UnknownLoginLink: (404, texts.SIGN_IN_OVER),
-    WrongBrowser: (409, texts.OTHER_BROWSER),
-    LoginEnded: (410, texts.SIGN_IN_OVER),
-    SessionNotFound: (404, texts.DEVICE_GONE),
-    DisplayNameInvalid: (400, texts.NAME_UNUSABLE),
-    LinkEnded: (410, texts.LINK_OVER),
-    LinkUnused: (409, texts.INVITE_UNUSED),
-    LastIdentity: (409, texts.LAST_WAY),
-    TooManyExports: (503, texts.EXPORTING),
-    save_errors.ConflictError: (409, texts.SAVE_CHANGED),
-    save_errors.Erased: (409, texts.SAVE_CHANGED),
-    save_errors.SaveDeleted: (409, texts.SAVE_GONE),
-    save_errors.VersionGone: (409, texts.SAVE_GONE),
-    save_errors.VersionProtected: (409, texts.SAVE_GONE),
-    save_errors.QuotaExceeded: (409, texts.SAVE_NO_ROOM),
-    save_errors.TooManySlots: (409, texts.SAVE_NO_ROOM),
-    save_errors.CorruptBlob: (500, texts.SAVE_DAMAGED),
-    save_errors.SaveError: (404, texts.SAVE_WRONG),
+FAILURES: Mapping[type[Exception], tuple[int, Text]] = {
+    CsrfError: (403, sentences.FORM_REFUSED),
+    FramedRequest: (403, sentences.NOT_A_PAGE),
+    PrefetchRequest: (503, sentences.PREFETCH),
+    RouteNotFound: (404, sentences.UNKNOWN_ACTION),
+    UnknownLoginLink: (404, sentences.SIGN_IN_OVER),
+    WrongBrowser: (409, sentences.OTHER_BROWSER),
+    LoginEnded: (410, sentences.SIGN_IN_OVER),
+    SessionNotFound: (404, sentences.DEVICE_GONE),
+    DisplayNameInvalid: (400, sentences.NAME_UNUSABLE),
+    LinkEnded: (410, sentences.LINK_OVER),
+    LinkUnused: (409, sentences.INVITE_UNUSED),
+    LastIdentity: (409, sentences.LAST_WAY),
+    TooManyExports: (503, sentences.EXPORTING),
+    save_errors.ConflictError: (409, sentences.SAVE_CHANGED),
+    save_errors.Erased: (409, sentences.SAVE_CHANGED),
+    save_errors.SaveDeleted: (409, sentences.SAVE_GONE),
+    save_errors.VersionGone: (409, sentences.SAVE_GONE),
+    save_errors.VersionProtected: (409, sentences.SAVE_GONE),
+    save_errors.QuotaExceeded: (409, sentences.SAVE_NO_ROOM),
+    save_errors.TooManySlots: (409, sentences.SAVE_NO_ROOM),
+    save_errors.CorruptBlob: (500, sentences.SAVE_DAMAGED),
+    save_errors.SaveError: (404, sentences.SAVE_WRONG),
 }
 """The status and the sentence of each error that has a page of its own; the nearest base class counts."""
-_PASSWORD_ERRORS: Mapping[FormError, str] = {
-    FormError.WRONG: texts.PASSWORD_WRONG,
-    FormError.PASSWORD_MALFORMED: texts.PASSWORD_UNUSABLE,
-    FormError.LIMIT: texts.PASSWORD_LIMIT,
-    FormError.BUSY: texts.PASSWORD_BUSY,
-}
+TITLE = text("Your account")
+SIGN_IN_LEAD = text("Sign in to see your devices and saves.")
+AGAIN_TITLE = text("Sign in again")
+AGAIN_LEAD = text("This cannot be undone, so sign in again first. You then have ten minutes to do it.")
+SIGNED_OUT = text("You are signed out here. Nothing was changed. Sign in again.")
 
 
 class AccountServices(Struct, frozen=True, eq=False):
@@ -120,26 +109,32 @@ class PostedAction(Struct, frozen=True):
 def _error_page(routes: "AccountRoutes", request: Request, error: Exception) -> bytes | None:
     """Return the page of an error; a browser that is not signed in gets the page to sign in."""
     if isinstance(error, ReauthenticationRequired | AccountReauthenticationRequired):
-        return routes._sign_in_page(request, 403, title=texts.AGAIN_TITLE, lead=texts.AGAIN_LEAD)
+        return routes._sign_in_page(request, 403, title=AGAIN_TITLE, lead=AGAIN_LEAD)
     if isinstance(error, SessionError) and not isinstance(error, SessionNotFound):
         if request.head.method == "GET":
             return see_other(request, routes._url(""))
-        return routes._sign_in_page(request, 403, title=texts.TITLE, lead=texts.SIGNED_OUT)
+        return routes._sign_in_page(request, 403, title=TITLE, lead=SIGNED_OUT)
     row = next((FAILURES[kind] for kind in type(error).__mro__ if kind in FAILURES), None)
     if row is None:
         return None
     status, sentence = row
+    if isinstance(error, CsrfError) and routes.guard.browsers.cookie(request) is None:
+        sentence = sentences.NO_COOKIE
     request.removeHeader("Content-Disposition")
     if status == 503:
         request.setHeader("Retry-After", str(getattr(error, "retry_after", 1)))
-    return routes.pages.page(request, status, failure_page(routes.pages.server, sentence))
+    return routes.pages.page(request, status, views.failure_page(sentence))
+
+
+def _problem_page(routes: "AccountRoutes", problem: Problem, request: Request) -> RenderedError:
+    return routes.pages.problem(problem, request, Place.ACCOUNT)
 
 
 class AccountRoutes(Component, frozen=True, kw_only=True):
     """The routes of the page; `choice` has the ways to sign in."""
 
     app = make_html_app(
-        error_response, LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS, SAVE_ERRORS, failure_page=_error_page
+        _problem_page, LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS, SAVE_ERRORS, failure_page=_error_page
     )
     prefixes = (HOME,)
     body_policies = DEFAULT_BODY_POLICIES
@@ -157,8 +152,8 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
         try:
             visit = await self._authenticate(request)
         except SessionError:
-            return self._sign_in_page(request, 200, title=texts.TITLE, lead=texts.SIGN_IN_LEAD)
-        return await self._account_page(request, visit, done=read_query(request).get("done", ""))
+            return self._sign_in_page(request, 200, title=TITLE, lead=SIGN_IN_LEAD)
+        return await self._account_page(request, visit)
 
     @app.route("/auth/account/done", methods=["GET"])
     async def finish_account_sign_in(self, request: Request) -> bytes:
@@ -171,13 +166,14 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
             case SignedIn(token, linked, invite_unused):
                 if token is not None:
                     self.guard.set_cookie(request, token)
-                notice = "linked" if linked else "known" if invite_unused else ""
-                return see_other(request, self._url(f"?done={notice}" if notice else ""))
+                if linked or invite_unused:
+                    self.guard.set_notice(request, "linked" if linked else "known")
+                return see_other(request, self._url(""))
             case InProgress():
                 request.setHeader("Refresh", str(WORKING_SECONDS))
-                return self.pages.page(request, 200, working_page(self.pages.server))
+                return self.pages.page(request, 200, views.working_page())
             case Ended():
-                return self.pages.page(request, 200, ended_page(self.pages.server, result))
+                return self.pages.page(request, 200, views.ended_page(result))
 
     @app.route("/auth/account/sign-in", methods=["POST"])
     async def sign_in_to_account(self, request: Request) -> bytes:
@@ -197,7 +193,7 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
             feedback = FormFeedback(e.error, e.retry_after, name=name)
             if e.retry_after:
                 request.setHeader("Retry-After", str(e.retry_after))
-            return self._sign_in_page(request, e.error.status, feedback, title=texts.TITLE, lead=texts.SIGN_IN_LEAD)
+            return self._sign_in_page(request, e.error.status, feedback, title=TITLE, lead=SIGN_IN_LEAD)
 
     @app.route("/auth/account/saves/<text:slot>", methods=["GET"])
     async def show_account_save(self, request: Request, slot: str) -> bytes:
@@ -209,7 +205,7 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
         newest = listed = await self.services.saves.versions(visit.token, name)
         if before != ANY_VERSION:  # the newest are needed, too: a restore names the current version
             listed = await self.services.saves.versions(visit.token, name, before)
-        return self.pages.page(request, 200, slot_page(self._view(request), listed, newest, query.get("done", "")))
+        return self.pages.page(request, 200, views.slot_page(self._visit(request, visit), listed, newest))
 
     @app.route("/auth/account/saves/<text:slot>/versions/<string:number>", methods=["GET"])
     async def download_version(self, request: Request, slot: str, number: str) -> bytes | None:
@@ -237,7 +233,7 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
         found = await self.services.saves.read(visit.token, ReadRequest(name, UNCONDITIONAL, False, version=version))
         if found.version.kind is not VersionKind.CONFLICT:
             raise save_errors.VersionProtected("Only another copy can be deleted by itself.")
-        return self.pages.page(request, 200, dismiss_page(self._view(request), found.version))
+        return self.pages.page(request, 200, views.dismiss_page(self._visit(request, visit), found.version))
 
     @app.route("/auth/account/export", methods=["GET"])
     async def download_saves(self, request: Request) -> bytes | None:
@@ -255,12 +251,13 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
         return await work(self, PostedAction(request, visit, fields))
 
     async def _account_page(
-        self, request: Request, visit: BrowserVisit, status: int = 200, *, done: str = "", error: str | None = None
+        self, request: Request, visit: BrowserVisit, status: int = 200, *, error: Text | None = None
     ) -> bytes:
-        overview = await self.services.page.overview(visit, _after(request))
-        return self.pages.page(
-            request, status, account_page(self._view(request), overview, self.choice, done=done, error=error)
-        )
+        after = _after(request)
+        overview = await self.services.page.overview(visit, after)
+        name = overview.names.display or overview.names.account
+        shown = views.account_page(self._visit(request, visit, name), overview, self.choice, after=after, error=error)
+        return self.pages.page(request, status, shown)
 
     async def _authenticate(self, request: Request) -> BrowserVisit:
         visit: BrowserVisit = await self._run(self.services.sign_in.authenticate(self.guard.cookie(request)))
@@ -315,11 +312,11 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
         if not unlinked.own_ended:
             return self._done(action, "unlinked")
         self.guard.delete_cookie(action.request)
-        return self.pages.page(action.request, 200, unlinked_page(self.pages.server))
+        return self.pages.page(action.request, 200, views.unlinked_page())
 
     async def _name(self, action: PostedAction) -> bytes:
-        text = action.fields.get("name", "")
-        name = parse_display_name(text) if text.strip(" ") else None
+        typed = action.fields.get("name", "")
+        name = parse_display_name(typed) if typed.strip(" ") else None
         await self._run(self.services.account.rename(action.visit.caller, name))
         return self._done(action, "named")
 
@@ -331,21 +328,20 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
         try:
             token = await self._run(self.services.page.change_password(action.visit, form, new))
         except SignInRejected as e:
-            wait = texts.SECOND if e.retry_after == 1 else texts.SECONDS.format(seconds=e.retry_after)
             if e.retry_after:
                 request.setHeader("Retry-After", str(e.retry_after))
-            error = _PASSWORD_ERRORS[e.error].format(wait=wait)
+            error = too_many(e.retry_after) if e.error is FormError.LIMIT else sentences.PASSWORD_REFUSED[e.error]
             return await self._account_page(request, action.visit, e.error.status, error=error)
         self.guard.set_cookie(request, token)
         return self._done(action, "password")
 
     async def _delete(self, action: PostedAction) -> bytes:
         self._require_recent(action.visit)
-        if action.fields.get("word", "").strip().lower() != texts.DELETE_WORD:
-            return self.pages.page(action.request, 400, failure_page(self.pages.server, texts.NOT_TYPED))
+        if action.fields.get("word", "").strip().lower() != DELETE_WORD:
+            return self.pages.page(action.request, 400, views.failure_page(sentences.NOT_TYPED))
         await self._run(self.services.account.erase(action.visit.caller))
         self.guard.delete_cookie(action.request)
-        return self.pages.page(action.request, 200, deleted_page(self.pages.server))
+        return self.pages.page(action.request, 200, views.deleted_page())
 
     def _require_recent(self, visit: BrowserVisit) -> None:
         if not visit.caller.signed_in_recently(self.pages.now_ms()):
@@ -356,25 +352,25 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
         return self.pages.tasks.run(work)
 
     def _done(self, action: PostedAction, notice: str, slot: str = "") -> bytes:
-        """Redirect to the page, which shows a notice."""
-        where = f"/saves/{slot}" if slot else ""
-        return see_other(action.request, self._url(f"{where}?{urlencode({'done': notice})}"))
+        """Redirect to the page, which shows a notice once."""
+        self.guard.set_notice(action.request, notice)
+        return see_other(action.request, self._url(f"/saves/{slot}" if slot else ""))
 
     def _url(self, below: str) -> str:
         return f"{self.pages.base_url()}{HOME}{below}"
 
-    def _view(self, request: Request) -> PageView:
-        cookie = self.guard.cookie(request) or ""
-        return PageView(self.pages.server, self.guard.field(cookie), self.pages.now_ms())
+    def _visit(self, request: Request, visit: BrowserVisit, name: str | None = None) -> Visit:
+        field = self.guard.field(self.guard.cookie(request) or "")
+        return Visit(field, visit.caller.player_id, name, sentences.NOTICES.get(self.guard.take_notice(request)))
 
     def _sign_in_page(
-        self, request: Request, status: int, feedback: FormFeedback | None = None, *, title: str, lead: str
+        self, request: Request, status: int, feedback: FormFeedback | None = None, *, title: Text, lead: Text
     ) -> bytes:
         browsers = self.guard.browsers
         cookie = browsers.cookie_or_new(request)
         browsers.set_cookie(request, cookie)
-        view = PageView(self.pages.server, self.guard.field(cookie), self.pages.now_ms())
-        return self.pages.page(request, status, sign_in_page(view, self.choice, feedback, title=title, lead=lead))
+        shown = views.sign_in_page(self.guard.field(cookie), self.choice, feedback, title=title, lead=lead)
+        return self.pages.page(request, status, shown)
 
 
 def _after(request: Request) -> str:
@@ -417,3 +413,45 @@ _ACTIONS: Mapping[str, Callable[[AccountRoutes, PostedAction], Awaitable[bytes]]
     "password": AccountRoutes._password,
     "delete": AccountRoutes._delete,
 }
+
+
+def _render_home_problem(group: "HomeRoutes", problem: Problem, request: Request) -> RenderedError:
+    """Return a page for a browser, which asks for HTML by name, and a problem for a program."""
+    if request.head.method == "GET" and wants_page(request.head.headers.get("accept") or ""):
+        return group.pages.problem(problem, request, Place.GAME)
+    return render_json(problem, request)
+
+
+class HomeRoutes(Component, frozen=True, kw_only=True):
+    """The routes of the address that a player enters in the game, opened in a browser."""
+
+    app = make_html_app(_render_home_problem)
+    prefixes = ("/$", "/auth/$")
+    body_policies = DEFAULT_BODY_POLICIES
+    pages: PageResponder
+
+    @app.route("/", methods=["GET"])
+    def show_home(self, request: Request) -> bytes:
+        return self._home(request)
+
+    @app.route("/auth/", methods=["GET"])
+    def show_sign_in_home(self, request: Request) -> bytes:
+        return self._home(request)
+
+    def _home(self, request: Request) -> bytes:
+        if not wants_page(request.head.headers.get("accept") or ""):
+            raise RouteNotFound
+        request.setHeader("Vary", "Accept")
+        request.setHeader("Cache-Control", "no-store")
+        request.setHeader("Referrer-Policy", "no-referrer")
+        return self.pages.page(request, 200, home_page(self.pages.base_url()))
+
+
+def wants_page(accept: str) -> bool:
+    """Return whether a request asks for HTML by name: `*/*`, as programs send it, does not (RFC 9110 12.5.1)."""
+    for each in accept.split(","):
+        kind, *parameters = (part.strip().lower() for part in each.split(";"))
+        refused = any(part in {"q=0", "q=0.0", "q=0.00", "q=0.000"} for part in parameters)
+        if kind == "text/html" and not refused:
+            return True
+    return False

@@ -15,10 +15,12 @@ from gamed.account.link_model import Invite
 from gamed.account.link_tables import find_invite_by_id
 from gamed.account.links_store import admit_by_invite
 from gamed.account.store import replace_password
+from gamed.audit import RecordedEvent, SecurityEvent
 from gamed.config.model import Registration
 from gamed.crypto import DecryptionFailed, Index, Keys, Purpose, Secret
 from gamed.database.connection import Connection
 from gamed.database.queues import ReadQueue, WriteQueue
+from gamed.database.security_events import list_activity
 from gamed.login import collect_store
 from gamed.login import tables as login_tables
 from gamed.login.collect_rules import CollectCommand, CollectOutcome
@@ -106,6 +108,11 @@ class AccountPageStore(Component, frozen=True, kw_only=True):
     async def names(self, player_id: str) -> PlayerNames:
         named = await self.reads.submit(partial(tables.find_named, keys=self.keys, name_or_id=player_id))
         return PlayerNames(named.name, named.display_name)
+
+    async def activity(self, player_id: str, rows: int) -> list[RecordedEvent]:
+        """Return the player's latest security events."""
+        found = await self.reads.submit(partial(list_activity, player_id=player_id, rows=rows))
+        return [RecordedEvent(SecurityEvent(each.key.event), each.values, each.last_ms, each.times) for each in found]
 
     def change_password(self, command: PasswordCommand, player_id: str) -> Deferred[str | None]:
         """Set this player's password, end all sessions, and open a new one for this browser; return the player.

@@ -6,17 +6,16 @@ from contextlib import suppress
 from msgspec import Struct
 
 from gamed.account.browser import AccountPage, AccountSignIn
-from gamed.account.browser_routes import AccountRoutes, AccountServices
+from gamed.account.browser_routes import AccountRoutes, AccountServices, HomeRoutes
 from gamed.account.browser_store import AccountPageStore
 from gamed.account.guard import AccountGuard
-from gamed.account.home_routes import HomeRoutes
 from gamed.account.links import InviteService, ResetService
 from gamed.account.links_routes import LinkRoutes
 from gamed.account.links_store import LinkStore
-from gamed.account.pages.account import SignInChoice
 from gamed.account.routes import PlayerRoutes
 from gamed.account.service import AccountService, RemovalService
 from gamed.account.store import PlayerStore
+from gamed.account.views import SignInChoice
 from gamed.config.model import Mode
 from gamed.context import ServiceContext
 from gamed.database.errors import DatabaseError

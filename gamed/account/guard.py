@@ -12,6 +12,8 @@ from gamed.login.csrf import BrowserGuard, CsrfError, require_top_level_navigati
 from gamed.structs import Component
 
 _PURPOSE = "account"
+NOTICE_SECONDS = 60
+"""The time that a browser has to load the page that the notice is for."""
 
 
 class AccountGuard(Component, frozen=True, kw_only=True):
@@ -26,6 +28,10 @@ class AccountGuard(Component, frozen=True, kw_only=True):
     def cookie_name(self) -> str:
         return "__Host-ga" if self.browsers.secure else "ga"
 
+    @property
+    def notice_name(self) -> str:
+        return "__Host-gn" if self.browsers.secure else "gn"
+
     def cookie(self, request: Request) -> str | None:
         """Return the cookie's value, unchecked."""
         return request.getCookie(self.cookie_name)
@@ -39,6 +45,20 @@ class AccountGuard(Component, frozen=True, kw_only=True):
         self._send(request, "", "; Max-Age=0")
         request.setHeader("Clear-Site-Data", '"cache"')
 
+    def set_notice(self, request: Request, key: str) -> None:
+        """Let the next page of the account in this browser say what was done, once.
+
+        A cookie, not the address: nobody's link can make the page say something, and a reload shows it no more.
+        """
+        self._send(request, key, f"; Max-Age={NOTICE_SECONDS}", name=self.notice_name)
+
+    def take_notice(self, request: Request) -> str:
+        """Return the key of the notice, "" without one; the browser forgets it."""
+        key = request.getCookie(self.notice_name) or ""
+        if key:
+            self._send(request, "", "; Max-Age=0", name=self.notice_name)
+        return key
+
     def field(self, cookie: str) -> str:
         """Return the hidden field of the forms of a page, which are bound to a cookie."""
         return self.browsers.field(cookie, _PURPOSE)
@@ -47,9 +67,9 @@ class AccountGuard(Component, frozen=True, kw_only=True):
         """Return the fields of a form of a page; raise CsrfError, FramedRequest or PrefetchRequest."""
         return self.browsers.form_of(request, cookie, _PURPOSE)
 
-    def _send(self, request: Request, value: str, more: str) -> None:
+    def _send(self, request: Request, value: str, more: str, *, name: str = "") -> None:
         secure = "; Secure" if self.browsers.secure else ""
-        field = f"{self.cookie_name}={value}; Path=/{secure}; HttpOnly; SameSite=Lax{more}"
+        field = f"{name or self.cookie_name}={value}; Path=/{secure}; HttpOnly; SameSite=Lax{more}"
         request.addHeader("Set-Cookie", field)
 
 

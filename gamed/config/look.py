@@ -14,7 +14,9 @@ from gamed.config.json_reader import ObjectReader
 from gamed.config.model import Look, Mark
 from gamed.config.secrets import ReadFile
 
-MEMBERS = ("accent", "mark")
+MEMBERS = ("accent", "mark", "welcome", "contact")
+WELCOME_CHARACTERS: Final = 280
+CONTACT_CHARACTERS: Final = 200
 MARK_BYTES: Final = 32 * 1024
 MARK_PIXELS: Final = 1024
 PAGES: Final = {"light": "#ffffff", "dark": "#1b2229"}
@@ -45,7 +47,29 @@ def parse_look(section: ObjectReader, read_file: ReadFile, file: str) -> Look | 
         return None
     section.reject_unknown(MEMBERS)
     mark = section.value("mark", _mark_reader(read_file, dirname(file)), None)
-    return Look(section.value("accent", accent, None), mark)
+    return Look(
+        section.value("accent", accent, None),
+        mark,
+        section.value("welcome", welcome, None),
+        section.value("contact", contact, None),
+    )
+
+
+def welcome(value: object) -> str:
+    """Return the owner's words for the page of the server's address; raise InvalidValue."""
+    if not isinstance(value, str) or not 1 <= len(value.strip()) <= WELCOME_CHARACTERS or not value.isprintable():
+        raise InvalidValue(f"expected one line of 1 to {WELCOME_CHARACTERS} characters")
+    return value.strip()
+
+
+def contact(value: object) -> str:
+    """Return an address for questions; raise InvalidValue if it is not an https or mailto URL (RFC 6068)."""
+    text = value if isinstance(value, str) and len(value) <= CONTACT_CHARACTERS else ""
+    scheme, _, rest = text.partition(":")
+    whole = {"https": rest.startswith("//") and len(rest.split("/")[2]) > 0, "mailto": "@" in rest[1:-1]}
+    if not whole.get(scheme) or not text.isascii() or not text.isprintable() or " " in text:
+        raise InvalidValue('expected an address such as "mailto:anna@example.org" or "https://example.org/contact"')
+    return text
 
 
 def accent(value: object) -> str:

@@ -138,10 +138,13 @@ class Mark(Struct, frozen=True):
 
 
 class Look(Struct, frozen=True):
-    """The owner's colour `#rrggbb` for buttons, and their picture."""
+    """The owner's colour `#rrggbb` for buttons, their picture, and their words on the page of the server's address."""
 
     accent: str | None = None
     mark: Mark | None = None
+    welcome: str | None = None
+    contact: str | None = None
+    """An https or mailto URL."""
 
 
 class Checkpoints(StrEnum):

@@ -175,6 +175,16 @@ def list_events(
     return [EventCount(EventKey(*row[:4]), *row[4:]) for row in connection.execute(query, values)]
 
 
+def list_activity(connection: Connection, player_id: str, rows: int) -> list[EventCount]:
+    """Return up to `rows` of a player's events, the latest hours first; it reads no other player's."""
+    query = """
+        SELECT hour, event, player_id, detail, first_ms, last_ms, times FROM security_event
+        WHERE player_id = :player_id AND times > 0 ORDER BY hour DESC LIMIT :rows
+    """
+    found = connection.execute(query, {"player_id": player_id, "rows": rows}).fetchall()
+    return sorted((EventCount(EventKey(*row[:4]), *row[4:]) for row in found), key=lambda each: -each.last_ms)
+
+
 def delete_player(connection: Connection, player_id: str, rows: int) -> int:
     """Delete up to `rows` events of a player who is erased, all but commands; return their number."""
     query = """

@@ -19,13 +19,14 @@ raised before a handler runs and must have the same form.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol, cast
 
 from klein import Klein
 from werkzeug.routing import UnicodeConverter
 
 from gamed.http.bodies import BodyPolicy, SmallBodyPolicy
-from gamed.http.problems import HTTP_ERRORS, ErrorTable, Renderer, merge_tables, render_json
+from gamed.http.problems import HTTP_ERRORS, ErrorTable, Problem, RenderedError, Renderer, merge_tables, render_json
 
 FailurePage = Callable[[Any, Any, Exception], bytes | None]
 """Gets the route group, the request and what a handler raised; returns a page, or None for an error of the tables."""
@@ -60,7 +61,7 @@ class BaseApp(Klein):
         render_problem: Renderer = render_json,
         failure_page: FailurePage | None = None,
     ) -> None:
-        """Let `failure_page` make the pages that need more than a status and a code: the server's name, or a form."""
+        """Let `failure_page` make the pages that need more than a status and a code, such as a form."""
         super().__init__()
         # Klein's map only has to know the names; the patterns that decide are those of gamed.http.route_compiler.
         self.url_map.converters.update(token=UnicodeConverter, text=UnicodeConverter)
@@ -83,8 +84,15 @@ class JsonApp(BaseApp):
 class HtmlApp(BaseApp):
     """An app of browser routes, whose errors are pages."""
 
+    render_page: Callable[[Any, Problem, Any], RenderedError]
+    """Gets the route group, the problem and the request."""
     default_body_policy = SmallBodyPolicy("application/x-www-form-urlencoded")
     answers_head = False
+
+    def __get__(self, instance: Any, owner: object) -> "BaseApp":
+        bound = super().__get__(instance, owner)
+        bound.render_problem = partial(self.render_page, instance)
+        return bound
 
 
 def make_app(*errors: ErrorTable) -> JsonApp:
@@ -92,6 +100,12 @@ def make_app(*errors: ErrorTable) -> JsonApp:
     return JsonApp(merge_tables(errors))
 
 
-def make_html_app(render_problem: Renderer, *errors: ErrorTable, failure_page: FailurePage | None = None) -> HtmlApp:
+def make_html_app(
+    render_page: Callable[[Any, Problem, Any], RenderedError],
+    *errors: ErrorTable,
+    failure_page: FailurePage | None = None,
+) -> HtmlApp:
     """Return the app of a group of browser routes; all its handlers are coroutines if it has a failure page."""
-    return HtmlApp(merge_tables(errors), render_problem, failure_page)
+    app = HtmlApp(merge_tables(errors), failure_page=failure_page)
+    app.render_page = render_page
+    return app

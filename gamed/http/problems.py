@@ -5,6 +5,7 @@ Clients are compiled against the codes. A row may be added to CODES, never chang
 
 from collections.abc import Callable, Mapping, Sequence
 from json import dumps
+from typing import Any
 
 from msgspec import Struct
 from werkzeug import exceptions
@@ -72,13 +73,13 @@ class Problem(Struct, frozen=True):
 
 RenderedError = tuple[Mapping[str, str], bytes]
 """The header fields and the body of a response."""
-Renderer = Callable[[Problem, str], RenderedError]
-"""Makes the response to a problem; the text is the request's id."""
+Renderer = Callable[[Problem, Any], RenderedError]
+"""Makes the response to a problem of a request (gamed.http.request.Request)."""
 
 
-def render_json(problem: Problem, request_id: str) -> RenderedError:
+def render_json(problem: Problem, request: Any) -> RenderedError:
     """Return the problem as a program reads it."""
-    return {"Content-Type": "application/problem+json"}, problem.to_json(request_id)
+    return {"Content-Type": "application/problem+json"}, problem.to_json(request.request_id)
 
 
 def find_problem(error: BaseException, table: ErrorTable, *, credential_sent: bool = False) -> Problem | None:

@@ -297,7 +297,7 @@ class Request:
                 raise error
             self._log_error("handler", error)
             problem = plain_problem("internal_error")
-        headers, content = app.render_problem(problem, self.request_id)
+        headers, content = app.render_problem(problem, self)
         self.status, self.problem = problem.status, problem.code
         self._headers.update({"Cache-Control": "no-store", **problem.headers, **headers})
         return content

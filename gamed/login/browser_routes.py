@@ -4,6 +4,7 @@ See docs/protocol.md: Signing in.
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from msgspec import Struct
@@ -16,7 +17,9 @@ from gamed.http.background import ShieldedTasks
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.errors import RouteNotFound
 from gamed.http.json_body import read_query
+from gamed.http.problems import Problem, RenderedError
 from gamed.http.request import Request
+from gamed.login import sentences, views
 from gamed.login.authorize import AuthorizeService, RedirectToProvider
 from gamed.login.browser import (
     BrowserLoginService,
@@ -38,13 +41,13 @@ from gamed.login.errors import CallbackMalformed, LoginEnded, NameSettled, Unkno
 from gamed.login.keys import LOCAL
 from gamed.login.local import FormError, FormRejected, LocalLoginService, SignInForm
 from gamed.login.newcomer import Newcomer, NewcomerService
-from gamed.login.pages import forms, results, texts
-from gamed.login.pages.forms import DeviceInfo, FormFeedback
-from gamed.login.pages.layout import MARK_PATH, PAGE_HEADERS, ServerName, bidi_isolated, page_headers, paragraph
-from gamed.login.pages.results import SERVER_ERROR, error_response
 from gamed.login.problems import LOGIN_ERRORS
 from gamed.login.return_rules import return_address
+from gamed.login.sentences import Place
 from gamed.login.transaction import LoginTransaction
+from gamed.login.views import SERVER_ERROR, DeviceInfo, FormFeedback
+from gamed.pages.model import MARK_PATH, PAGE_HEADERS, Frame, Page, ServerName, Text
+from gamed.pages.render import PageRenderer
 from gamed.players.errors import DisplayNameInvalid
 from gamed.players.problems import PLAYER_ERRORS
 from gamed.sessions.problems import SESSION_ERRORS
@@ -60,6 +63,7 @@ class PageResponder(Struct, frozen=True):
     server_name: str | None
     now_ms: Now
     tasks: ShieldedTasks
+    renderer: PageRenderer
     look: Look | None = None
     intervals: Intervals = Intervals()
 
@@ -67,11 +71,14 @@ class PageResponder(Struct, frozen=True):
     def server(self) -> ServerName:
         return ServerName(self.server_name, urlsplit(self.base_url()).netloc, self.look)
 
-    def page(self, request: Request, status: int, content: bytes) -> bytes:
-        """Set the status and the header fields of a page."""
+    def page(self, request: Request, status: int, shown: Page) -> bytes:
+        """Return the page, and set its status and header fields."""
         request.setResponseCode(status)
-        request.setHeaders(page_headers(self.look))
-        return content
+        request.setHeaders(self.renderer.headers)
+        return self.render(request, shown)
+
+    def render(self, request: Request, shown: Page) -> bytes:
+        return self.renderer.render(shown, Frame(self.server, request.request_id, self.now_ms()))
 
     def device(self, login: LoginTransaction, token: str, cookie: str) -> DeviceInfo:
         age_seconds = max(0, self.now_ms() - login.created_ms) // 1000
@@ -84,30 +91,38 @@ class PageResponder(Struct, frozen=True):
         url = target.url if isinstance(target, RedirectToProvider) else self.result_url(target.login_id)
         return see_other(request, url)
 
-    def error(self, request: Request, status: int, sentence: str) -> bytes:
-        content = results.error_page(status, "", sentence, self.server, request_id=request.request_id)
-        return self.page(request, status, content)
+    def error(self, request: Request, status: int, sentence: Text) -> bytes:
+        return self.page(request, status, views.error_page(status, sentence, request_id=request.request_id))
+
+    def problem(self, problem: Problem, request: Request, place: Place) -> RenderedError:
+        """Return the header fields and the page of a problem that is not special to a group of routes."""
+        shown = views.problem_page(problem, request_id=request.request_id, place=place, address=self.base_url())
+        return self.renderer.headers, self.render(request, shown)
 
     def failure_page(self, request: Request, error: Exception) -> bytes | None:
         """Return the page of an error that only the browser routes of a login have, None for any other."""
         match error:
             case UnknownLoginLink():
-                return self.error(request, 404, texts.UNKNOWN_LINK)
+                return self.error(request, 404, sentences.UNKNOWN_LINK)
             case LoginEnded():
-                return self.page(request, 410, results.ended_page(error.outcome, self.server))
+                return self.page(request, 410, views.ended_page(error.outcome))
             case WrongBrowser():
-                return self.error(request, 409, texts.OTHER_BROWSER)
+                return self.error(request, 409, sentences.OTHER_BROWSER)
             case NameSettled():
-                return self.page(request, 409, results.settled_page(self.server))
+                return self.page(request, 409, views.settled_page())
             case CsrfError():
-                return self.error(request, 403, texts.FORM_REFUSED)
+                return self.error(request, 403, self.form_refused(request))
             case FramedRequest():
-                return self.error(request, 403, texts.NOT_A_PAGE)
+                return self.error(request, 403, sentences.NOT_A_PAGE)
             case PrefetchRequest():
                 request.setHeader("Retry-After", "1")
-                return self.error(request, 503, texts.PREFETCH)
+                return self.error(request, 503, sentences.PREFETCH)
             case _:
                 return None
+
+    def form_refused(self, request: Request) -> Text:
+        """Return why a form was refused: most often the browser keeps no cookies."""
+        return sentences.FORM_REFUSED if self.guard.cookie(request) else sentences.NO_COOKIE
 
 
 def report(request: Request, feedback: FormFeedback | None) -> tuple[int, FormFeedback | None]:
@@ -128,6 +143,11 @@ def see_other(request: Request, url: str) -> bytes:
     return b""
 
 
+def _problem_page(group: Any, problem: Problem, request: Request) -> RenderedError:
+    rendered: RenderedError = group.pages.problem(problem, request, Place.GAME)
+    return rendered
+
+
 def _failure_page(
     routes: "BrowserRoutes | CallbackRoutes | ResultRoutes", request: Request, error: Exception
 ) -> bytes | None:
@@ -136,7 +156,7 @@ def _failure_page(
 
 def make_login_app() -> HtmlApp:
     """Return the app of a group of browser routes that have a PageResponder."""
-    return make_html_app(error_response, LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS, failure_page=_failure_page)
+    return make_html_app(_problem_page, LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS, failure_page=_failure_page)
 
 
 class BrowserRoutes(Component, frozen=True, kw_only=True):
@@ -183,10 +203,8 @@ class BrowserRoutes(Component, frozen=True, kw_only=True):
         result = await self.pages.tasks.run(self.local.sign_in(form, create=creating))
         if isinstance(result, RedirectToResult):
             return self.pages.redirect(request, result)
-        typed, nameless = fields.get("display_name", ""), "nameless" in fields
-        feedback = FormFeedback(
-            result.error, result.retry_after, creating, form.name, display_name=typed, nameless=nameless
-        )
+        typed = fields.get("display_name", "")
+        feedback = FormFeedback(result.error, result.retry_after, creating, form.name, display_name=typed)
         cookie = self.pages.guard.cookie_or_new(request)
         show = self._create_page if creating else self._page
         return show(request, token, cookie, SignInPrompt(result.login), feedback)
@@ -197,7 +215,7 @@ class BrowserRoutes(Component, frozen=True, kw_only=True):
         redirect = await self.pages.tasks.run(self.browsers.decline(token, browser, request.request_id))
         if redirect is not None:
             return self.pages.redirect(request, redirect)
-        return self.pages.page(request, 200, results.denied_page(self.pages.server))
+        return self.pages.page(request, 200, views.denied_page())
 
     @app.route("/auth/login/<token:token>/name", methods=["GET"])
     async def open_name_form(self, request: Request, token: str) -> bytes:
@@ -232,7 +250,7 @@ class BrowserRoutes(Component, frozen=True, kw_only=True):
         newcomer = await self.newcomers.get(token, self.pages.guard.browser(request))
         login, cookie = newcomer.login, self.pages.guard.cookie_or_new(request)
         device, url = self.pages.device(login, token, cookie), self.pages.result_url(login.login_id)
-        content = forms.display_name_page(self.pages.server, device, newcomer.name, url, refused)
+        content = views.display_name_page(device, newcomer.name, url, refused)
         return self.pages.page(request, 200, content)
 
     def _form(self, request: Request, token: str) -> tuple[SignInForm, Mapping[str, str]]:
@@ -257,14 +275,14 @@ class BrowserRoutes(Component, frozen=True, kw_only=True):
         self, request: Request, token: str, cookie: str, prompt: SignInPrompt, feedback: FormFeedback | None = None
     ) -> bytes:
         """Return the sign-in page, with the error of the last form if there is one."""
-        device, server = self.pages.device(prompt.login, token, cookie), self.pages.server
+        device = self.pages.device(prompt.login, token, cookie)
         status, feedback = report(request, feedback)
         if prompt.login.provider == LOCAL:
-            content = forms.sign_in_page(server, device, self.registration, feedback)
+            content = views.sign_in_page(device, self.registration, feedback)
         else:
             label = self.labels[prompt.login.provider]
-            provider = forms.ProviderPrompt(label, prompt.login.intent, prompt.requester)
-            content = forms.provider_page(server, device, provider, feedback)
+            provider = views.ProviderPrompt(label, prompt.login.intent, prompt.requester)
+            content = views.provider_page(device, provider, feedback)
         return self.pages.page(request, status, content)
 
     def _create_page(
@@ -274,17 +292,17 @@ class BrowserRoutes(Component, frozen=True, kw_only=True):
         if self.registration is Registration.CLOSED:
             return self._page(request, token, cookie, prompt, feedback or FormFeedback(FormError.CLOSED))
         device, (status, feedback) = self.pages.device(prompt.login, token, cookie), report(request, feedback)
-        content = forms.create_page(self.pages.server, device, self.registration, feedback)
+        content = views.create_page(device, self.registration, feedback)
         return self.pages.page(request, status, content)
 
 
-REJECTED: Mapping[CallbackCheck, tuple[int, str]] = {
-    CallbackCheck.PROVIDER_UNKNOWN: (404, texts.CALLBACK_UNKNOWN_PROVIDER),
-    CallbackCheck.STATE_UNKNOWN: (400, texts.CALLBACK_UNKNOWN),
-    CallbackCheck.OTHER_BROWSER: (403, texts.CALLBACK_BROWSER),
-    CallbackCheck.OTHER_PROVIDER: (400, texts.CALLBACK_INVALID),
-    CallbackCheck.OTHER_ISSUER: (400, texts.CALLBACK_INVALID),
-    CallbackCheck.ENDED: (410, texts.CALLBACK_INVALID),
+REJECTED: Mapping[CallbackCheck, tuple[int, Text]] = {
+    CallbackCheck.PROVIDER_UNKNOWN: (404, sentences.CALLBACK_UNKNOWN_PROVIDER),
+    CallbackCheck.STATE_UNKNOWN: (400, sentences.CALLBACK_UNKNOWN),
+    CallbackCheck.OTHER_BROWSER: (403, sentences.CALLBACK_BROWSER),
+    CallbackCheck.OTHER_PROVIDER: (400, sentences.CALLBACK_INVALID),
+    CallbackCheck.OTHER_ISSUER: (400, sentences.CALLBACK_INVALID),
+    CallbackCheck.ENDED: (410, sentences.CALLBACK_INVALID),
 }
 """The status and the sentence of each failed check."""
 
@@ -307,7 +325,7 @@ class CallbackRoutes(Component, frozen=True, kw_only=True):
         try:
             result = await self.pages.tasks.run(self.callbacks.complete(callback))
         except CallbackMalformed:
-            return self.pages.error(request, 400, texts.CALLBACK_MALFORMED)
+            return self.pages.error(request, 400, sentences.CALLBACK_MALFORMED)
         except CallbackRejected as e:
             return self.pages.error(request, *REJECTED[e.check])
         if isinstance(result, RedirectToResult):
@@ -316,7 +334,7 @@ class CallbackRoutes(Component, frozen=True, kw_only=True):
             raise WrongBrowser
         url = self.pages.result_url(result.login_id)
         request.setHeader("Refresh", f"0; url={url}")
-        return self.pages.page(request, 409, results.second_callback_page(self.pages.server, url))
+        return self.pages.page(request, 409, views.second_callback_page(url))
 
 
 WORKING_SECONDS = 1
@@ -343,7 +361,6 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
         return self._page(request, result, await self.newcomers.of_result(login_id) if asks else None)
 
     def _page(self, request: Request, result: LoginResult, newcomer: Newcomer | None) -> bytes:
-        server = self.pages.server
         match result:
             case OnAccountPage(login_id):
                 return see_other(
@@ -354,11 +371,12 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
             case ShowFinishCode(login, code, token):
                 request.setHeader("Refresh", str(self.pages.intervals.page_refresh_seconds))
                 device = self.pages.device(login, token, self.pages.guard.cookie_or_new(request))
-                more = [] if newcomer is None else [forms.display_name_link(device, newcomer.name)]
-                return self.pages.page(request, 200, results.code_page(server, device, code, *more))
+                name = None if newcomer is None else newcomer.name
+                shown = views.code_page(device, code, asks_name=newcomer is not None, shown_name=name)
+                return self.pages.page(request, 200, shown)
             case InProgress():
                 request.setHeader("Refresh", str(WORKING_SECONDS))
-                return self.pages.page(request, 200, results.working_page(server))
+                return self.pages.page(request, 200, views.working_page())
             case Finished(signed_in) if newcomer is not None:
                 return self._newcomer_page(request, newcomer, signed_in=signed_in)
             case Finished():
@@ -366,7 +384,7 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
                     request.setHeader("Refresh", str(self.pages.intervals.page_refresh_seconds))
                 return self.pages.page(request, 200, self._finished_page(result))
             case Ended(outcome, code):
-                return self.pages.page(request, 200, results.ended_page(outcome, server, code))
+                return self.pages.page(request, 200, views.ended_page(outcome, code))
 
     def _return_page(self, request: Request, login: LoginTransaction, ticket: str) -> bytes:
         """Return the page whose button leads to the game, with a redirect by itself unless a phone needs the tap.
@@ -376,46 +394,39 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
         game = return_address(login, ticket)
         if not game.startswith("https:"):
             request.setHeader("Refresh", f"{self.pages.intervals.page_return_seconds}; url={game}")
-        write = results.return_page if login.return_uri is None else results.app_page
-        return self.pages.page(request, 200, write(self.pages.server, game, self.pages.result_url(login.login_id)))
+        code_url = self.pages.result_url(login.login_id)
+        return self.pages.page(request, 200, views.return_page(game, code_url, app=login.return_uri is not None))
 
-    def _finished_page(self, result: Finished) -> bytes:
-        server = self.pages.server
+    def _finished_page(self, result: Finished) -> Page:
         if result.linked:
-            return results.linked_page(server, result.player)
+            return views.linked_page(result.player)
         if result.player is not None:
-            return results.adopted_page(server, self.labels[result.provider], result.player)
-        return results.back_page(server) if result.signed_in else results.waiting_page(server)
+            return views.adopted_page(self.labels[result.provider], result.player)
+        return views.back_page() if result.signed_in else views.waiting_page()
 
     def _newcomer_page(self, request: Request, newcomer: Newcomer, *, signed_in: bool) -> bytes:
         """Return the page of a new player: without reloads once it has the form, which a reload would empty."""
-        login, server = newcomer.login, self.pages.server
+        login = newcomer.login
         device = self.pages.device(login, self.newcomers.token(login), self.pages.guard.cookie_or_new(request))
         if signed_in and newcomer.name is None:
-            return self.pages.page(request, 200, results.naming_page(server, device))
+            return self.pages.page(request, 200, views.naming_page(device))
         if not login.final:
             request.setHeader("Refresh", str(self.pages.intervals.page_refresh_seconds))
-        if not signed_in:
-            return self.pages.page(
-                request, 200, results.waiting_page(server, forms.display_name_link(device, newcomer.name))
-            )
-        called = paragraph(texts.CALLED_NOW, name=bidi_isolated(newcomer.name or ""))
-        return self.pages.page(request, 200, results.back_page(server, called))
+        shown = views.back_page(newcomer.name) if signed_in else views.waiting_page(device, newcomer.name)
+        return self.pages.page(request, 200, shown)
 
 
 class LookRoutes(Component, frozen=True, kw_only=True):
-    """The route of the owner's picture, which only the pages of this server show."""
+    """The route of the owner's picture or the built-in one, which only the pages of this server show."""
 
     app = make_app()
     prefixes = (MARK_PATH,)
     body_policies = DEFAULT_BODY_POLICIES
 
-    mark: Mark | None
+    mark: Mark
 
     @app.route(MARK_PATH, methods=["GET"])
     def show_mark(self, request: Request) -> bytes:
-        if self.mark is None:
-            raise RouteNotFound
         request.setHeaders({**MARK_HEADERS, "Content-Type": self.mark.content_type})
         return self.mark.content
 

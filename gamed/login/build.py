@@ -24,6 +24,7 @@ from gamed.login.routes import LoginRoutes, QrRoutes
 from gamed.login.start import StartService
 from gamed.login.store import FindEnded, LoginStore, advanced_logins
 from gamed.long_poll import LongPollRegistry
+from gamed.pages.render import PageRenderer, built_in_mark
 from gamed.players.passwords import AsyncPasswordHasher
 from gamed.providers.base import IdentityProvider
 from gamed.providers.discovery import namespace_indexes
@@ -98,7 +99,7 @@ class LoginComponents(Struct, kw_only=True, eq=False):
             QrRoutes(authorize=self.authorize, base_url=pages.base_url, tasks=pages.tasks),
             CallbackRoutes(callbacks=self.callbacks, pages=pages),
             ResultRoutes(results=self.results, labels=self.labels, newcomers=newcomers, pages=pages),
-            LookRoutes(mark=None if look is None else look.mark),
+            LookRoutes(mark=built_in_mark() if look is None or look.mark is None else look.mark),
         )
 
     async def log_providers(self) -> None:
@@ -186,6 +187,7 @@ def build_pages(service: ServiceContext, access: ProviderAccess) -> PageResponde
         config.server_name,
         service.now_ms,
         service.tasks,
+        PageRenderer(config.look),
         config.look,
         service.settings.intervals,
     )

@@ -103,7 +103,9 @@ class PasswordAuthenticator(Component, frozen=True, kw_only=True):
         except PasswordsBusy as e:
             raise SignInRejected(FormError.BUSY, e.retry_after) from None
         if account is None or not right:
-            self._record_refused("wrong_password", form)
+            # With the player of a known name, who reads it in the account. The row is written after the answer, and
+            # an unknown name has one, too, so that neither time nor the table's growth tells whether a name exists.
+            self._record_refused("wrong_password", form, "" if account is None else account.player_id)
             raise SignInRejected(FormError.WRONG)
         return account.player_id
 
@@ -158,8 +160,10 @@ class PasswordAuthenticator(Component, frozen=True, kw_only=True):
             self._record_refused("too_many_passwords", form)
             raise SignInRejected(FormError.LIMIT, e.retry_after) from None
 
-    def _record_refused(self, outcome: str, form: SignInForm) -> None:
+    def _record_refused(self, outcome: str, form: SignInForm, player_id: str = "") -> None:
         values = {"provider": LOCAL, "outcome": outcome, "request": form.request_id}
+        if player_id:
+            values["player"] = player_id
         self.context.audit.record(SecurityEvent.SIGN_IN_REFUSED, **values)
 
 

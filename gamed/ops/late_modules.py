@@ -9,12 +9,14 @@ from importlib import import_module
 from typing import Any
 
 from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from gamed.config.model import Mode
 from gamed.event_log import EventLog
+from gamed.pages.render import PageRenderer
 
-FOR_ALL = ("email.utils", "encodings.ascii", "segno")
+FOR_ALL = ("email.utils", "encodings.ascii", "segno", "gamed.pages.environment")
 FOR_PROVIDERS = ("encodings.idna",)
 FOR_PASSWORDS = ("argon2", "argon2.exceptions", "concurrent.futures.thread")
 PAUSE_SECONDS = 0.25
@@ -25,13 +27,17 @@ _log = EventLog(Logger())
 
 
 class LateModules:
-    """The imports that are still to be made; each takes 5 to 40 ms of the reactor's thread."""
+    """The imports that are still to be made, each 5 to 40 ms of the reactor's thread, and then the templates of pages.
 
-    def __init__(self, clock: Any, mode: Mode, busy: Callable[[], bool]) -> None:
+    Compiling all of them takes 0.2 s, so a thread does it.
+    """
+
+    def __init__(self, clock: Any, mode: Mode, pages: PageRenderer, busy: Callable[[], bool]) -> None:
         """Wait while `busy` returns True."""
         self._clock = clock
         self._busy = busy
         self._names = [*FOR_ALL, *(FOR_PASSWORDS if mode is Mode.LOCAL else FOR_PROVIDERS)]
+        self._pages = pages
         self._pauses = 0
         self._call: IDelayedCall | None = None
 
@@ -60,4 +66,10 @@ class LateModules:
         if self._names:
             self.start()
         else:
-            _log.info("modules_imported")
+            preparing = deferToThreadPool(self._clock, self._clock.getThreadPool(), self._prepare_pages)
+            preparing.addErrback(lambda reason: _log.failure("pages_not_prepared", reason))
+
+    def _prepare_pages(self) -> None:
+        for name in self._pages.names:
+            self._pages.prepare(name)
+        _log.info("modules_imported")

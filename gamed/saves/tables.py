@@ -297,6 +297,14 @@ _CURRENT_SAVES = f"""
 _NAMED_SLOTS = f"""
     SELECT {_ENTRY_COLUMNS} FROM (SELECT {_SLOTS} slot > :since ORDER BY slot LIMIT :limit) page {_VERSIONS}
 """
+_COPIED_SLOTS = f"""
+    SELECT {_ENTRY_COLUMNS} FROM (
+        SELECT {_SLOTS} slot IN (
+            SELECT DISTINCT slot FROM save_version
+            WHERE player_id = :player_id AND kind = 'conflict' ORDER BY slot LIMIT :limit
+        )
+    ) page {_VERSIONS}
+"""
 _ONE_SLOT = f"SELECT {_ENTRY_COLUMNS} FROM (SELECT {_SLOTS} slot = :slot) page {_VERSIONS}"
 _ONE_CHANGE = f"SELECT {_ENTRY_COLUMNS} FROM (SELECT {_SLOTS} seq = :seq) page {_VERSIONS}"
 _CHANGES = """
@@ -322,6 +330,12 @@ def slots_of_change(connection: Connection, player_id: str, seq: int) -> list[tu
 def slots_by_name(connection: Connection, player_id: str, after: str, limit: int) -> list[SlotEntry]:
     """Return the next slots by name, deleted ones included."""
     found = _entries(connection, player_id, _NAMED_SLOTS, {"since": after, "limit": limit})
+    return sorted((entry for _, entry in found), key=attrgetter("slot"))
+
+
+def copied_slots(connection: Connection, player_id: str, limit: int) -> list[SlotEntry]:
+    """Return the first slots by name that have conflict copies."""
+    found = _entries(connection, player_id, _COPIED_SLOTS, {"limit": limit})
     return sorted((entry for _, entry in found), key=attrgetter("slot"))
 
 

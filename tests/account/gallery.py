@@ -5,15 +5,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from gamed.account import sentences, views
 from gamed.account.browser import AccountOverview
+from gamed.account.browser_routes import AGAIN_LEAD, AGAIN_TITLE, FAILURES, SIGN_IN_LEAD, SIGNED_OUT, TITLE
 from gamed.account.browser_store import PlayerNames
-from gamed.account.pages import account, links, saves, texts
-from gamed.account.pages.parts import PageView, failure_page
+from gamed.account.links_routes import FAILURES as LINK_FAILURES
+from gamed.audit import RecordedEvent, SecurityEvent
 from gamed.database.last_backup import LastBackup
 from gamed.database.security_events import EventCount, EventKey
 from gamed.login.browser import Ended
 from gamed.login.local import FormError
-from gamed.login.pages.forms import FormFeedback
+from gamed.login.transaction import ClientInfo
+from gamed.login.views import FormFeedback
 from gamed.ops.findings import Finding, Level
 from gamed.ops.owner_page import owner_page
 from gamed.ops.owner_report import ListedPlayer, MachineReport, OwnerReport, StoredReport
@@ -24,16 +27,16 @@ from gamed.saves.limits import Usage
 from gamed.saves.model import SaveContent, SlotEntry, Version, VersionKind
 from gamed.sessions.credentials import SessionInfo
 from gamed.timestamps import rfc3339
-from tests.login.gallery import CLIENTS, FORM, NUMBER, SERVERS, TOKEN, Shown
+from tests.login.gallery import CLIENTS, FORM, NOW_MS, NUMBER, SERVERS, TOKEN, Shown
 
-NOW_MS = 1_790_000_000_000
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 PLAYERS = ("ply_" + "A" * 22, "ply_" + "B" * 22, "ply_" + "C" * 22)
-VIEW = PageView(SERVERS["plain"], FORM, NOW_MS)
-LONG_VIEW = PageView(SERVERS["long"], FORM, NOW_MS)
-LINK, LONG_LINK = (links.LinkView(SERVERS[name], TOKEN, FORM) for name in ("plain", "long"))
-AT_PROVIDERS = account.SignInChoice({"discord": "Discord", "google": "Google"})
-WITH_PASSWORD = account.SignInChoice({})
+VISIT = views.Visit(FORM, PLAYERS[0], "Anna")
+LONG = SERVERS["long"]
+LONG_VISIT = views.Visit(FORM, PLAYERS[0], "W" * 32, sentences.NOTICES["dismissed"])
+LINK = views.LinkView(TOKEN, FORM)
+AT_PROVIDERS = views.SignInChoice({"discord": "Discord", "google": "Google"})
+WITH_PASSWORD = views.SignInChoice({})
 VERSIONS = {"gamed": "1.0.0", "Python": "3.11.2", "Twisted": "26.10.0", "SQLite": "3.40.1"}
 
 
@@ -45,61 +48,86 @@ def every_page() -> list[Shown]:
 
 def sign_ins() -> Iterator[Shown]:
     """Yield the pages before the player's page, and after it."""
-    for name, title, lead in (
-        ("account sign-in", texts.TITLE, texts.SIGN_IN_LEAD),
-        ("account again", texts.AGAIN_TITLE, texts.AGAIN_LEAD),
-    ):
+    for name, title, lead in (("account sign-in", TITLE, SIGN_IN_LEAD), ("account again", AGAIN_TITLE, AGAIN_LEAD)):
         for way, choice in (("password", WITH_PASSWORD), ("provider", AT_PROVIDERS)):
-            yield Shown(f"{name} {way}", account.sign_in_page(VIEW, choice, title=title, lead=lead))
+            yield Shown.of(f"{name} {way}", views.sign_in_page(FORM, choice, title=title, lead=lead))
     wrong = FormFeedback(FormError.WRONG, name="Anna")
-    page = account.sign_in_page(VIEW, WITH_PASSWORD, wrong, title=texts.TITLE, lead=texts.SIGN_IN_LEAD)
-    yield Shown("account sign-in refused", page)
-    yield Shown("account working", account.working_page(VIEW.server))
-    yield Shown("account not signed in", account.ended_page(VIEW.server, Ended(LoginFailure.REGISTRATION_CLOSED)))
-    pending = Ended(LoginFailure.PLAYER_PENDING, NUMBER)
-    yield Shown("account pending", account.ended_page(VIEW.server, pending))
-    yield Shown("account unlinked", account.unlinked_page(VIEW.server))
-    yield Shown("account deleted", account.deleted_page(VIEW.server))
+    page = views.sign_in_page(FORM, WITH_PASSWORD, wrong, title=TITLE, lead=SIGN_IN_LEAD)
+    yield Shown.of("account sign-in refused", page)
+    yield Shown.of("account working", views.working_page())
+    for outcome in LoginFailure:
+        yield Shown.of(f"account ended {outcome.value}", views.ended_page(Ended(outcome)))
+    yield Shown.of("account pending", views.ended_page(Ended(LoginFailure.PLAYER_PENDING, NUMBER)))
+    yield Shown.of("account unlinked", views.unlinked_page())
+    yield Shown.of("account deleted", views.deleted_page())
 
 
 def accounts() -> Iterator[Shown]:
     """Yield the player's page and the page of a save, full, empty, and with long words."""
-    yield Shown("account", account.account_page(VIEW, overview(), WITH_PASSWORD, done="restored"))
-    yield Shown("account at providers", account.account_page(VIEW, overview("discord"), AT_PROVIDERS))
-    error = texts.PASSWORD_WRONG
-    yield Shown("account refused", account.account_page(VIEW, overview(), WITH_PASSWORD, error=error))
+    done = replace(VISIT, done=sentences.NOTICES["restored"])
+    yield Shown.of("account", views.account_page(done, overview(), WITH_PASSWORD))
+    yield Shown.of("account at providers", views.account_page(VISIT, overview("discord"), AT_PROVIDERS))
+    error = sentences.PASSWORD_REFUSED[FormError.WRONG]
+    yield Shown.of("account refused", views.account_page(VISIT, overview(), WITH_PASSWORD, error=error))
     empty = AccountOverview(PlayerNames(None, None), (), (), (), Usage())
-    yield Shown("account empty", account.account_page(VIEW, empty, AT_PROVIDERS))
+    nameless = replace(VISIT, name=None)
+    yield Shown.of("account empty", views.account_page(nameless, empty, AT_PROVIDERS))
     unreadable = AccountOverview(PlayerNames(None, None), (), (), None, Usage())
-    yield Shown("account without saves", account.account_page(VIEW, unreadable, AT_PROVIDERS))
+    yield Shown.of("account without saves", views.account_page(nameless, unreadable, AT_PROVIDERS))
     long = replace(overview("discord", "google", clients=CLIENTS, slot="w" * 64), names=PlayerNames("W" * 32, None))
-    yield Shown("account long", account.account_page(LONG_VIEW, long, AT_PROVIDERS))
+    yield Shown.of("account long", views.account_page(LONG_VISIT, long, AT_PROVIDERS), LONG)
     listed, wide = versions("auto", "ANNA-PC"), versions("w" * 64, "W" * 64)
-    yield Shown("versions", saves.slot_page(VIEW, listed, listed))
-    yield Shown("versions long", saves.slot_page(LONG_VIEW, wide, wide, "dismissed"))
+    yield Shown.of("versions", views.slot_page(VISIT, listed, listed))
+    yield Shown.of("versions long", views.slot_page(LONG_VISIT, wide, wide), LONG)
     copy = replace(version("auto", 3, 2_200_000, HOUR_MS), device="Steam Deck")
-    yield Shown("copy", saves.dismiss_page(VIEW, copy))
-    yield Shown("copy long", saves.dismiss_page(LONG_VIEW, replace(copy, slot="w" * 64, device="W" * 64)))
-    yield Shown("nothing changed", failure_page(VIEW.server, texts.NOT_TYPED))
+    yield Shown.of("copy", views.dismiss_page(VISIT, copy))
+    yield Shown.of("copy long", views.dismiss_page(LONG_VISIT, replace(copy, slot="w" * 64, device="W" * 64)), LONG)
+    yield Shown.of("nothing changed", views.failure_page(sentences.NOT_TYPED))
+    refused = {sentence.source: views.failure_page(sentence) for _, sentence in FAILURES.values()}
+    refused[sentences.NO_COOKIE.source] = views.failure_page(sentences.NO_COOKIE)
+    refused |= {sentence.source: views.link_failure_page(sentence) for _, sentence in LINK_FAILURES.values()}
+    for number, page in enumerate(refused.values()):
+        yield Shown.of(f"account refused {number}", page)
+    for key, sentence in sentences.NOTICES.items():
+        after = views.account_page(replace(VISIT, done=sentence), overview(), AT_PROVIDERS)
+        yield Shown.of(f"account after {key}", after)
+    for error, sentence in sentences.PASSWORD_REFUSED.items():
+        page = views.account_page(VISIT, overview(), WITH_PASSWORD, error=sentence)
+        yield Shown.of(f"account password {error.value}", page)
+    yield Shown.of("account full", views.account_page(VISIT, full_overview(), AT_PROVIDERS, after="s1"))
+    devices = list(full_overview().sessions)[:101]
+    yield Shown.of(
+        "account with 101 devices", views.account_page(VISIT, replace(overview(), sessions=devices), WITH_PASSWORD)
+    )
+    listed["more"] = True
+    yield Shown.of("versions of a long history", views.slot_page(VISIT, listed, listed))
+    yield Shown.of("account signed out", views.sign_in_page(FORM, WITH_PASSWORD, title=TITLE, lead=SIGNED_OUT))
 
 
 def of_links() -> Iterator[Shown]:
     """Yield the pages of invites and reset links."""
     short = FormFeedback(FormError.PASSWORD_MALFORMED, name="Cleo")
-    yield Shown("invite", links.invite_page(LINK, "Cleo"))
-    yield Shown("invite refused", links.invite_page(LONG_LINK, "", short))
-    yield Shown("invite at providers", links.invite_provider_page(LINK, AT_PROVIDERS.labels))
-    yield Shown("reset", links.reset_page(LINK, "Anna"))
-    yield Shown("reset refused", links.reset_page(LONG_LINK, "W" * 32, short))
-    yield Shown("reset done", links.reset_done_page(LINK.server))
-    yield Shown("link over", links.link_failure_page(LINK.server, texts.LINK_OVER))
+    yield Shown.of("invite", views.invite_page(LINK, "Cleo"))
+    yield Shown.of("invite refused", views.invite_page(LINK, "", short), LONG)
+    yield Shown.of("invite at providers", views.invite_provider_page(LINK, AT_PROVIDERS.labels))
+    yield Shown.of("reset", views.reset_page(LINK, "Anna"))
+    yield Shown.of("reset refused", views.reset_page(LINK, "W" * 32, short), LONG)
+    yield Shown.of("reset done", views.reset_done_page())
+    yield Shown.of("link over", views.link_failure_page(sentences.LINK_OVER))
+    yield Shown.of("link over with an account", views.link_failure_page(sentences.LINK_OVER, account=True))
 
 
 def of_owner() -> Iterator[Shown]:
     """Yield the owner's page."""
-    yield Shown("owner", owner_page(report()))
+    yield Shown.of("owner", owner_page(report()))
+    empty = StoredReport((), {}, (), None)
+    machine = MachineReport(NOW_MS, (), {}, None)
+    yield Shown.of("owner of nobody", owner_page(OwnerReport(NOW_MS, (), None, empty, machine, (), VERSIONS)))
+    many = [replace(each, last_ms=NOW_MS - number) for number, each in enumerate(report().stored.events * 50)]  # type: ignore[union-attr]
+    busy = replace(report(), more=(NOW_MS, PLAYERS[0]), stored=replace(report().stored, events=many))
+    yield Shown.of("owner of many", owner_page(busy))
     without = OwnerReport(NOW_MS, (), None, None, None, ["state.db is full"], VERSIONS)
-    yield Shown("owner without databases", owner_page(without))
+    yield Shown.of("owner without databases", owner_page(without))
 
 
 def overview(*providers: str, clients: Mapping[str, Any] | None = None, slot: str = "level-2") -> AccountOverview:
@@ -117,14 +145,38 @@ def overview(*providers: str, clients: Mapping[str, Any] | None = None, slot: st
     slots = [
         SlotEntry("auto", version("auto", 3, 2_310_000, 5 * MINUTE_MS)),
         SlotEntry(slot, version(slot, 9, 81_920, 2 * DAY_MS), conflicts=(8,)),
+        SlotEntry("gone", None, conflicts=(2,), deleted_ms=NOW_MS - DAY_MS),
         SlotEntry("old", None, deleted_ms=NOW_MS - 3 * DAY_MS),
     ]
     names = PlayerNames(None if providers else "Anna", "Anna")
-    return AccountOverview(names, sessions, ways, slots, Usage(slots=2, bytes=2_391_920, history_bytes=4_500_000))
+    usage = Usage(slots=2, bytes=2_391_920, history_bytes=4_500_000)
+    happened = [
+        RecordedEvent(SecurityEvent.SIGN_IN, {"provider": (*providers, LOCAL)[0]}, NOW_MS - 3 * MINUTE_MS, 1),
+        RecordedEvent(SecurityEvent.PLAYER_RENAMED, {}, NOW_MS - HOUR_MS, 1),
+        RecordedEvent(SecurityEvent.SIGN_IN_REFUSED, {"outcome": "wrong_password"}, NOW_MS - DAY_MS, 3),
+    ]
+    return AccountOverview(names, sessions, ways, slots, usage, happened)
 
 
-def version(slot: str, number: int, size: int, age_ms: int) -> Version:
-    content = SaveContent(bytes(32), size, "application/octet-stream")
+def full_overview() -> AccountOverview:
+    """Return a player with more devices and saves than the page shows, and saves that say what they are."""
+    full = overview("discord", "google")
+    silent = SessionInfo("ses_s", NOW_MS - DAY_MS, NOW_MS, NOW_MS, "", ClientInfo().to_json())
+    meta = '{"title":"Chapter 3 - The harbour","place":"Pier","playtime_seconds":22320}'
+    short = meta.replace("22320", "1500")
+    slots = [SlotEntry(f"s{number:02d}", version(f"s{number:02d}", 3, 81_920, DAY_MS, meta)) for number in range(60)]
+    slots[1] = SlotEntry("lost", None, damaged=True)
+    slots[2] = SlotEntry("short", version("short", 2, 2_000, HOUR_MS, short))
+    events = [
+        RecordedEvent(each, {"provider": "discord", "scope": scope, "command": "players merge"}, NOW_MS - DAY_MS, 1)
+        for each in SecurityEvent
+        for scope in ("this", "others")
+    ]
+    return replace(full, activity=events, sessions=[silent, *list(full.sessions) * 60], slots=slots)
+
+
+def version(slot: str, number: int, size: int, age_ms: int, meta: str | None = None) -> Version:
+    content = SaveContent(bytes(32), size, "application/octet-stream", meta)
     return Version(
         slot=slot, version=number, kind=VersionKind.WRITE, blob_id=1, content=content, created_ms=NOW_MS - age_ms
     )

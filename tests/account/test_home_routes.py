@@ -2,11 +2,12 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.account.home_routes import HomeRoutes
+from gamed.account.browser_routes import HomeRoutes
 from gamed.crypto import Indexer
 from gamed.http.background import ShieldedTasks
 from gamed.login.browser_routes import PageResponder
 from gamed.login.csrf import BrowserGuard
+from gamed.pages.render import PageRenderer
 from tests.support.http import START_MS, Answer, Browser
 
 CHROMIUM = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
@@ -17,7 +18,7 @@ class HomeTests(SynchronousTestCase):
     def setUp(self) -> None:
         guard = BrowserGuard(indexer=Indexer(b"k" * 32), random=bytes, secure=True)
         pages = PageResponder(
-            guard, lambda: "https://game.example", "Anna's <server>", lambda: START_MS, ShieldedTasks()
+            guard, lambda: "https://game.example", "Anna's <server>", lambda: START_MS, ShieldedTasks(), PageRenderer()
         )
         self.browser = Browser([HomeRoutes(pages=pages)])
 
@@ -29,7 +30,7 @@ class HomeTests(SynchronousTestCase):
         for path in HOME:
             answer = self.get(path, CHROMIUM)
             self.assertEqual((answer.status, answer.headers["content-type"]), (200, "text/html; charset=utf-8"))
-            for part in (b"Anna's &lt;server&gt;", b"https://game.example</p>", b'href="/auth/account"'):
+            for part in (b"Anna&#39;s &lt;server&gt;", b"https://game.example</p>", b'href="/auth/account"'):
                 self.assertIn(part, answer.body)
             self.assertEqual(answer.headers["vary"], "Accept")
             self.assertEqual(answer.headers["cache-control"], "no-store")

@@ -1,9 +1,8 @@
 """The player's own page signs a browser in and out, and nothing but its cookie opens it."""
 
+from gamed.account import sentences
 from gamed.account import store as player_store
-from gamed.account.pages import texts
 from gamed.database.connection import Connection
-from gamed.login.pages.layout import PAGE_HEADERS
 from gamed.outcomes import LoginFailure
 from gamed.players import tables as player_tables
 from gamed.sessions import tables as session_tables
@@ -11,6 +10,7 @@ from gamed.sessions.credentials import BROWSER_IDLE_MS, BROWSER_TOTAL_MS
 from gamed.sessions.store import delete_old_sessions
 from tests.account.page_fixtures import HOME, AccountCase
 from tests.login.fixtures import ANNA, APPROVAL, OFF, PASSWORD
+from tests.login.gallery import RENDERER
 from tests.support.covers import covers
 from tests.support.http import BASE_HOST
 from tests.support.stores import sqlite_files
@@ -19,9 +19,9 @@ from tests.support.stores import sqlite_files
 class SignInTests(AccountCase):
     def test_local(self) -> None:
         """A local account signs in, and the browser gets a session of its own."""
-        self.assertIn(texts.SIGN_IN, self.browser.get(HOME).text)
+        self.assertIn("Sign in to see your devices and saves.", self.browser.get(HOME).text)
         page = self.browser.sign_in()
-        self.assertEqual((page.status, page.heading), (200, texts.TITLE))
+        self.assertEqual((page.status, page.heading[:7]), (200, "Hello, "))
         self.assertIn("Anna", page.text)
         self.assertTrue((self.browser.token or "").startswith("gbs_"))
         [line] = [line for line in self.server.security if line.startswith("sign_in ")]
@@ -34,14 +34,14 @@ class SignInTests(AccountCase):
         away = self.browser.post(self.browser.get(HOME).form("/sign-in", provider="discord"))
         self.assertIn("redirect_uri=https%3A%2F%2Fgame.example%2Fauth%2Fdiscord%2Fcallback", away.headers["location"])
         page = self.browser.get(self.at_provider(away))
-        self.assertEqual((page.status, page.heading), (200, texts.TITLE))
+        self.assertEqual((page.status, page.heading), (200, "Your account"))
         self.assertIn("Discord", page.text)
 
     def test_without_proof(self) -> None:
         """The page does not depend on the return proof that games need."""
         self.serve(return_proof=OFF)
         self.browser = self.new_account_browser()
-        self.assertEqual(self.browser.sign_in().heading, texts.TITLE)
+        self.assertIn("Hello, ", self.browser.sign_in().heading)
 
     def test_wrong_password(self) -> None:
         """A wrong password shows the form again, with the name but not the password, and opens no session."""
@@ -62,7 +62,7 @@ class SignInTests(AccountCase):
         """An account at a provider that no player has signs no player in, and creates none."""
         self.serve_providers()
         page = self.sign_in_at("discord", "bo")
-        self.assertIn(texts.FAILED_NOBODY, page.text)
+        self.assertIn(sentences.ENDED[LoginFailure.REGISTRATION_CLOSED][1].source, page.text)
         self.assertEqual((self.browser.token, self.server.rows("SELECT count(*) FROM player")), (None, [(1,)]))
 
     def test_declined(self) -> None:
@@ -71,7 +71,7 @@ class SignInTests(AccountCase):
         away = self.browser.post(self.browser.get(HOME).form("/sign-in", provider="discord"))
         state = away.headers["location"].partition("&state=")[2].partition("&")[0]
         page = self.browser.get(f"/auth/discord/callback?state={state}&error=access_denied")
-        self.assertIn(texts.FAILED_LEAD, page.text)
+        self.assertIn(sentences.ENDED[LoginFailure.PROVIDER_DENIED][1].source, page.text)
         self.assertIn(HOME, page.links)
 
     def test_pending_player(self) -> None:
@@ -82,7 +82,7 @@ class SignInTests(AccountCase):
         code = game.collect().json["problem"]["approval_code"]
         self.browser = self.new_account_browser()
         page = self.browser.sign_in("Cleo")
-        self.assertIn(f"{texts.FAILED_PENDING} {code}", page.text)
+        self.assertIn(f"{'Tell the owner this number:'} {code}", page.text)
         self.assertIsNone(self.browser.token)
 
     def test_no_game_collects_it(self) -> None:
@@ -104,7 +104,7 @@ class SignInTests(AccountCase):
             self.assertEqual(browser.get(done).status, 409)
             self.assertIsNone(browser.token)
         self.assertEqual(self.new_account_browser().get(done).status, 409)
-        self.assertEqual(self.browser.get(done).heading, texts.TITLE)
+        self.assertIn("Hello, ", self.browser.get(done).heading)
 
     def test_finished_once(self) -> None:
         """The end of a sign-in, opened again, sets no second cookie."""
@@ -136,7 +136,7 @@ class SignInTests(AccountCase):
         self.assertEqual(stranger.get(f"{HOME}/done?login_id=lgn_1").status, 404)
         self.assertEqual(stranger.get(own).status, 409)
         self.assertEqual(statements, [])
-        self.assertEqual(self.browser.get(own).heading, texts.TITLE)
+        self.assertIn("Hello, ", self.browser.get(own).heading)
         self.assertNotEqual(statements, [])
 
     def test_password_changed_meanwhile(self) -> None:
@@ -144,7 +144,7 @@ class SignInTests(AccountCase):
         form = self.browser.get(HOME).form("/sign-in")
         done = self.browser.post_only(form, {"name": "Anna", "password": "correct horse"}).headers["location"]
         self.server.write(lambda c: player_tables.set_password(c, ANNA, "x", self.server.now_ms()))
-        self.assertIn(texts.FAILED_LEAD, self.browser.get(done).text)
+        self.assertIn(sentences.ENDED[LoginFailure.SESSION_REVOKED][1].source, self.browser.get(done).text)
         self.assertIsNone(self.browser.token)
         [line] = [line for line in self.server.security if line.startswith("sign_in_refused")]
         self.assertIn(f"outcome={LoginFailure.SESSION_REVOKED.value}", line)
@@ -164,7 +164,7 @@ class CookieTests(AccountCase):
 
     def ended(self) -> None:
         """Assert that the page asks to sign in, and that the index of the cookie is gone or void."""
-        self.assertIn(texts.SIGN_IN, self.browser.get(HOME).text)
+        self.assertIn("Sign in to see your devices and saves.", self.browser.get(HOME).text)
 
     def test_attributes(self) -> None:
         """The cookie is bound to the host, hidden from scripts, and not sent with other sites' forms."""
@@ -199,13 +199,13 @@ class CookieTests(AccountCase):
         self.assertEqual(self.server.rows("SELECT count(*) FROM browser_session"), [(1,)])
         thief = self.new_account_browser()
         thief.cookies["__Host-ga"] = second
-        self.assertIn(texts.SIGN_IN, thief.get(HOME).text)
+        self.assertIn("Sign in to see your devices and saves.", thief.get(HOME).text)
 
     def test_idle(self) -> None:
         """The session ends 30 minutes after the last request, and a request keeps it."""
         for _ in range(3):
             self.server.clock.advance(BROWSER_IDLE_MS / 1000 - 61)
-            self.assertEqual(self.browser.get(HOME).heading, texts.TITLE)
+            self.assertIn("Hello, ", self.browser.get(HOME).heading)
             self.assertIn("Anna", self.browser.get(HOME).text)
         self.server.clock.advance(BROWSER_IDLE_MS / 1000)
         self.ended()
@@ -310,7 +310,7 @@ class ForgeryTests(AccountCase):
     @covers("threats/67")
     def test_headers(self) -> None:
         """The page cannot be framed or stored, has no script, and sends no referrer."""
-        for name, value in PAGE_HEADERS.items():
+        for name, value in RENDERER.headers.items():
             self.assertEqual(self.home.headers[name.lower()], value)
         self.assertEqual(self.home.headers["cache-control"], "no-store")
         self.assertEqual(self.home.headers["referrer-policy"], "no-referrer")
@@ -323,7 +323,7 @@ class ForgeryTests(AccountCase):
         for wrong in ("", "A" * 43, self.new_account_browser().get(HOME).form("/sign-in")["fields"]["form"]):
             form["fields"] = {**fields, "form": wrong}
             page = self.browser.post(form)
-            self.assertEqual((page.status, texts.FORM_REFUSED in page.text), (403, True))
+            self.assertEqual((page.status, sentences.FORM_REFUSED.source in page.text), (403, True))
         form["fields"] = {}
         self.assertEqual(self.browser.post(form).status, 403)
         self.assertEqual(len(self.site.request("GET", "/auth/sessions", self.game).json["sessions"]), 1)
@@ -369,5 +369,7 @@ class ForgeryTests(AccountCase):
         form = self.home.form("/sign-out-others")
         self.server.clock.advance(BROWSER_IDLE_MS / 1000)
         page = self.browser.post(form)
-        self.assertEqual((page.status, texts.SIGNED_OUT in page.text), (403, True))
+        self.assertEqual(
+            (page.status, "You are signed out here. Nothing was changed. Sign in again." in page.text), (403, True)
+        )
         self.assertEqual(self.server.rows("SELECT count(*) FROM session WHERE revoked_ms IS NULL"), [(1,)])

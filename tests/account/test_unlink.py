@@ -4,7 +4,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.account.pages import texts
+from gamed.account import sentences
 from gamed.crypto import Index
 from gamed.players import tables
 from gamed.players.names import SignInMethod, SignInMethods, names_of_others
@@ -111,7 +111,7 @@ class ApiTests(UnlinkCase):
         self.assertEqual(other.collect(finish_code=other_code).json["linked"], {"provider": "discord"})
         self.assertEqual(self.unlink(self.deck, "google"), 204)
         self.assertEqual(game.collect(finish_code=code).json["problem"]["code"], "session_revoked")
-        self.assertIn(texts.FAILED_TITLE, self.google.get(back).text)
+        self.assertIn("You were signed out in the meantime", self.google.get(back).text)
         query = f"SELECT provider FROM identity WHERE player_id = '{self.player_id}'"
         self.assertEqual(server.rows(query), [("discord",)])
 
@@ -119,9 +119,9 @@ class ApiTests(UnlinkCase):
 class PageTests(UnlinkCase):
     def test_other_way(self) -> None:
         """The page of a browser that signed in otherwise says what ended."""
-        self.assertIn(texts.UNLINK_LEAD, self.home.text)
+        self.assertIn("Unlinking signs out all games and browsers that signed in that way.", self.home.text)
         page = self.browser.post(self.home.form("/unlink", provider="google"))
-        self.assertIn(texts.NOTICES["unlinked"], page.text)
+        self.assertIn(sentences.NOTICES["unlinked"].source, page.text)
         self.assertEqual((self.code(self.deck), self.code(self.pad)), (None, "session_revoked"))
         self.assertFalse(self.signed_in_browser(self.google))
 
@@ -129,14 +129,21 @@ class PageTests(UnlinkCase):
         """The page says that this browser is signed out, too, and its cookie is void."""
         cookies = dict(self.google.cookies)
         page = self.google.post(self.google_home.form("/unlink", provider="google"))
-        self.assertEqual((page.status, page.heading), (200, texts.UNLINKED_TITLE))
-        self.assertIn(texts.UNLINKED_LEAD, page.text)
+        self.assertEqual((page.status, page.heading), (200, "It is unlinked"))
+        self.assertIn(
+            "You had signed in with it here, so you are signed out of this page, too.",
+            page.text,
+        )
         self.assertIsNone(self.google.token)
         self.assertEqual(self.code(self.pad), "session_revoked")
         self.google.cookies = cookies
         for action, typed in (("delete", {"word": "delete"}), ("link", {"provider": "google"}), ("unlink", {})):
             refused = self.act(self.google, action, {"provider": "discord", **typed})
-            self.assertEqual((refused.status, texts.SIGNED_OUT in refused.text), (403, True), action)
+            self.assertEqual(
+                (refused.status, "You are signed out here. Nothing was changed. Sign in again." in refused.text),
+                (403, True),
+                action,
+            )
         self.assertIsNone(self.code(self.deck))
 
     def act(self, browser: AccountBrowser, action: str, typed: dict[str, Any]) -> Page:

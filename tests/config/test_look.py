@@ -68,7 +68,7 @@ def hostile() -> dict[str, bytes]:
     }
 
 
-class LookTests(SynchronousTestCase):
+class LookCase(SynchronousTestCase):
     def look(self, members: object, **files: bytes) -> Look | None:
         config = {"mode": "local", "look": members}
         return load_config(
@@ -81,6 +81,8 @@ class LookTests(SynchronousTestCase):
         self.assertEqual(type(caught.exception).__name__, "ConfigError")
         return str(caught.exception)
 
+
+class LookTests(LookCase):
     def test_accent(self) -> None:
         """A colour of three or six digits is read; without the member there is no look."""
         self.assertEqual(self.look({"accent": "#2a7"}), Look("#22aa77"))
@@ -153,3 +155,32 @@ class LookTests(SynchronousTestCase):
             read_regular("/dev/null")
         (folder / "a.svg").write_bytes(SHAPES)
         self.assertEqual(read_regular(str(folder / "a.svg")), SHAPES)
+
+
+class WordTests(LookCase):
+    def test_read(self) -> None:
+        """The words and the address are read."""
+        words = {"welcome": " Be kind. ", "contact": "mailto:anna@example.org"}
+        self.assertEqual(self.look(words), Look(welcome="Be kind.", contact="mailto:anna@example.org"))
+        self.assertEqual(self.look({"contact": "https://example.org/a?b"}), Look(contact="https://example.org/a?b"))
+
+    def test_refused(self) -> None:
+        """Other schemes, relative addresses, several lines and long texts are refused."""
+        for wrong in (
+            "javascript:alert(1)",
+            "http://example.org",
+            "//example.org",
+            "https:",
+            "https:///x",
+            "mailto:a",
+            "mailto:@b",
+            "https://a b",
+            "https://a\u00e4.example",
+            "https://a\n",
+            "https://" + "a" * 200,
+            "",
+            1,
+        ):
+            self.assertIn("look.contact: expected an address", self.refused({"contact": wrong}))
+        for wrong in ("", " ", "a\nb", "\u202eabc", "x" * 281, 1, None):
+            self.assertIn("look.welcome: ", self.refused({"welcome": wrong}))

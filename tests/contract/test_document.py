@@ -15,7 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.account.routes import PlayerBody
 from gamed.config.game import LIMITS, SaveLimits
 from gamed.http.app import BaseApp, HtmlApp
-from gamed.http.problems import CODES, render_json
+from gamed.http.problems import CODES
 from gamed.http.route_compiler import template_of
 from gamed.login.routes import MAX_WAIT_SECONDS, CollectBody, StartBody
 from gamed.outcomes import LoginFailure
@@ -117,14 +117,15 @@ class CodeTests(SynchronousTestCase):
     def test_families_of_errors(self) -> None:
         """Browser routes answer refusals as pages, all others as problems.
 
-        The address of the server is a page for browsers alone: others get a problem there.
+        The address of the server has pages for browsers, and the problems of the document for all others.
         A form that is posted to a path without a token is answered with a problem: no browser route has that path.
         """
         pages = {
             template_of(rule.rule)
             for app in public_apps()
-            if isinstance(app, HtmlApp) and app.render_problem is not render_json
+            if isinstance(app, HtmlApp)
             for rule in app.url_map.iter_rules()
+            if rule.rule not in ("/", "/auth/")
         }
         for each in operations():
             kind = "text/html" if each.path in pages else "application/problem+json"

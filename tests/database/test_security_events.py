@@ -18,6 +18,7 @@ from gamed.database.security_events import (
     any_unlogged,
     delete_old,
     delete_player,
+    list_activity,
     list_events,
     mark_logged,
     write_events,
@@ -166,6 +167,7 @@ class TableTests(SynchronousTestCase):
             connection.set_trace_callback(statements.append)
             list_events(connection, 0, None, 10)
             list_events(connection, 0, ANNA, 10)
+            list_activity(connection, ANNA, 10)
             delete_old(connection, NOON_MS)
             delete_player(connection, ANNA, 10)
             connection.set_trace_callback(None)

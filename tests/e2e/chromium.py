@@ -152,7 +152,7 @@ class Window:
 
         def fill(page: Page) -> None:
             form = page.locator("form").filter(has=page.get_by_label("Password"))
-            form.get_by_label("Name").fill(name)
+            form.get_by_label("Name", exact=True).fill(name)
             form.get_by_label("Password").fill(password)
             form.get_by_role("button").click()
 
@@ -164,7 +164,7 @@ class Window:
 
         def fill(page: Page) -> None:
             form = page.locator("form").filter(has=page.get_by_label("Password"))
-            form.get_by_label("Name").fill(name)
+            form.get_by_label("Name", exact=True).fill(name)
             form.get_by_label("Password").fill(password)
             form.get_by_role("button").click()
 

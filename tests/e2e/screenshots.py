@@ -13,12 +13,11 @@ from zlib import compress, crc32
 
 from playwright.sync_api import Browser, Page
 
-from gamed.login.pages.layout import PAGE_HEADERS
 from tests.account import gallery as player_gallery
 from tests.e2e.chromium import chromium
 from tests.e2e.test_pages import HERE, SCHEMES
 from tests.login import gallery as login_gallery
-from tests.login.gallery import Shown
+from tests.login.gallery import RENDERER, Shown
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images" / "pages"
 PHONE = {"width": 390, "height": 640}
@@ -101,7 +100,7 @@ def draw(browser: Browser, target: Path) -> None:
 def load(page: Page, html: bytes) -> None:
     """Show this page as the server sends it."""
     page.unroute_all()
-    page.route(HERE, lambda route: route.fulfill(body=html, headers=dict(PAGE_HEADERS)))
+    page.route(HERE, lambda route: route.fulfill(body=html, headers=dict(RENDERER.headers)))
     page.goto(HERE)
 
 

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from playwright.sync_api import Page
 
-from gamed.account.pages import texts
+from gamed.account import sentences
+from gamed.outcomes import LoginFailure
 from tests.e2e.cases import NAME, PASSWORD, QUICK, ServiceCase
 from tests.e2e.chromium import Window
 from tests.e2e.other_origin import installed
@@ -77,32 +78,32 @@ class PageWalk(ServiceCase):
         self.assertEqual(self.download("Download version 1"), ("auto-1.sav", b"\x01one"))
         restored = time.monotonic()
         self.click("Restore version 1")
-        self.browser.wait_for(texts.NOTICES["restored"])
+        self.browser.wait_for(sentences.NOTICES["restored"].source)
         waiting.join(WAIT_SECONDS)
         [(answer, at)] = got
         self.assertEqual([save["version"] for save in answer.json["saves"]], [3])
         self.assertLess(at - restored, 1)
         self.assertEqual(self.game("GET", "/game/saves/auto").body, b"\x01one")
-        self.click(texts.BACK)
+        self.click("All saves")
 
     def sign_game_out(self) -> None:
-        self.click(texts.DEVICE_SIGN_OUT)
-        self.browser.wait_for(texts.NOTICES["signed-out"])
+        self.browser.step(lambda page: page.locator("form[action$=sign-out-device] button").click())
+        self.browser.wait_for(sentences.NOTICES["signed-out"].source)
         self.assertEqual(self.game("GET", "/game/").status, 401)
 
     def export(self) -> None:
-        name, data = self.download(texts.EXPORT)
+        name, data = self.download("Download all")
         file = self.folder / name
         file.write_bytes(data)
         self.assertEqual(zipfile.ZipFile(file).read("saves/auto/3"), b"\x01one")
 
     def delete_everything(self) -> None:
         def delete(page: Page) -> None:
-            page.get_by_label("Type the word").fill(texts.DELETE_WORD)
-            page.get_by_role("button", name=texts.DELETE).click()
+            page.get_by_label("Type the word").fill("delete")
+            page.get_by_role("button", name="Delete account").click()
 
         self.browser.step(delete)
-        self.browser.wait_for(texts.DELETED_LEAD)
+        self.browser.wait_for("Your account is deleted")
 
 
 class AccountPageCase(PageWalk):
@@ -116,61 +117,61 @@ class AccountPageCase(PageWalk):
     def sign_in(self, password: str = PASSWORD) -> None:
         self.browser.open(self.home)
         self.browser.sign_in(NAME, password)
-        self.browser.wait_for(texts.SIGN_OUT)
+        self.browser.wait_for("Sign out")
 
 
 class WalkTests(AccountPageCase):
     def test_walk(self) -> None:
         """A player sees the device, restores a save, signs the game out, changes the password, exports and deletes."""
         self.sign_in()
-        self.assertIn(f"You are signed in on {self.service.base.partition('//')[2]} as {NAME}.", self.browser.text)
-        self.assertNotIn(texts.DEVICES_NONE, self.browser.text)
-        self.assertIn("4 B, saved just now", self.browser.text)
+        self.assertIn(f"Hello, {NAME}", self.browser.text)
+        self.assertNotIn("No game is signed in as you.", self.browser.text)
+        self.assertIn("4 B · just now", self.browser.text)
 
         self.restore_first()
         self.sign_game_out()
 
         def change(page: Page) -> None:
-            page.get_by_label(texts.PASSWORD_OLD).fill(PASSWORD)
-            page.get_by_label(texts.PASSWORD_NEW).fill(NEW_PASSWORD)
-            page.get_by_role("button", name=texts.PASSWORD_CHANGE).click()
+            page.get_by_label("Old password").fill(PASSWORD)
+            page.get_by_label("New password").fill(NEW_PASSWORD)
+            page.get_by_role("button", name="Change password").click()
 
         self.browser.step(change)
-        self.browser.wait_for(texts.NOTICES["password"])
+        self.browser.wait_for(sentences.NOTICES["password"].source)
         self.export()
         self.delete_everything()
         self.browser.open(self.home)
         self.browser.sign_in(NAME, NEW_PASSWORD)
-        self.assertNotIn(texts.SIGN_OUT, self.browser.text)
+        self.assertNotIn("Sign out", self.browser.text)
 
     def test_delete_copy(self) -> None:
         """A conflict copy is deleted after a page that asks, from which the player can also go back."""
         self.assertEqual(self.save(b"\x03three", "If-Match", '"1-0000000000000000"').status, 412)
         self.sign_in()
-        self.click("Versions of auto")
-        for answer, left in ((texts.DISMISS_BACK, 1), (texts.DISMISS, 0)):
-            self.click(texts.DISMISS)
-            self.browser.wait_for(texts.DISMISS_LEAD)
+        self.click("Choose a copy of auto")
+        for answer, left in (("Keep it", 1), ("Delete this copy", 0)):
+            self.click("Delete this copy: version 3")
+            self.browser.wait_for("It is then gone for good")
             self.click(answer)
-            self.browser.wait_for("Restore version 1")
+            self.browser.wait_for("Versions")
             kinds = [each["kind"] for each in self.game("GET", "/game/saves/auto/versions").json["versions"]]
             self.assertEqual(kinds.count("conflict"), left)
-        self.assertIn(texts.NOTICES["dismissed"], self.browser.text)
+        self.assertIn(sentences.NOTICES["dismissed"].source, self.browser.text)
 
     @covers("threats/67")
     def test_back_after_sign_out(self) -> None:
         """After the sign-out the Back button shows no data of the player."""
         self.sign_in()
         self.click("Versions of auto")
-        self.browser.wait_for("Restore version 1")
-        self.click(texts.BACK)
-        self.click(texts.SIGN_OUT)
+        self.browser.wait_for("Versions")
+        self.click("All saves")
+        self.click("Sign out")
         self.browser.wait_for("Sign in to see")
         self.assertEqual([name for name in self.browser.cookies if name == "ga"], [])
         for _ in range(3):
             self.browser.step(lambda page: page.go_back())
             self.assertNotIn(NAME, self.browser.text)
-            self.assertNotIn("Restore version 1", self.browser.text)
+            self.assertNotIn("All saves", self.browser.text)
 
     def test_cookie(self) -> None:
         """Scripts and other sites do not get the cookie; no page's address has it."""
@@ -194,29 +195,29 @@ class ProviderWalkTests(ProviderCase, PageWalk):
     def sign_in(self, label: str, person: str = "Anna") -> None:
         """Go to the provider from the page, and continue there as a person."""
         self.browser.open(self.home)
-        self.click(texts.SIGN_IN_AT.format(provider=label))
+        self.click(f"Continue with {label}")
         at_development(self.browser, person)()
 
     def test_walk(self) -> None:
         """A player signs in at the provider, restores, links another, signs in there, exports and deletes."""
         self.sign_in("Discord")
-        self.browser.wait_for(texts.SIGN_OUT)
+        self.browser.wait_for("Sign out")
         self.assertEqual(self.browser.url, self.home)  # neither code nor state nor login_id stays in the address
-        self.assertNotIn(texts.DEVICES_NONE, self.browser.text)
-        self.assertNotIn(texts.PASSWORD_TITLE, self.browser.text)
+        self.assertNotIn("No game is signed in as you.", self.browser.text)
+        self.assertNotIn("Old password", self.browser.text)
         self.restore_first()
         self.sign_game_out()
 
-        self.click(texts.LINK.format(provider="Google"))
+        self.click("Link Google")
         at_development(self.browser, "Anna")()
-        self.browser.wait_for(texts.NOTICES["linked"])
-        self.click(texts.UNLINK.format(provider="Discord"))
-        self.browser.wait_for(texts.UNLINKED_LEAD)  # this browser had signed in there
+        self.browser.wait_for(sentences.NOTICES["linked"].source)
+        self.click("Unlink Discord")
+        self.browser.wait_for("You had signed in with it here")
         self.assertEqual([name for name in self.browser.cookies if name == "ga"], [])
-        self.click(texts.AGAIN_TITLE)
+        self.click("Sign in again")
         self.browser.wait_for("Sign in to see")
         self.sign_in("Google")
-        self.browser.wait_for(texts.SIGN_OUT)
+        self.browser.wait_for("Sign out")
         self.assertEqual(self.service.rows()["player"], 1)
         self.export()
         self.delete_everything()
@@ -225,21 +226,21 @@ class ProviderWalkTests(ProviderCase, PageWalk):
     def test_nobody(self) -> None:
         """An account without a player creates none, and the page tells the person to begin in a game."""
         self.sign_in("Discord", "Chidi")
-        self.browser.wait_for(texts.FAILED_NOBODY)
+        self.browser.wait_for(sentences.ENDED[LoginFailure.REGISTRATION_CLOSED][1].source)
         self.assertEqual(self.service.rows()["player"], 1)
         self.assertNotIn("ga", self.browser.cookies)
 
     def test_deny(self) -> None:
         """A player who declines at the provider is not signed in, and can try again."""
         self.browser.open(self.home)
-        self.click(texts.SIGN_IN_AT.format(provider="Discord"))
+        self.click("Continue with Discord")
         self.browser.press("Deny")
-        self.browser.wait_for(texts.FAILED_TITLE)
+        self.browser.wait_for("You are not signed in")
         self.assertNotIn("ga", self.browser.cookies)
-        self.click(texts.TRY_AGAIN)
-        self.click(texts.SIGN_IN_AT.format(provider="Discord"))
+        self.click("Try again")
+        self.click("Continue with Discord")
         at_development(self.browser, "Anna")()
-        self.browser.wait_for(texts.SIGN_OUT)
+        self.browser.wait_for("Sign out")
 
 
 class LookTests(AccountPageCase):
@@ -249,7 +250,7 @@ class LookTests(AccountPageCase):
 
     def shown(self) -> list[str]:
         """Return the addresses of the pages that are checked."""
-        return [self.home, f"{self.home}?done=restored", f"{self.home}/saves/auto", f"{self.home}/saves/none"]
+        return [self.home, f"{self.home}/saves/auto", f"{self.home}/saves/none"]
 
     def found(self, window: Window, *scripts: str, before: str = "") -> dict[str, list[str]]:
         """Return the findings of scripts on each page, in both schemes; `before` runs once after each page's load."""

@@ -197,7 +197,7 @@ class SecondBrowser(ServiceCase):
             )
         )
         stranger.create_account(NAME, PASSWORD)
-        self.assertNotIn("One last step", stranger.text)
+        self.assertNotIn("Type this code", stranger.text)
         self.assertEqual(self.collect(login).json["stage"], "waiting_for_browser")
 
     def test_done_without_any(self) -> None:

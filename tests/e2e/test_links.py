@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from playwright.sync_api import Page
 
-from gamed.account.pages import texts
+from gamed.account import sentences
 from tests.e2e.cases import PASSWORD, ServiceCase
 from tests.e2e.chromium import Window
 from tests.e2e.client import gamed
@@ -69,7 +69,7 @@ class LinkPageTests(LinkCase):
         window = self.window()
         window.open(f"{self.service.base}/auth/account")
         window.sign_in(name, password)
-        window.wait_for(texts.SIGN_OUT if signed_in else "Wrong name or password.")
+        window.wait_for("Sign out" if signed_in else "Wrong name or password.")
 
     def test_invite(self) -> None:
         """A newcomer opens the link several times, creates an account, and gets to their page without an approval."""
@@ -78,14 +78,14 @@ class LinkPageTests(LinkCase):
             self.assert_usable(self.window(), url)
         window = self.window()
         window.open(url)
-        self.fill(window, texts.INVITE_CREATE, Name="Cleo.7", Password=PASSWORD)
-        window.wait_for(texts.SIGN_OUT)
+        self.fill(window, "Create account", Name="Cleo.7", Password=PASSWORD)
+        window.wait_for("Sign out")
         self.assertEqual(window.url.partition("?")[0], f"{self.service.base}/auth/account")
-        self.assertIn("as Cleo.", window.text)
+        self.assertIn("Hello, Cleo", window.text)
         self.assert_signs_in("Cleo.7", PASSWORD)
         window.open(url)
         self.assertEqual(window.status, 410)
-        self.assertIn(texts.LINK_OVER, window.text)
+        self.assertIn(sentences.LINK_OVER.source, window.text)
 
     def test_reset(self) -> None:
         """A player sets a password with the link; it signs in, the old one does not, and the link has ended."""
@@ -95,8 +95,8 @@ class LinkPageTests(LinkCase):
         self.assert_signs_in("Anna", PASSWORD)
         window = self.window()
         window.open(url)
-        self.fill(window, texts.RESET_SET, Password=NEW_PASSWORD)
-        window.wait_for(texts.RESET_DONE_LEAD)
+        self.fill(window, "Set password", Password=NEW_PASSWORD)
+        window.wait_for("You are signed out everywhere.")
         self.assert_signs_in("Anna", PASSWORD, signed_in=False)
         self.assert_signs_in("Anna", NEW_PASSWORD)
         window.open(url)
@@ -142,7 +142,7 @@ class RaceTests(LinkCase):
             url = self.link("invite")
             answers = self.post_at_once(url, [{"name": name, "password": PASSWORD} for name in names])
             self.assertEqual(sorted(answer.status for answer in answers), [303, 410])
-            self.assertEqual([answer.body.count(texts.LINK_OVER.encode()) for answer in answers].count(1), 1)
+            self.assertEqual([answer.body.count(sentences.LINK_OVER.source.encode()) for answer in answers].count(1), 1)
             rows = self.service.rows()
             self.assertEqual([rows[table] for table in ("player", "local_account", "browser_session")], [round_] * 3)
             self.assertEqual((self.events("invite_used"), self.events("sign_in")), (round_, round_))

@@ -8,15 +8,16 @@ from playwright.sync_api import Browser, Page
 from twisted.trial.unittest import TestCase
 
 from gamed.config.model import Look, Mark, Registration
-from gamed.login.pages import forms
-from gamed.login.pages.layout import PAGE_HEADERS, ServerName, page_headers
+from gamed.login import views
+from gamed.pages.model import Frame, ServerName
+from gamed.pages.render import PageRenderer
 from tests.account import gallery as player_gallery
 from tests.config.test_look import SHAPES
 from tests.e2e.chromium import chromium
 from tests.e2e.other_origin import installed
 from tests.login import gallery
-from tests.login.gallery import Shown
-from tests.login.test_page_texts import words
+from tests.login.gallery import RENDERER, Shown
+from tests.pages.test_texts import words
 from tests.support.covers import covers
 
 HERE, EVIL = "https://game.example/", "https://evil.example/"
@@ -45,10 +46,24 @@ PAINTED = """() => {
     const style = getComputedStyle(document.querySelector('button'));
     return [document.images[0].naturalWidth > 0, style.backgroundColor, style.color]
 }"""
+FILLED = """() => [...document.querySelectorAll('.card')]
+    .filter(e => e.querySelectorAll('.main').length > 1).map(e => e.outerHTML.slice(0, 120))"""
+"""Cards with more than one way forward."""
+WIDE = """() => [...document.querySelectorAll('button, .button')].filter(e => {
+    const room = e.closest('.card, .top, main');
+    return e.getBoundingClientRect().width > room.clientWidth * .7 && !e.matches('.alone .main, .alone .way');
+}).map(e => e.outerHTML)"""
+"""Buttons as wide as their card; only the way forward of a card that stands alone may be."""
+UNNAMED = """() => {
+    const names = [...document.querySelectorAll('button, a.button')].map(e => e.ariaLabel || e.textContent.trim());
+    return names.filter((name, at) => names.indexOf(name) !== at);
+}"""
+"""Names that two buttons have for a screen reader."""
 SVG = "image/svg+xml"
 SIGN = """() => {
-    const e = document.querySelector('main > svg'), drawn = e.querySelector('path').getBBox();
-    return [e.getAttribute('class'), e.getAttribute('aria-hidden'), drawn.width > 10 && e.clientWidth]
+    const e = document.querySelector('.seal'), svg = e.querySelector('svg');
+    const drawn = svg.querySelector('path').getBBox();
+    return [e.getAttribute('class'), svg.getAttribute('aria-hidden'), drawn.width > 10 && e.clientWidth]
 }"""
 STOPS = """() => [...document.querySelectorAll('a, button, input:not([type=hidden], [hidden] *), summary')]
     .map(e => e.id || e.textContent)"""
@@ -85,7 +100,7 @@ class PageCase(TestCase):
             shown = first
             with browser.new_context(**{"viewport": PHONE, **window}) as context:
                 page = context.new_page()
-                page.route(HERE, lambda route: route.fulfill(body=shown.html, headers=dict(PAGE_HEADERS)))
+                page.route(HERE, lambda route: route.fulfill(body=shown.html, headers=dict(RENDERER.headers)))
                 page.goto(HERE)
                 page.evaluate(script)
                 found = {first.name: step(page)}
@@ -167,13 +182,13 @@ class ViewTests(PageCase):
         seen = {}
         for scheme in SCHEMES:
             style = (
-                "() => { const s = getComputedStyle(document.querySelector('main')); return s.borderRadius + s.color }"
+                "() => { const s = getComputedStyle(document.querySelector('.card')); return s.borderRadius + s.color }"
             )
             found = self.look(
                 [named("sign-in open")], lambda page, style=style: page.evaluate(style), color_scheme=scheme
             )
             [seen[scheme]] = found.values()
-        self.assertEqual([text[:4] for text in seen.values()], ["16px", "16px"])
+        self.assertEqual([text[:4] for text in seen.values()], ["14px", "14px"])
         self.assertNotEqual(seen["light"], seen["dark"])
 
     def test_phone(self) -> None:
@@ -202,7 +217,7 @@ class ViewTests(PageCase):
         signs = {"back at plain": "done", "denied_page": "declined", "outcome login_expired": "expired"}
         signs |= {"outcome player_blocked": "blocked", "new player with a code": "waiting"}
         found = self.look([named(name) for name in signs], lambda page: page.evaluate(SIGN))
-        self.assertEqual(found, {name: [f"sign {sign}", "true", 48] for name, sign in signs.items()})
+        self.assertEqual(found, {name: [f"seal {sign}", "true", 52] for name, sign in signs.items()})
 
     def test_after_the_login(self) -> None:
         """The player's and the owner's pages fit at 320 px, also with large text; buttons and links have 44 px."""
@@ -211,6 +226,27 @@ class ViewTests(PageCase):
             return [found for style in ("", LARGE) for found in styled(page, style) + page.evaluate(SMALL)]
 
         self.assertEqual(self.look(player_gallery.every_page(), views, viewport=NARROW), {})
+
+    def test_weights(self) -> None:
+        """A card has one filled button at most, no small act is as wide as its card, and no two buttons one name."""
+        pages = [*gallery.every_page(), *player_gallery.every_page()]
+        for script in (FILLED, WIDE):
+            found = self.look(pages, lambda page, script=script: page.evaluate(script), viewport=DESKTOP)
+            self.assertEqual(found, {})
+        for name in ("account at providers", "versions", "account long"):
+            page = next(page for page in player_gallery.every_page() if page.name == name)
+            self.assertEqual(self.look([page], lambda page: page.evaluate(UNNAMED)), {})
+
+    def test_weights_are_found(self) -> None:
+        """Each of these findings is made where it is planted."""
+        plain = next(page for page in player_gallery.every_page() if page.name == "account")
+        for script, plant in (
+            (FILLED, "() => document.querySelectorAll('#devices button').forEach(e => e.classList.add('main'))"),
+            (WIDE, "() => document.querySelectorAll('.acts, .acts *').forEach(e => e.style.width = '100%')"),
+            (UNNAMED, "() => document.querySelectorAll('[aria-label]').forEach(e => e.removeAttribute('aria-label'))"),
+        ):
+            found = self.look([plain], lambda page, script=script: page.evaluate(script), plant, viewport=DESKTOP)
+            self.assertEqual(list(found), ["account"])
 
     def test_it_finds_what_is_cut(self) -> None:
         """A word that cannot break is reported."""
@@ -225,7 +261,7 @@ class ViewTests(PageCase):
             self.assertEqual(words(bare.html), words(page.html))
         pages = [Shown(page.name, page.html.replace(b":root {", b"x {")) for page in gallery.every_page()[:1]]
         found = self.look(
-            pages, lambda page: page.evaluate("() => getComputedStyle(document.querySelector('main')).borderRadius")
+            pages, lambda page: page.evaluate("() => getComputedStyle(document.querySelector('.card')).borderRadius")
         )
         self.assertEqual(list(found.values()), ["0px"])
 
@@ -255,14 +291,15 @@ class LookTests(PageCase):
         """The owner's picture is drawn, and a button has their colour and a readable label, in both schemes."""
         look = Look("#22aa77", Mark("image/svg+xml", SHAPES))
         server = ServerName("Anna's Arena", "game.example", look)
-        html = forms.sign_in_page(server, gallery.asked(), Registration.OPEN)
+        renderer = PageRenderer(look)
+        html = renderer.render(views.sign_in_page(gallery.asked(), Registration.OPEN), Frame(server, "", 0))
 
         def work(browser: Browser) -> Any:
             found = []
             for scheme in SCHEMES:
                 with browser.new_context(viewport=PHONE, color_scheme=scheme) as context:
                     page = context.new_page()
-                    page.route(HERE, lambda route: route.fulfill(body=html, headers=dict(page_headers(look))))
+                    page.route(HERE, lambda route: route.fulfill(body=html, headers=dict(renderer.headers)))
                     page.route(f"{HERE}auth/mark", lambda route: route.fulfill(body=SHAPES, content_type=SVG))
                     page.goto(HERE)
                     found.append((page.evaluate(PAINTED), page.evaluate(BELOW)))
@@ -285,9 +322,9 @@ class FrameTests(PageCase):
                 page.goto(EVIL)
                 return any(frame.query_selector("button") for frame in page.frames[1:])
 
-        open_to_all = {"Content-Type": PAGE_HEADERS["Content-Type"]}
+        open_to_all = {"Content-Type": RENDERER.headers["Content-Type"]}
         self.assertTrue(chromium().do(lambda browser: framed(browser, open_to_all)))
-        self.assertFalse(chromium().do(lambda browser: framed(browser, dict(PAGE_HEADERS))))
+        self.assertFalse(chromium().do(lambda browser: framed(browser, dict(RENDERER.headers))))
 
 
 def styled(page: Page, *styles: str) -> list[str]:

@@ -33,7 +33,7 @@ class TwoWindows(ProviderCase):
         for person, window in windows.items():
             self.go(window, person)
         for window in windows.values():
-            window.step(lambda page: page.get_by_text("One last step").or_(page.get_by_text(OTHER)).first.wait_for())
+            window.step(lambda page: page.get_by_text("Type this code").or_(page.get_by_text(OTHER)).first.wait_for())
         [winner] = [window for window in windows.values() if window.has_code()]
         [loser] = [window for window in windows.values() if window is not winner]
         self.assertIn(OTHER, loser.text)

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 from msgspec import Struct
 
-from gamed.login.pages import texts
+from gamed.login import sentences
 from tests.hostile.fake_provider import ISSUER, MARK
 from tests.login.browser_fixtures import Page
 
@@ -18,8 +18,16 @@ if TYPE_CHECKING:
     from tests.hostile.helpers import HostileCase, SignIn
 
 Act = Callable[[Any, Any], Page]
-MALFORMED, UNKNOWN, OTHER = texts.CALLBACK_MALFORMED, texts.CALLBACK_UNKNOWN, texts.CALLBACK_BROWSER
-NOWHERE, BURNED, NO_PAGE = texts.CALLBACK_UNKNOWN_PROVIDER, texts.CALLBACK_INVALID, texts.NOT_A_PAGE
+MALFORMED, UNKNOWN, OTHER = (
+    sentences.CALLBACK_MALFORMED.source,
+    sentences.CALLBACK_UNKNOWN.source,
+    sentences.CALLBACK_BROWSER.source,
+)
+NOWHERE, BURNED, NO_PAGE = (
+    sentences.CALLBACK_UNKNOWN_PROVIDER.source,
+    sentences.CALLBACK_INVALID.source,
+    sentences.NOT_A_PAGE.source,
+)
 
 
 class Bad(Struct, frozen=True):
@@ -150,8 +158,8 @@ NO_EFFECT = (
     Bad("HEAD", method("HEAD"), 405, ""),
     Bad("PUT", method("PUT"), 405, ""),
     Bad("OPTIONS", method("OPTIONS"), 405, ""),
-    Bad("a prefetch", raw(GOOD, Sec_Purpose="prefetch"), 503, texts.PREFETCH),
-    Bad("a prerender", raw(GOOD, Sec_Purpose="prefetch;prerender"), 503, texts.PREFETCH),
+    Bad("a prefetch", raw(GOOD, Sec_Purpose="prefetch"), 503, sentences.PREFETCH.source),
+    Bad("a prerender", raw(GOOD, Sec_Purpose="prefetch;prerender"), 503, sentences.PREFETCH.source),
     Bad("in a frame", raw(GOOD, Sec_Fetch_Dest="iframe"), 403, NO_PAGE),
     Bad("as an image", raw(GOOD, Sec_Fetch_Dest="image"), 403, NO_PAGE),
     Bad("by a script", raw(GOOD, Sec_Fetch_Dest="empty"), 403, NO_PAGE),

@@ -3,7 +3,7 @@
 from typing import Any
 from urllib.parse import quote
 
-from gamed.login.pages import texts
+from gamed.login import sentences
 from gamed.outcomes import LoginFailure
 from tests.hostile.callbacks import BURNING, NO_EFFECT, Bad
 from tests.hostile.fake_provider import ISSUER, MARK, TOKEN, Reply
@@ -59,7 +59,7 @@ class CallbackCase(HostileCase):
         self.fake.visited(again.headers["location"])
         sign_in.url = again.headers["location"]
         page = sign_in.browser.get(sign_in.browser.get(self.callback(sign_in, iss=ISSUER)).headers["location"])
-        self.assertIn(texts.CODE_TITLE, page.text)
+        self.assertIn("Type this code into your game", page.text)
 
 
 @covers("7/8")
@@ -125,7 +125,7 @@ class Late(CallbackCase):
         self.finishes(sign_in)
         for code in (sign_in.code, "code-of-another"):
             page = sign_in.browser.get(self.callback(sign_in, code=code))
-            self.assertEqual((page.status, page.heading), (409, texts.CALLBACK_TWICE_TITLE))
+            self.assertEqual((page.status, page.heading), (409, "One moment"))
             self.assertIn("/auth/login/done?", page.headers["refresh"])
         self.assertEqual(len(self.fake.calls(TOKEN)), 1)
 
@@ -136,7 +136,7 @@ class Late(CallbackCase):
         self.return_(sign_in)
         self.repair()
         page = sign_in.browser.get(self.callback(sign_in, code="code-of-another"))
-        self.assertEqual((page.status, page.heading), (410, texts.ENDED[LoginFailure.PROVIDER_ERROR][0]))
+        self.assertEqual((page.status, page.heading), (410, sentences.ENDED[LoginFailure.PROVIDER_ERROR][0].source))
         self.assertEqual(len(self.fake.calls(TOKEN)), 1)
         self.signs_in()
 
@@ -150,7 +150,7 @@ class Late(CallbackCase):
             sign_in = self.depart()
             end(sign_in)
             page = sign_in.browser.get(self.callback(sign_in))
-            self.assertEqual((page.status, page.heading), (410, texts.ENDED[outcome][0]))
+            self.assertEqual((page.status, page.heading), (410, sentences.ENDED[outcome][0].source))
             self.assertEqual(sign_in.game.collect().json["problem"]["code"], outcome.value)
         self.assertEqual(self.fake.calls(TOKEN), [])
         self.signs_in()

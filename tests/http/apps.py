@@ -12,8 +12,11 @@ from gamed.http.app import make_app, make_html_app
 from gamed.http.background import ShieldedTasks
 from gamed.http.bodies import BodyPolicy, MemoryBody, RequestHead
 from gamed.http.json_body import read_form, read_json, read_query, write_json
+from gamed.http.problems import Problem, RenderedError
 from gamed.http.request import Request
-from gamed.login.pages.results import error_response
+from gamed.login.views import problem_page
+from gamed.pages.model import Frame
+from gamed.pages.render import PageRenderer
 
 SECRET = "gat_" + "Zx9" * 14 + "abcdefg"
 
@@ -240,10 +243,19 @@ class EchoRoutes(Struct, frozen=True):
         return write_json(request, 200, {})
 
 
+RENDERER = PageRenderer()
+
+
+def plain_problem_page(group: object, problem: Problem, request: Request) -> RenderedError:
+    """Return the page of a problem at a server without a name."""
+    shown = problem_page(problem, request_id=request.request_id)
+    return RENDERER.headers, RENDERER.render(shown, Frame(None, request.request_id, 0))
+
+
 class PageRoutes(Struct, frozen=True):
     """Browser routes."""
 
-    app = make_html_app(error_response)
+    app = make_html_app(plain_problem_page)
     prefixes = ("/auth/page/",)
     body_policies: Mapping[str, BodyPolicy] = field(default_factory=dict)
 

@@ -154,7 +154,7 @@ class PagesTests(SynchronousTestCase):
         answer = self.browser.get("/auth/page/crash")
         request_id = answer.headers["x-request-id"]
         self.assertEqual(self.browser.log.lines[-1]["request_id"], request_id)
-        self.assertIn(f"<small>For the owner of this server: {request_id}</small>".encode(), answer.body)
+        self.assertIn(f"<small>For the owner of this server: <bdi>{request_id}</bdi></small>".encode(), answer.body)
         self.assertIn(f"request={request_id}\n", "".join(self.browser.events))
         for path in ("/auth/page/nope", "/auth/page/%ff"):
             answer = self.browser.get(path)

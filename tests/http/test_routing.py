@@ -16,8 +16,7 @@ from gamed.http.json_body import write_json
 from gamed.http.request import Request
 from gamed.http.route_compiler import compile_routes, template_of
 from gamed.http.site import RouteTable
-from gamed.login.pages.results import error_response
-from tests.http.apps import CollectRoutes, EchoRoutes, PageRoutes
+from tests.http.apps import CollectRoutes, EchoRoutes, PageRoutes, plain_problem_page
 from tests.support.http import Browser
 
 TOKEN = "A" * 21 + "b"
@@ -56,7 +55,7 @@ class TooLate(errors.RouteNotFound):
 class FailingGroup(Struct, frozen=True):
     """Browser routes with a failure page."""
 
-    app = make_html_app(error_response, failure_page=late_page)
+    app = make_html_app(plain_problem_page, failure_page=late_page)
     prefixes = ("/fail/",)
     body_policies: Mapping[str, BodyPolicy] = field(default_factory=dict)
     page: bytes = b"<p>too late"

@@ -21,6 +21,10 @@ from tests.support.http import BASE_HOST, Answer, Browser, Connection
 BASE = f"https://{BASE_HOST}"
 
 
+VOID = {"br", "img", "input", "link", "meta"}
+"""The elements of our pages that have no end."""
+
+
 class Page(HTMLParser):
     """A page as a person and a browser read it."""
 
@@ -39,7 +43,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         named = dict(attrs)
         self.tags.add(tag)
-        if tag not in ("input", "meta"):
+        if tag not in VOID:
             self._inside.append(tag)
         if tag == "form":
             self.forms.append({"action": named["action"], "method": named["method"], "fields": {}})
@@ -49,12 +53,13 @@ class Page(HTMLParser):
             self.links.append(named["href"] or "")
 
     def handle_endtag(self, tag: str) -> None:
-        if tag not in ("input", "meta"):
+        if tag not in VOID:
             self._inside.pop()
 
     def handle_data(self, data: str) -> None:
-        if self._inside and self._inside[-1] in ("h1", "title"):
-            self.titles[self._inside[-1]] = data
+        for name in ("h1", "title"):
+            if name in self._inside:
+                self.titles[name] = self.titles.get(name, "") + data
         if "style" not in self._inside:
             self.words.append(data)
 

@@ -4,16 +4,17 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from gamed.account.home_routes import home_page
-from gamed.config.model import Registration
-from gamed.http.problems import CODES, HTTP_ERRORS
+from gamed.config.model import Look, Registration
+from gamed.http.problems import HTTP_ERRORS, plain_problem
+from gamed.login import sentences, views
 from gamed.login.browser_routes import REJECTED
 from gamed.login.local import FormError
-from gamed.login.pages import forms, results, texts
-from gamed.login.pages.forms import DeviceInfo, FormFeedback
-from gamed.login.pages.layout import ServerName
+from gamed.login.sentences import Place
 from gamed.login.transaction import ClientInfo, LoginIntent
+from gamed.login.views import DeviceInfo, FormFeedback
 from gamed.outcomes import LoginFailure
+from gamed.pages.model import Frame, Page, ServerName, Text
+from gamed.pages.render import PageRenderer
 
 TOKEN, FORM, CODE, NUMBER = "A" * 22, "F" * 43, "BKT-RVW", "482917"
 RETURN = "http://127.0.0.1:51004/gamed/return?login_id=lgn_1&ticket=" + "t" * 43
@@ -21,6 +22,7 @@ APP = "com.example.game:/signin?login_id=lgn_1&ticket=" + "t" * 43
 DONE = "https://game.example/auth/login/done?login_id=lgn_1"
 ID = "4461851faeea5437a5c78e27"
 LABEL = "Discord"
+NOW_MS = 1_790_000_000_000
 
 LONG_HOST = f"{'play-' * 12}here.{'sub.' * 20}example.org:8443"
 SERVERS: Mapping[str, ServerName] = {
@@ -38,12 +40,13 @@ CLIENTS: Mapping[str, ClientInfo] = {
     "markup": ClientInfo("<script>alert(1)</script>", "{0}", "&amp;", '"><h1>'),
 }
 BROWSER_REJECTIONS = (
-    texts.UNKNOWN_LINK,
-    texts.FORM_REFUSED,
-    texts.NOT_A_PAGE,
-    texts.PREFETCH,
-    texts.OTHER_BROWSER,
-    texts.CALLBACK_MALFORMED,
+    sentences.UNKNOWN_LINK,
+    sentences.FORM_REFUSED,
+    sentences.NO_COOKIE,
+    sentences.NOT_A_PAGE,
+    sentences.PREFETCH,
+    sentences.OTHER_BROWSER,
+    sentences.CALLBACK_MALFORMED,
     *(sentence for _, sentence in REJECTED.values()),
 )
 """The sentences of the browser routes."""
@@ -57,12 +60,21 @@ COMMON = sorted(
 """The codes of any route; on a browser route they are pages."""
 
 
+RENDERER = PageRenderer()
+
+
 class Shown(Struct, frozen=True):
     """A page with a name; `failure`: the page has to say what to do now."""
 
     name: str
     html: bytes
     failure: bool = False
+    page: Page | None = None
+
+    @classmethod
+    def of(cls, name: str, page: Page, server: ServerName | None = None, *, failure: bool = False) -> "Shown":
+        """Return the page as the server renders it; `server` is Anna's by default."""
+        return cls(name, RENDERER.render(page, Frame(server or SERVERS["plain"], ID, NOW_MS)), failure, page)
 
 
 def asked(client: str = "plain", age_seconds: int = 125) -> DeviceInfo:
@@ -77,82 +89,81 @@ def every_page() -> list[Shown]:
 
 def sign_ins() -> Iterator[Shown]:
     """Yield the sign-in pages of local mode, by registration, form error and client texts."""
-    plain = SERVERS["plain"]
     for registration in Registration:
-        yield Shown(f"sign-in {registration.value}", forms.sign_in_page(plain, asked(), registration))
+        yield Shown.of(f"sign-in {registration.value}", views.sign_in_page(asked(), registration))
     for registration in (Registration.OPEN, Registration.APPROVAL):
-        yield Shown(f"account {registration.value}", forms.create_page(plain, asked(), registration))
+        yield Shown.of(f"account {registration.value}", views.create_page(asked(), registration))
     for refusal in FormError:
         for creating in (False, True):
             returned = FormFeedback(refusal, 12, creating, "Anna", ID if refusal is FormError.BUSY else "")
-            write = forms.create_page if creating else forms.sign_in_page
-            page = write(plain, asked(), Registration.APPROVAL, returned)
-            yield Shown(f"{'account' if creating else 'sign-in'} refused {refusal.value}", page, failure=True)
-    nearly = forms.sign_in_page(plain, asked(), Registration.OPEN, FormFeedback(FormError.LIMIT, 1, name="Anna"))
-    yield Shown("sign-in limit nearly over", nearly, failure=True)
+            write = views.create_page if creating else views.sign_in_page
+            page = write(asked(), Registration.APPROVAL, returned)
+            yield Shown.of(f"{'account' if creating else 'sign-in'} refused {refusal.value}", page, failure=True)
+    nearly = views.sign_in_page(asked(), Registration.OPEN, FormFeedback(FormError.LIMIT, 1, name="Anna"))
+    yield Shown.of("sign-in limit nearly over", nearly, failure=True)
     for name, server in SERVERS.items():
-        yield Shown(f"sign-in at {name}", forms.sign_in_page(server, asked(age_seconds=0), Registration.OPEN))
-    yield Shown("account at long", forms.create_page(SERVERS["long"], asked("long"), Registration.APPROVAL))
+        yield Shown.of(f"sign-in at {name}", views.sign_in_page(asked(age_seconds=0), Registration.OPEN), server)
+    yield Shown.of("account at long", views.create_page(asked("long"), Registration.APPROVAL), SERVERS["long"])
     for name in CLIENTS:
-        yield Shown(f"sign-in from {name}", forms.sign_in_page(plain, asked(name, 60), Registration.OPEN))
+        yield Shown.of(f"sign-in from {name}", views.sign_in_page(asked(name, 60), Registration.OPEN))
 
 
 def at_providers() -> Iterator[Shown]:
     """Yield the pages before a provider, by intent, form error and client texts."""
     for intent in (LoginIntent.LOGIN, LoginIntent.LINK, LoginIntent.ADOPT):
-        wanted = forms.ProviderPrompt(LABEL, intent, "Anna" if intent is LoginIntent.LINK else None)
-        yield Shown(f"provider {intent.value}", forms.provider_page(SERVERS["plain"], asked(), wanted))
+        wanted = views.ProviderPrompt(LABEL, intent, "Anna" if intent is LoginIntent.LINK else None)
+        yield Shown.of(f"provider {intent.value}", views.provider_page(asked(), wanted))
         typed = (FormError.WRONG, FormError.LIMIT, FormError.BUSY) if intent is LoginIntent.ADOPT else ()
         for refusal in typed:
-            page = forms.provider_page(SERVERS["plain"], asked(), wanted, FormFeedback(refusal, 12, name="Anna"))
-            yield Shown(f"provider {intent.value} refused {refusal.value}", page, failure=True)
-        long = forms.ProviderPrompt(
+            page = views.provider_page(asked(), wanted, FormFeedback(refusal, 12, name="Anna"))
+            yield Shown.of(f"provider {intent.value} refused {refusal.value}", page, failure=True)
+        long = views.ProviderPrompt(
             "The Provider With " + "N" * 46, intent, "W" * 32 if intent is LoginIntent.LINK else None
         )
-        yield Shown(f"provider {intent.value} long", forms.provider_page(SERVERS["long"], asked("long"), long))
-        page = forms.provider_page(SERVERS["arabic"], asked("hebrew"), wanted)
-        yield Shown(f"provider {intent.value} other scripts", page)
+        yield Shown.of(f"provider {intent.value} long", views.provider_page(asked("long"), long), SERVERS["long"])
+        page = views.provider_page(asked("hebrew"), wanted)
+        yield Shown.of(f"provider {intent.value} other scripts", page, SERVERS["arabic"])
 
 
 def afterwards() -> Iterator[Shown]:
     for name, server in SERVERS.items():
-        yield Shown(f"return at {name}", results.return_page(server, RETURN, DONE))
-        yield Shown(f"app at {name}", results.app_page(server, APP, DONE))
-        yield Shown(f"back at {name}", results.back_page(server))
-        yield Shown(f"home at {name}", home_page(server, f"https://{server.host}"))
+        yield Shown.of(f"return at {name}", views.return_page(RETURN, DONE), server)
+        yield Shown.of(f"app at {name}", views.return_page(APP, DONE, app=True), server)
+        yield Shown.of(f"back at {name}", views.back_page(), server)
+        yield Shown.of(f"home at {name}", views.home_page(f"https://{server.host}"), server)
     for name in CLIENTS:
-        server = SERVERS.get(name, SERVERS["plain"])
-        yield Shown(f"code from {name}", results.code_page(server, asked(name), CODE))
-    plain = SERVERS["plain"]
+        yield Shown.of(f"code from {name}", views.code_page(asked(name), CODE), SERVERS.get(name))
     for name in (None, "Anna \U0001f44d", "W" * 32):
-        link = forms.display_name_link(asked(), name)
-        yield Shown(f"code with name {name}", results.code_page(plain, asked(), CODE, link))
+        yield Shown.of(f"code with name {name}", views.code_page(asked(), CODE, asks_name=True, shown_name=name))
     for name in (None, "Anna \U0001f44d"):
-        yield Shown(f"name {name or 'not chosen'}", forms.display_name_page(plain, asked(), name, DONE))
-    yield Shown("name refused", forms.display_name_page(plain, asked(), None, DONE, "Anna\u200b"), failure=True)
-    yield Shown("naming", results.naming_page(plain, asked()))
-    yield Shown("settled", results.settled_page(plain))
-    for write in (results.working_page, results.waiting_page, results.linked_page, results.denied_page):
-        yield Shown(write.__name__, write(SERVERS["plain"]))
+        yield Shown.of(f"name {name or 'not chosen'}", views.display_name_page(asked(), name, DONE))
+    yield Shown.of("name refused", views.display_name_page(asked(), None, DONE, "Anna\u200b"), failure=True)
+    yield Shown.of("naming", views.naming_page(asked()))
+    yield Shown.of("settled", views.settled_page())
+    for write in (views.working_page, views.waiting_page, views.linked_page, views.denied_page):
+        yield Shown.of(write.__name__, write())
+    yield Shown.of("waiting with a name", views.waiting_page(asked(), "Anna"))
+    yield Shown.of("back with a name", views.back_page("Anna"))
     for name in ("Anna", "\u2068\u202eAnna\u2069 (" + "W" * 32 + ")"):
-        yield Shown(f"linked to {name}", results.linked_page(SERVERS["plain"], name))
-        yield Shown(f"adopted {name}", results.adopted_page(SERVERS["plain"], "Discord", name))
-    yield Shown("callback twice", results.second_callback_page(SERVERS["plain"], DONE))
+        yield Shown.of(f"linked to {name}", views.linked_page(name))
+        yield Shown.of(f"adopted {name}", views.adopted_page("Discord", name))
+    welcome = ServerName("Anna's Arena", "game.example", Look(welcome="Be kind.", contact="mailto:anna@game.example"))
+    yield Shown.of("home with words", views.home_page("https://game.example"), welcome)
+    yield Shown.of("callback twice", views.second_callback_page(DONE))
 
 
 def failures() -> Iterator[Shown]:
     """Yield the pages of every outcome, rejection and problem that a browser can receive."""
-    yield Shown("collected", results.ended_page(None, SERVERS["plain"]))
+    yield Shown.of("collected", views.ended_page(None))
     for outcome in LoginFailure:
-        yield Shown(f"outcome {outcome.value}", results.ended_page(outcome, SERVERS["plain"]), failure=True)
-    waiting = results.ended_page(LoginFailure.PLAYER_PENDING, SERVERS["plain"], NUMBER)
-    yield Shown("new player with a code", waiting, failure=True)
-    for number, sentence in enumerate(dict.fromkeys(BROWSER_REJECTIONS)):
-        yield Shown(
-            f"refused {number}", results.error_page(403, "", sentence, SERVERS["plain"], request_id=ID), failure=True
-        )
+        yield Shown.of(f"outcome {outcome.value}", views.ended_page(outcome), failure=True)
+    waiting = views.ended_page(LoginFailure.PLAYER_PENDING, NUMBER)
+    yield Shown.of("new player with a code", waiting, failure=True)
+    for number, sentence in enumerate(dict.fromkeys(each.source for each in BROWSER_REJECTIONS)):
+        refused = views.error_page(403, Text(sentence), request_id=ID)
+        yield Shown.of(f"refused {number}", refused, failure=True)
     for code in COMMON:
-        problem = CODES[code]
-        yield Shown(
-            f"problem {code}", results.error_page(problem.status, code, problem.detail, request_id=ID), failure=True
-        )
+        for place in Place:
+            page = views.problem_page(plain_problem(code), request_id=ID, place=place, address="https://game.example")
+            name = f"problem {code}" if place is Place.GAME else f"problem {code} {place.name}"
+            yield Shown.of(name, page, failure=True)

@@ -5,21 +5,29 @@ from hashlib import sha256
 from re import DOTALL, findall, search
 from urllib.parse import parse_qs, urlsplit
 
-from gamed.login.pages import texts
-from gamed.login.pages.forms import started
-from gamed.login.pages.layout import ServerName
-from gamed.login.pages.results import ended_page, error_page
+from gamed.config.model import Registration
+from gamed.http.problems import plain_problem
+from gamed.login import sentences
+from gamed.login.local import FormError
+from gamed.login.views import ended_page, error_page, problem_page, sign_in_page
 from gamed.outcomes import LoginFailure
+from gamed.pages.model import Page as ShownPage
+from gamed.pages.model import text
 from gamed.players.names import parse_name
 from gamed.players.passwords import AT_ONCE, QUEUED
 from gamed.sessions import tables as session_tables
 from tests.login.browser_fixtures import BASE, BrowserCase, Page
 from tests.login.fixtures import APPROVAL, CLOSED, OFF, PASSWORD
+from tests.login.gallery import Shown, asked
 from tests.support.covers import covers
 from tests.support.http import Answer
 
 OTHER_SENTENCE = "Another browser finished this sign-in. If that was not you, cancel in the game."
 EVIL = "<script>alert(1)</script>\u202egnp.exe\u2066"
+
+
+def rendered(page: ShownPage) -> str:
+    return Shown.of("", page).html.decode()
 
 
 class Link(BrowserCase):
@@ -30,9 +38,9 @@ class Link(BrowserCase):
         self.server.clock.advance(125)
         page = self.new_browser().get(game.url)
         self.assertEqual((page.status, page.heading), (200, "Sign in"))
-        for words in ("Anna's Arena", "game.example", "Reported by the device", "Started 2 minutes ago"):
+        for words in ("Anna's Arena", "game.example", "Reported by the device", "asked 2 min ago"):
             self.assertIn(words, page.text)
-        for words in ("MyGame", "1.4.2", "ANNA-PC", "windows"):
+        for words in ("MyGame", "1.4.2", "ANNA-PC", "Windows"):
             self.assertIn(f"<bdi>{words}</bdi>", page.html)
         self.assertEqual([form["action"].rpartition("/")[2] for form in page.forms], ["local", "decline"])
         for field in ('autocomplete="username"', 'autocomplete="current-password"'):
@@ -57,7 +65,7 @@ class Link(BrowserCase):
         self.serve(registration=APPROVAL)
         game, browser = self.game(), self.new_browser()
         [link] = browser.get(game.url).links
-        self.assertIn(texts.CREATE_APPROVAL, browser.get(link).text)
+        self.assertIn("The owner of this server approves new accounts before they can play.", browser.get(link).text)
 
     def test_the_page_of_a_new_account(self) -> None:
         """The link "Create an account" leads to a page with that form, "This was not me" and a link back."""
@@ -76,8 +84,8 @@ class Link(BrowserCase):
         """The address of the form shows the sign-in page with a sentence when registration is closed."""
         self.serve(registration=CLOSED)
         page = self.new_browser().get(f"{self.game().url}/create")
-        self.assertEqual((page.status, page.heading), (200, texts.SIGN_IN_TITLE))
-        self.assertIn(texts.REFUSED_CLOSED, page.text)
+        self.assertEqual((page.status, page.heading), (200, "Sign in"))
+        self.assertIn(sentences.REFUSED[FormError.CLOSED].source, page.text)
 
     def test_the_page_of_a_new_account_is_guarded_as_the_link(self) -> None:
         """The page is refused in a frame, as a prefetch and for unknown logins, and is 410 once the login has ended."""
@@ -95,7 +103,7 @@ class Link(BrowserCase):
         self.serve(registration=CLOSED)
         game, browser = self.game(), self.new_browser()
         page = browser.post(browser.get(game.url).form("/local"), {"create": "yes", "name": "bo", "password": PASSWORD})
-        self.assertIn(texts.REFUSED_CLOSED, page.text)
+        self.assertIn(sentences.REFUSED[FormError.CLOSED].source, page.text)
         self.assertEqual([form["fields"].get("create") for form in page.forms], [None, None])
 
     @covers("threats/8")
@@ -105,7 +113,7 @@ class Link(BrowserCase):
         page = self.new_browser().get(self.game(client={"name": EVIL}).url)
         self.assertIn("<bdi>&lt;script&gt;alert(1)&lt;/script&gt;gnp.exe</bdi>", page.html)
         self.assertNotIn("script", page.tags)
-        self.assertIn(texts.DEVICE_SILENT, self.new_browser().get(self.game().url).text)
+        self.assertIn("The device did not say what it is.", self.new_browser().get(self.game().url).text)
 
     def test_without_a_name(self) -> None:
         """A server without a name is shown by its host."""
@@ -142,11 +150,13 @@ class Link(BrowserCase):
         browser = self.new_browser()
         browser.post(browser.get(denied.url).form("/decline"))
         cancelled.cancel()
-        self.assertEqual(self.new_browser().get(denied.url).heading, texts.ENDED[LoginFailure.LOGIN_DENIED][0])
-        self.assertEqual(browser.get(cancelled.url).heading, texts.ENDED[LoginFailure.LOGIN_CANCELLED][0])
+        self.assertEqual(
+            self.new_browser().get(denied.url).heading, sentences.ENDED[LoginFailure.LOGIN_DENIED][0].source
+        )
+        self.assertEqual(browser.get(cancelled.url).heading, sentences.ENDED[LoginFailure.LOGIN_CANCELLED][0].source)
         self.server.clock.advance(600)
         page = browser.get(expired.url)
-        self.assertEqual((page.status, page.heading), (410, texts.ENDED[LoginFailure.LOGIN_EXPIRED][0]))
+        self.assertEqual((page.status, page.heading), (410, sentences.ENDED[LoginFailure.LOGIN_EXPIRED][0].source))
 
 
 class Cookie(BrowserCase):
@@ -255,7 +265,7 @@ class Forms(BrowserCase):
         unknown = browser.sign_in(game.url, "nobody", "wrong horse")
         self.assertEqual((wrong.status, unknown.status), (200, 200))
         self.assertEqual(wrong.html.replace('Anna"', '"'), unknown.html.replace('nobody"', '"'))
-        self.assertIn(texts.REFUSED_WRONG, wrong.text)
+        self.assertIn(sentences.REFUSED[FormError.WRONG].source, wrong.text)
         self.assertEqual(wrong.form("/local")["fields"]["name"], "Anna")
         self.assertNotIn("horse", wrong.html)
         self.assertEqual(browser.post(wrong.form("/local"), {"name": "Anna", "password": "correct horse"}).status, 303)
@@ -277,14 +287,14 @@ class Forms(BrowserCase):
         self.serve()
         game, browser = self.game(), self.new_browser()
         for name, password, sentence in (
-            ("anna", "a password", texts.REFUSED_TAKEN),
-            ("a b", "a password", texts.REFUSED_NAME),
-            ("Bert", "shorty", texts.REFUSED_PASSWORD),
+            ("anna", "a password", sentences.REFUSED[FormError.NAME_TAKEN].source),
+            ("a b", "a password", sentences.REFUSED[FormError.NAME_MALFORMED].source),
+            ("Bert", "shorty", sentences.REFUSED[FormError.PASSWORD_MALFORMED].source),
         ):
             page = browser.create(game.url, name, password)
             self.assertEqual(page.status, 200)
             self.assertIn(sentence, page.text)
-            self.assertEqual(page.heading, texts.CREATE_TITLE)
+            self.assertEqual(page.heading, "Create an account")
             self.assertEqual(page.form("/local", create="yes")["fields"]["name"], name)
             self.assertNotIn(password, page.html)
 
@@ -295,7 +305,7 @@ class Forms(BrowserCase):
         browser.sign_in(game.url, password="wrong horse")
         page = browser.sign_in(game.url)
         self.assertEqual((page.status, page.headers["retry-after"]), (429, "60"))
-        self.assertIn(texts.REFUSED_LIMIT.format(wait="60 seconds"), page.text)
+        self.assertIn("Too many tries. Try again in 60 seconds.", page.text)
         self.assertEqual(browser.get(game.url).status, 200)
 
 
@@ -311,7 +321,7 @@ class ResultPage(BrowserCase):
         page = browser.get(answer.headers["location"])
         link, elsewhere = page.links
         self.assertEqual(elsewhere, answer.headers["location"])
-        self.assertIn(texts.RETURN_ELSEWHERE, page.text)
+        self.assertIn("Is the game on another device?", page.text)
         self.assertEqual(page.headers["refresh"], f"2; url={link}")
         parts = urlsplit(link)
         self.assertEqual((parts.scheme, parts.netloc, parts.path), ("http", "127.0.0.1:51004", "/gamed/return"))
@@ -335,7 +345,7 @@ class ResultPage(BrowserCase):
         game, browser = self.game(loopback_port=51004), self.new_browser()
         page = browser.get(browser.sign_in(game.url).headers["location"])
         shown = browser.get(page.links[1])
-        self.assertEqual((shown.status, shown.heading, shown.links), (200, texts.CODE_TITLE, []))
+        self.assertEqual((shown.status, shown.heading, shown.links), (200, "Type this code into your game", []))
         self.assertEqual(game.collect(finish_code=code(shown)).status, 200)
 
     def test_the_code_page_moves_on(self) -> None:
@@ -347,11 +357,11 @@ class ResultPage(BrowserCase):
         self.assertEqual(page.headers["refresh"], "20")
         self.assertEqual(game.collect(finish_code=code(page)).status, 200)
         delivered = browser.get(where)
-        self.assertEqual((delivered.heading, delivered.headers["refresh"]), (texts.BACK_TITLE, "20"))
+        self.assertEqual((delivered.heading, delivered.headers["refresh"]), ("You can go back to the game", "20"))
         [(session_id,)] = self.server.rows("SELECT session_id FROM session")
         self.server.write(lambda c: session_tables.mark_used(c, session_id, 1, self.server.now_ms()))
         collected = browser.get(where)
-        self.assertEqual((collected.heading, "refresh" in collected.headers), (texts.BACK_TITLE, False))
+        self.assertEqual((collected.heading, "refresh" in collected.headers), ("You can go back to the game", False))
 
     def test_an_end_moves_on_no_more(self) -> None:
         """After a cancel or the deadline the next page shows the end and reloads no more."""
@@ -390,9 +400,9 @@ class ResultPage(BrowserCase):
         self.assertEqual(answer.status, 303)
         page = browser.get(answer.headers["location"])
         self.assertEqual(page.headers["refresh"], "20")
-        self.assertIn(texts.CODE_LEAD, page.text)
+        self.assertIn("Only do this if you started the sign-in.", page.text)
         self.assertIn("<bdi>MyGame</bdi>", page.html)
-        self.assertIn("Started just now", page.text)
+        self.assertIn("asked just now", page.text)
         self.assertEqual(game.collect(finish_code=code(page)).status, 200)
 
     def test_without_a_port(self) -> None:
@@ -402,7 +412,7 @@ class ResultPage(BrowserCase):
         page = browser.get(browser.sign_in(game.url).headers["location"])
         self.assertRegex(code(page), r"\A[BCDFGHJKLMNPQRSTVWXZ]{3}-[BCDFGHJKLMNPQRSTVWXZ]{3}\Z")
         denied = browser.post(page.form("/decline"))
-        self.assertEqual((denied.status, denied.heading), (200, texts.DENIED_TITLE))
+        self.assertEqual((denied.status, denied.heading), (200, "You were not signed in"))
         self.assertEqual(game.collect(finish_code=code(page)).json["problem"]["code"], "login_denied")
         self.assertEqual(
             browser.get(f"/auth/login/done?login_id={game.login['login_id']}").heading, "You were not signed in"
@@ -459,7 +469,7 @@ class ResultPage(BrowserCase):
         game, browser = self.game(loopback_port=51004), self.new_browser()
         self.assertEqual(game.login["return_proof"], "none")
         page = browser.get(browser.sign_in(game.url).headers["location"])
-        self.assertEqual((page.heading, page.links, page.headers["refresh"]), (texts.WAITING_TITLE, [], "20"))
+        self.assertEqual((page.heading, page.links, page.headers["refresh"]), ("Nearly there", [], "20"))
         self.assertEqual(game.collect().json["status"], "complete")
 
 
@@ -484,7 +494,8 @@ class EveryPage(BrowserCase):
         for answer in self.pages():
             [style] = findall(r"<style>(.*?)</style>", answer.body.decode(), DOTALL)
             digest = b64encode(sha256(style.encode()).digest()).decode()
-            policy = f"default-src 'none'; style-src 'sha256-{digest}'; frame-ancestors 'none'; base-uri 'none'"
+            sources = f"style-src 'sha256-{digest}'; img-src 'self'"
+            policy = f"default-src 'none'; {sources}; frame-ancestors 'none'; base-uri 'none'"
             self.assertEqual(answer.headers["content-security-policy"], policy)
             self.assertEqual(answer.headers["cross-origin-opener-policy"], "same-origin")
             self.assertEqual(answer.headers["content-type"], "text/html; charset=utf-8")
@@ -499,7 +510,7 @@ class EveryPage(BrowserCase):
         for answer in self.pages():
             html = answer.body.decode()
             self.assertEqual(html.count("<h1>"), 1)
-            self.assertTrue(html.startswith('<!DOCTYPE html>\n<html lang="en">'))
+            self.assertTrue(html.startswith('<!DOCTYPE html>\n<html lang="en" dir="ltr">'))
             self.assertIn('name="viewport" content="width=device-width, initial-scale=1"', html)
             self.assertEqual(set(findall(r'<input id="([^"]+)"', html)), set(findall(r'<label for="([^"]+)"', html)))
             self.assertEqual(html.count("<button"), html.count('type="submit"'))
@@ -507,26 +518,29 @@ class EveryPage(BrowserCase):
     def test_errors(self) -> None:
         """Every outcome and status has a page with a heading and a sentence; the detail is text, not markup."""
         for outcome in LoginFailure:
-            html = ended_page(outcome, ServerName(None, "game.example")).decode()
-            self.assertIn(texts.ENDED[outcome][0].replace("'", "&#39;").split("&")[0], html)
+            page = rendered(ended_page(outcome))
+            self.assertIn(sentences.ENDED[outcome][0].source.replace("'", "&#39;").split("&")[0], page)
         for status in (400, 403, 404, 405, 409, 410, 413, 418, 429, 500, 503, 507):
-            html = error_page(status, "x", "<b>{detail}</b>", request_id="").decode()
-            self.assertIn("&lt;b&gt;{detail}&lt;/b&gt;", html)
-            self.assertIsNotNone(search(r"<h1>[A-Z][^<]+</h1>", html))
-        self.assertIn(texts.ERROR_LEAD_OTHER, error_page(500, "x", "", request_id="").decode())
+            page = rendered(error_page(status, text("{detail}", detail="<b>{detail}</b>"), request_id=""))
+            self.assertIn("&lt;b&gt;{detail}&lt;/b&gt;", page)
+            self.assertIsNotNone(search(r"<h1>[A-Z].+</h1>", page))
+        self.assertIn(
+            "The server made a mistake.", rendered(problem_page(plain_problem("internal_error"), request_id=""))
+        )
 
     def test_how_long_ago(self) -> None:
-        """The age is in words, without a zero or a plural of one."""
-        ages = [started(seconds) for seconds in (0, 59, 60, 119, 120, 3599)]
-        self.assertEqual([word.removeprefix("Started ") for word in ages[:2]], ["just now"] * 2)
-        self.assertEqual([word.removeprefix("Started ") for word in ages[2:4]], ["1 minute ago"] * 2)
-        self.assertEqual([word.removeprefix("Started ") for word in ages[4:]], ["2 minutes ago", "59 minutes ago"])
+        """The age is in words, without a zero."""
+        pages = [
+            rendered(sign_in_page(asked(age_seconds=age), Registration.OPEN)) for age in (0, 59, 60, 119, 120, 3599)
+        ]
+        ages = [search(r"asked ([\w ]+)</small>", page)[1] for page in pages]  # type: ignore[index]
+        self.assertEqual(ages, ["just now"] * 2 + ["1 min ago"] * 2 + ["2 min ago", "59 min ago"])
 
     def test_the_hints_are_true(self) -> None:
         """The hints for names and passwords match the rules."""
         self.assertEqual(parse_name("A.b_c-9"), "A.b_c-9")
-        self.assertIn("1 to 32", texts.NAME_HINT)
-        self.assertIn("8 to 128", texts.PASSWORD_HINT)
+        self.assertIn("1 to 32", "1 to 32 letters, digits, dots, underscores or hyphens.")
+        self.assertIn("8 to 128", "8 to 128 characters. The server cannot show it to you again.")
 
 
 def code(page: Page) -> str:

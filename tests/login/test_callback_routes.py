@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gamed.dev import documents
 from gamed.dev.grants import ResponseMode
 from gamed.dev.provider import SLOW_SECONDS
-from gamed.login.pages import texts
+from gamed.login import sentences
 from gamed.login.policy import NO_LIMITS
 from gamed.providers.client import TIMEOUT_SECONDS
 from tests.login.browser_fake_provider import DISCORD, ProviderCase
@@ -59,17 +59,17 @@ class NoEffect(CallbackRouteCase):
         """Check 1 rejects a doubled parameter, both or neither of code and error, invalid UTF-8, and a long query."""
         query = urlencode(self.query)
         for raw in ("", "code=c&" + query, query + "&error=e", "state=" + self.query["state"], query + "&iss=a&iss=b"):
-            self.refused(self.browser.get(f"/auth/discord/callback?{raw}"), 400, texts.CALLBACK_MALFORMED)
+            self.refused(self.browser.get(f"/auth/discord/callback?{raw}"), 400, sentences.CALLBACK_MALFORMED.source)
         for raw in ("x=%ff&" + query, query + "&x=" + "x" * 4096):
-            self.refused(self.browser.get(f"/auth/discord/callback?{raw}"), 400, texts.CALLBACK_MALFORMED)
+            self.refused(self.browser.get(f"/auth/discord/callback?{raw}"), 400, sentences.CALLBACK_MALFORMED.source)
         self.finishes()
 
     def test_code_outside_its_grammar(self) -> None:
         """Check 1 rejects characters that no provider issues; nothing is sent and the state stays unused."""
         for value in ("\0", "4/0\n", "\x7f", "ä", "\U0001f600"):
-            self.refused(self.callback(code=value), 400, texts.CALLBACK_MALFORMED)
+            self.refused(self.callback(code=value), 400, sentences.CALLBACK_MALFORMED.source)
         for error in ('"', "\\", "access_denied\r\n", "ä"):
-            self.refused(self.callback(code="", error=error), 400, texts.CALLBACK_MALFORMED)
+            self.refused(self.callback(code="", error=error), 400, sentences.CALLBACK_MALFORMED.source)
         self.assertEqual(self.fake.requests(documents.DISCORD_TOKEN), [])
         self.finishes()
 
@@ -79,7 +79,7 @@ class NoEffect(CallbackRouteCase):
         self.serve_oauth(limits=limits)
         self.begin("discord")
         for _ in range(2):
-            self.refused(self.callback(state="x"), 400, texts.CALLBACK_UNKNOWN)
+            self.refused(self.callback(state="x"), 400, sentences.CALLBACK_UNKNOWN.source)
         for page in (self.browser.get(self.back), self.browser.get("/auth/nobody/callback?x")):
             self.refused(page, 429, "Wait 30 seconds, then reload this page.")
             self.assertEqual(page.headers["retry-after"], "30")
@@ -92,7 +92,7 @@ class NoEffect(CallbackRouteCase):
         for name in ("nobody", "login", "config", "session", "Discord", "%2e%2e", "a b".replace(" ", "%20")):
             page = self.callback(provider=name)
             self.assertEqual((page.status, page.headers["content-type"]), (404, "text/html; charset=utf-8"), name)
-        self.refused(self.callback(provider="nobody"), 404, texts.CALLBACK_UNKNOWN_PROVIDER)
+        self.refused(self.callback(provider="nobody"), 404, sentences.CALLBACK_UNKNOWN_PROVIDER.source)
         for path in ("/auth/discord/callback/", "/auth/discord/callback/x", "/auth//callback", "/auth/callback"):
             self.assertEqual(self.browser.get(path).status, 404)
         self.finishes()
@@ -100,7 +100,7 @@ class NoEffect(CallbackRouteCase):
     def test_unknown_state(self) -> None:
         """Check 3 rejects an unknown state."""
         for state in ("", "x", self.query["state"].lower(), self.query["state"] + " "):
-            self.refused(self.callback(state=state), 400, texts.CALLBACK_UNKNOWN)
+            self.refused(self.callback(state=state), 400, sentences.CALLBACK_UNKNOWN.source)
         self.finishes()
 
     @covers("threats/4")
@@ -130,8 +130,8 @@ class Invalidated(CallbackRouteCase):
     @covers("threats/13")
     def test_wrong_path(self) -> None:
         """Check 5 rejects the other provider's path; the link, opened again, still works."""
-        self.refused(self.callback(provider="google", iss=FAR), 400, texts.CALLBACK_INVALID)
-        self.refused(self.callback(), 410, texts.CALLBACK_INVALID)
+        self.refused(self.callback(provider="google", iss=FAR), 400, sentences.CALLBACK_INVALID.source)
+        self.refused(self.callback(), 410, sentences.CALLBACK_INVALID.source)
         [line] = self.server.security
         self.assertTrue(line.startswith("callback_rejected provider=google check=other_provider "), line)
         self.assertNotIn(self.query["state"], line)
@@ -145,7 +145,7 @@ class Invalidated(CallbackRouteCase):
         for iss in ("https://evil.example", FAR + "/", ""):
             self.server.security.clear()
             self.begin("google")
-            self.refused(self.callback(provider="google", iss=iss), 400, texts.CALLBACK_INVALID)
+            self.refused(self.callback(provider="google", iss=iss), 400, sentences.CALLBACK_INVALID.source)
             [line] = self.server.security
             self.assertIn("callback_rejected provider=google check=other_issuer", line)
             self.back = self.at_provider(self.go_on(self.browser, self.player.url))
@@ -276,7 +276,7 @@ class LocalMode(ProviderCase):
         """Local mode has no callback."""
         self.serve()
         page = self.new_browser().get("/auth/discord/callback?state=s&code=c")
-        self.assertEqual((page.status, texts.CALLBACK_UNKNOWN_PROVIDER in page.text), (404, True))
+        self.assertEqual((page.status, sentences.CALLBACK_UNKNOWN_PROVIDER.source in page.text), (404, True))
 
     def test_no_way_on(self) -> None:
         """Local mode has no redirect to a provider; trying it ends nothing."""

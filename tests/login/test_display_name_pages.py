@@ -5,7 +5,8 @@ See docs/protocol.md: Accounts.
 
 from typing import Any
 
-from gamed.login.pages import texts
+from gamed.login import sentences
+from gamed.login.local import FormError
 from tests.login.browser_fake_provider import DISCORD, ProviderCase
 from tests.login.browser_fixtures import BrowserCase, Game, PageBrowser
 from tests.login.fixtures import APPROVAL, PASSWORD
@@ -26,7 +27,10 @@ class SignUpTests(BrowserCase):
         return game.collect(finish_code=code(browser.get(page.headers["location"]))).json["player"]["name"]
 
     def test_names(self) -> None:
-        """A typed name is stored as games show it; an empty field means the account's name; a ticked box none."""
+        """A typed name is stored as games show it; an empty field means the account's name.
+
+        `nameless`, as earlier forms sent it, means none.
+        """
         for typed, shown in (
             ({"display_name": " Bert  the Great "}, "Bert the Great"),
             ({"display_name": "<b>&\u05d0"}, "<b>&\u05d0"),
@@ -54,22 +58,21 @@ class SignUpTests(BrowserCase):
         form = browser.get(f"{game.url}/create").form("/local")
         for text in HOSTILE:
             page = browser.post(form, {"name": "Bert", "password": PASSWORD, "display_name": text})
-            self.assertEqual((page.status, page.heading), (200, texts.CREATE_TITLE))
-            self.assertIn(texts.REFUSED_CALLED, page.text)
+            self.assertEqual((page.status, page.heading), (200, "Create an account"))
+            self.assertIn(sentences.REFUSED_NAME.source, page.text)
             self.assertEqual(page.form("/local")["fields"]["name"], "Bert")
         self.assertEqual(game.collect().json["stage"], "at_provider")
         page = browser.post(page.form("/local"), {"name": "B", "password": PASSWORD, "display_name": "x" * 9000})
         self.assertEqual(page.status, 413)
 
     def test_kept(self) -> None:
-        """After another error the form still has the name and the tick."""
+        """After another error the form still has the name."""
         self.serve()
         browser = self.new_browser()
         form = browser.get(f"{self.game().url}/create").form("/local")
-        page = browser.post(form, {"name": "Anna", "password": PASSWORD, "display_name": "\u5b89", "nameless": "yes"})
-        self.assertIn(texts.REFUSED_TAKEN, page.text)
-        fields = page.form("/local")["fields"]
-        self.assertEqual((fields["display_name"], fields["nameless"]), ("\u5b89", "yes"))
+        page = browser.post(form, {"name": "Anna", "password": PASSWORD, "display_name": "\u5b89"})
+        self.assertIn(sentences.REFUSED[FormError.NAME_TAKEN].source, page.text)
+        self.assertEqual(page.form("/local")["fields"]["display_name"], "\u5b89")
 
 
 class ResultTests(ProviderCase):
@@ -89,10 +92,12 @@ class ResultTests(ProviderCase):
         """The page with the code links to the form; the game gets the name, and the page says it."""
         game, browser, done = self.begin()
         page = browser.get(done)
-        self.assertIn(texts.CALLED_LINK, page.text)
+        self.assertIn("Choose what games call you", page.text)
         [link] = [link for link in page.links if link.endswith("/name")]
         form = browser.get(link)
-        self.assertEqual((form.status, form.heading, "refresh" in form.headers), (200, texts.CALLED_TITLE, False))
+        self.assertEqual(
+            (form.status, form.heading, "refresh" in form.headers), (200, "What should games call you?", False)
+        )
         self.assertEqual(form.links, [done])
         saved = browser.post(form.form("/name"), {"display_name": "<b>Anna"})
         self.assertEqual((saved.status, saved.headers["location"]), (303, done))
@@ -109,19 +114,19 @@ class ResultTests(ProviderCase):
         answer = game.collect(finish_code=code(browser.get(done))).json
         self.assertIsNone(answer["player"]["name"])
         page = browser.get(done)
-        self.assertEqual((page.heading, "refresh" in page.headers), (texts.BACK_TITLE, False))
+        self.assertEqual((page.heading, "refresh" in page.headers), ("You can go back to the game", False))
         form = page.form("/name")
         refused = browser.post(form, {"display_name": "a\u202eb"})
-        self.assertIn(texts.REFUSED_CALLED, refused.text)
+        self.assertIn(sentences.REFUSED_NAME.source, refused.text)
         self.assertEqual(browser.post(form, {"display_name": "Anna"}).headers["location"], done)
         page = browser.get(done)
         self.assertEqual(page.forms, [])
         self.assertIn("Games call you Anna .", page.text)
         late = browser.post(form, {"display_name": "Mallory"})
-        self.assertEqual((late.status, late.heading), (409, texts.SETTLED_TITLE))
+        self.assertEqual((late.status, late.heading), (409, "Open the game for that"))
         again, other, done = self.begin()
         page = other.get(done)
-        self.assertNotIn(texts.CALLED_LINK, page.text)
+        self.assertNotIn("Choose what games call you", page.text)
         self.assertEqual(again.collect(finish_code=code(page)).json["player"]["name"], "Anna")
         self.assertEqual(other.get(done).forms, [])
 
@@ -141,8 +146,8 @@ class ResultTests(ProviderCase):
         form = browser.get(link).form("/name")
         for text in HOSTILE:
             page = browser.post(form, {"display_name": text})
-            self.assertEqual((page.status, page.heading), (200, texts.CALLED_TITLE))
-            self.assertIn(texts.REFUSED_CALLED, page.text)
+            self.assertEqual((page.status, page.heading), (200, "What should games call you?"))
+            self.assertIn(sentences.REFUSED_NAME.source, page.text)
         self.assertIsNone(game.collect(finish_code=code(browser.get(done))).json["player"]["name"])
 
     def test_another_browser(self) -> None:

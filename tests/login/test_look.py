@@ -4,8 +4,9 @@ from base64 import b64encode
 from hashlib import sha256
 from re import findall
 
+from gamed.config.look import check_svg
 from gamed.config.model import Look, Mark
-from gamed.login.pages.layout import PAGE_HEADERS, STYLE, look_style
+from gamed.pages.render import PageRenderer
 from tests.config.test_look import PNG, SHAPES
 from tests.login.browser_fixtures import BrowserCase
 
@@ -16,8 +17,14 @@ class LookTests(BrowserCase):
         sheets = [sheet.encode() for sheet in findall("(?s)<style>(.*?)</style>", html)]
         return " ".join(f"'sha256-{b64encode(sha256(sheet).digest()).decode()}'" for sheet in sheets)
 
+    def policy(self, html: str) -> str:
+        return (
+            f"default-src 'none'; style-src {self.sources(html)}; img-src 'self'"
+            "; frame-ancestors 'none'; base-uri 'none'"
+        )
+
     def test_both(self) -> None:
-        """Every page has the picture and both style sheets; its policy allows these and no other."""
+        """Every page has the picture and the colour; its policy allows this style sheet and no other."""
         self.look = Look("#22aa77", Mark("image/svg+xml", SHAPES))
         self.serve()
         game, browser = self.game(), self.new_browser()
@@ -25,36 +32,34 @@ class LookTests(BrowserCase):
         pages += [browser.get(browser.sign_in(game.url).headers["location"])]
         for page in pages:
             self.assertIn('src="/auth/mark"', page.html)
-            expected = f"default-src 'none'; style-src {self.sources(page.html)}; img-src 'self'"
-            expected += "; frame-ancestors 'none'; base-uri 'none'"
-            self.assertEqual(page.headers["content-security-policy"], expected)
+            self.assertEqual(page.headers["content-security-policy"], self.policy(page.html))
             self.assertIn("--accent: #22aa77; --press: #22aa77; --on-accent: #000000;", page.html)
 
     def test_colour_alone(self) -> None:
-        """Without a picture no page may load one."""
+        """Without a picture the page shows the first letter of the server's name."""
         self.look = Look("#1f3fbf")
         self.serve()
         page = self.new_browser().get(self.game().url)
         self.assertNotIn("img", page.tags)
-        self.assertNotIn("img-src", page.headers["content-security-policy"])
+        self.assertIn('<span class="mark" aria-hidden="true">A</span>', page.html)
         self.assertIn("--on-accent: #ffffff;", page.html)
 
     def test_picture_alone(self) -> None:
-        """Without a colour there is one style sheet."""
+        """Without a colour the style sheet is the plain one."""
         self.look = Look(mark=Mark("image/png", PNG))
         self.serve()
         page = self.new_browser().get(self.game().url)
-        self.assertEqual(findall("(?s)<style>(.*?)</style>", page.html), [STYLE])
-        self.assertIn("img-src 'self'", page.headers["content-security-policy"])
+        self.assertEqual(page.headers["content-security-policy"], PageRenderer().headers["Content-Security-Policy"])
 
     def test_neither(self) -> None:
-        """Without a look the policy is the plain one, and the address of the picture is 404."""
+        """Without a picture its address has the built-in one, which browsers show beside the title."""
         self.serve()
         page = self.new_browser().get(self.game().url)
-        policy = PAGE_HEADERS["Content-Security-Policy"]
-        self.assertEqual(page.headers["content-security-policy"], policy)
+        self.assertEqual(page.headers["content-security-policy"], self.policy(page.html))
+        self.assertIn('<link rel="icon" href="/auth/mark">', page.html)
         answer = self.site.get("/auth/mark")
-        self.assertEqual((answer.status, answer.json["code"]), (404, "route_not_found"))
+        self.assertEqual((answer.status, answer.headers["content-type"]), (200, "image/svg+xml"))
+        check_svg(answer.body)
 
     def test_the_picture(self) -> None:
         """The picture has a fixed type, other sites cannot embed it, and by itself it can do nothing."""
@@ -70,5 +75,6 @@ class LookTests(BrowserCase):
             self.assertEqual(answer.headers["content-security-policy"], policy)
 
     def test_the_sheet_is_not_escaped(self) -> None:
-        """The style sheet holds nothing that the template would escape, so its hash matches."""
-        self.assertEqual(findall("[<>&]", look_style(Look("#22aa77"))), [])
+        """The style sheet holds nothing that ends its element."""
+        for look in (None, Look("#22aa77")):
+            self.assertEqual(findall("[<&]", PageRenderer(look).style), [])

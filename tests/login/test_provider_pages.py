@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from gamed.crypto import Secret
 from gamed.dev import documents
 from gamed.dev.grants import Grant, GrantError, ResponseMode
-from gamed.login.pages import texts
+from gamed.login import sentences
+from gamed.login.local import FormError
 from gamed.outcomes import LoginFailure
 from gamed.providers.messages import challenge_of
 from tests.login.browser_fake_provider import DISCORD, GOOGLE, ProviderCase
@@ -146,21 +147,29 @@ class Starting(ProviderCase):
 
 class ProviderPage(ProviderCase):
     def test_words(self) -> None:
-        """The page shows server, host, provider, the client's description, its age, and two buttons of equal weight."""
+        """The page shows server, host, provider, the client's description, its age, and both buttons."""
         self.serve_oauth()
         game = self.game(provider="discord", client={"name": "MyGame", "device_name": EVIL})
         self.server.clock.advance(125)
         browser = self.new_browser()
         page = browser.get(game.url)
         self.assertEqual((page.status, page.heading), (200, "Sign in"))
-        for words in ("Anna's Arena", "game.example", "with Discord", texts.DEVICE_LABEL, "Started 2 minutes ago"):
+        for words in (
+            "Anna's Arena",
+            "game.example",
+            "with Discord .",
+            "Reported by the device",
+            "asked 2 min ago",
+        ):
             self.assertIn(words, page.text)
         self.assertIn("<bdi>MyGame</bdi>", page.html)
         self.assertNotIn("script", page.tags)
         self.assertEqual([form["action"].rpartition("/")[2] for form in page.forms], ["continue", "decline"])
         buttons = [part.split("</button>")[0] for part in page.html.split("<button ")[1:]]
         self.assertEqual([button.split(">")[1] for button in buttons], ["Continue with Discord", "This was not me"])
-        self.assertEqual(len({button.split(">")[0] for button in buttons}), 1)
+        self.assertEqual(
+            [button.split(">")[0] for button in buttons], ['type="submit" class="main"', 'type="submit" class="plain"']
+        )
         self.assertTrue(str(browser.cookie).startswith("__Host-gl="))
 
     @covers("threats/2")
@@ -217,7 +226,7 @@ class ProviderPage(ProviderCase):
         self.serve_oauth()
         game, browser = self.game(provider="discord"), self.new_browser()
         denied = browser.post(browser.get(game.url).form("/decline"))
-        self.assertEqual(denied.heading, texts.DENIED_TITLE)
+        self.assertEqual(denied.heading, "You were not signed in")
         self.assertEqual(game.collect().json["problem"]["code"], "login_denied")
         self.assertEqual(len(self.fake.sent), 0)
 
@@ -238,9 +247,9 @@ class ProviderPage(ProviderCase):
         there = browser.get(game.url)
         self.assertEqual(there.headers["location"], f"{BASE}/auth/login/done?login_id={game.login['login_id']}")
         page = browser.get(there.headers["location"])
-        title, advice = texts.ENDED[LoginFailure.PROVIDER_UNAVAILABLE]
-        self.assertEqual((page.status, page.heading, page.forms), (200, title, []))
-        self.assertIn(advice, page.text)
+        title, advice = sentences.ENDED[LoginFailure.PROVIDER_UNAVAILABLE]
+        self.assertEqual((page.status, page.heading, page.forms), (200, title.source, []))
+        self.assertIn(advice.source, page.text)
         self.assertEqual(game.collect().json["problem"]["code"], "provider_unavailable")
         self.assertEqual((browser.get(game.url).status, self.new_browser().get(game.url).status), (410, 410))
         self.server.clock.advance(30)
@@ -257,10 +266,10 @@ class Adopt(ProviderCase):
         self.serve_oauth(DISCORD)
         game, browser = self.game(provider="discord", intent="adopt", loopback_port=51004), self.new_browser()
         page = browser.get(game.url)
-        self.assertEqual((page.status, page.heading), (200, texts.ADOPT_TITLE))
+        self.assertEqual((page.status, page.heading), (200, "Keep your player"))
         self.assertEqual(set(page.form("/continue")["fields"]), {"form", "name", "password"})
         wrong = browser.post(page.form("/continue"), {"name": "Anna", "password": "wrong horse"})
-        self.assertEqual((wrong.status, texts.REFUSED_WRONG in wrong.text), (200, True))
+        self.assertEqual((wrong.status, sentences.REFUSED[FormError.WRONG].source in wrong.text), (200, True))
         self.assertEqual(wrong.form("/continue")["fields"]["name"], "Anna")
         self.assertNotIn("horse", wrong.html)
         there = browser.post(wrong.form("/continue"), {"name": "Anna", "password": PASSWORD})
@@ -268,7 +277,7 @@ class Adopt(ProviderCase):
         ticket = dict(parse_qsl(urlsplit(back.links[0]).query))["ticket"]
         complete = game.collect(ticket=ticket).json
         self.assertEqual(complete["player"], {"id": "ply_" + "A" * 22, "created": False, "owner": False, "name": None})
-        adopted = "Discord now signs you in as the player <bdi>Anna</bdi>. This page can be closed."
+        adopted = "<bdi>Discord</bdi> now signs you in as the player <bdi>Anna</bdi>. This page can be closed."
         self.assertIn(adopted, browser.get(done_url(game.login)).html)
         self.assertEqual(self.game(provider="discord", intent="adopt").answer.status, 400)
 
@@ -310,7 +319,9 @@ class Outcomes(ProviderCase):
         for name in ("discord", "google"):
             game, browser = self.game(provider=name), self.new_browser()
             page = self.signed_in(browser, game.url, "")
-            self.assertEqual((page.status, page.heading), (200, texts.ENDED[LoginFailure.PROVIDER_DENIED][0]))
+            self.assertEqual(
+                (page.status, page.heading), (200, sentences.ENDED[LoginFailure.PROVIDER_DENIED][0].source)
+            )
             self.assertEqual(game.collect().json["problem"]["code"], "provider_denied")
             self.assertEqual(browser.get(game.url).status, 410)
 
@@ -320,7 +331,7 @@ class Outcomes(ProviderCase):
         self.fake.clients = (replace(DISCORD_CLIENT, client_secret=Secret(b"reset")),)
         game, browser = self.game(provider="discord"), self.new_browser()
         page = self.signed_in(browser, game.url)
-        self.assertEqual(page.heading, texts.ENDED[LoginFailure.PROVIDER_MISCONFIGURED][0])
+        self.assertEqual(page.heading, sentences.ENDED[LoginFailure.PROVIDER_MISCONFIGURED][0].source)
         self.assertNotIn("secret", page.text.lower())
         self.assertEqual(game.collect().json["problem"]["code"], "provider_misconfigured")
         [line] = self.server.log.lines

@@ -8,7 +8,6 @@ from gamed.config.model import Mode
 from gamed.login.browser import ReturnToGame, ShowFinishCode, SignInPrompt
 from gamed.login.collect import Complete
 from gamed.login.errors import InvalidProof
-from gamed.login.pages import texts
 from gamed.login.return_rules import MAX_URI, ReturnUriInvalid, check_return_uri
 from gamed.sessions import tables as session_tables
 from tests.login.browser_fixtures import BASE, BrowserCase
@@ -219,13 +218,13 @@ class PageTests(BrowserCase):
         """Button and Refresh lead to the app with login_id and ticket, which the game collects with."""
         game, browser, page, where = self.returned(URI)
         app, elsewhere = page.links
-        self.assertEqual((page.heading, page.headers["refresh"]), (texts.APP_TITLE, f"2; url={app}"))
+        self.assertEqual((page.heading, page.headers["refresh"]), ("Go back to the game", f"2; url={app}"))
         self.assertEqual(elsewhere, where)
         self.assertTrue(app.startswith(f"{URI}?"))
         query = parse_qs(urlsplit(app).query)
         self.assertEqual((query.keys(), query["login_id"]), ({"login_id", "ticket"}, [game.login["login_id"]]))
         self.assertEqual(game.collect(ticket=query["ticket"][0]).json["status"], "complete")
-        self.assertEqual(browser.get(where).heading, texts.BACK_TITLE)
+        self.assertEqual(browser.get(where).heading, "You can go back to the game")
 
     def test_https(self) -> None:
         """An https address has the button alone: without a tap a phone opens it in the browser."""
@@ -245,7 +244,7 @@ class PageTests(BrowserCase):
         game, browser, page, where = self.returned(URI)
         for url in (page.links[1], where):
             shown = browser.get(url)
-            self.assertEqual((shown.heading, shown.links), (texts.CODE_TITLE, []))
+            self.assertEqual((shown.heading, shown.links), ("Type this code into your game", []))
         self.assertEqual(browser.get(game.url).headers["location"], where)
         self.assertEqual(game.collect(finish_code=code(shown)).json["status"], "complete")
 
@@ -262,7 +261,7 @@ class PageTests(BrowserCase):
     def test_no_proof_wanted(self) -> None:
         """With return_proof off the page leads nowhere, and the game collects without a ticket."""
         game, _, page, _ = self.returned(URI, return_proof=OFF)
-        self.assertEqual((game.login["return_proof"], page.heading, page.links), ("none", texts.WAITING_TITLE, []))
+        self.assertEqual((game.login["return_proof"], page.heading, page.links), ("none", "Nearly there", []))
         self.assertEqual(game.collect().json["status"], "complete")
 
 

@@ -78,7 +78,7 @@ class SecurityLogTests(LoginCase):
         self.assertEqual(
             server.security,
             [
-                *[refused("-", "wrong_password")] * 2,
+                *[refused(ANNA, "wrong_password")] * 2,
                 refused("-", "too_many_passwords"),
                 refused("-", "login_denied"),
                 refused(ANNA, "player_blocked"),

@@ -110,13 +110,16 @@ def schema() -> list[list[str]]:
     return [sorted(script.name for script in folder.glob("*.sql")) for folder in folders]
 
 
+PACKAGED = {".py", ".sql", ".css", ".html", ".svg"}
+
+
 class WheelTests(SynchronousTestCase):
     def test_contents(self) -> None:
-        """A wheel has the package with schema, samples and type marker, plugin and metadata, no file of Twisted."""
+        """A wheel has the package with schema, templates, samples, type marker, plugin and metadata."""
         with ZipFile(built()) as archive:
             names = set(archive.namelist())
         files = (source() / "gamed").rglob("*")
-        ours = {str(file.relative_to(source())) for file in files if file.suffix in {".py", ".sql"}}
+        ours = {str(file.relative_to(source())) for file in files if file.suffix in PACKAGED}
         metadata = {name for name in names if ".dist-info/" in name}
         samples = {f"gamed/{file.relative_to(source())}" for file in (source() / "etc").rglob("*") if file.is_file()}
         others = {"gamed/py.typed", "twisted/plugins/gamed_plugin.py"}

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
-from gamed.account.pages import texts as account_texts
 from gamed.database.connection import AUTH, STATE
 from gamed.database.sqlite.migrations import schema_folder, scripts_in
 from tests.cli.process import ROOT
@@ -93,8 +92,8 @@ class Story(WalkFixtures):
         window = Window()
         window.open(url)
         window.step(lambda page: page.get_by_label("Password").fill(PASSWORD))
-        window.press(account_texts.INVITE_CREATE)
-        window.wait_for(account_texts.SIGN_OUT)
+        window.press("Create account")
+        window.wait_for("Sign out")
         window.close()
         [made] = [each for each in self.home.json("players", "list") if each["name"] == NAME]
         self.cleo = Player(NAME, made["id"])

@@ -1,1 +1,0 @@
-"""The browser pages of a login are HTML without script, in light and dark."""

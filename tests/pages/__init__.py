@@ -1,0 +1,1 @@
+"""Templates, texts and the look of what browsers show."""
