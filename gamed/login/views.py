@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gamed.config.model import Registration
 from gamed.http.problems import Problem
@@ -155,12 +156,10 @@ def waiting_page(device: DeviceInfo | None = None, shown_name: str | None = None
 
 def back_page(shown_name: str | None = None) -> Page:
     """Return the page after the sign-in; a new player reads the name that was chosen."""
-    called = (
-        ()
-        if shown_name is None
-        else (text("Games call you {name}. You can change it in the game later.", name=shown_name),)
-    )
-    return message(_BACK, _SIGNED_IN, *called, sign="done", ways=(_ACCOUNT,))
+    lines = [_SIGNED_IN]
+    if shown_name is not None:
+        lines.append(text("Games call you {name}. You can change it in the game later.", name=shown_name))
+    return message(_BACK, *lines, sign="done", ways=(replace(_ACCOUNT, forward=False),))
 
 
 def naming_page(device: DeviceInfo) -> Page:

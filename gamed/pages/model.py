@@ -56,10 +56,11 @@ def counted(one: str, many: str, count: int) -> Counted:
 
 
 class Way(Struct, frozen=True):
-    """A link that leads on."""
+    """A link that leads on; `forward` if it is what most people want next."""
 
     label: Text
     path: str
+    forward: bool = True
 
 
 class ServerName(Struct, frozen=True):

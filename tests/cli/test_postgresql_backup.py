@@ -32,12 +32,14 @@ CORRECT = "correct horse\n"
 
 GO_BACK = """
     DO $$ BEGIN
+        LOCK TABLE auth.heartbeat;
         UPDATE auth.heartbeat SET beats = 0;
         PERFORM pg_terminate_backend(pid, 10000) FROM pg_stat_activity
             WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend';
     END $$
 """
-"""Both in one transaction: a heartbeat between them would bring the database up to date, and the server would stay."""
+"""Both in one transaction: a heartbeat between them would bring the database up to date, and the server would stay.
+The lock: a worker that connects again before the end would be compared with the heartbeat of before, and answer."""
 
 
 class BackupCase(PostgresqlTestCase):
