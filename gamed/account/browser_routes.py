@@ -31,7 +31,7 @@ from gamed.login.local import FormError, SignInForm, SignInRejected
 from gamed.login.problems import LOGIN_ERRORS
 from gamed.login.sentences import Place
 from gamed.login.views import FormFeedback, home_page, too_many
-from gamed.pages.model import Text, text
+from gamed.pages.model import PAGE_HEADERS, Text, text
 from gamed.players.errors import (
     AccountReauthenticationRequired,
     DisplayNameInvalid,
@@ -441,10 +441,11 @@ class HomeRoutes(Component, frozen=True, kw_only=True):
     def _home(self, request: Request) -> bytes:
         if not wants_page(request.head.headers.get("accept") or ""):
             raise RouteNotFound
-        request.setHeader("Vary", "Accept")
+        content = self.pages.page(request, 200, home_page(self.pages.base_url()))
+        request.setHeader("Vary", f"Accept, {PAGE_HEADERS['Vary']}")
         request.setHeader("Cache-Control", "no-store")
         request.setHeader("Referrer-Policy", "no-referrer")
-        return self.pages.page(request, 200, home_page(self.pages.base_url()))
+        return content
 
 
 def wants_page(accept: str) -> bool:

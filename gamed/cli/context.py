@@ -4,7 +4,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from re import ASCII, compile
@@ -65,6 +65,7 @@ class OpenedConfiguration(Struct, frozen=True):
     """There is no configuration file yet; `config` is the one that the first run will write."""
     game: GameSettings = field(default_factory=GameSettings)
     """The defaults if game.json was not read."""
+    catalogues: Mapping[str, bytes] = {}
 
 
 def read_all(places: Paths) -> OpenedConfiguration:
@@ -81,7 +82,7 @@ def read_all(places: Paths) -> OpenedConfiguration:
         errors.append(e)
     if opened is None or game is None:
         raise errors[0] if len(errors) == 1 else ConfigErrors(errors)
-    return replace(opened, game=game)
+    return replace(opened, game=game, catalogues=paths.read_catalogues(places))
 
 
 def read(places: Paths, *, providers: bool = True) -> OpenedConfiguration:

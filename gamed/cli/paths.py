@@ -23,6 +23,7 @@ from gamed.disk import sync_folder
 PACKAGE = Path(__file__).absolute().parent.parent
 BUILD = ".build"
 MAX_FILE_BYTES = 256 * 1024
+MOST_CATALOGUES = 100
 AUTH_DB = "auth.db"
 STATE_DB = "state.db"
 FIRST_RUN = """{
@@ -177,6 +178,20 @@ def read_config(places: Paths) -> str | None:
 def read_game(places: Paths) -> str | None:
     """Return the text of game.json; None if there is no such file."""
     return _read_text(places.game)
+
+
+def read_catalogues(places: Paths) -> Mapping[str, bytes]:
+    """Return the owner's texts of pages by the names of their files, which lie beside the configuration.
+
+    A file that cannot be read is as an empty one: what reads its texts names it.
+    """
+    found = {}
+    for path in sorted(places.config.parent.glob("*.po"))[:MOST_CATALOGUES]:
+        try:
+            found[path.name] = read_regular(str(path))
+        except OSError:
+            found[path.name] = b""
+    return found
 
 
 def _read_text(path: Path) -> str | None:

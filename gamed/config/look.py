@@ -14,9 +14,11 @@ from gamed.config.json_reader import ObjectReader
 from gamed.config.model import Look, Mark
 from gamed.config.secrets import ReadFile
 
-MEMBERS = ("accent", "mark", "welcome", "contact")
+MEMBERS = ("accent", "mark", "welcome", "contact", "language")
 WELCOME_CHARACTERS: Final = 280
 CONTACT_CHARACTERS: Final = 200
+TAG_CHARACTERS: Final = 35
+"""The length of a language tag that software must accept (RFC 5646, 4.4.1)."""
 MARK_BYTES: Final = 32 * 1024
 MARK_PIXELS: Final = 1024
 PAGES: Final = {"light": "#ffffff", "dark": "#1b2229"}
@@ -38,6 +40,7 @@ ELEMENTS: Final = frozenset(_ELEMENTS.split())
 ATTRIBUTES: Final = frozenset(_ATTRIBUTES.split())
 _ACCENT = compile(r"#(?:[0-9A-Fa-f]{3}){1,2}", ASCII)
 _PLAIN = compile(r"[-+.,#%() A-Za-z0-9\t\r\n]*", ASCII)
+_TAG = compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8}){0,3}", ASCII)
 _LOCAL = compile(r"url\(#[A-Za-z][A-Za-z0-9_-]{0,63}\)", ASCII)
 
 
@@ -52,6 +55,7 @@ def parse_look(section: ObjectReader, read_file: ReadFile, file: str) -> Look | 
         mark,
         section.value("welcome", welcome, None),
         section.value("contact", contact, None),
+        section.value("language", language, None),
     )
 
 
@@ -70,6 +74,18 @@ def contact(value: object) -> str:
     if not whole.get(scheme) or not text.isascii() or not text.isprintable() or " " in text:
         raise InvalidValue('expected an address such as "mailto:anna@example.org" or "https://example.org/contact"')
     return text
+
+
+def is_tag(text: str) -> bool:
+    """Return whether a text has the form of a language tag for pages, such as `de`, `pt-BR` or `zh-Hans` (BCP 47)."""
+    return len(text) <= TAG_CHARACTERS and _TAG.fullmatch(text) is not None
+
+
+def language(value: object) -> str:
+    """Return the tag of a language; raise InvalidValue."""
+    if not isinstance(value, str) or not is_tag(value):
+        raise InvalidValue('expected a language such as "de" or "pt-BR"')
+    return value
 
 
 def accent(value: object) -> str:

@@ -145,6 +145,8 @@ class Look(Struct, frozen=True):
     welcome: str | None = None
     contact: str | None = None
     """An https or mailto URL."""
+    language: str | None = None
+    """The language of pages for browsers that accept none of those there are."""
 
 
 class Checkpoints(StrEnum):

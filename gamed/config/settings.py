@@ -1,5 +1,6 @@
 """The command line fills these settings, and `gamed.service.build_service` builds the service from them."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
@@ -62,6 +63,8 @@ class Settings(Struct, frozen=True):
     """32 bytes for `Keys.of`, from any source."""
     key_source: KeySource
     game: GameSettings = field(default_factory=GameSettings)
+    catalogues: Mapping[str, bytes] = {}
+    """The owner's texts of pages, as they were read, by the names of their files."""
     log_format: LogFormat = LogFormat.TEXT
     admin: str | None = None
     """The endpoint string of `/metrics` and `/readyz`; None disables both."""

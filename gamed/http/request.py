@@ -45,6 +45,8 @@ class Request:
     error: BaseException | None = None
     """Why no handler will run."""
     status = 200
+    locale: str | None = None
+    """The language of the game for which a page is shown (BCP 47), where the handler knows it."""
     problem = ""
     """The code of the problem that is answered."""
     started = False

@@ -228,6 +228,13 @@ class OnAccountPage(Struct, frozen=True):
 LoginResult = OnAccountPage | InProgress | ReturnToGame | ShowFinishCode | Finished | Ended
 
 
+class ResultPage(Struct, frozen=True):
+    """What the result page shows, and the language of the game."""
+
+    result: LoginResult
+    locale: str | None
+
+
 class ResultService(Component, frozen=True, kw_only=True):
     """The service for the result page of a login (docs/protocol.md: Collect)."""
 
@@ -235,14 +242,17 @@ class ResultService(Component, frozen=True, kw_only=True):
     store: LoginStore
     browsers: BrowserLoginService
 
-    async def get(self, login_id: str, browser: Index | None) -> LoginResult:
+    async def get(self, login_id: str, browser: Index | None) -> ResultPage:
         """Return the result; raise WrongBrowser for any browser but the login's own, in every stage."""
         key = LoginLookup("login_id", login_id)
         login = await self.browsers.find(key)
         if not login.belongs_to(browser):
             raise WrongBrowser
+        return ResultPage(await self._current(key, login), login.client.locale)
+
+    async def _current(self, key: LoginLookup, login: LoginTransaction) -> LoginResult:
         if login.intent is LoginIntent.ACCOUNT:
-            return OnAccountPage(login_id)
+            return OnAccountPage(login.login_id)
         try:
             if login.returnable:
                 transition = await self.browsers.mark_redirected(key)

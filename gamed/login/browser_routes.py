@@ -3,9 +3,10 @@
 See docs/protocol.md: Signing in.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
-from urllib.parse import urlencode, urlsplit
+from collections.abc import Callable, Mapping, Sequence
+from re import ASCII, compile
+from typing import Any, Final
+from urllib.parse import quote, urlencode, urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -46,13 +47,24 @@ from gamed.login.return_rules import return_address
 from gamed.login.sentences import Place
 from gamed.login.transaction import LoginTransaction
 from gamed.login.views import SERVER_ERROR, DeviceInfo, FormFeedback
-from gamed.pages.model import MARK_PATH, PAGE_HEADERS, Frame, Page, ServerName, Text
+from gamed.pages.language import Language
+from gamed.pages.languages import Languages
+from gamed.pages.model import MARK_PATH, PAGE_HEADERS, Frame, LanguageChoice, Page, ServerName, Text
 from gamed.pages.render import PageRenderer
 from gamed.players.errors import DisplayNameInvalid
 from gamed.players.problems import PLAYER_ERRORS
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.structs import Component
 from gamed.timestamps import Now
+
+LANGUAGE: Final = "/auth/language"
+YEAR_SECONDS: Final = 365 * 24 * 3600
+PLACE_CHARACTERS: Final = 256
+_PLACE = compile(
+    r"/auth/(?:account|account/saves/[^/]{1,128}|login/[A-Za-z0-9_-]{22}(?:/create|/name)?|(?:invite|reset)/[A-Za-z0-9_-]{1,64})",
+    ASCII,
+)
+"""The pages on which a person chooses a language: those that GET shows again."""
 
 
 class PageResponder(Struct, frozen=True):
@@ -64,6 +76,7 @@ class PageResponder(Struct, frozen=True):
     now_ms: Now
     tasks: ShieldedTasks
     renderer: PageRenderer
+    languages: Languages
     look: Look | None = None
     intervals: Intervals = Intervals()
 
@@ -78,9 +91,27 @@ class PageResponder(Struct, frozen=True):
         return self.render(request, shown)
 
     def render(self, request: Request, shown: Page) -> bytes:
-        return self.renderer.render(shown, Frame(self.server, request.request_id, self.now_ms()))
+        choices: Sequence[LanguageChoice] = ()
+        if (
+            request.head.method == "GET"
+            and not request.head.query
+            and (place := place_of(request.head.path)) is not None
+        ):
+            choices = [LanguageChoice(tag, name, f"{LANGUAGE}/{tag}{place}") for tag, name in self.languages.names]
+        frame = Frame(self.server, request.request_id, self.now_ms(), choices)
+        return self.renderer.render(shown, frame, self.language(request))
 
-    def device(self, login: LoginTransaction, token: str, cookie: str) -> DeviceInfo:
+    @property
+    def language_cookie(self) -> str:
+        return "__Host-language" if self.guard.secure else "language"
+
+    def language(self, request: Request) -> Language:
+        accepted = ",".join(request.head.headers.values("accept-language"))
+        return self.languages.choose(request.getCookie(self.language_cookie) or "", request.locale, accepted)
+
+    def device(self, request: Request, login: LoginTransaction, token: str, cookie: str) -> DeviceInfo:
+        """Return the device that asks; from now on the page of this request is in the language of its game."""
+        request.locale = login.client.locale
         age_seconds = max(0, self.now_ms() - login.created_ms) // 1000
         return DeviceInfo(token, self.guard.field(cookie, token), login.client, age_seconds)
 
@@ -133,6 +164,13 @@ def report(request: Request, feedback: FormFeedback | None) -> tuple[int, FormFe
         request.setHeader("Retry-After", str(feedback.retry_after))
     status = feedback.error.status
     return status, feedback if status < SERVER_ERROR else replace(feedback, request_id=request.request_id)
+
+
+def place_of(path: str) -> str | None:
+    """Return the path after that of a language which leads back to this page; None for a page without one."""
+    if path in ("/", "/auth/"):
+        return ""
+    return quote(path.removeprefix("/auth")) if _PLACE.fullmatch(path[:PLACE_CHARACTERS]) else None
 
 
 def see_other(request: Request, url: str) -> bytes:
@@ -249,7 +287,7 @@ class BrowserRoutes(Component, frozen=True, kw_only=True):
         require_top_level_navigation(request)
         newcomer = await self.newcomers.get(token, self.pages.guard.browser(request))
         login, cookie = newcomer.login, self.pages.guard.cookie_or_new(request)
-        device, url = self.pages.device(login, token, cookie), self.pages.result_url(login.login_id)
+        device, url = self.pages.device(request, login, token, cookie), self.pages.result_url(login.login_id)
         content = views.display_name_page(device, newcomer.name, url, refused)
         return self.pages.page(request, 200, content)
 
@@ -275,7 +313,7 @@ class BrowserRoutes(Component, frozen=True, kw_only=True):
         self, request: Request, token: str, cookie: str, prompt: SignInPrompt, feedback: FormFeedback | None = None
     ) -> bytes:
         """Return the sign-in page, with the error of the last form if there is one."""
-        device = self.pages.device(prompt.login, token, cookie)
+        device = self.pages.device(request, prompt.login, token, cookie)
         status, feedback = report(request, feedback)
         if prompt.login.provider == LOCAL:
             content = views.sign_in_page(device, self.registration, feedback)
@@ -291,7 +329,7 @@ class BrowserRoutes(Component, frozen=True, kw_only=True):
         """Return the page for a new account, or the sign-in page if the server takes none."""
         if self.registration is Registration.CLOSED:
             return self._page(request, token, cookie, prompt, feedback or FormFeedback(FormError.CLOSED))
-        device, (status, feedback) = self.pages.device(prompt.login, token, cookie), report(request, feedback)
+        device, (status, feedback) = self.pages.device(request, prompt.login, token, cookie), report(request, feedback)
         content = views.create_page(device, self.registration, feedback)
         return self.pages.page(request, status, content)
 
@@ -356,7 +394,8 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
     async def show_result(self, request: Request) -> bytes:
         require_top_level_navigation(request)
         login_id = read_query(request).get("login_id", "")
-        result = await self.results.get(login_id, self.pages.guard.browser(request))
+        shown = await self.results.get(login_id, self.pages.guard.browser(request))
+        request.locale, result = shown.locale, shown.result
         asks = isinstance(result, ShowFinishCode) or (isinstance(result, Finished) and not result.linked)
         return self._page(request, result, await self.newcomers.of_result(login_id) if asks else None)
 
@@ -370,7 +409,7 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
                 return self._return_page(request, login, ticket)
             case ShowFinishCode(login, code, token):
                 request.setHeader("Refresh", str(self.pages.intervals.page_refresh_seconds))
-                device = self.pages.device(login, token, self.pages.guard.cookie_or_new(request))
+                device = self.pages.device(request, login, token, self.pages.guard.cookie_or_new(request))
                 name = None if newcomer is None else newcomer.name
                 shown = views.code_page(device, code, asks_name=newcomer is not None, shown_name=name)
                 return self.pages.page(request, 200, shown)
@@ -407,13 +446,42 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
     def _newcomer_page(self, request: Request, newcomer: Newcomer, *, signed_in: bool) -> bytes:
         """Return the page of a new player: without reloads once it has the form, which a reload would empty."""
         login = newcomer.login
-        device = self.pages.device(login, self.newcomers.token(login), self.pages.guard.cookie_or_new(request))
+        device = self.pages.device(request, login, self.newcomers.token(login), self.pages.guard.cookie_or_new(request))
         if signed_in and newcomer.name is None:
             return self.pages.page(request, 200, views.naming_page(device))
         if not login.final:
             request.setHeader("Refresh", str(self.pages.intervals.page_refresh_seconds))
         shown = views.back_page(newcomer.name) if signed_in else views.waiting_page(device, newcomer.name)
         return self.pages.page(request, 200, shown)
+
+
+class LanguageRoutes(Component, frozen=True, kw_only=True):
+    """The route by which a person chooses the language of the pages, for this browser."""
+
+    app = make_login_app()
+    prefixes = (f"{LANGUAGE}/",)
+    body_policies = DEFAULT_BODY_POLICIES
+
+    pages: PageResponder
+
+    @app.route("/auth/language/<string:tag>", methods=["GET"])
+    async def choose_language(self, request: Request, tag: str) -> bytes:
+        return self._choose(request, tag, "")
+
+    @app.route("/auth/language/<string:tag>/<path:place>", methods=["GET"])
+    async def choose_language_of_page(self, request: Request, tag: str, place: str) -> bytes:
+        return self._choose(request, tag, place)
+
+    def _choose(self, request: Request, tag: str, place: str) -> bytes:
+        """Return to a page of this server, else to that of its address; raise RouteNotFound for another language."""
+        require_top_level_navigation(request)
+        if tag not in dict(self.pages.languages.names):
+            raise RouteNotFound
+        back = place_of(f"/auth/{place}") if place else ""
+        secure = "; Secure" if self.pages.guard.secure else ""
+        field = f"{self.pages.language_cookie}={tag}; Path=/{secure}; HttpOnly; SameSite=Lax; Max-Age={YEAR_SECONDS}"
+        request.addHeader("Set-Cookie", field)
+        return see_other(request, f"{self.pages.base_url()}{f'/auth{back}' if back else '/'}")
 
 
 class LookRoutes(Component, frozen=True, kw_only=True):

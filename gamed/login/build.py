@@ -13,7 +13,14 @@ from gamed.event_log import EventLog
 from gamed.http.app import RouteGroup
 from gamed.login.authorize import AuthorizeService
 from gamed.login.browser import BrowserLoginService, LoginLifecycle, ResultService
-from gamed.login.browser_routes import BrowserRoutes, CallbackRoutes, LookRoutes, PageResponder, ResultRoutes
+from gamed.login.browser_routes import (
+    BrowserRoutes,
+    CallbackRoutes,
+    LanguageRoutes,
+    LookRoutes,
+    PageResponder,
+    ResultRoutes,
+)
 from gamed.login.callback import CallbackService
 from gamed.login.collect import CollectService
 from gamed.login.csrf import BrowserGuard
@@ -24,6 +31,7 @@ from gamed.login.routes import LoginRoutes, QrRoutes
 from gamed.login.start import StartService
 from gamed.login.store import FindEnded, LoginStore, advanced_logins
 from gamed.long_poll import LongPollRegistry
+from gamed.pages.languages import Languages
 from gamed.pages.render import PageRenderer, built_in_mark
 from gamed.players.passwords import AsyncPasswordHasher
 from gamed.providers.base import IdentityProvider
@@ -99,6 +107,7 @@ class LoginComponents(Struct, kw_only=True, eq=False):
             QrRoutes(authorize=self.authorize, base_url=pages.base_url, tasks=pages.tasks),
             CallbackRoutes(callbacks=self.callbacks, pages=pages),
             ResultRoutes(results=self.results, labels=self.labels, newcomers=newcomers, pages=pages),
+            LanguageRoutes(pages=pages),
             LookRoutes(mark=built_in_mark() if look is None or look.mark is None else look.mark),
         )
 
@@ -188,6 +197,7 @@ def build_pages(service: ServiceContext, access: ProviderAccess) -> PageResponde
         service.now_ms,
         service.tasks,
         PageRenderer(config.look),
+        Languages(service.settings.catalogues, None if config.look is None else config.look.language),
         config.look,
         service.settings.intervals,
     )

@@ -108,7 +108,7 @@ def _open_session(
         session_id=session_id,
         player_id=result.player_id,
         provider=login.provider,
-        client=login.client.to_json(),
+        client=login.client.device.to_json(),
         login_id=login.login_id,
         pair=result.pair,
         now_ms=command.now_ms,

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
+from gamed.config.look import TAG_CHARACTERS
 from gamed.crypto import Index
 from gamed.http.app import make_app
 from gamed.http.background import ShieldedTasks
@@ -64,6 +65,7 @@ class StartBody(Struct):
     client: ClientBody | None = None
     loopback_port: Annotated[int, Meta(ge=1024, le=65535)] | None = None
     return_uri: Annotated[str, Meta(max_length=MAX_URI)] | None = None
+    locale: Annotated[str, Meta(max_length=TAG_CHARACTERS)] | None = None
 
 
 class CollectBody(Struct):
@@ -104,7 +106,7 @@ class LoginRoutes(Component, frozen=True, kw_only=True):
         except InvalidRequest:
             await self.tasks.run(self.starts.count_rejected(address))
             raise
-        client = asdict(body.client or ClientBody())
+        client = {**asdict(body.client or ClientBody()), "locale": body.locale}
         intent, token = LoginIntent(body.intent), bearer(request.head.single)
         start = StartRequest(body.provider, intent, client, body.loopback_port, address, token, body.return_uri)
         started = await self.tasks.run(self.starts.start(start))

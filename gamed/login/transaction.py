@@ -156,11 +156,18 @@ class ClientInfo(Struct, frozen=True, omit_defaults=True):
     version: str | None = None
     platform: str | None = None
     device_name: str | None = None
+    locale: str | None = None
+    """The language of the game (BCP 47), in which pages for this login are shown."""
 
     @classmethod
     def of(cls, members: Mapping[str, str | None]) -> "ClientInfo":
         """Clean the members; raise ClientInfoTooLong, which names the first one that is too long."""
         return cls(**{name: _cleaned(name, members.get(name)) for name in cls.__struct_fields__})
+
+    @property
+    def device(self) -> "ClientInfo":
+        """Return what a session keeps: all but the language."""
+        return replace(self, locale=None)
 
     def to_json(self) -> str:
         return msgspec.json.encode(self).decode()
@@ -328,7 +335,8 @@ class LoginTransaction(Struct, frozen=True):
         moved = replace(self, stage=stage, stage_ms=now_ms)
         if stage not in FINAL:
             return moved
-        erased = replace(moved, client=ClientInfo(), return_uri=None, sealed_identity=None, sealed_proof=None)
+        client = ClientInfo(locale=self.client.locale)  # the browser still shows how it ended
+        erased = replace(moved, client=client, return_uri=None, sealed_identity=None, sealed_proof=None)
         return replace(erased, sealed_result=None, outcome=OUTCOME.get(event))
 
 

@@ -14,6 +14,7 @@ from gamed.http.request import Request
 from gamed.login.views import problem_page
 from gamed.ops.findings import Level
 from gamed.ops.owner_report import EVENTS, OwnerReport, OwnerReporter, Position
+from gamed.pages.languages import Languages
 from gamed.pages.model import Frame, Page, page
 from gamed.pages.render import PageRenderer
 from gamed.structs import Component
@@ -37,6 +38,7 @@ class OwnerRoutes(Component, frozen=True, kw_only=True):
     reporter: OwnerReporter
     readiness: Readiness
     renderer: PageRenderer
+    languages: Languages
 
     @app.route("/", methods=["GET"])
     async def show_owner_page(self, request: Request) -> bytes:
@@ -47,7 +49,9 @@ class OwnerRoutes(Component, frozen=True, kw_only=True):
         return self.render(request, owner_page(report), report.now_ms)
 
     def render(self, request: Request, shown: Page, now_ms: int = 0) -> bytes:
-        return self.renderer.render(shown, Frame(None, request.request_id, now_ms))
+        accepted = ",".join(request.head.headers.values("accept-language"))
+        language = self.languages.choose("", None, accepted)
+        return self.renderer.render(shown, Frame(None, request.request_id, now_ms), language)
 
 
 def parse_position(text: str | None) -> Position | None:

@@ -10,7 +10,8 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from gamed.pages.language import Language, fill_plain, split_placeholders
+from gamed.pages.catalogue import split_placeholders
+from gamed.pages.language import Language, fill_plain
 from gamed.pages.model import MARK_PATH, Counted, Text
 from gamed.timestamps import rfc3339
 
@@ -65,7 +66,7 @@ def words(language: Language, now_ms: int) -> dict[str, Any]:
     def fill(filled: str, **values: object) -> Markup:
         """Return the text with values as markup: a value that is none is escaped, in an element of its own (bdi)."""
         pieces = [
-            Markup("").join((piece, "" if name is None else _in_text(values[name])))
+            Markup("").join((piece, "" if name is None else _in_text(values[name], language)))
             for piece, name in split_placeholders(filled)
         ]
         return Markup("").join(pieces)
@@ -87,10 +88,13 @@ def words(language: Language, now_ms: int) -> dict[str, Any]:
         "age": lambda instant_ms: language.age(instant_ms, now_ms),
         "day": lambda instant_ms: language.day(instant_ms, now_ms),
         "size": language.size,
+        "duration": language.duration,
     }
 
 
-def _in_text(value: object) -> Markup:
+def _in_text(value: object, language: Language) -> Markup:
     if isinstance(value, Markup):
         return value
-    return Markup.escape(value) if isinstance(value, int) else Markup("<bdi>{}</bdi>").format(value)
+    if isinstance(value, int):
+        return Markup.escape(language.number(value))
+    return Markup("<bdi>{}</bdi>").format(value)

@@ -1,6 +1,6 @@
 """What features hand over to be shown: pages, and texts in English with their values."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -15,6 +15,7 @@ PAGE_HEADERS: Final[Mapping[str, str]] = {
     "Content-Type": "text/html; charset=utf-8",
     "Content-Security-Policy": POLICY.format(sources=""),
     "Cross-Origin-Opener-Policy": "same-origin",
+    "Vary": "Accept-Language, Cookie",
 }
 """The header fields of a page that loads nothing, not even a style sheet."""
 
@@ -75,9 +76,21 @@ class ServerName(Struct, frozen=True):
         return self.name or self.host
 
 
+class LanguageChoice(Struct, frozen=True):
+    """A language in which a page can be shown: its tag, its name for itself, and the address that chooses it."""
+
+    tag: str
+    name: str
+    path: str
+
+
 class Frame(Struct, frozen=True):
-    """What surrounds the content of a page. `server` is None where no name is known."""
+    """What surrounds the content of a page. `server` is None where no name is known.
+
+    A page without `choices` cannot be loaded again, such as the answer to a form.
+    """
 
     server: ServerName | None
     request_id: str
     now_ms: int
+    choices: Sequence[LanguageChoice] = ()

@@ -7,6 +7,7 @@ from gamed.crypto import Indexer
 from gamed.http.background import ShieldedTasks
 from gamed.login.browser_routes import PageResponder
 from gamed.login.csrf import BrowserGuard
+from gamed.pages.languages import Languages
 from gamed.pages.render import PageRenderer
 from tests.support.http import START_MS, Answer, Browser
 
@@ -17,9 +18,8 @@ HOME = ("/", "/auth/")
 class HomeTests(SynchronousTestCase):
     def setUp(self) -> None:
         guard = BrowserGuard(indexer=Indexer(b"k" * 32), random=bytes, secure=True)
-        pages = PageResponder(
-            guard, lambda: "https://game.example", "Anna's <server>", lambda: START_MS, ShieldedTasks(), PageRenderer()
-        )
+        parts = (lambda: START_MS, ShieldedTasks(), PageRenderer(), Languages())
+        pages = PageResponder(guard, lambda: "https://game.example", "Anna's <server>", *parts)
         self.browser = Browser([HomeRoutes(pages=pages)])
 
     def get(self, path: str, accept: str | None) -> Answer:
@@ -32,7 +32,7 @@ class HomeTests(SynchronousTestCase):
             self.assertEqual((answer.status, answer.headers["content-type"]), (200, "text/html; charset=utf-8"))
             for part in (b"Anna&#39;s &lt;server&gt;", b"https://game.example</p>", b'href="/auth/account"'):
                 self.assertIn(part, answer.body)
-            self.assertEqual(answer.headers["vary"], "Accept")
+            self.assertEqual(answer.headers["vary"], "Accept, Accept-Language, Cookie")
             self.assertEqual(answer.headers["cache-control"], "no-store")
             self.assertIn("default-src 'none'", answer.headers["content-security-policy"])
 

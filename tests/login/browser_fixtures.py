@@ -33,6 +33,8 @@ class Page(HTMLParser):
         self.status, self.headers = answer.status, answer.headers
         self.forms: list[dict[str, Any]] = []
         self.links: list[str] = []
+        self.languages: list[str] = []
+        """The links that choose a language."""
         self.tags: set[str] = set()
         self.words: list[str] = []
         self.titles: dict[str, str] = {}
@@ -50,7 +52,8 @@ class Page(HTMLParser):
         elif tag == "input" and (named.get("type") != "checkbox" or "checked" in named):
             self.forms[-1]["fields"][named["name"]] = named.get("value") or ""
         elif tag == "a":
-            self.links.append(named["href"] or "")
+            links = self.languages if "hreflang" in named else self.links
+            links.append(named["href"] or "")
 
     def handle_endtag(self, tag: str) -> None:
         if tag not in VOID:

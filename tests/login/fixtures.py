@@ -228,7 +228,7 @@ class LoginServer:
         return done(self.browsers.decline(started.token, browser, REQUEST))
 
     def result(self, started: StartedLogin, browser: Index | None = BROWSER) -> Any:
-        return done(self.results.get(started.login.login_id, browser))
+        return done(self.results.get(started.login.login_id, browser)).result
 
     def code(self, started: StartedLogin, browser: Index = BROWSER) -> str:
         """Return the finish code as the browser shows it."""

@@ -13,7 +13,9 @@ from gamed.login.sentences import Place
 from gamed.login.transaction import ClientInfo, LoginIntent
 from gamed.login.views import DeviceInfo, FormFeedback
 from gamed.outcomes import LoginFailure
-from gamed.pages.model import Frame, Page, ServerName, Text
+from gamed.pages.language import Language
+from gamed.pages.languages import Languages
+from gamed.pages.model import Frame, LanguageChoice, Page, ServerName, Text
 from gamed.pages.render import PageRenderer
 
 TOKEN, FORM, CODE, NUMBER = "A" * 22, "F" * 43, "BKT-RVW", "482917"
@@ -61,6 +63,7 @@ COMMON = sorted(
 
 
 RENDERER = PageRenderer()
+CHOICES = [LanguageChoice(tag, name, f"/auth/language/{tag}") for tag, name in Languages().names]
 
 
 class Shown(Struct, frozen=True):
@@ -70,11 +73,22 @@ class Shown(Struct, frozen=True):
     html: bytes
     failure: bool = False
     page: Page | None = None
+    server: ServerName | None = None
 
     @classmethod
     def of(cls, name: str, page: Page, server: ServerName | None = None, *, failure: bool = False) -> "Shown":
         """Return the page as the server renders it; `server` is Anna's by default."""
-        return cls(name, RENDERER.render(page, Frame(server or SERVERS["plain"], ID, NOW_MS)), failure, page)
+        server = server or SERVERS["plain"]
+        return cls(name, RENDERER.render(page, _frame(server)), failure, page, server)
+
+    def spoken(self, language: Language) -> bytes:
+        """Return the page in this language."""
+        assert self.page is not None
+        return RENDERER.render(self.page, _frame(self.server), language)
+
+
+def _frame(server: ServerName | None) -> Frame:
+    return Frame(server, ID, NOW_MS, CHOICES)
 
 
 def asked(client: str = "plain", age_seconds: int = 125) -> DeviceInfo:

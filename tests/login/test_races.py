@@ -105,7 +105,7 @@ class Browsers(LoginCase):
         started = server.start(port=51004)
         server.sign_in(started)
         visits = together(server, *[lambda: server.results.get(started.login.login_id, BROWSER)] * 2)
-        self.assertEqual([type(visit).__name__ for visit in visits], ["ReturnToGame", "ShowFinishCode"])
+        self.assertEqual([type(visit.result).__name__ for visit in visits], ["ReturnToGame", "ShowFinishCode"])
 
 
 @covers("threats/12")

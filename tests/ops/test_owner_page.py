@@ -21,6 +21,7 @@ from gamed.database.sqlite.store import SqliteStore
 from gamed.ops.findings import ok, problem
 from gamed.ops.metrics import Counters, Metrics
 from gamed.ops.owner_report import EVENTS, MACHINE_MS, PLAYERS, MachineReport, OwnerReporter, versions
+from gamed.pages.languages import Languages
 from gamed.pages.render import PageRenderer
 from gamed.players import tables as player_tables
 from gamed.service import AdminServer
@@ -49,7 +50,7 @@ class OwnerPageCase(SynchronousTestCase):
         self.machine: Callable[[], Deferred[MachineReport]] = lambda: succeed(MACHINE)
         reporter = OwnerReporter(self.stores, KEYS, lambda: self.now_ms, self.look, self.reactor, VERSIONS)
         metrics = Metrics(Counters([]), gauges(**self.stores.queues), {})
-        self.admin = AdminServer(self.reactor, self.endpoint, metrics, self.stores, reporter)
+        self.admin = AdminServer(self.reactor, self.endpoint, metrics, self.stores, reporter, languages=Languages())
         self.admin.open()
         self.site = (self.reactor.tcpServers or self.reactor.unixServers)[0][1]
 
@@ -289,7 +290,7 @@ class HostileTests(OwnerPageCase):
             self.assertNotIn(tag, text)
         self.assertIn(f"<bdi>{HOSTILE[-1]}</bdi>", text)
         self.assertIn("<bdi>{when}%s{0}</bdi>", text)
-        self.assertEqual(text.count("<bdi>"), len(HOSTILE) + text.count("<bdi>gamed "))
+        self.assertEqual(text.count("<bdi>"), len(HOSTILE) + text.count("<bdi>gamed ") + text.count("<bdi>ply_"))
 
     def test_stored_bidirectional_characters(self) -> None:
         """Keep direction marks of a name that an older version accepted within their element."""

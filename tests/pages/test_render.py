@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.pages.language import ENGLISH, Language, fill_plain
+from gamed.pages.language import ENGLISH, Forms, Language, fill_plain
 from gamed.pages.model import Frame, Page
 from gamed.pages.render import plain_page
 from tests.login.gallery import ID, NOW_MS, RENDERER, SERVERS
@@ -47,4 +47,6 @@ class LanguageTests(SynchronousTestCase):
         self.assertEqual(fill_plain("Link {provider}", ENGLISH, {"provider": "Discord"}), "Link Discord")
         hebrew = "\u05de\u05e9\u05d7\u05e7"
         self.assertEqual(fill_plain("Link {provider}", ENGLISH, {"provider": hebrew}), f"Link \u2068{hebrew}\u2069")
-        self.assertEqual(fill_plain("{name}", Language("ar", "rtl"), {"name": "Anna"}), "\u2068Anna\u2069")
+        self.assertEqual(
+            fill_plain("{name}", Language("ar", Forms(direction="rtl")), {"name": "Anna"}), "\u2068Anna\u2069"
+        )

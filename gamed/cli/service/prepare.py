@@ -126,7 +126,7 @@ def _settings(
     with keys.database_errors(store, AUTH):
         store_id = store.run_read(AUTH, keyring.read_store_id)
     settings = Settings(config, places.config, places.data, texts, private, choice.key, choice.source, opened.game)
-    return replace(settings, store_id=store_id)
+    return replace(settings, store_id=store_id, catalogues=opened.catalogues)
 
 
 class OpenedFolder(Struct, frozen=True):

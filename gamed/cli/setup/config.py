@@ -7,7 +7,8 @@ from secrets import token_bytes
 import click
 
 from gamed.cli.context import CommandContext, OpenedConfiguration, read_all, reports_json
-from gamed.cli.errors import CommandFailed
+from gamed.cli.errors import CommandFailed, SetupError
+from gamed.cli.output import counted
 from gamed.cli.process import harden
 from gamed.crypto import KEY_BYTES
 
@@ -20,7 +21,34 @@ def check_config(context: CommandContext) -> None:
     opened = read_all(context.places())
     if opened.first_run:
         raise CommandFailed(f"There is no {opened.places.config} yet; `gamed serve` writes one.")
-    context.report(_summary(opened), _lines(opened))
+    catalogues = _check_languages(opened)
+    context.report(_summary(opened), [*_lines(opened), *catalogues])
+
+
+def _check_languages(opened: OpenedConfiguration) -> list[str]:
+    """Return a line about each of the owner's texts of pages; raise SetupError with all errors in them."""
+    look = opened.config.look
+    chosen = None if look is None else look.language
+    if not opened.catalogues and chosen is None:
+        return []
+    from gamed.pages.catalogue import CatalogueError  # late: these read texts, and load Twisted's log
+    from gamed.pages.languages import Languages, check_catalogue
+
+    lines, errors = [], []
+    for name, raw in opened.catalogues.items():
+        path = opened.places.config.with_name(name)
+        try:
+            count, unknown = check_catalogue(name, raw)
+        except CatalogueError as e:
+            errors.append(f"{path}: {e}")
+        else:
+            rest = f", of which the pages of this version lack {unknown}" if unknown else ""
+            lines.append(f"{path} is valid: {counted(count, 'text')}{rest}")
+    if chosen is not None and Languages(opened.catalogues).find(chosen) is None:
+        errors.append(f"{opened.places.config}: look.language: there are no texts in {chosen}; add {chosen}.po")
+    if errors:
+        raise SetupError("\n".join(errors))
+    return lines
 
 
 def _summary(opened: OpenedConfiguration) -> dict[str, object]:
