@@ -1,0 +1,73 @@
+"""A person chooses the language of the pages in a browser; the choice leads back to the page, and nowhere else."""
+
+from tests.login.browser_fixtures import BASE, BrowserCase, Page
+
+COOKIE = "__Host-language"
+
+
+class ChoiceTests(BrowserCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.serve()
+
+    def language(self, page: Page) -> str:
+        return page.html.partition('<html lang="')[2].partition('"')[0]
+
+    def test_chosen(self) -> None:
+        """The link of a page sets the cookie for a year and leads back; the cookie counts before the browser's."""
+        game, site = self.game(), self.site
+        page = Page(site.get(game.url.removeprefix(BASE), {"Accept-Language": "de"}))
+        self.assertEqual(self.language(page), "de")
+        self.assertEqual(page.headers["vary"], "Accept-Language, Cookie")
+        link = next(each for each in page.languages if "/ja/" in each)
+        answer = site.get(link)
+        self.assertEqual((answer.status, answer.headers["location"]), (303, game.url))
+        self.assertEqual(answer.headers["cache-control"], "no-store")
+        chosen = f"{COOKIE}=ja; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=31536000"
+        self.assertEqual(answer.cookies, [chosen])
+        fields = {"Accept-Language": "de", "Cookie": f"{COOKIE}=ja"}
+        self.assertEqual(self.language(Page(site.get(game.url.removeprefix(BASE), fields))), "ja")
+
+    def test_only_to_pages(self) -> None:
+        """Whatever stands behind the language, the redirect stays on this server, on a page that GET shows."""
+        for place, back in {
+            "": "/", "/account": "/auth/account", "/account/saves/a%20b": "/auth/account/saves/a%20b",
+            "/login/" + "A" * 22: "/auth/login/" + "A" * 22, "/invite/" + "b" * 22: "/auth/invite/" + "b" * 22,
+            "/account/do/delete": "/", "/login/done": "/", "/discord/callback": "/", "/language/de": "/",
+            "/account/saves/" + "a" * 400: "/", "/account?next=//evil.example": "/auth/account",
+        }.items():  # fmt: skip
+            answer = self.site.get(f"/auth/language/de{place}")
+            self.assertEqual((place, answer.status, answer.headers.get("location")), (place, 303, f"{BASE}{back}"))
+        for place in (
+            "//evil.example",
+            "/%2fevil.example",
+            "/https:%2f%2fevil.example",
+            "/account%0d%0aX",
+            "/saves/%2f.",
+        ):
+            answer = self.site.get(f"/auth/language/de{place}")
+            self.assertEqual((place, answer.status, answer.cookies), (place, 404, []))
+
+    def test_unknown(self) -> None:
+        """A language that the server does not have is no page, and sets no cookie."""
+        for tag in ("xx", "DE", "de%3b%20Domain=evil.example", "..", "e" * 300):
+            answer = self.site.get(f"/auth/language/{tag}/account")
+            self.assertEqual((tag, answer.status, answer.cookies), (tag, 404, []))
+
+    def test_other_sites(self) -> None:
+        """No frame and no prefetch chooses."""
+        for fields, status in (({"Sec-Fetch-Dest": "iframe"}, 403), ({"Sec-Purpose": "prefetch"}, 503)):
+            answer = self.site.get("/auth/language/de/account", fields)
+            self.assertEqual((answer.status, answer.cookies), (status, []))
+
+    def test_no_way_back(self) -> None:
+        """An answer to a form and a page with a query offer no languages: their links could not lead back."""
+        game, browser = self.game(), self.new_browser()
+        self.assertGreater(len(browser.get(game.url).languages), 2)
+        self.assertEqual(browser.sign_in(game.url, "Nobody").languages, [])
+        self.assertEqual(browser.get(f"{game.url}?a=b").languages, [])
+
+    def test_problems(self) -> None:
+        """A page about an error is in the person's language, too."""
+        page = Page(self.site.get("/auth/login/" + "A" * 22, {"Accept-Language": "ja"}))
+        self.assertEqual((page.status, self.language(page)), (404, "ja"))
