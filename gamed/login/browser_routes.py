@@ -473,11 +473,11 @@ class LanguageRoutes(Component, frozen=True, kw_only=True):
         return self._choose(request, tag, place)
 
     def _choose(self, request: Request, tag: str, place: str) -> bytes:
-        """Return to a page of this server, else to that of its address; raise RouteNotFound for another language."""
+        """Set the cookie and return to the page; raise RouteNotFound for a language or a page that is not there."""
         require_top_level_navigation(request)
-        if tag not in dict(self.pages.languages.names):
+        back = place_of(f"/auth/{place}")
+        if back is None or tag not in dict(self.pages.languages.names):
             raise RouteNotFound
-        back = place_of(f"/auth/{place}") if place else ""
         secure = "; Secure" if self.pages.guard.secure else ""
         field = f"{self.pages.language_cookie}={tag}; Path=/{secure}; HttpOnly; SameSite=Lax; Max-Age={YEAR_SECONDS}"
         request.addHeader("Set-Cookie", field)

@@ -39,9 +39,11 @@ SERVERS = {
     *("gamed.cli.commands", "gamed.cli.service", "gamed.cli.service.serve", "gamed.database.postgresql.backend"),
     *("gamed.database.sqlite.backend", "gamed.dev.clients", "gamed.dev.provider", "gamed.dev.servers"),
     "gamed.dev.static_files",
+    *("gamed.pages.catalogue", "gamed.pages.languages"),
     *("twisted.internet", "twisted.internet.error", "twisted.scripts.twistd"),
 }
-"""Modules that only `serve` and `dev` import late, and those that are imported before any command runs."""
+"""Modules that only `serve`, `dev` and `check config` import late, which stay the user they are, and those that are
+imported before any command runs."""
 STORED = {"mode": "local", "master_key_env": "GAMED_MASTER_KEY"}
 KEY = {"GAMED_MASTER_KEY": b64encode(bytes(range(100, 132))).decode()}
 FAILURE = compile(r"Traceback|No module named|Permission denied|ImportError")

@@ -33,8 +33,7 @@ class ChoiceTests(BrowserCase):
         for place, back in {
             "": "/", "/account": "/auth/account", "/account/saves/a%20b": "/auth/account/saves/a%20b",
             "/login/" + "A" * 22: "/auth/login/" + "A" * 22, "/invite/" + "b" * 22: "/auth/invite/" + "b" * 22,
-            "/account/do/delete": "/", "/login/done": "/", "/discord/callback": "/", "/language/de": "/",
-            "/account/saves/" + "a" * 400: "/", "/account?next=//evil.example": "/auth/account",
+            "/account?next=//evil.example": "/auth/account",
         }.items():  # fmt: skip
             answer = self.site.get(f"/auth/language/de{place}")
             self.assertEqual((place, answer.status, answer.headers.get("location")), (place, 303, f"{BASE}{back}"))

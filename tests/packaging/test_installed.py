@@ -110,19 +110,19 @@ def schema() -> list[list[str]]:
     return [sorted(script.name for script in folder.glob("*.sql")) for folder in folders]
 
 
-PACKAGED = {".py", ".sql", ".css", ".html", ".svg"}
+PACKAGED = {".py", ".sql", ".css", ".html", ".svg", ".po"}
 
 
 class WheelTests(SynchronousTestCase):
     def test_contents(self) -> None:
-        """A wheel has the package with schema, templates, samples, type marker, plugin and metadata."""
+        """A wheel has the package with schema, templates, texts, samples, type marker, plugin and metadata."""
         with ZipFile(built()) as archive:
             names = set(archive.namelist())
         files = (source() / "gamed").rglob("*")
         ours = {str(file.relative_to(source())) for file in files if file.suffix in PACKAGED}
         metadata = {name for name in names if ".dist-info/" in name}
         samples = {f"gamed/{file.relative_to(source())}" for file in (source() / "etc").rglob("*") if file.is_file()}
-        others = {"gamed/py.typed", "twisted/plugins/gamed_plugin.py"}
+        others = {"gamed/py.typed", "gamed/pages/locale/forms.json", "twisted/plugins/gamed_plugin.py"}
         self.assertEqual(names - metadata, ours | samples | others)
 
     def test_version(self) -> None:

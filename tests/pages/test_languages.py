@@ -70,7 +70,7 @@ class ChoiceTests(SynchronousTestCase):
         self.assertEqual(self.chosen(), "en")
 
     def test_unknown(self) -> None:
-        """What names no language of the list counts as absent, also in a cookie that somebody else wrote."""
+        """A cookie or a locale that names no language of the list is as none."""
         for value in ("xx", "DE", "de-DE", "../de", "d\u0000e", "", "e" * 10_000):
             self.assertEqual(self.chosen(value, None, "ja"), "ja", value[:20])
         for value in ("xx", "../de", "", "-", "e" * 10_000, "\u0131", "de" + "-x" * 100):
