@@ -1,6 +1,7 @@
 """Pictures of every page in Chromium, light and dark: `.venv/bin/python -m tests.e2e.screenshots`.
 
-The pictures go to docs/images/pages, or to the folder named as argument.
+The pictures go to docs/images/pages, or to the folder named as argument, with a language behind it if not in English:
+`.venv/bin/python -m tests.e2e.screenshots /tmp/pages ar`.
 """
 
 import struct
@@ -13,6 +14,8 @@ from zlib import compress, crc32
 
 from playwright.sync_api import Browser, Page
 
+from gamed.pages.language import ENGLISH, Language
+from gamed.pages.languages import Languages
 from tests.account import gallery as player_gallery
 from tests.e2e.chromium import chromium
 from tests.e2e.test_pages import HERE, SCHEMES
@@ -85,14 +88,14 @@ def pages() -> Mapping[str, Shown]:
     return {page.name: page for page in chain(login_gallery.every_page(), player_gallery.every_page())}
 
 
-def draw(browser: Browser, target: Path) -> None:
+def draw(browser: Browser, target: Path, language: Language) -> None:
     """Write a picture of each page in each scheme."""
     shown = pages()
     for scheme in SCHEMES:
         with browser.new_context(viewport=PHONE, color_scheme=scheme) as context:  # type: ignore[arg-type]
             page, paper = context.new_page(), context.new_page()
             for picture, name in DRAWN.items():
-                load(page, shown[name].html)
+                load(page, shown[name].spoken(language))
                 png = page.screenshot(full_page=True, caret="hide")
                 (target / f"{picture}-{scheme}.png").write_bytes(reduce(paper, png))
 
@@ -119,7 +122,8 @@ def reduce(paper: Page, png: bytes) -> bytes:
 def main() -> None:
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
     target.mkdir(parents=True, exist_ok=True)
-    chromium().do(lambda browser: draw(browser, target))
+    language = Languages().get(sys.argv[2]) if len(sys.argv) > 2 else ENGLISH
+    chromium().do(lambda browser: draw(browser, target, language))
 
 
 if __name__ == "__main__":
