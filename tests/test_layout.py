@@ -87,6 +87,7 @@ OTHERS = {
     "account/browser": Kind.SERVICE,
     "account/links": Kind.SERVICE,
     "account/guard": Kind.ROUTES,
+    "account/responder": Kind.ROUTES,
     "account/sentences": Kind.ROUTES,
     "account/views": Kind.ROUTES,
     "players/passwords": Kind.FILES,

@@ -5,13 +5,16 @@ from contextlib import suppress
 
 from msgspec import Struct
 
+from gamed.account.action_routes import ActionRoutes
 from gamed.account.browser import AccountPage, AccountSignIn
-from gamed.account.browser_routes import AccountRoutes, AccountServices, HomeRoutes
+from gamed.account.browser_routes import AccountRoutes
 from gamed.account.browser_store import AccountPageStore
 from gamed.account.guard import AccountGuard
+from gamed.account.home_routes import HomeRoutes
 from gamed.account.links import InviteService, ResetService
 from gamed.account.links_routes import LinkRoutes
 from gamed.account.links_store import LinkStore
+from gamed.account.responder import AccountResponder, AccountServices
 from gamed.account.routes import PlayerRoutes
 from gamed.account.service import AccountService, RemovalService
 from gamed.account.store import PlayerStore
@@ -65,6 +68,8 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
             revoked=self.revoked,
         )
         services = AccountServices(sign_in, page, sessions, self.account, saves.saves, saves.exports)
+        choice = SignInChoice(login.labels)
+        responder = AccountResponder(services=services, guard=guard, choice=choice, pages=pages)
         links = LinkStore(reads=databases.reads, writes=databases.auth, keys=context.keys)
         invites = InviteService(
             context=context, store=links, logins=login.store, passwords=login.passwords, sign_in=sign_in
@@ -75,7 +80,8 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
         return (
             HomeRoutes(pages=pages),
             PlayerRoutes(sessions=sessions, account=self.account, detached=pages.tasks),
-            AccountRoutes(services=services, guard=guard, choice=SignInChoice(login.labels), pages=pages),
+            AccountRoutes(responder=responder),
+            ActionRoutes(responder=responder),
             LinkRoutes(invites=invites, resets=resets, guard=guard, labels=login.labels, pages=pages),
         )
 

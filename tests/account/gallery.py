@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from gamed.account import sentences, views
 from gamed.account.browser import AccountOverview
-from gamed.account.browser_routes import AGAIN_LEAD, AGAIN_TITLE, FAILURES, SIGN_IN_LEAD, SIGNED_OUT, TITLE
 from gamed.account.browser_store import PlayerNames
 from gamed.account.links_routes import FAILURES as LINK_FAILURES
+from gamed.account.responder import AGAIN_LEAD, AGAIN_TITLE, FAILURES, SIGN_IN_LEAD, SIGNED_OUT, TITLE
 from gamed.audit import RecordedEvent, SecurityEvent
 from gamed.database.last_backup import LastBackup
 from gamed.database.security_events import EventCount, EventKey

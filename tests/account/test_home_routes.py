@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.account.browser_routes import HomeRoutes
+from gamed.account.home_routes import HomeRoutes
 from gamed.crypto import Indexer
 from gamed.http.background import ShieldedTasks
 from gamed.login.browser_routes import PageResponder

@@ -1,0 +1,171 @@
+"""The pages of a signed-in browser, and what the routes of an account do before and after their work."""
+
+from collections.abc import Coroutine, Mapping
+from typing import Any, Protocol
+
+from msgspec import Struct
+from twisted.internet.defer import Deferred
+
+from gamed.account import sentences, views
+from gamed.account.browser import AccountPage, AccountSignIn, BrowserVisit
+from gamed.account.guard import AccountGuard
+from gamed.account.service import AccountService
+from gamed.account.views import AFTER, HOME, SignInChoice, Visit
+from gamed.http.errors import BadRequest, RouteNotFound
+from gamed.http.json_body import read_query
+from gamed.http.problems import Problem, RenderedError
+from gamed.http.request import Request
+from gamed.login.browser_routes import PageResponder, see_other
+from gamed.login.csrf import CsrfError, FramedRequest, PrefetchRequest
+from gamed.login.errors import LoginEnded, ReauthenticationRequired, UnknownLoginLink, WrongBrowser
+from gamed.login.sentences import Place
+from gamed.login.views import FormFeedback
+from gamed.pages.model import Text, text
+from gamed.players.errors import (
+    AccountReauthenticationRequired,
+    DisplayNameInvalid,
+    LastIdentity,
+    LinkEnded,
+    LinkUnused,
+)
+from gamed.saves import errors as save_errors
+from gamed.saves.batch_routes import ExportRoutes
+from gamed.saves.export import TooManyExports
+from gamed.saves.service import SaveService
+from gamed.saves.validation import check_slot
+from gamed.sessions.errors import SessionError, SessionNotFound
+from gamed.sessions.service import SessionService
+from gamed.structs import Component
+
+FAILURES: Mapping[type[Exception], tuple[int, Text]] = {
+    CsrfError: (403, sentences.FORM_REFUSED),
+    FramedRequest: (403, sentences.NOT_A_PAGE),
+    PrefetchRequest: (503, sentences.PREFETCH),
+    RouteNotFound: (404, sentences.UNKNOWN_ACTION),
+    UnknownLoginLink: (404, sentences.SIGN_IN_OVER),
+    WrongBrowser: (409, sentences.OTHER_BROWSER),
+    LoginEnded: (410, sentences.SIGN_IN_OVER),
+    SessionNotFound: (404, sentences.DEVICE_GONE),
+    DisplayNameInvalid: (400, sentences.NAME_UNUSABLE),
+    LinkEnded: (410, sentences.LINK_OVER),
+    LinkUnused: (409, sentences.INVITE_UNUSED),
+    LastIdentity: (409, sentences.LAST_WAY),
+    TooManyExports: (503, sentences.EXPORTING),
+    save_errors.ConflictError: (409, sentences.SAVE_CHANGED),
+    save_errors.Erased: (409, sentences.SAVE_CHANGED),
+    save_errors.SaveDeleted: (409, sentences.SAVE_GONE),
+    save_errors.VersionGone: (409, sentences.SAVE_GONE),
+    save_errors.VersionProtected: (409, sentences.SAVE_GONE),
+    save_errors.QuotaExceeded: (409, sentences.SAVE_NO_ROOM),
+    save_errors.TooManySlots: (409, sentences.SAVE_NO_ROOM),
+    save_errors.CorruptBlob: (500, sentences.SAVE_DAMAGED),
+    save_errors.SaveError: (404, sentences.SAVE_WRONG),
+}
+"""The status and the sentence of each error that has a page of its own; the nearest base class counts."""
+TITLE = text("Your account")
+SIGN_IN_LEAD = text("Sign in to see your devices and saves.")
+AGAIN_TITLE = text("Sign in again")
+AGAIN_LEAD = text("This cannot be undone, so sign in again first. You then have ten minutes to do it.")
+SIGNED_OUT = text("You are signed out here. Nothing was changed. Sign in again.")
+
+
+class AccountServices(Struct, frozen=True, eq=False):
+    """The services that the routes call."""
+
+    sign_in: AccountSignIn
+    page: AccountPage
+    sessions: SessionService
+    account: AccountService
+    saves: SaveService
+    exports: ExportRoutes
+
+
+class AccountResponder(Component, frozen=True, kw_only=True):
+    """The services of the account and the answers of its routes; `choice` has the ways to sign in."""
+
+    services: AccountServices
+    guard: AccountGuard
+    choice: SignInChoice
+    pages: PageResponder
+
+    async def account_page(
+        self, request: Request, visit: BrowserVisit, status: int = 200, *, error: Text | None = None
+    ) -> bytes:
+        after = slot_before(request)
+        overview = await self.services.page.overview(visit, after)
+        name = overview.names.display or overview.names.account
+        shown = views.account_page(self.visit_of(request, visit, name), overview, self.choice, after=after, error=error)
+        return self.pages.page(request, status, shown)
+
+    async def authenticate(self, request: Request) -> BrowserVisit:
+        visit: BrowserVisit = await self.run(self.services.sign_in.authenticate(self.guard.cookie(request)))
+        return visit
+
+    def require_recent(self, visit: BrowserVisit) -> None:
+        if not visit.caller.signed_in_recently(self.pages.now_ms()):
+            raise AccountReauthenticationRequired
+
+    def run(self, work: Coroutine[Deferred[Any], Any, Any]) -> Deferred[Any]:
+        """Complete work even if the browser disconnects."""
+        return self.pages.tasks.run(work)
+
+    def done(self, request: Request, notice: str, slot: str = "") -> bytes:
+        """Redirect to the page, which shows a notice once."""
+        self.guard.set_notice(request, notice)
+        return see_other(request, self.url(f"/saves/{slot}" if slot else ""))
+
+    def url(self, below: str) -> str:
+        return f"{self.pages.base_url()}{HOME}{below}"
+
+    def visit_of(self, request: Request, visit: BrowserVisit, name: str | None = None) -> Visit:
+        field = self.guard.field(self.guard.cookie(request) or "")
+        return Visit(field, visit.caller.player_id, name, sentences.NOTICES.get(self.guard.take_notice(request)))
+
+    def sign_in_page(
+        self, request: Request, status: int, feedback: FormFeedback | None = None, *, title: Text, lead: Text
+    ) -> bytes:
+        browsers = self.guard.browsers
+        cookie = browsers.cookie_or_new(request)
+        browsers.set_cookie(request, cookie)
+        shown = views.sign_in_page(self.guard.field(cookie), self.choice, feedback, title=title, lead=lead)
+        return self.pages.page(request, status, shown)
+
+
+class HasResponder(Protocol):
+    """A route group of the account."""
+
+    @property
+    def responder(self) -> AccountResponder: ...
+
+
+def error_page(routes: HasResponder, request: Request, error: Exception) -> bytes | None:
+    """Return the page of an error; a browser that is not signed in gets the page to sign in."""
+    if isinstance(error, ReauthenticationRequired | AccountReauthenticationRequired):
+        return routes.responder.sign_in_page(request, 403, title=AGAIN_TITLE, lead=AGAIN_LEAD)
+    if isinstance(error, SessionError) and not isinstance(error, SessionNotFound):
+        if request.head.method == "GET":
+            return see_other(request, routes.responder.url(""))
+        return routes.responder.sign_in_page(request, 403, title=TITLE, lead=SIGNED_OUT)
+    row = next((FAILURES[kind] for kind in type(error).__mro__ if kind in FAILURES), None)
+    if row is None:
+        return None
+    status, sentence = row
+    if isinstance(error, CsrfError) and routes.responder.guard.browsers.cookie(request) is None:
+        sentence = sentences.NO_COOKIE
+    request.removeHeader("Content-Disposition")
+    if status == 503:
+        request.setHeader("Retry-After", str(getattr(error, "retry_after", 1)))
+    return routes.responder.pages.page(request, status, views.failure_page(sentence))
+
+
+def problem_page(routes: HasResponder, problem: Problem, request: Request) -> RenderedError:
+    return routes.responder.pages.problem(problem, request, Place.ACCOUNT)
+
+
+def slot_before(request: Request) -> str:
+    """Return the slot after which the list of saves begins, "" for all; raise BadRequest."""
+    after = read_query(request).get(AFTER)
+    try:
+        return "" if after is None else check_slot(after)
+    except save_errors.SaveError:
+        raise BadRequest(f"{AFTER} is not the name of a save. Open the page without it.") from None
