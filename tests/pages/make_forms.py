@@ -34,6 +34,8 @@ OURS: Mapping[str, Mapping[str, object]] = {
 REGIONS = {"en": "en_GB"}
 """The region whose forms are taken: in `3 March 2026` no comma and no other order."""
 EXAMPLES = range(1, 60)
+GENERAL = 50
+"""A number whose form is `other` in most languages."""
 
 
 def forms_of(tag: str) -> dict[str, object]:
@@ -50,7 +52,7 @@ def forms_of(tag: str) -> dict[str, object]:
     def texts(write: Callable[[int], str]) -> list[str]:
         """Return a text for each kind of number that occurs below 60; for another, that of the last kind."""
         found = {plural(number): write(number).replace(str(number), "{count}") for number in reversed(EXAMPLES)}
-        return [found.get(kind, found[plural(50)]) for kind in range(count)]
+        return [found.get(kind, found[plural(GENERAL)]) for kind in range(count)]
 
     def ago(**unit: int) -> str:
         (granularity,) = (name.removesuffix("s") for name in unit)
@@ -68,13 +70,22 @@ def forms_of(tag: str) -> dict[str, object]:
         "plural": expression,
         "minutes_ago": texts(lambda number: ago(minutes=number)),
         "hours_ago": texts(lambda number: ago(hours=number)),
-        "minutes": texts(lambda number: units.format_unit(number, "duration-minute", "short", locale=locale)),
-        "hours": texts(lambda number: units.format_unit(number, "duration-hour", "short", locale=locale)),
+        "minutes": texts(lambda number: with_unit(number, "duration-minute", locale)),
+        "hours": texts(lambda number: with_unit(number, "duration-hour", locale)),
         "day": braced(locale.datetime_skeletons["MMMMd" if month == "MMMM" else "MMMd"].pattern),
         "day_of_year": braced(with_year),
         "months": [wide[number] if month == "MMMM" else str(number) for number in range(1, 13)],
         **OURS.get(tag, {}),
     }
+
+
+def with_unit(number: int, unit: str, locale: Locale) -> str:
+    """Return `2 h`. For a form that CLDR has only among its general ones, Babel writes the unit's name: `1 horas`."""
+    written = units.format_unit(number, unit, "short", locale=locale)
+    if written != f"{number} {locale.unit_display_names[unit]['short']}":
+        return written
+    general = units.format_unit(GENERAL, unit, "short", locale=locale)
+    return general.replace(str(GENERAL), str(number))
 
 
 def own_name(locale: Locale) -> str:

@@ -146,6 +146,11 @@ class FormTests(SynchronousTestCase):
             ages = [language.age(instant, NOW_MS) for instant in instants]
             self.assertEqual([*ages, language.duration(7500), language.size(1536)], texts)
 
+    def test_one_hour(self) -> None:
+        """One hour has the sign of hours, and not the unit's name in the plural."""
+        written = {tag: Languages().get(tag).duration(3660) for tag in ("es", "pt-BR", "pl")}
+        self.assertEqual(written, {"es": "1 h 1 min", "pt-BR": "1 h 1 min", "pl": "1 godz. 1 min"})
+
     def test_numbers(self) -> None:
         for tag, text in {"en": "12,345", "de": "12.345", "fr": "12\u202f345"}.items():
             self.assertEqual([Languages().get(tag).number(count) for count in (9999, 12345)], ["9999", text])
