@@ -65,8 +65,11 @@ SIGN = """() => {
     const drawn = svg.querySelector('path').getBBox();
     return [e.getAttribute('class'), svg.getAttribute('aria-hidden'), drawn.width > 10 && e.clientWidth]
 }"""
-STOPS = """() => [...document.querySelectorAll('a, button, input:not([type=hidden], [hidden] *), summary')]
-    .map(e => e.id || e.textContent)"""
+STOPS = """() => {
+    document.querySelectorAll('details').forEach(e => { e.open = true });
+    return [...document.querySelectorAll('a, button, input:not([type=hidden], [hidden] *), summary')]
+        .map(e => e.id || e.textContent)
+}"""
 FOCUSED = """() => {
     const e = document.activeElement, style = getComputedStyle(e), box = e.getBoundingClientRect();
     const within = box.top >= 0 && box.bottom <= innerHeight;
