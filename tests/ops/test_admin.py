@@ -14,6 +14,7 @@ from gamed.cli.service.listen import check_admin, parse_listener, probe
 from gamed.database.errors import DatabaseCorrupt
 from gamed.ops.metrics import Counters, Metrics
 from gamed.ops.owner_report import MachineReport, OwnerReporter
+from gamed.pages.languages import Languages
 from gamed.service import AdminServer
 from tests.account.killed_command import KEYS
 from tests.cli.process import WAIT_SECONDS, CommandTestCase, get
@@ -35,7 +36,7 @@ class AdminTests(SynchronousTestCase):
         self.reactor, self.stores = MemoryReactorClock(), memory_databases(self)
         reporter = OwnerReporter(self.stores, KEYS, lambda: START_MS, lambda: succeed(MACHINE), self.reactor, {})
         metrics = Metrics(Counters([]), gauges(**self.stores.queues), {})
-        self.admin = AdminServer(self.reactor, ENDPOINT, metrics, self.stores, reporter)
+        self.admin = AdminServer(self.reactor, ENDPOINT, metrics, self.stores, reporter, languages=Languages())
         self.admin.open()
         [(port, self.site, _, interface)] = self.reactor.tcpServers
         self.assertEqual((port, interface), (9100, "127.0.0.1"))
