@@ -118,6 +118,12 @@ class WordTests(SynchronousTestCase):
         found = {page.name: MACHINES.findall(words(page.html)) for page in failures()}
         self.assertEqual({name: terms for name, terms in found.items() if any(terms)}, {})
 
+    def test_no_text_speaks_to_machines(self) -> None:
+        """No text of any page has a status, a code or a term of a protocol; of the account's pages, either."""
+        allowed = {"none yet"}  # of backups, on the owner's page: a word for people
+        said = {" ".join(source.replace("{", "").split()) for source in sources()} - allowed
+        self.assertEqual(sorted(sentence for sentence in said if MACHINES.search(sentence)), [])
+
     def test_planted_faults(self) -> None:
         """The two checks above find planted faults."""
         for code in ("unsupported_media_type", "head_too_large", "method_not_allowed", "bad_request"):
