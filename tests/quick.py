@@ -1,8 +1,8 @@
 """The tests that a change needs: `.ci/quick [COMMIT]` chooses and runs them. `.ci/run` always runs everything.
 
 A changed file needs the tests of its row in ROWS, those that import it, and those whose source has its path. A file of
-a feature also needs the tests of the folders that import this feature; a shared module needs the rows of all folders
-that import it. A path without a row needs everything.
+a feature also needs the tests of the folders that import this feature, and those that read all of gamed/; a shared
+module needs the rows of all folders that import it. A path without a row needs everything.
 """
 
 import os
@@ -23,33 +23,58 @@ from tests.test_layout import imports
 ROOT = Path(__file__).parent.parent
 ALWAYS = {
     *("tests.test_docs", "tests.test_language", "tests.test_layout", "tests.test_page_commands", "tests.test_patterns"),
-    *("tests.test_security", "tests.test_spec", "tests.packaging.test_source"),
+    *("tests.test_references", "tests.test_security", "tests.test_spec", "tests.packaging.test_source"),
 }
-"""Tests that read the whole tree: ten seconds."""
+"""Tests that read the whole tree: fifteen seconds."""
+READERS = {
+    *("tests.contract.test_document", "tests.contract.test_page", "tests.database.test_statements"),
+    *("tests.ops.test_events", "tests.packaging.test_extras", "tests.pages.test_languages", "tests.pages.test_texts"),
+    *("tests.providers.test_presets", "tests.startup.test_routes", "tests.test_guides"),
+}
+"""Tests that read the source of all of gamed/, or import all of it: any change there may fail them."""
+WHEEL = "tests.packaging.test_installed"
+"""It compares the wheel with the files of gamed/ and etc/; Python files get there by their folder."""
 SIGN_IN = (
     "tests.login tests.hostile tests.contract tests.processes.test_sign_in_races tests.e2e.test_main_job "
-    "tests.e2e.test_two_windows tests.e2e.test_failing_sign_ins tests.e2e.test_qr"
+    "tests.e2e.test_two_windows tests.e2e.test_failing_sign_ins tests.e2e.test_qr tests.e2e.test_handoff "
+    "tests.e2e.test_app_return tests.e2e.test_providers tests.e2e.test_killed_sign_ins tests.e2e.test_secrets "
+    "clients.conformance.tests.test_python"
 )
 PYTHON_CLIENT = "clients.python clients.packaging.tests.test_python clients.conformance.tests.test_python"
 GODOT = "clients.godot3 clients.godot4 clients.conformance.tests.test_godot3 clients.conformance.tests.test_godot4"
 ROWS = {
-    "gamed/account": "tests.account tests.contract tests.e2e.test_account_page tests.e2e.test_links",
+    "gamed/account": (
+        "tests.account tests.contract tests.e2e.test_account_page tests.e2e.test_links tests.e2e.test_erased"
+    ),
     "gamed/assets": "tests.assets tests.contract clients.python.tests.assets",
     "gamed/cli": "tests.cli tests.startup tests.readme tests.dev tests.ops tests.e2e.test_main_job",
-    "gamed/config": "tests.config tests.startup tests.test_guides tests.cli",
-    "gamed/database": "tests.database tests.processes tests.startup tests.cli",
+    "gamed/config": "tests.config tests.startup tests.test_guides tests.cli tests.e2e.test_owner_paths",
+    "gamed/database": (
+        "tests.database tests.processes tests.startup tests.cli tests.e2e.test_failing_disk tests.e2e.test_full_disk "
+        "tests.e2e.test_locked_store"
+    ),
+    "gamed/database/postgresql": (
+        "tests.database tests.processes tests.startup tests.cli tests.e2e.test_old_primary "
+        "tests.e2e.test_postgresql_crashes tests.e2e.test_postgresql_outages tests.e2e.test_postgresql_replicas"
+    ),
     "gamed/dev": "tests.dev tests.readme tests.e2e.test_dev tests.e2e.test_demo tests.test_game_developers",
-    "gamed/http": "tests.http tests.contract tests.proxies tests.startup clients.conformance.tests.test_python",
+    "gamed/http": (
+        "tests.http tests.contract tests.proxies tests.startup tests.e2e.test_bad_input tests.e2e.test_stopping "
+        "clients.conformance.tests.test_python"
+    ),
     "gamed/login": SIGN_IN,
     "gamed/ops": "tests.ops tests.startup tests.cli.test_doctor_command tests.e2e.test_owner_page",
-    "gamed/pages": "tests.pages tests.login tests.account tests.ops.test_owner_page tests.e2e.test_pages",
+    "gamed/pages": (
+        "tests.pages tests.login tests.account tests.ops.test_owner_page tests.e2e.test_pages tests.e2e.test_languages"
+    ),
     "gamed/players": "tests.players tests.contract tests.cli",
     "gamed/providers": f"tests.providers {SIGN_IN}",
     "gamed/saves": (
         "tests.saves tests.contract tests.processes.test_save_races tests.cli.test_saves tests.e2e.test_main_job "
-        "tests.e2e.test_killed_saves tests.e2e.test_export clients.conformance.tests.test_python"
+        "tests.e2e.test_killed_saves tests.e2e.test_killed_commits tests.e2e.test_waits tests.e2e.test_export "
+        "clients.conformance.tests.test_python"
     ),
-    "gamed/sessions": "tests.sessions tests.contract tests.processes tests.e2e.test_main_job",
+    "gamed/sessions": "tests.sessions tests.contract tests.processes tests.e2e.test_main_job tests.e2e.test_secrets",
     "twisted": "tests.packaging tests.startup",
     "bench": "tests.bench",
     "clients/conformance": "clients.conformance",
@@ -80,6 +105,8 @@ ROWS = {
 }
 """Tests by path. The longest path counts; a module without `test_` in its name means the tests that import it."""
 WHOLE = ("tests", "clients")
+ONLY_GATE = ("the container: .ci/container", "the README's first command: .ci/run")
+"""Checks that no change makes this program run: they build or install everything anew."""
 STORED = ("tests.account", "tests.database", "tests.login", "tests.players", "tests.saves", "tests.sessions")
 """Folders whose tests `.ci/run` also runs on PostgreSQL."""
 WIRING = {"__init__", "__main__", "clock", "context", "service", "stores", "tap"}
@@ -199,7 +226,7 @@ def needed_by_package(module: str, path: str, sources: Sources) -> set[str] | No
                     waiting.append(folder)
                 else:
                     tests |= found
-    return tests | sources.direct(module)
+    return tests | sources.direct(module) | READERS | (set() if path.endswith(".py") else {WHEEL})
 
 
 class TestPlan(Struct, frozen=True):
@@ -211,6 +238,8 @@ class TestPlan(Struct, frozen=True):
     mypy: bool
     site: bool
     """Whether the site of the documentation is built."""
+    walk: bool
+    """Whether the walk is taken: only after a change of the walk itself, because it takes minutes."""
 
     @property
     def stored(self) -> list[str]:
@@ -235,6 +264,7 @@ def make_plan(paths: Iterable[str], sources: Sources) -> TestPlan:
         ruff=whole or any(path.endswith((".py", ".toml")) for path in paths),
         mypy=whole or any(path.startswith(("gamed/", "twisted/")) for path in paths),
         site=whole or any(path.endswith(".md") or path in {"mkdocs.yml", ".ci/site.py", ".ci/docs"} for path in paths),
+        walk=whole or any(path.startswith(("tests/walk/", ".ci/walk")) for path in paths),
     )
 
 
@@ -274,9 +304,9 @@ def left_out(plan: TestPlan, sources: Sources) -> Iterator[str]:
             yield folder if len(missing) == len(names) else f"{len(missing)} of {len(names)} modules of {folder}"
     if missing := [name for name in STORED if name not in plan.stored]:
         yield f"on PostgreSQL {', '.join(missing)}"
-    for name, runs in (("ruff", plan.ruff), ("mypy", plan.mypy), ("the site", plan.site)):
-        if not runs:
-            yield name
+    checks = (("ruff", plan.ruff), ("mypy", plan.mypy), ("the site", plan.site), ("the walk: .ci/walk", plan.walk))
+    yield from (name for name, runs in checks if not runs)
+    yield from ONLY_GATE
 
 
 def jobs(plan: TestPlan) -> Iterator[tuple[str, list[str], dict[str, str]]]:
@@ -289,6 +319,8 @@ def jobs(plan: TestPlan) -> Iterator[tuple[str, list[str], dict[str, str]]]:
         yield "mypy", [*python, "mypy"], {}
     if plan.site:
         yield "site", [*python, "mkdocs", "build", "--strict", "--quiet"], {"NO_MKDOCS_2_WARNING": "1"}
+    if plan.walk:
+        yield "walk", [".ci/walk"], {}
     yield "tests", [*trial, "-j4", "--temp-directory=_trial_temp.quick", *plan.tests], {}
     if plan.stored:
         # The tests above wait for much of their time.

@@ -1,11 +1,27 @@
 """`.ci/quick` chooses at least the tests that a change needs; changes are planted."""
 
+import re
 import subprocess
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.quick import ALWAYS, ROOT, ROWS, STORED, Sources, TestPlan, changed_files, is_below, left_out, make_plan
+from tests.quick import (
+    ALWAYS,
+    ONLY_GATE,
+    READERS,
+    ROOT,
+    ROWS,
+    STORED,
+    WHEEL,
+    Sources,
+    TestPlan,
+    changed_files,
+    is_below,
+    jobs,
+    left_out,
+    make_plan,
+)
 
 WHOLE_PATHS = {
     *(".gitignore", "MANIFEST.in", "pyproject.toml", "setup.py", "clients/__init__.py", "tests/__init__.py"),
@@ -32,6 +48,15 @@ class PlanTests(SynchronousTestCase):
             ("gamed/saves/model.py", "tests.saves tests.contract clients.conformance.tests.test_python tests.account"),
             ("gamed/saves/planted.py", "tests.saves tests.account"),
             ("gamed/login/start.py", "tests.login tests.hostile tests.contract tests.account tests.e2e.test_main_job"),
+            ("gamed/login/browser_routes.py", "tests.e2e.test_handoff tests.e2e.test_app_return"),
+            (
+                "gamed/login/collect.py",
+                "tests.e2e.test_providers tests.e2e.test_handoff clients.conformance.tests.test_python",
+            ),
+            ("gamed/providers/oidc.py", "tests.e2e.test_providers"),
+            ("gamed/pages/templates/base.html", f"tests.pages tests.e2e.test_pages tests.e2e.test_languages {WHEEL}"),
+            ("gamed/assets/store.py", "tests.assets tests.cli.test_closed_python"),
+            ("gamed/sessions/store.py", "tests.sessions tests.cli.test_closed_python"),
             ("gamed/players/names.py", "tests.players tests.login tests.sessions tests.saves tests.account tests.cli"),
             ("gamed/http/app.py", "tests.http tests.saves tests.login tests.assets tests.contract tests.proxies"),
             ("gamed/database/queues.py", "tests.database tests.saves tests.login tests.sessions tests.processes"),
@@ -49,6 +74,8 @@ class PlanTests(SynchronousTestCase):
             ("tests/e2e/play_oidc_provider_mock.py", "tests.e2e"),
             ("tests/contract/schemathesis.toml", "tests.contract"),
             ("tests/quick.py", "tests.test_quick"),
+            ("tests/walk/story.py", "tests.walk.test_planted"),
+            ("tests/walk/gone.py", "tests.walk"),
             ("bench/rows.py", "tests.bench"),
             ("clients/js/gamed.mjs", "clients.js clients.conformance.tests.test_js tests.e2e.test_demo"),
             ("clients/python/gamed_sync.py", "clients.python tests.e2e.test_main_job tests.contract.test_live"),
@@ -67,14 +94,37 @@ class PlanTests(SynchronousTestCase):
             self.assertEqual(missing, [], path)
             self.assertNotIn("tests", found, path)
 
+    def test_readers_of_the_package(self) -> None:
+        """A change anywhere in gamed/ runs each test that reads all of it, itself or by a helper."""
+        reads_all = re.compile(r"(?:\"gamed\"\)|gamed\.__file__\)\.parent|PACKAGE|\bROOT)\.r?glob\(\"\*[^\"]*\.py\"\)")
+        read = {
+            test
+            for name, text in SOURCES.texts.items()
+            if name.startswith("tests.") and reads_all.search(text)
+            for test in ({name} if name in SOURCES.tests else SOURCES.testing(name))
+        }
+        self.assertLessEqual({"tests.database.test_statements", "tests.contract.test_document"}, read)
+        read -= {"tests.e2e.test_languages"}  # it takes minutes, and asks a reader only for the names of languages
+        for path in ("gamed/saves/model.py", "gamed/login/collect.py", "gamed/tokens.py", "gamed/config/planted.py"):
+            found = plan(path).tests
+            wanted = {*read, *READERS} - {WHEEL}
+            self.assertEqual([name for name in sorted(wanted) if not is_below(name, found)], [], path)
+
+    def test_each_has_a_change(self) -> None:
+        """Each end-to-end test is chosen after a change of some folder of gamed/, but the one of the pictures."""
+        chosen = {name for path in ROWS if path.startswith("gamed/") for name in plan(f"{path}/planted.py").tests}
+        ours = {name for name in SOURCES.tests if name.startswith("tests.e2e.")}
+        self.assertEqual({name for name in ours if not is_below(name, chosen)}, {"tests.e2e.test_screenshots"})
+
     def test_unknown_paths(self) -> None:
         """A path that no row names needs everything, alone or beside others."""
         for path in ("planted.py", "planted/file.txt", "gamed/planted.py", "gamed/planted/model.py", "setup.py"):
             for paths in ([path], ["docs/faq.md", path]):
                 found = plan(*paths)
                 self.assertEqual(found.tests, ["clients", "tests"], paths)
-                self.assertEqual((found.ruff, found.mypy, found.site, found.stored), (True, True, True, [*STORED]))
-                self.assertEqual(list(left_out(found, SOURCES)), [])
+                self.assertEqual((found.ruff, found.mypy, found.site, found.walk), (True, True, True, True))
+                self.assertEqual(found.stored, [*STORED])
+                self.assertEqual(list(left_out(found, SOURCES)), [*ONLY_GATE])
 
     def test_every_file_is_known(self) -> None:
         """Each existing file has a row, unless everything depends on it."""
@@ -83,7 +133,7 @@ class PlanTests(SynchronousTestCase):
     def test_rows_are_real(self) -> None:
         """Each row's path and tests exist."""
         self.assertEqual([path for path in ROWS if not (ROOT / path).exists()], [])
-        names = {name for row in ROWS.values() for name in row.split()} | {*ALWAYS, *STORED}
+        names = {name for row in ROWS.values() for name in row.split()} | {*ALWAYS, *READERS, *STORED, WHEEL}
         self.assertEqual([name for name in names if name not in SOURCES.texts], [])
 
     def test_checks(self) -> None:
@@ -97,6 +147,19 @@ class PlanTests(SynchronousTestCase):
         self.assertEqual(
             found, [(True, True, False), (True, False, False), (False, False, True), (False, False, False)]
         )
+
+    def test_walk(self) -> None:
+        """A change of the walk takes it; any other change names it among what is left out, with its command."""
+        for path in (".ci/walk", "tests/walk/story.py", "tests/walk/gone.py"):
+            self.assertIn("walk", [name for name, _, _ in jobs(plan(path))], path)
+        for path in ("gamed/saves/model.py", "docs/faq.md", "tests/saves/helpers.py"):
+            self.assertNotIn("walk", [name for name, _, _ in jobs(plan(path))], path)
+            self.assertIn("the walk: .ci/walk", list(left_out(plan(path), SOURCES)), path)
+
+    def test_only_the_gate(self) -> None:
+        """The container and the README's first command are always among what is left out."""
+        for path in ("etc/Containerfile", "README.md", "setup.py", "docs/faq.md"):
+            self.assertLessEqual({*ONLY_GATE}, {*left_out(plan(path), SOURCES)}, path)
 
     def test_on_postgresql(self) -> None:
         """Tests of what is stored run on PostgreSQL too, whole folders or single modules."""
