@@ -1,4 +1,4 @@
-"""What the builders of all features share: the settings, keys, databases, clock and random source of one service."""
+"""The settings, keys, databases, clock and random source of one service, which the builders of all features share."""
 
 from secrets import token_bytes
 from typing import Any

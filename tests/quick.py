@@ -230,7 +230,7 @@ def needed_by_package(module: str, path: str, sources: Sources) -> set[str] | No
 
 
 class TestPlan(Struct, frozen=True):
-    """What a change needs."""
+    """The tests and checks that a change needs."""
 
     tests: list[str]
     """Names for trial; none is below another."""

@@ -19,7 +19,7 @@ from tests.test_spec import ROOT
 
 PAGE = "docs/developers/game-developers.md"
 OWN_CODES = {"unreachable", "untrusted_address", "disk_full"}
-"""Of the clients: no server sends them."""
+"""The codes of the clients: no server sends them."""
 WRAPPED = """
 using System; using System.Collections.Concurrent; using System.Collections.Generic; using System.Threading;
 using System.Threading.Tasks; using Gamed;

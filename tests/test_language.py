@@ -49,6 +49,10 @@ PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 """A word of a text or of an identifier: `ReadLane`, `read_lane` and `READ_LANES` have two, `planes` has one."""
 
 FORBIDDEN_STARTS = {"what", "who", "whoever", "whether", "of"}
+FORBIDDEN_ANYWHERE = {"what", "who", "whoever", "of", "as"}
+"""First words that no docstring may have: of a module, a class or an attribute, either. It would have no sentence."""
+REWORDED_LATER = ("gamed/account/", "gamed/pages/")
+"""Folders with older docstrings of that kind; no new file belongs here."""
 NOT_AFTER_VERB = {"of", "is", "are", "was", "were", "has", "by", "go"}
 """Second words after which the first is not such a verb: "Count of rows", "Set by"; the style forbids "Let go"."""
 
@@ -123,6 +127,18 @@ def docstrings(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, text
 
 
+def all_docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each string that is a statement."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value.strip()
+
+
+def has_no_sentence(docstring: str) -> bool:
+    """Return whether a docstring begins with a word that stands for a missing subject."""
+    return next(iter(re.findall(r"^\w+", docstring.lower())), "") in FORBIDDEN_ANYWHERE
+
+
 def start(docstring: str) -> str:
     """Classify how a docstring begins: `verb`, `forbidden` or `other`."""
     first, second, *_ = [*re.findall(r"[\w'`-]+", docstring.partition(".")[0].lower()), "", ""]
@@ -194,6 +210,23 @@ class DocstringTests(SynchronousTestCase):
         places = [found for folder in ("tests", "clients", "bench") for found in docstring_places(folder)]
         self.assertEqual([place for kind, place in places if kind == "forbidden"], [])
         self.assertGreater(len(places), 1000)
+
+    def test_all_starts(self) -> None:
+        """No docstring of a module, a class or an attribute begins with What, Who, Of or As."""
+        found = []
+        for folder in ("gamed", "tests", "bench", "clients"):
+            for file in sorted((ROOT / folder).rglob("*.py")):
+                path = file.relative_to(ROOT).as_posix()
+                if not path.startswith(REWORDED_LATER) and "node_modules" not in file.parts:
+                    texts = all_docstrings(file.read_text("utf-8"))
+                    found += [f"{path}:{line}: {text[:60]}" for line, text in texts if has_no_sentence(text)]
+        self.assertEqual(found, [])
+
+    def test_planted_starts(self) -> None:
+        """The first word counts, of docstrings of modules, classes and attributes alike."""
+        source = '"What it is."\nclass A:\n "Of a row."\n b = 1\n "As many as c."\nd("What")\ne = 2\n"Asked by f."'
+        found = [text for _, text in all_docstrings(source) if has_no_sentence(text)]
+        self.assertEqual(found, ["What it is.", "Of a row.", "As many as c."])
 
     def test_planted_docstrings(self) -> None:
         """Only a verb in the imperative counts: no noun, article, pronoun, other form of a verb, or forbidden verb."""

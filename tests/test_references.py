@@ -41,8 +41,10 @@ END = re.compile(r"$|[\])>.;:\"'`<]|, ?(?:[a-z]|$)| \*/")
 RULE = re.compile(r"(?<![\w`%/:.+-])[A-Z]\d\d?(?![\w-])")
 CHECK = re.compile(r"\bchecks? (\d)\b(?:(?: to | and |, )(\d)\b)?")
 COMMENTED = re.compile(r"(?m)(?:^|\s)(?:#|//+|/?\*+|--) (.*)$")
-CONTROLS = {"C0", "C1"}
-"""The sets of control characters of ISO 6429."""
+NAMES = {"C0", "C1", "S3"}
+"""The sets of control characters of ISO 6429, and a protocol of storage services."""
+WITHOUT_RULES = (".html", ".json")
+"""Files that are read as a whole, and have paths of pictures and data of tests."""
 
 
 @cache
@@ -132,7 +134,7 @@ def wrong_references(name: str, text: str) -> Iterator[str]:
 def wrong_rules(name: str, text: str) -> Iterator[str]:
     """Yield the letters with a number, and the numbered checks, that are no row of a table."""
     page = "bench/README.md" if name.startswith(("bench/", "tests/bench/")) else RULES
-    yield from (rule for rule in RULE.findall(text) if rule not in {*rows(page), *CONTROLS})
+    yield from (rule for rule in RULE.findall(text) if rule not in {*rows(page), *NAMES})
     for found in CHECK.finditer(text):
         yield from (f"check {number}" for number in found.groups() if number and number not in rows(RULES))
 
@@ -140,7 +142,7 @@ def wrong_rules(name: str, text: str) -> Iterator[str]:
 def wrong(name: str, content: str) -> Iterator[str]:
     for text in texts(name, content):
         yield from wrong_references(name, text)
-        if name.endswith(".py"):
+        if not name.endswith(WITHOUT_RULES):
             yield from wrong_rules(name, text)
 
 
@@ -200,5 +202,11 @@ class ReferenceTests(SynchronousTestCase):
             ("gamed/database/sqlite/schema/auth/001_first.sql", "-- (SPEC 1.6, 2.3; PROTOCOL 4, 7)", []),
             ("gamed/database/sqlite/schema/auth/001_first.sql", "-- (PROTOCOL 5)", ["PROTOCOL 5"]),
             ("bench/a.py", "# N1 and W1, not R1", ["R1"]),
+            ("clients/a.mjs", "/**\n * By rule W1, not R7.\n */", ["R7"]),
+            ("clients/a.gd", 'var a = "R7"  # by checks 8 to 9', ["check 9"]),
+            ("clients/a.cs", "/// <summary>R6, W0.</summary>", ["W0"]),
+            ("gamed/database/sqlite/schema/auth/001_first.sql", "-- keeps R9\nSELECT 1", ["R9"]),
+            ("docs/a.md", "By **W0**, in S3.", ["W0"]),
+            ("examples/a.html", '<path d="M6 9H20"/>', []),
         ):
             self.assertEqual(list(wrong(name, content)), found, content)

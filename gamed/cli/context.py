@@ -48,7 +48,7 @@ SUGGESTED_OF = 20_000
 SIMILAR = 0.7
 ID_CHARACTERS = 64
 DRIVER = "etc/postgresql-constraints.txt"
-"""What pip installs for a PostgreSQL store: the extra `postgresql` of setup.py, with hashes."""
+"""The file that pip reads for a PostgreSQL store: the extra `postgresql` of setup.py, with hashes."""
 HINT = (
     "This command needs the key of this server, as the service has it. Where systemd keeps it: "
     "systemd-run --pipe --wait -p LoadCredential=NAME:/path/of/the/key gamed ... (NAME as in master_key_env); "

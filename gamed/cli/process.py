@@ -39,7 +39,7 @@ LATE_MODULES = (
 LATE_WITH_POSTGRESQL = (
     *("psycopg", "gamed.cli.data.store_copy", "gamed.database.postgresql.dump", "gamed.database.postgresql.store"),
 )
-"""What commands import within a function, without and with a PostgreSQL store."""
+"""The modules that commands import within a function, without and with a PostgreSQL store."""
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 
 

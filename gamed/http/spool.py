@@ -26,7 +26,7 @@ class SpoolThreads(Protocol):
 
 
 PIECE_BYTES = 128 * 1024
-"""What is written at a time; the same amount may gather in memory meanwhile."""
+"""The bytes that a thread writes at a time; the same amount may gather in memory meanwhile."""
 
 
 def run_inline(work: Callable[[], T]) -> Deferred[T]:

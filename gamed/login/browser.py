@@ -229,7 +229,7 @@ LoginResult = OnAccountPage | InProgress | ReturnToGame | ShowFinishCode | Finis
 
 
 class ResultPage(Struct, frozen=True):
-    """What the result page shows, and the language of the game."""
+    """The data of the result page, and the language of the game."""
 
     result: LoginResult
     locale: str | None

@@ -1,4 +1,4 @@
-"""What the pages of a login say of an error, an end and a form that came back, in English."""
+"""The sentences of a login's pages about an error, an end and a form that came back, in English."""
 
 from collections.abc import Mapping
 from enum import Enum

@@ -21,7 +21,7 @@ Step = Callable[[], list[Finding]]
 
 
 class Machine(Struct, frozen=True, kw_only=True):
-    """What the steps look at."""
+    """The facts of this machine that the steps read."""
 
     data: Path
     store: Store

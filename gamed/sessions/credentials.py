@@ -85,7 +85,7 @@ class _ClientWords(Struct, frozen=True):
 
 _CLIENT = msgspec.json.Decoder(_ClientWords)
 DEVICE_CHARACTERS = 64
-"""As many as a member of the description may have."""
+"""The most characters of a device's name, as of each member of the description."""
 
 
 class AuthenticatedSession(Struct, frozen=True):

@@ -73,7 +73,7 @@ class DeviceTests(AccountCase):
 
 
 class NoticeTests(AccountCase):
-    """What was done is said on the next page alone."""
+    """The next page alone says what was done."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -103,7 +103,7 @@ class NoticeTests(AccountCase):
 
 
 class ActivityTests(AccountCase):
-    """What happened to an account, in words."""
+    """The page says in words what happened to an account."""
 
     def record(self, event: SecurityEvent, hours: int, times: int = 1, **values: str) -> None:
         now_ms = self.server.now_ms()

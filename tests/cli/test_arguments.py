@@ -1,4 +1,4 @@
-"""What is typed after a command's name: anything gets an answer in a sentence."""
+"""A command answers anything that is typed after its name in a sentence."""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.cli.process import CommandTestCase
 from tests.support.commands import members
 
 NO_TEXT = "an\udcffna"
-"""What Python makes of a byte that is no UTF-8."""
+"""Python's character for a byte that is not UTF-8."""
 
 
 def parameters(group: click.Group) -> Iterator[tuple[str, click.Parameter]]:

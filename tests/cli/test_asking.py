@@ -1,4 +1,4 @@
-"""What a command says before it deletes something, to an operator at a terminal."""
+"""A command asks an operator at a terminal before it deletes something."""
 
 import json
 

@@ -9,7 +9,7 @@ from tests.support.stores import sqlite_files
 
 CONFIG = '{"mode": "local", "checkpoints": "external"}'
 TABLES = "CREATE TABLE _litestream_seq (id INTEGER PRIMARY KEY, n INTEGER); CREATE TABLE _litestream_lock (id INTEGER)"
-"""What Litestream makes in each database that it copies."""
+"""The tables that Litestream makes in each database that it copies."""
 
 
 @sqlite_files("its write-ahead log; PostgreSQL's server has its own")

@@ -65,9 +65,9 @@ LOCAL: Mapping[str, Mapping[str, Collection[Any]]] = {
         "unused": ["SELECT session_id FROM session"],
     },
 }
-"""What local names stand for in the texts of a function."""
+"""The values of local names in the texts of a function."""
 ENDINGS = {"gamed.sessions.tables:": ("AND session_id", " = :session_id")}
-"""What completes a text that is only used with more behind it; a list of keys completes one that ends with IN."""
+"""The end of a text that is only used with more behind it; a list of keys completes one that ends with IN."""
 
 SQLITE_ONLY = {
     r"(?<!IS )\bNOT NULL\b": "x NOT NULL",

@@ -18,7 +18,7 @@ from tests.support.stores import sqlite_files
 
 SIZE = "16m"
 BALLAST = 8 * 2**20
-"""As large as all writes before: the content of the write-ahead log must fit in the file, too."""
+"""The size of all writes before: the content of the write-ahead log must fit in the file, too."""
 SMALL, LARGE = 60_000, 700_000
 ENOUGH = 400
 """Number of saves; the disk is full long before."""

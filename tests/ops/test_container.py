@@ -1,4 +1,4 @@
-"""What `etc/Containerfile` promises to owners, and when the gate runs `.ci/container`, which builds and runs it."""
+"""`etc/Containerfile` keeps what it promises to owners; the gate runs `.ci/container`, which builds and runs it."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""What answers of the public address mean.
+"""`gamed doctor --public` explains the answers of the public address.
 
 See SPEC 1/3, 2.4, 4; docs/protocol.md: Conventions, Signing in; docs/internals/rules.md: Callbacks.
 """

@@ -1,4 +1,4 @@
-"""What answers about saves mean, after they came through proxies (docs/protocol.md: Saves, Conditions and ranges)."""
+"""`gamed doctor` explains answers about saves that proxies changed (docs/protocol.md: Saves, Conditions and ranges)."""
 
 from twisted.trial.unittest import SynchronousTestCase
 

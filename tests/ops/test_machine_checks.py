@@ -1,4 +1,4 @@
-"""What is seen on the machine, and what it means (SPEC 2.1; docs/owners/configuration.md: Limits, Saves and assets)."""
+"""Checks of the machine and their findings (SPEC 2.1; docs/owners/configuration.md: Limits, Saves and assets)."""
 
 from ipaddress import ip_network
 

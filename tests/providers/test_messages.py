@@ -1,4 +1,4 @@
-"""What a provider's answer means: tokens, an account, or a typed failure with a cause that is ours (RFC 6749 5)."""
+"""A provider's answer has tokens or an account, or is a typed failure with a cause that is ours (RFC 6749 5)."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What a malicious player could still let grow, or let others wait for, within the limits.
+"""A malicious player within the limits lets nothing grow without end, and lets no other player wait.
 
 See docs/protocol.md: Limits; docs/owners/configuration.md: Saves and assets.
 """

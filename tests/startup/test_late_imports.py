@@ -35,7 +35,7 @@ def refuse(number, frame):
 
 signal.signal(signal.SIGUSR2, refuse)
 """
-"""What the server runs first: from SIGUSR2 on it can import only the standard library. Each name is noted."""
+"""The server runs this first: from SIGUSR2 on it can import only the standard library. Each name is noted."""
 
 
 class Hooked:

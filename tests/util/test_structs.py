@@ -1,4 +1,4 @@
-"""What beside a plain value a struct may be."""
+"""A struct may be more than a plain value."""
 
 from typing import Any
 

@@ -52,7 +52,7 @@ COPIED = ".copied"
 SPARE_BYTES = 1024 * 1024
 FULL = (ENOSPC, EDQUOT, EFBIG)
 OF_DISK = {"lost+found"}
-"""What an empty disk has."""
+"""The folder that an empty disk has."""
 LOGS = {f"{name}{suffix}" for name in (AUTH_DB, STATE_DB) for suffix in ("-wal", "-shm")}
 BESIDE = {*LOGS, *(path.name for path in lock_files(Path()))}
 """Files of SQLite that are empty once the databases are closed, and lock files."""

@@ -19,9 +19,9 @@ from gamed.structs import Component
 
 LOCK_FILE = "gamed.lock"
 SERVE, SHARE = "gamed serve", "gamed serve --share"
-"""What a server notes in the file."""
+"""The line that a server notes in the file."""
 PLACE = "store "
-"""What the line with the place of the databases begins with."""
+"""The beginning of the line with the place of the databases."""
 NETWORK = {
     *("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "virtiofs", "afs", "beegfs", "ceph", "coda", "davfs", "gfs2"),
     *("glusterfs", "gpfs", "lustre", "ncpfs", "ocfs2", "orangefs"),

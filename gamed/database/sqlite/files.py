@@ -19,7 +19,7 @@ PAGE_BYTES = 4096
 BUSY_MS = 5000
 SQLITE_VERSION = sqlite3.sqlite_version
 SUFFIXES = ("-wal", "-shm", "-journal", "")
-"""Of a database's files. SQLite must not find the log of one database beside another; the database itself is last."""
+"""The ends of a database's files. SQLite must not find the log of one database beside another; the database is last."""
 WRITER_CACHE_KIB = 16 * 1024
 """SQLite's default is 2 MiB; with it, a page is read again for each write of a player who did not save recently."""
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
