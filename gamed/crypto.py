@@ -15,7 +15,7 @@ from msgspec import Struct
 from gamed.structs import Component, redacts
 
 KEY_BYTES = 32
-NONCE_BYTES = 12
+NONCE_BYTES = 12  # the size that NIST SP 800-38D recommends for AES-GCM
 
 Index = NewType("Index", bytes)
 """32 bytes that find a row again and reveal nothing about the value that they were made from."""

@@ -178,6 +178,7 @@ class LongPollRegistry:
         until = self._clock.seconds() + SLICE_SECONDS
         while self._may_wake():
             waiter = self._ready.popleft()
+            # Cleared before the callback, which may open the next wait of the same waiter.
             result, waiter.result = waiter.result, None
             reason = waiter.pop_pending()
             if result is not None and reason is not None:

@@ -128,6 +128,7 @@ class Publisher(Component, frozen=True, kw_only=True):
             stored: list[Path] = []
             try:
                 store_objects(self.store, plan.new, stored, self.progress, self._check_free_space)
+                # Also if the channel has this release already: --repair may have written objects of it.
                 self._sync_objects(plan)
                 if present is not None:
                     return Published(plan, present, present)
@@ -191,7 +192,7 @@ class Publisher(Component, frozen=True, kw_only=True):
         release = release_id(text)
         path = self.store.folder / RELEASES / f"{release}{SUFFIX}"
         try:
-            stored.insert(0, path)
+            stored.insert(0, path)  # before it is written, so that a failure in between deletes it
             write_atomically(path, text)
             with channel_lock(self.store.folder):
                 moved = channel_store.move_channel(

@@ -125,7 +125,6 @@ def _program(*, development: bool) -> list[str]:
 
 
 def _scripts() -> Path:
-    """Return the folder of Python's console scripts."""
     from sysconfig import get_path  # late: it reads how Python was built
 
     return Path(get_path("scripts"))

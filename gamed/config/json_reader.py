@@ -17,7 +17,9 @@ from gamed.config.errors import ConfigError, ConfigProblem, InvalidValue, Path, 
 from gamed.structs import Component, redacts
 
 MAX_DEPTH = 16
+"""The reader calls itself for each level, and Python ends at 1,000 calls."""
 MAX_DIGITS = 30
+"""Python refuses to convert more than 4,300 digits, with an error that has no position."""
 _SPACE = compile(r"[ \t\r\n]*")
 _COMMENT = compile(r"//[^\n]*|#[^\n]*|/\*(?:.|\n)*?(?:\*/|\Z)")
 _PLAIN = compile(r'[^"\\\x00-\x1f]*')

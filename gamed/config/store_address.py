@@ -261,7 +261,6 @@ def _is_socket(host: str) -> bool:
 
 
 def _is_local(host: str) -> bool:
-    """Return whether a connection to this host stays on this machine."""
     address = _parse_ip(host)
     return _is_socket(host) or host.lower() == "localhost" or (address is not None and address.is_loopback)
 

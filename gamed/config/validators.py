@@ -168,7 +168,7 @@ _HOST_PORT = compile(r"(\[[^\]]*+\]|[^:]*+)(?::(.*+))?")
 _PORT = compile(r"[1-9][0-9]{0,4}", ASCII)
 _LABEL = compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", ASCII)
 _NUMERIC = compile(r"[0-9]+|0x[0-9a-f]*", ASCII)
-MAX_HOST = 253
+MAX_HOST = 253  # 255 octets in a DNS message (RFC 1035 2.3.4), two of which are not in the text
 
 
 class PublicUrl(Struct, frozen=True):

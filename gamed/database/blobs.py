@@ -31,6 +31,7 @@ from gamed.timestamps import Now
 T = TypeVar("T")
 
 KEPT_MS = 24 * 3600 * 1000
+"""How long bytes without a version stay: an upload under way has them, or a game that staged them for a commit."""
 _log = EventLog(Logger())
 
 
@@ -169,6 +170,7 @@ class BlobStore:
             blob_id = await self._write(partial(claim, spared=frozenset(self._pinned)))
             if blob_id is None:
                 break
+            # Without keys: the blob's player is not read here, so that on PostgreSQL this write runs alone.
             await self._discard(blob_id, None)
             deleted += 1
         return deleted

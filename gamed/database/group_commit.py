@@ -232,7 +232,6 @@ def detached_failure(error: BaseException) -> Failure:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield the error, its cause, and so on."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

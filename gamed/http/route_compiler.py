@@ -104,7 +104,6 @@ def _pattern(segments: Segments) -> Pattern[str]:
 
 
 def _is_within(rule: Segments, prefix: str) -> bool:
-    """Return whether some path of a rule begins with the prefix."""
     if prefix.endswith("$"):
         return rule == tuple(prefix[:-1].split("/"))
     start = tuple("<text>" if segment == "*" else segment for segment in prefix.removesuffix("/").split("/"))

@@ -113,7 +113,6 @@ class SpooledBody:
         return error
 
     def _piece_written(self) -> Deferred[None]:
-        """Return a Deferred that fires when the current piece is written."""
         if self._writing is None:
             return succeed(None)
         written: Deferred[None] = Deferred()

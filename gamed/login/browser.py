@@ -143,6 +143,7 @@ class BrowserLoginService(Component, frozen=True, kw_only=True):
         with self.waiters.open(callback_key(login.secret_index)) as waiter:
             while (await self.find(LoginLookup("login_id", login.login_id))).stage is LoginStage.EXCHANGING:
                 waiter.known = LoginStage.EXCHANGING
+                # Never more than the grace: the clock may be set back meanwhile.
                 left_ms = min(ends_ms - self.context.now_ms(), EXCHANGE_GRACE_MS)
                 if left_ms <= 0 or await waiter.wait(left_ms / 1000) is not WakeReason.CHANGED:
                     return

@@ -36,6 +36,7 @@ FIRST_STAGE = PENDING_STAGES[LoginStage.PENDING]
 SHORT_WAIT_SECONDS = 5
 """A collect without proof that waits less than this counts against POLLING_LIMIT."""
 POLLING_LIMIT = RateLimit(interval_ms=1000, burst=5)
+"""One a second, as `min_interval` asks for; up to five may come at once."""
 
 
 class CollectRequest(Struct, frozen=True):

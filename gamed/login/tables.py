@@ -83,6 +83,7 @@ def _attempt(row: tuple[Any, ...]) -> AuthorizationAttempt:
 
 
 CLEANUP_ROWS = 200
+"""All other writes of `auth` wait for one such transaction; LoginLifecycle.expire() repeats it while rows are due."""
 _LOGIN_COLUMNS = (
     "login_id, approval_code, secret_index, token_index, intent, provider, client, return_proof, loopback_port,"
     " return_uri, address_index,"

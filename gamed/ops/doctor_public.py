@@ -173,7 +173,7 @@ def check_certificate(times: CertificateTimes | None, now_ms: int) -> Finding:
 UNCHANGED = "Let the proxy leave ETag, If-Match, If-None-Match, If-Range and Range alone, and compress nothing."
 WHOLE = "Let the proxy accept bodies of save_bytes, and forward them without buffering."
 PATIENT = "Let the proxy wait 90 seconds for a response."
-WAIT_SECONDS = 25
+WAIT_SECONDS = 25  # as long as games wait by default, so that a proxy with less patience is found
 
 
 def check_write(answer: Reached, size: int) -> Finding:

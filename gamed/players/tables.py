@@ -188,6 +188,7 @@ def create_account(
 ) -> None:
     """Insert a local account for a player without one; `name` is a result of parse_name(). Raise NameTaken."""
     index = name_index(keys.indexer, name)
+    # Read first: a violated constraint would fail the whole transaction on PostgreSQL.
     if find_account(connection, index) is not None:
         raise NameTaken
     query = """

@@ -28,7 +28,7 @@ MAX_EXPONENT_BITS = 64
 
 All is verified in the reactor's thread, so a provider must not choose how long that takes.
 """
-COORDINATE_BYTES = 32
+COORDINATE_BYTES = 32  # of a point of P-256, with leading zeros (RFC 7518 6.2.1.2)
 _OPENID = compile(r"[!-~](?:[ -~]{0,253}[!-~])?", ASCII)
 
 

@@ -67,8 +67,8 @@ class OAuth2Provider:
         return ExternalIdentity(self._namespace.kind, self._namespace.namespace, subject)
 
 
-MAX_LENGTH = 255
-MAX_NUMBER = 2**64
+MAX_LENGTH = 255  # as of `sub` (OpenID Connect Core 2)
+MAX_NUMBER = 2**64  # as many digits as parse_digits() takes
 _DIGITS = compile(r"[0-9]{1,20}", ASCII)
 
 

@@ -125,6 +125,7 @@ _STATE_AND_BYTES = f"""
     FROM save s {_JOINED} LEFT JOIN blob b ON b.blob_id = v.blob_id
     WHERE s.player_id = ? AND s.slot = ?
 """
+# The constant row makes one row also of a player who never saved; PostgreSQL below 16 wants a name for it.
 _PLAYER_AND_STATE = f"""
     SELECT {_prefixed("h", PLAYER_COLUMNS)}, s.last_version, s.current_version, {_CURRENT}
     FROM (SELECT 1) AS constant_row LEFT JOIN player_saves h ON h.player_id = ?
@@ -166,6 +167,7 @@ _INSERT_SLOT = """
 """
 _CHANGED = "UPDATE save SET current_version = ?, last_version = ?, seq = ?, deleted_ms = ?"
 _CHANGE_SLOT = f"{_CHANGED} WHERE player_id = ? AND slot = ?"
+# CASE here and below: the smaller of two values is min() in SQLite, and least() in PostgreSQL.
 _CHANGE_AND_PRUNE = f"""
     {_CHANGED}, prune_at_ms = CASE WHEN prune_at_ms < ? THEN prune_at_ms ELSE ? END WHERE player_id = ? AND slot = ?
 """
@@ -376,4 +378,5 @@ def _entries(
         damaged = number is not None and version is None
         entry = SlotEntry(slot, version, copies.get(slot, ()), deleted_ms, tombstone or last_version, damaged)
         found.append((seq, entry))
+    # The order of the inner query chooses the page; the join need not keep it.
     return sorted(found, key=itemgetter(0))

@@ -180,7 +180,7 @@ def _parse_integer(digits: str) -> int:
     return int(digits)
 
 
-MAX_MEDIA_TYPE_LENGTH = 255
+MAX_MEDIA_TYPE_LENGTH = 255  # room for two names of 127 characters, the most that RFC 6838 4.2 allows
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
 _QUOTED = r'"(?:[\t \x21\x23-\x5b\x5d-\x7e]|\\[\t \x21-\x7e])*+"'
 _TYPE: Final = compile(rf"{_TOKEN}/{_TOKEN}", ASCII)

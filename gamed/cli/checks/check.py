@@ -86,7 +86,6 @@ def _advice(found: Sequence[str], store: Store, *, fix: bool) -> Iterator[str]:
 
 
 def _structure(files: OfflineDatabases, database: str) -> list[str]:
-    """Return the errors that the engine itself finds in a database."""
     store, name = files.store, files.store.name(database)
     files.require(database)
     with keys.database_errors(store, database):

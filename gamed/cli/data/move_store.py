@@ -117,7 +117,6 @@ def _load(text: str, file: str) -> PostgresqlAddress | None:
 
 
 def _address(configured: PostgresqlAddress | None, target: str, password_env: str | None) -> PostgresqlAddress:
-    """Return the address of the PostgreSQL that is one side of the move."""
     if configured is not None and password_env is not None:
         raise click.UsageError("Leave out --password-env: the configuration names the variable of the password.")
     if target == SQLITE:

@@ -164,7 +164,6 @@ def _replaced(text: str, old: str, new: str) -> str:
 
 
 def _headed(text: str, command: str, server: Server) -> str:
-    """Return the sample with another comment in its first lines."""
     rest = dropwhile(lambda line: line.startswith("#"), text.splitlines(keepends=True))
     return f"# {server.public_url}, in front of gamed; printed by: gamed {command}\n{''.join(rest)}"
 
@@ -280,7 +279,6 @@ def _credentials(server: Server) -> Iterator[str]:
 
 
 def _files(server: Server, names: Sequence[str]) -> Iterator[str]:
-    """Yield the lines that pass single files of that folder."""
     for name in names:
         file = _credential_folder(server) / name.removeprefix(PREFIX)
         yield f"LoadCredential={quoted(f'{name}:{file}')}\n"
