@@ -1,4 +1,7 @@
-"""`python -m tests.walk sqlite|postgresql`: takes the steps of the story, and prints a line for each with its time."""
+"""`python -m tests.walk sqlite|postgresql [STEP]`: takes the steps of the story, and prints a line for each.
+
+STEP is the name of the last step to take, such as `unlink`; without it all are taken.
+"""
 
 import signal
 import sys
@@ -12,15 +15,16 @@ from tests.walk.machine import Wrong
 from tests.walk.story import STEPS, Story
 
 
-def walk(engine: str) -> int:
-    """Take all steps on `sqlite` or `postgresql`; return the exit code."""
+def walk(engine: str, last: str = STEPS[-1].__name__) -> int:
+    """Take the steps up to this one on `sqlite` or `postgresql`; return the exit code."""
     began = time.monotonic()
+    steps = STEPS[: [each.__name__ for each in STEPS].index(last) + 1]
     with tempfile.TemporaryDirectory(prefix="gamed-walk-") as name:
         folder = Path(name)
         folder.chmod(0o755)
         story = Story(engine, folder)
         try:
-            for number, each in enumerate(STEPS, 1):
+            for number, each in enumerate(steps, 1):
                 start = time.monotonic()
                 title = f"{engine:10} {number:2}/{len(STEPS)}  {each.__doc__}"
                 try:
@@ -34,7 +38,7 @@ def walk(engine: str) -> int:
                 print(f"ok     {time.monotonic() - start:5.1f} s  {title}", flush=True)
         finally:
             story.close()
-    print(f"{len(STEPS)} steps on {engine}, {time.monotonic() - began:.0f} s")
+    print(f"{len(steps)} steps on {engine}, {time.monotonic() - began:.0f} s")
     return 0
 
 
@@ -50,4 +54,4 @@ def report(story: Story, error: Exception) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is closed
-    sys.exit(walk(sys.argv[1]))
+    sys.exit(walk(*sys.argv[1:]))
