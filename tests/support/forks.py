@@ -263,13 +263,15 @@ def _report_end(ended: int, pid: int, pipe: int) -> None:
 
 def _become(streams: Sequence[int], command: list[str], cwd: str, env: dict[str, str], umask: int) -> None:
     """Make this process like one that the command has started, and run its program."""
-    from twisted.internet import reactor
+    from twisted.internet.default import install
 
     for number, each in enumerate(streams):
         os.dup2(each, number)
-    reactor._poller.close()  # type: ignore[attr-defined]
+    # The parent's reactor has descriptors that are closed here. Klein keeps it alive, so that no destructor closes
+    # descriptors of the new one; only `Klein.run`, which gamed does not use, would run it.
+    del sys.modules["twisted.internet.reactor"]
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-    reactor.__init__()  # type: ignore[misc]  # it had the descriptors of the parent
+    install()
     os.chdir(cwd)
     os.umask(umask)
     os.environ.clear()
