@@ -117,7 +117,9 @@ def _made(store: Store, where: Paths, target: Path) -> Backup:
     if not where.config.exists():
         raise CommandFailed(f"There is no {where.config} to copy. Name the configuration: gamed --config FILE backup")
     try:
-        needed = _largest(store) + SPARE_BYTES
+        # The greatest size that a copy may have; how much of it is needed is known only afterwards.
+        size = sum(map(offline.size_of, store.files)) if store.files else sum(store.sizes().values())
+        needed = size + SPARE_BYTES
         if (free := shutil.disk_usage(target).free) < needed:
             raise CommandFailed(f"{target} has {free} bytes free, and a backup may need {needed}. Nothing was copied.")
         return write(store, where, target, now_ms())
@@ -129,11 +131,6 @@ def _made(store: Store, where: Paths, target: Path) -> Backup:
         reason = f"the copy is damaged: {e}" if isinstance(e, BackupError) and store.files else str(e.__cause__ or e)
         advice = " To find the damage, run: gamed check data" if store.files else ""
         raise CommandFailed(f"No backup was made: {reason.removesuffix('.')}.{advice}") from None
-
-
-def _largest(store: Store) -> int:
-    """Return the greatest size in bytes that a copy of the databases may have."""
-    return sum(map(offline.size_of, store.files)) if store.files else sum(store.sizes().values())
 
 
 def _lines(made: Backup, where: Paths, pruned: Sequence[str]) -> Iterator[str]:

@@ -103,7 +103,8 @@ def loopback(port: int) -> str:
 
 def describe(text: str) -> Listener:
     """Describe an endpoint by its string alone; raise ValueError if the port is not valid."""
-    kind, *rest = _pieces(text)
+    # Backslash escapes are resolved after the split at colons, as Twisted does.
+    kind, *rest = (_ESCAPE.sub(r"\1", piece) for piece in _raw_pieces(text))
     named = dict(piece.split("=", 1) for piece in rest if "=" in piece)
     bare = [piece for piece in rest if "=" not in piece]
     if kind in NETWORK:
@@ -203,11 +204,6 @@ def probe(listeners: Sequence[Listener]) -> None:
             _probe_port(listener)
         if listener.kind == "unix":
             _probe_path(listener)
-
-
-def _pieces(text: str) -> list[str]:
-    """Split an endpoint string at colons and resolve backslash escapes, as Twisted does."""
-    return [_ESCAPE.sub(r"\1", piece) for piece in _raw_pieces(text)]
 
 
 def _raw_pieces(text: str) -> list[str]:
