@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.config.model import AuthLimits, Config
 from gamed.crypto import Keys, Secret
 from gamed.database.connection import Connection
 from gamed.database.databases import Databases
@@ -13,12 +14,12 @@ from gamed.database.queues import QUEUE_ITEMS
 from gamed.ops.logging import TwistedAuditLog
 from gamed.players import tables as player_tables
 from gamed.players.tables import State
-from gamed.rate_limit import UNLIMITED, RateLimit
 from gamed.sessions import tables as session_tables
-from gamed.sessions.credentials import CredentialIssuer, CredentialPair
-from gamed.sessions.service import FirstUses, SessionService
-from gamed.sessions.store import SessionStore
-from tests.sessions.fixtures import ANNA, NOW_MS, POLICY, Counting, sign_in
+from gamed.sessions.build import build_sessions
+from gamed.sessions.credentials import CredentialPair
+from gamed.sessions.service import FirstUses
+from tests.sessions.fixtures import ANNA, NOW_MS, Counting, sign_in
+from tests.support.components import service_context
 from tests.support.databases import memory_databases
 
 T = TypeVar("T")
@@ -35,19 +36,19 @@ class RecordedAuditLog:
 class SessionServer:
     """The session service with its databases, and a clock that a test sets."""
 
-    def __init__(self, databases: Databases, refreshes: RateLimit = UNLIMITED) -> None:
+    def __init__(self, databases: Databases, refreshes_per_minute: int = 0) -> None:
         self.databases = databases
         self.now_ms = NOW_MS
         self.revoked: list[str] = []
         """The players of whom a session ended."""
         self.audit = RecordedAuditLog()
         random = Counting()
-        self.issuer = CredentialIssuer(keys=Keys.of(Secret(bytes(32)), random), policy=POLICY, random=random)
-        stored = SessionStore(reads=databases.reads, writes=databases.auth, issuer=self.issuer, refreshes=refreshes)
+        keys = Keys.of(Secret(bytes(32)), random)
+        config = Config(limits=AuthLimits(refreshes_per_minute=refreshes_per_minute))
+        context = service_context(keys, databases, self.audit, lambda: self.now_ms, config=config, random=random)
         self.uses = FirstUses()
-        self.sessions = SessionService(
-            store=stored, revoked=self.revoked.append, now_ms=lambda: self.now_ms, audit=self.audit, uses=self.uses
-        )
+        self.sessions = build_sessions(context, self.revoked.append, self.uses)
+        self.issuer = self.sessions.store.issuer
 
     def open(self, player_id: str = ANNA, client: str = "{}") -> Deferred[tuple[str, CredentialPair]]:
         """Create a session of a player, who is created if need be."""

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from gamed.http.background import ShieldedTasks
-from gamed.rate_limit import RateLimit
 from gamed.sessions.routes import SessionRoutes
 from gamed.timestamps import rfc3339
 from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS, STRANGE_TOKEN, STRANGER
@@ -98,7 +97,7 @@ class RefreshTests(RouteTestCase):
 
     def test_too_often(self) -> None:
         """A session that refreshes too often gets 429 with Retry-After and does not rotate; other sessions do."""
-        limited = SessionServer(memory_databases(self), RateLimit.per_minute(3))
+        limited = SessionServer(memory_databases(self), refreshes_per_minute=3)
         browser = Browser(
             [SessionRoutes(sessions=limited.sessions, detached=self.detached)], now_ms=lambda: limited.now_ms
         )
