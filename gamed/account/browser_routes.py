@@ -24,7 +24,7 @@ from gamed.login.views import FormFeedback
 from gamed.players.problems import PLAYER_ERRORS
 from gamed.saves import errors as save_errors
 from gamed.saves.commands import ReadRequest
-from gamed.saves.model import ANY_VERSION, VersionKind, version_number
+from gamed.saves.model import VersionKind, version_number
 from gamed.saves.problems import SAVE_ERRORS
 from gamed.saves.validation import check_slot, page_before
 from gamed.sessions.errors import SessionError
@@ -101,10 +101,9 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
         query = read_query(request)
         before = _before(query.get(BEFORE))
         visit = await self.responder.authenticate(request)
-        newest = listed = await self.responder.services.saves.versions(visit.token, name)
-        if before != ANY_VERSION:  # the newest are needed, too: a restore names the current version
-            listed = await self.responder.services.saves.versions(visit.token, name, before)
-        shown = views.slot_page(self.responder.visit_of(request, visit), listed, newest)
+        saves = self.responder.services.saves
+        listed, sides = await saves.versions(visit.token, name, before), await saves.sides(visit.token, name)
+        shown = views.slot_page(self.responder.visit_of(request, visit), listed, sides)
         return self.responder.pages.page(request, 200, shown)
 
     @app.route("/auth/account/saves/<text:slot>/versions/<string:number>", methods=["GET"])

@@ -266,15 +266,18 @@ class ShownVersions(Struct, frozen=True):
         return next((version for version in self.versions if version.kind != CONFLICT), None)
 
 
-def slot_page(visit: Visit, listed: dict[str, object], newest: dict[str, object]) -> Page:
-    """Return the page of a slot; `listed` and `newest` are bodies of the versions list, of this page and the first."""
-    found, first = convert(listed, ShownVersions), convert(newest, ShownVersions)
+def slot_page(visit: Visit, listed: dict[str, object], sides: dict[str, object]) -> Page:
+    """Return the page of a slot, of two bodies as of the versions list: this page of it, and those to choose from.
+
+    A copy, and the current version, which a restore names, may be older than a page of the list.
+    """
+    found, choice = convert(listed, ShownVersions), convert(sides, ShownVersions)
     return page(
         "versions",
         visit=visit,
         slot=found.slot,
-        head=first.head,
-        copies=[each for each in first.versions if each.kind == CONFLICT],
+        head=choice.head,
+        copies=[each for each in choice.versions if each.kind == CONFLICT],
         versions=[each for each in found.versions if each.kind != CONFLICT],
         older=found.versions[-1].version if found.more else None,
     )

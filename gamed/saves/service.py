@@ -134,6 +134,14 @@ class SaveService(Component, frozen=True, kw_only=True):
             raise responses.not_found_error(slot)
         return responses.version_list(self.environment.limits, slot, history)
 
+    async def sides(self, token: Secret, slot: str) -> dict[str, object]:
+        """Return a body like that of the versions list: the current version, or the delete, and all conflict copies."""
+        caller, history = await self.store.read_sides(token, self.environment.now_ms(), slot)
+        await self.sessions.record_first_use(caller, reading=True)
+        if not history.state.exists:
+            raise responses.not_found_error(slot)
+        return responses.version_list(self.environment.limits, slot, history)
+
     async def authorize_write(self, token: Secret) -> commands.WriteContext:
         """Authenticate the player of a change and count it towards their rate, before the body is read.
 

@@ -97,6 +97,12 @@ def conflict_copies_of_slot(connection: Connection, player_id: str, slot: str) -
     return [version for (version,) in connection.execute(query, {"player_id": player_id, "slot": slot})]
 
 
+def copies_of_slot(connection: Connection, player_id: str, slot: str) -> list[Version]:
+    """Return one slot's conflict copies, oldest first."""
+    query = f"{_OF_SLOT} AND kind = 'conflict' ORDER BY version"
+    return [version_from_row(row) for row in connection.execute(query, {"player_id": player_id, "slot": slot})]
+
+
 def conflict_copies(connection: Connection, player_id: str, slots: Sequence[str]) -> Mapping[str, list[int]]:
     """Return the numbers of the conflict copies of some slots, oldest first."""
     if not slots:

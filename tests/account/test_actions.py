@@ -264,6 +264,20 @@ class SaveTests(AccountCase):
         self.assertEqual(self.read(self.deck, "auto"), THREE)
         self.assertNotIn("other copy", page.text)
 
+    def test_old_copy(self) -> None:
+        """A copy is shown first however many versions are newer, and on the pages of older versions, too."""
+        self.conflict()
+        self.put(self.deck, "auto", ONE, If_Match="*")
+        for number in range(120):
+            self.server.clock.advance(1)
+            self.put(self.deck, "auto", f"{number}".encode(), If_Match="*")
+        for query in ("", "?before=5"):
+            page = self.browser.get(f"{HOME}/saves/auto{query}")
+            self.assertEqual(page.form("/keep")["fields"]["version"], "3", query)
+            self.assertIn("124 current" if not query else "current Version 124", page.text)
+        self.browser.post(page.form("/keep"))
+        self.assertEqual(self.read(self.deck, "auto"), THREE)
+
     def test_dismiss_copy(self) -> None:
         """Deleting a conflict copy changes nothing else."""
         self.conflict()
