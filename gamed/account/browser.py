@@ -69,6 +69,15 @@ class SignedIn(Struct, frozen=True):
     """The player existed before and opened an invite, which is still open."""
 
 
+class SavesPlace(Struct, frozen=True):
+    """Where a page of the saves begins: those with copies to choose from come first, then all by name."""
+
+    copied: str = ""
+    """The slot with copies after which it begins."""
+    after: str = ""
+    """The slot after which it begins; those with copies are behind it then."""
+
+
 class AccountOverview(Struct, frozen=True):
     """The content of the page."""
 
@@ -82,7 +91,7 @@ class AccountOverview(Struct, frozen=True):
     activity: Sequence[RecordedEvent] = ()
     """Security events of the last 90 days, the latest first; at most ACTIVITY_ROWS."""
     copied: Sequence[SlotEntry] = ()
-    """The slots with copies to choose from, which the first page shows before all others."""
+    """The slots with copies to choose from, which come first; with one more than a page has, `slots` is empty."""
 
 
 class AccountSignIn(Component, frozen=True, kw_only=True):
@@ -252,11 +261,8 @@ class AccountPage(Component, frozen=True, kw_only=True):
     passwords: PasswordAuthenticator
     revoked: RevocationListener
 
-    async def overview(self, visit: BrowserVisit, after: str = "") -> AccountOverview:
-        """Return everything that the page shows, of the saves those whose names follow `after`.
-
-        Without state.db the saves are missing.
-        """
+    async def overview(self, visit: BrowserVisit, place: SavesPlace) -> AccountOverview:
+        """Return everything that a page shows; without state.db the saves are missing."""
         caller = visit.caller
         names = await self.store.names(caller.player_id)
         sessions = await self.sessions.list(caller)
@@ -265,10 +271,11 @@ class AccountPage(Component, frozen=True, kw_only=True):
         usage, copied = Usage(), list[SlotEntry]()
         with suppress(DatabaseError):
             _, summary = await self.saves.read_summary(visit.token, reading=True)
-            slots = await self.saves.slots_by_name(visit.token, after, SLOTS_AT_ONCE + 1)
             usage = summary.usage
-            if not after:
-                copied = list(await self.saves.copied_slots(visit.token, SLOTS_AT_ONCE))
+            if not place.after:
+                copied = list(await self.saves.copied_slots(visit.token, place.copied, SLOTS_AT_ONCE + 1))
+            wanted = 0 if len(copied) > SLOTS_AT_ONCE else SLOTS_AT_ONCE + 1
+            slots = await self.saves.slots_by_name(visit.token, place.after, wanted)
         activity = await self.store.activity(caller.player_id, ACTIVITY_ROWS)
         return AccountOverview(names, sessions, methods, slots, usage, activity, copied)
 

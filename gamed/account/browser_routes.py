@@ -6,7 +6,7 @@ They call the same services as the routes of the game's API.
 from gamed.account import views
 from gamed.account.browser import SignedIn
 from gamed.account.guard import require_own_site
-from gamed.account.responder import SIGN_IN_LEAD, TITLE, AccountResponder, error_page, problem_page, slot_before
+from gamed.account.responder import SIGN_IN_LEAD, TITLE, AccountResponder, error_page, problem_page, saves_place
 from gamed.account.views import BEFORE, HOME
 from gamed.http.app import make_html_app
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
@@ -45,7 +45,7 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
     @app.route("/auth/account", methods=["GET"])
     async def show_account(self, request: Request) -> bytes:
         require_top_level_navigation(request)
-        slot_before(request)
+        saves_place(request)
         await self.responder.services.sign_in.count_request(request.head.address)
         try:
             visit = await self.responder.authenticate(request)

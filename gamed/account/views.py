@@ -7,7 +7,7 @@ from msgspec import DecodeError, Struct, convert
 from msgspec.json import decode
 
 from gamed.account import sentences
-from gamed.account.browser import SLOTS_AT_ONCE, AccountOverview
+from gamed.account.browser import SLOTS_AT_ONCE, AccountOverview, SavesPlace
 from gamed.audit import WARNINGS, RecordedEvent, SecurityEvent
 from gamed.login.browser import Ended
 from gamed.login.transaction import ClientInfo
@@ -24,6 +24,8 @@ HOME: Final = "/auth/account"
 INVITE, RESET = "/auth/invite", "/auth/reset"
 AFTER: Final = "after"
 """The member of the query with the last slot of the page before."""
+COPIED: Final = "copied"
+"""The same for a page of saves with copies to choose from."""
 BEFORE: Final = "before"
 """The member of the query with the last version number of the page before."""
 SHOWN: Final = 100
@@ -33,6 +35,7 @@ MOST_PLAYED_SECONDS: Final = 10**10
 """More is no time that anybody has played."""
 DELETE_WORD: Final = "delete"
 CONFLICT, DELETE = "conflict", "delete"
+_FIRST_SAVES = SavesPlace()
 _TO_ACCOUNT = Way(text("Back to your account"), HOME)
 
 
@@ -151,13 +154,12 @@ def account_page(
     visit: Visit,
     overview: AccountOverview,
     choice: SignInChoice,
+    place: SavesPlace = _FIRST_SAVES,
     *,
-    after: str = "",
     error: Text | None = None,
 ) -> Page:
     """Return the page; `error` is a sentence about the password that was sent."""
     names = overview.names
-    page_of_slots = None if overview.slots is None else overview.slots[:SLOTS_AT_ONCE]
     devices = [ShownDevice(each, decode(each.client, type=ClientInfo)) for each in overview.sessions[:SHOWN]]
     return page(
         "account",
@@ -166,9 +168,9 @@ def account_page(
         shown_name=names.display or "",
         account_name=names.account if not choice.labels else None,
         error=error,
-        saves=None if page_of_slots is None else _saves(overview.copied, page_of_slots),
-        more_after=page_of_slots[-1].slot if page_of_slots and len(overview.slots or ()) > SLOTS_AT_ONCE else None,
-        after=after,
+        saves=None if overview.slots is None else _saves(overview.copied, overview.slots),
+        more_saves=_more_saves(overview),
+        later_saves=place != _FIRST_SAVES,
         usage=overview.usage,
         devices=devices,
         more_devices=max(0, len(overview.sessions) - SHOWN),
@@ -178,10 +180,19 @@ def account_page(
     )
 
 
-def _saves(copied: Sequence[SlotEntry], page_of_slots: Sequence[SlotEntry]) -> Sequence[ShownSave]:
+def _saves(copied: Sequence[SlotEntry], by_name: Sequence[SlotEntry]) -> Sequence[ShownSave]:
     """Return those with copies first, then the page, each once."""
-    first = {each.slot for each in copied}
-    return [_shown_save(each) for each in (*copied, *(each for each in page_of_slots if each.slot not in first))]
+    first = {each.slot: each for each in copied[:SLOTS_AT_ONCE]}
+    others = (each for each in by_name[:SLOTS_AT_ONCE] if each.slot not in first)
+    return [_shown_save(each) for each in (*first.values(), *others)]
+
+
+def _more_saves(overview: AccountOverview) -> str | None:
+    """Return the query of the page after this one."""
+    for name, found in ((COPIED, overview.copied), (AFTER, overview.slots or ())):
+        if len(found) > SLOTS_AT_ONCE:
+            return f"{name}={found[SLOTS_AT_ONCE - 1].slot}"
+    return None
 
 
 def _shown_save(entry: SlotEntry) -> ShownSave:

@@ -120,9 +120,9 @@ class SaveService(Component, frozen=True, kw_only=True):
         """Return the next slots by name, the deleted ones included."""
         return (await self.store.slots_by_name(token, self.environment.now_ms(), after, limit))[1]
 
-    async def copied_slots(self, token: Secret, limit: int) -> Sequence[SlotEntry]:
-        """Return the first slots by name that have conflict copies."""
-        return (await self.store.copied_slots(token, self.environment.now_ms(), limit))[1]
+    async def copied_slots(self, token: Secret, after: str, limit: int) -> Sequence[SlotEntry]:
+        """Return the next slots by name that have conflict copies."""
+        return (await self.store.copied_slots(token, self.environment.now_ms(), after, limit))[1]
 
     async def versions(
         self, token: Secret, slot: str, before: int = ANY_VERSION, limit: int = VERSIONS_AT_ONCE

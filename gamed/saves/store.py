@@ -103,10 +103,10 @@ class SaveStore(Component, frozen=True, kw_only=True):
         return self._read(token, now_ms, partial(tables.slots_by_name, after=after, limit=limit))
 
     def copied_slots(
-        self, token: Secret, now_ms: int, limit: int
+        self, token: Secret, now_ms: int, after: str, limit: int
     ) -> Deferred[tuple[AuthenticatedSession, Sequence[SlotEntry]]]:
-        """Read the first slots by name that have conflict copies."""
-        return self._read(token, now_ms, partial(tables.copied_slots, limit=limit))
+        """Read the next slots by name that have conflict copies."""
+        return self._read(token, now_ms, partial(tables.copied_slots, after=after, limit=limit))
 
     def read_slot(
         self, token: Secret, now_ms: int, request: ReadRequest

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gamed.account import sentences, views
-from gamed.account.browser import AccountOverview
+from gamed.account.browser import AccountOverview, SavesPlace
 from gamed.account.browser_store import PlayerNames
 from gamed.account.links_routes import FAILURES as LINK_FAILURES
 from gamed.account.responder import AGAIN_LEAD, AGAIN_TITLE, FAILURES, SIGN_IN_LEAD, SIGNED_OUT, TITLE
@@ -94,7 +94,7 @@ def accounts() -> Iterator[Shown]:
     for error, sentence in sentences.PASSWORD_REFUSED.items():
         page = views.account_page(VISIT, overview(), WITH_PASSWORD, error=sentence)
         yield Shown.of(f"account password {error.value}", page)
-    yield Shown.of("account full", views.account_page(VISIT, full_overview(), AT_PROVIDERS, after="s1"))
+    yield Shown.of("account full", views.account_page(VISIT, full_overview(), AT_PROVIDERS, SavesPlace(after="s1")))
     devices = list(full_overview().sessions)[:101]
     yield Shown.of(
         "account with 101 devices", views.account_page(VISIT, replace(overview(), sessions=devices), WITH_PASSWORD)

@@ -187,6 +187,22 @@ class SaveTests(AccountCase):
         self.assertEqual((first.text.count("2 copies to choose from"), second.text.count("2 copies")), (1, 1))
         self.assertIn(f"{HOME}?after=s48", first.html)
 
+    def test_many_copies(self) -> None:
+        """Fifty saves with copies are on a page, and a link leads to the next of them, then to the others."""
+        for number in range(60):
+            self.server.clock.advance(2)
+            self.put(self.deck, f"s{number:02d}", ONE)
+            self.put(self.deck, f"s{number:02d}", TWO, If_Match='"9-0000000000000000"')
+        first, second = self.browser.get(HOME), self.browser.get(f"{HOME}?copied=s49")
+        self.assertEqual((first.text.count("2 copies to choose from"), first.text.count("Versions")), (50, 0))
+        self.assertIn(f"{HOME}?copied=s49#saves", first.html)
+        saves = [each.removeprefix(f"{HOME}/saves/") for each in second.links if "/saves/" in each]
+        self.assertEqual((saves[:10], saves[10:12]), ([f"s{number}" for number in range(50, 60)], ["auto", "s00"]))
+        self.assertIn(f"{HOME}?after=s48#saves", second.html)
+        self.assertIn("To the first saves", second.text)
+        for wrong in ("", "A", "..", "x" * 65):
+            self.assertEqual(self.browser.get(f"{HOME}?copied={wrong}").status, 400)
+
     def test_many_versions(self) -> None:
         """A long history has pages; a version of an old page can be restored, and the current one is marked once."""
         for number in range(120):
