@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from gamed.account import sentences, views
 from gamed.account.browser import BrowserVisit
+from gamed.account.guard import browser_name
 from gamed.account.responder import AccountResponder, error_page, problem_page
 from gamed.account.service import Unlinked
 from gamed.account.views import DELETE_WORD, HOME
@@ -23,6 +24,7 @@ from gamed.players.problems import PLAYER_ERRORS
 from gamed.saves.model import version_number
 from gamed.saves.problems import SAVE_ERRORS
 from gamed.saves.validation import check_slot, writing_condition
+from gamed.sessions.credentials import is_browser_session
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.structs import Component
 
@@ -58,8 +60,11 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
         return see_other(action.request, self.responder.url(""))
 
     async def _sign_out_device(self, action: PostedAction) -> bytes:
-        session_id = action.fields.get("session_id", "")
-        await self.responder.run(self.responder.services.sessions.end(action.visit.caller, session_id))
+        session_id, services = action.fields.get("session_id", ""), self.responder.services
+        if is_browser_session(session_id):
+            await self.responder.run(services.sign_in.end_browser(action.visit, session_id))
+            return self.responder.done(action.request, "browser-out")
+        await self.responder.run(services.sessions.end(action.visit.caller, session_id))
         return self.responder.done(action.request, "signed-out")
 
     async def _sign_out_others(self, action: PostedAction) -> bytes:
@@ -118,7 +123,8 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
             "", self.responder.guard.browsers.index(""), request.head.address, "", old, request.request_id
         )
         try:
-            token = await self.responder.run(self.responder.services.page.change_password(action.visit, form, new))
+            page, name = self.responder.services.page, browser_name(request)
+            token = await self.responder.run(page.change_password(action.visit, form, new, name))
         except SignInRejected as e:
             if e.retry_after:
                 request.setHeader("Retry-After", str(e.retry_after))

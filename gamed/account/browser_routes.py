@@ -5,7 +5,7 @@ They call the same services as the routes of the game's API.
 
 from gamed.account import views
 from gamed.account.browser import SignedIn
-from gamed.account.guard import require_own_site
+from gamed.account.guard import browser_name, require_own_site
 from gamed.account.responder import SIGN_IN_LEAD, TITLE, AccountResponder, error_page, problem_page, saves_place
 from gamed.account.views import BEFORE, HOME
 from gamed.http.app import make_html_app
@@ -58,7 +58,8 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
         require_top_level_navigation(request)
         login_id = read_query(request).get("login_id", "")
         browser, cookie = self.responder.guard.browsers.browser(request), self.responder.guard.cookie(request)
-        finishing = self.responder.services.sign_in.finish(login_id, browser, cookie, request.request_id)
+        name, sign_in = browser_name(request), self.responder.services.sign_in
+        finishing = sign_in.finish(login_id, browser, cookie, request.request_id, name)
         result: SignedIn | InProgress | Ended = await self.responder.run(finishing)
         match result:
             case SignedIn(token, linked, invite_unused):

@@ -31,7 +31,7 @@ from gamed.players import tables
 from gamed.players.names import LOCAL
 from gamed.sessions import browser_tables
 from gamed.sessions import tables as session_tables
-from gamed.sessions.credentials import AuthenticatedSession, NewBrowserSession
+from gamed.sessions.credentials import AuthenticatedSession, BrowserInfo, NewBrowserSession
 from gamed.structs import Component, redacts
 
 
@@ -103,6 +103,15 @@ class AccountPageStore(Component, frozen=True, kw_only=True):
     def sign_out(self, token: Secret, player_id: str) -> Deferred[str | None]:
         """End a browser session of this player; return the player, or None if it has ended before."""
         end = partial(browser_tables.end_browser, indexer=self.keys.indexer, token=token)
+        return self.writes.submit(end, keys=(player_id,))
+
+    def browsers(self, player_id: str, now_ms: int) -> Deferred[list[BrowserInfo]]:
+        """Return the player's browser sessions that have not expired."""
+        return self.reads.submit(partial(browser_tables.list_browsers, player_id=player_id, now_ms=now_ms))
+
+    def end_browser(self, player_id: str, session_id: str) -> Deferred[bool]:
+        """End a browser session of this player; return False if there is none with this id."""
+        end = partial(browser_tables.end_own_browser, player_id=player_id, session_id=session_id)
         return self.writes.submit(end, keys=(player_id,))
 
     async def names(self, player_id: str) -> PlayerNames:

@@ -10,6 +10,7 @@ from gamed.pages.model import Text, text
 # What was done
 NOTICES: Mapping[str, Text] = {
     "signed-out": text("That device is signed out."),
+    "browser-out": text("That browser is signed out."),
     "others-out": text("All other devices and browsers are signed out."),
     "restored": text("The save is restored. Games that are running get it at once."),
     "dismissed": text("That copy is deleted."),

@@ -15,6 +15,7 @@ from gamed.login.views import FormFeedback, message
 from gamed.pages.model import Page, Text, Way, page, text
 from gamed.players.names import LOCAL
 from gamed.saves.model import SlotEntry, Version
+from gamed.sessions.browser_rules import BrowserName
 from gamed.sessions.credentials import SessionInfo
 from gamed.structs import redacts
 from gamed.timestamps import parse_rfc3339
@@ -29,7 +30,7 @@ COPIED: Final = "copied"
 BEFORE: Final = "before"
 """The member of the query with the last version number of the page before."""
 SHOWN: Final = 100
-"""The most devices that the page lists."""
+"""The most games' devices that the page lists."""
 FACE_CHARACTERS: Final = 64
 MOST_PLAYED_SECONDS: Final = 10**10
 """More is no time that anybody has played."""
@@ -88,10 +89,14 @@ class ShownSave(Struct, frozen=True):
 
 
 class ShownDevice(Struct, frozen=True):
-    """A row of the devices, in the device's own words."""
+    """A row of the devices: a game's session in the device's own words, or a browser; `own` is the one that asks."""
 
-    session: SessionInfo
-    client: ClientInfo
+    session_id: str
+    last_used_ms: int
+    created_ms: int
+    client: ClientInfo = ClientInfo()
+    browser: BrowserName | None = None
+    own: bool = False
 
 
 class ShownEvent(Struct, frozen=True):
@@ -160,7 +165,6 @@ def account_page(
 ) -> Page:
     """Return the page; `error` is a sentence about the password that was sent."""
     names = overview.names
-    devices = [ShownDevice(each, decode(each.client, type=ClientInfo)) for each in overview.sessions[:SHOWN]]
     return page(
         "account",
         visit=visit,
@@ -172,7 +176,8 @@ def account_page(
         more_saves=_more_saves(overview),
         later_saves=place != _FIRST_SAVES,
         usage=overview.usage,
-        devices=devices,
+        devices=_devices(overview),
+        playing=len(overview.sessions) > 0,
         more_devices=max(0, len(overview.sessions) - SHOWN),
         ways=_ways(overview, choice),
         activity=_activity(overview.activity, choice),
@@ -205,6 +210,20 @@ def _decoded(meta: str | None) -> object:
         return None if meta is None else decode(meta)
     except DecodeError:
         return None
+
+
+def _devices(overview: AccountOverview) -> Sequence[ShownDevice]:
+    """Return this browser, then games and other browsers, the last used first."""
+    rows = [shown_device(each) for each in overview.sessions[:SHOWN]]
+    for each in overview.browsers:
+        own = each.session_id == overview.own_session
+        rows.append(ShownDevice(each.session_id, each.last_used_ms, each.created_ms, browser=each.browser, own=own))
+    return sorted(rows, key=lambda row: (not row.own, -row.last_used_ms))
+
+
+def shown_device(session: SessionInfo) -> ShownDevice:
+    client = decode(session.client, type=ClientInfo)
+    return ShownDevice(session.session_id, session.last_used_ms, session.created_ms, client)
 
 
 def _ways(overview: AccountOverview, choice: SignInChoice) -> Sequence[ShownWay]:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from gamed.config.model import SessionLifetimes
 from gamed.crypto import Keys, Random, Secret
+from gamed.sessions.browser_rules import BrowserName
 from gamed.sessions.errors import RefreshInvalid, TokenInvalid, TokenMissing
 from gamed.structs import Component, redacts
 from gamed.timestamps import seconds_until
@@ -153,11 +154,12 @@ class NewBrowserSession(Struct, frozen=True):
 
     session_id: str
     token: Secret
+    browser: BrowserName
 
     @classmethod
-    def generate(cls, random: Random) -> "NewBrowserSession":
+    def generate(cls, random: Random, browser: BrowserName) -> "NewBrowserSession":
         token = generate_token(TokenType.BROWSER_SESSION, random(ENTROPY_BYTES))
-        return cls(public_id(_BROWSER_ID, random(ID_BYTES)), token)
+        return cls(public_id(_BROWSER_ID, random(ID_BYTES)), token, browser)
 
 
 def is_browser_token(token: Secret) -> bool:
@@ -241,6 +243,17 @@ class SessionInfo(Struct, frozen=True):
     expires_ms: int
     provider: str
     client: str
+
+
+class BrowserInfo(Struct, frozen=True):
+    """A browser session in its player's list; instants in epoch milliseconds."""
+
+    session_id: str
+    browser: BrowserName
+    created_ms: int
+    last_used_ms: int
+    """The last request, to the minute."""
+    provider: str
 
 
 def bearer(single: Callable[[str], str | None]) -> str | None:

@@ -25,7 +25,8 @@ from gamed.players.names import LOCAL, SignInMethod
 from gamed.players.tables import NamedPlayer, Player
 from gamed.saves.limits import Usage
 from gamed.saves.model import SaveContent, SlotEntry, Version, VersionKind
-from gamed.sessions.credentials import SessionInfo
+from gamed.sessions.browser_rules import BrowserName
+from gamed.sessions.credentials import BrowserInfo, SessionInfo
 from gamed.timestamps import rfc3339
 from tests.login.gallery import CLIENTS, FORM, NOW_MS, NUMBER, SERVERS, TOKEN, Shown
 
@@ -37,6 +38,7 @@ LONG_VISIT = views.Visit(FORM, PLAYERS[0], "W" * 32, sentences.NOTICES["dismisse
 LINK = views.LinkView(TOKEN, FORM)
 AT_PROVIDERS = views.SignInChoice({"discord": "Discord", "google": "Google"})
 WITH_PASSWORD = views.SignInChoice({})
+BROWSERS = (BrowserName("Firefox", "Linux"), BrowserName("Chrome"), BrowserName(None, "Android"), BrowserName())
 VERSIONS = {"gamed": "1.0.0", "Python": "3.11.2", "Twisted": "26.10.0", "SQLite": "3.40.1"}
 
 
@@ -155,7 +157,13 @@ def overview(*providers: str, clients: Mapping[str, Any] | None = None, slot: st
         RecordedEvent(SecurityEvent.PLAYER_RENAMED, {}, NOW_MS - HOUR_MS, 1),
         RecordedEvent(SecurityEvent.SIGN_IN_REFUSED, {"outcome": "wrong_password"}, NOW_MS - DAY_MS, 3),
     ]
-    return AccountOverview(names, sessions, ways, slots, usage, happened)
+    browsers = [
+        BrowserInfo(f"brs_{number}", name, NOW_MS - number * HOUR_MS, NOW_MS - number * MINUTE_MS, "")
+        for number, name in enumerate(BROWSERS)
+    ]
+    return AccountOverview(
+        names, sessions, ways, slots, usage, happened, browsers=browsers, own_session=browsers[0].session_id
+    )
 
 
 def full_overview() -> AccountOverview:

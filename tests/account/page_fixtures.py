@@ -30,8 +30,8 @@ BERT = "ply_" + "B" * 22
 class AccountBrowser:
     """A browser with cookies by name, which follows redirects of the server itself."""
 
-    def __init__(self, site: Browser) -> None:
-        self.site = site
+    def __init__(self, site: Browser, user_agent: str = "") -> None:
+        self.site, self.user_agent = site, user_agent
         self.cookies: dict[str, str] = {}
 
     def get(self, url: str, **headers: str) -> Page:
@@ -61,6 +61,8 @@ class AccountBrowser:
 
     def _headers(self, more: dict[str, str]) -> dict[str, str]:
         sent = {name.replace("_", "-"): value for name, value in more.items()}
+        if self.user_agent:
+            sent["User-Agent"] = self.user_agent
         if self.cookies:
             sent["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
         return sent
@@ -101,8 +103,8 @@ class AccountCase(ProviderCase):
         accounts = account.routes(self.server.parts, sessions, saves, pages)
         return [*accounts, SessionRoutes(sessions=sessions, detached=service.tasks), saves.save_routes, saves.exports]
 
-    def new_account_browser(self) -> AccountBrowser:
-        return AccountBrowser(self.site)
+    def new_account_browser(self, user_agent: str = "") -> AccountBrowser:
+        return AccountBrowser(self.site, user_agent)
 
     def serve_providers(self, **terms: Any) -> None:
         """Serve in oauth mode with the development provider."""

@@ -1,5 +1,6 @@
 """Each action of the player's own page does what the game's API does, for the signed-in player alone."""
 
+import re
 from io import BytesIO
 from zipfile import ZipFile
 
@@ -9,11 +10,14 @@ from gamed.database.security_events import EventCount, EventKey, write_events
 from gamed.login.local import FormError
 from gamed.outcomes import LoginFailure
 from gamed.players import tables as player_tables
-from gamed.sessions.credentials import RECENT_MS
+from gamed.sessions.browser_rules import BrowserName
+from gamed.sessions.browser_tables import open_browser
+from gamed.sessions.credentials import BROWSER_IDLE_MS, RECENT_MS, NewBrowserSession
 from tests.account.page_fixtures import BERT, HOME, AccountCase
 from tests.login.browser_fixtures import Page
 from tests.login.fixtures import ANNA, PASSWORD, done
 
+FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 NEW_PASSWORD = "a battery staple"
 ONE, TWO, THREE = b"\x01one", b"\x02two", b"\x03three"
 
@@ -34,6 +38,60 @@ class DeviceTests(AccountCase):
         self.assertIn('title="2027-01-15T08:00:00.000Z"', self.home.html)
         self.server.clock.advance(20 * 60)
         self.assertIn("used 20 min ago", self.browser.get(HOME).text)
+
+    def test_browsers(self) -> None:
+        """Signed-in browsers are listed by the names that people know, this one first and marked."""
+        other = self.new_account_browser(FIREFOX)
+        self.server.clock.advance(60)
+        other.sign_in()
+        page = self.browser.get(HOME)
+        self.assertIn("Devices Sign out everywhere else A browser this browser signed in 1 min ago", page.text)
+        self.assertIn("Firefox on Linux used just now \u00b7 signed in just now Sign out", page.text)
+        self.assertIn("Firefox on Linux this browser signed in just now", other.get(HOME).text)
+        self.assertEqual([f["fields"] for f in page.forms if f["fields"].get("session_id") == self.own_id()], [])
+
+    def own_id(self) -> str:
+        """Return the id of this browser's session, the oldest one."""
+        [session_id] = self.server.rows("SELECT session_id FROM browser_session ORDER BY created_ms LIMIT 1")[0]
+        return str(session_id)
+
+    def test_stored_name(self) -> None:
+        """Nothing of what a browser sends about itself is stored, only names that gamed knows."""
+        other = self.new_account_browser(f"{FIREFOX} secret/1 <b>")
+        other.sign_in()
+        rows = self.server.rows("SELECT agent FROM browser_session ORDER BY agent")
+        self.assertEqual(sorted(rows, key=repr), [("Firefox/Linux",), (None,)])
+
+    def test_end_browser(self) -> None:
+        """Signing another browser out ends its session alone, and the log has it."""
+        other = self.new_account_browser()
+        self.server.clock.advance(1)
+        other.sign_in()
+        [form] = [f for f in self.browser.get(HOME).forms if f["fields"].get("session_id", "").startswith("brs_")]
+        page = self.browser.post(form)
+        self.assertIn(sentences.NOTICES["browser-out"].source, page.text)
+        self.assertIn("Sign in to see your devices and saves.", other.get(HOME).text)
+        self.assertIn(f"session_revoked player={ANNA} session={form['fields']['session_id']}", self.server.security)
+        self.assertTrue(self.alive(self.deck))
+        self.assertEqual(self.browser.post(form).status, 404)
+
+    def test_expired_browser(self) -> None:
+        """A browser whose session has expired is not listed."""
+        self.new_account_browser().sign_in()
+        self.assertEqual(self.browser.get(HOME).text.count("A browser"), 2)
+        for _ in range(2):
+            self.server.clock.advance(BROWSER_IDLE_MS / 2000 + 1)
+            page = self.browser.get(HOME)
+        self.assertEqual(page.text.count("A browser"), 1)
+
+    def test_equal_names(self) -> None:
+        """Devices of one name have numbers, on the page and for a screen reader."""
+        self.play(device_name="Deck")
+        self.new_account_browser().sign_in()
+        page = self.browser.get(HOME)
+        labels = re.findall(r'aria-label="Sign out ([^"]+)"', page.html)
+        self.assertEqual(sorted(labels), ["A browser (2)", "Deck", "Deck (2)"])
+        self.assertIn("Deck (2)", page.text)
 
     def test_markup(self) -> None:
         """The words of a device are no markup."""
@@ -66,10 +124,24 @@ class DeviceTests(AccountCase):
         self.server.write(lambda c: player_tables.add_local_player(c, self.server.keys, **account))
         theirs = self.play(BERT)
         form = self.home.form("/sign-out-device")
-        for session_id in (self.session_id, "", "ses_1", "brs_" + "A" * 22, "x" * 500, "ses_\x00"):
+        browser = NewBrowserSession.generate(self.server.random, BrowserName())
+        who = {"player_id": BERT, "provider": "local", "now_ms": self.server.now_ms()}
+        self.server.write(lambda c: open_browser(c, self.server.keys.indexer, browser, **who))
+        unknown = (
+            self.session_id,
+            browser.session_id,
+            "",
+            "ses_1",
+            "brs_" + "A" * 22,
+            "brs_\x00",
+            "x" * 500,
+            "ses_\x00",
+        )
+        for session_id in unknown:
             page = self.browser.post(form, {"session_id": session_id})
             self.assertEqual((page.status, sentences.DEVICE_GONE.source in page.text), (404, True))
         self.assertTrue(self.alive(theirs))
+        self.assertEqual(len(self.server.rows("SELECT 1 FROM browser_session")), 2)
 
 
 class NoticeTests(AccountCase):
