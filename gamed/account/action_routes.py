@@ -18,6 +18,7 @@ from gamed.http.request import Request
 from gamed.login.browser_routes import see_other
 from gamed.login.local import FormError, SignInForm, SignInRejected
 from gamed.login.problems import LOGIN_ERRORS
+from gamed.login.transaction import ClientInfo, ClientInfoTooLong
 from gamed.login.views import too_many
 from gamed.players.names import parse_display_name
 from gamed.players.problems import PLAYER_ERRORS
@@ -66,6 +67,16 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
             return self.responder.done(action.request, "browser-out")
         await self.responder.run(services.sessions.end(action.visit.caller, session_id))
         return self.responder.done(action.request, "signed-out")
+
+    async def _rename_device(self, action: PostedAction) -> bytes:
+        responder, visit = self.responder, action.visit
+        session_id, typed = action.fields.get("session_id", ""), action.fields.get("device_name", "")
+        name = _device_name(typed)
+        if name is None:
+            error = sentences.DEVICE_NAME_UNUSABLE
+            return await responder.device_page(action.request, visit, session_id, 400, typed=typed, error=error)
+        await responder.run(responder.services.account.rename_device(visit.caller, session_id, name))
+        return responder.done(action.request, "device-named")
 
     async def _sign_out_others(self, action: PostedAction) -> bytes:
         await self.responder.run(self.responder.services.sessions.end_others(action.visit.caller))
@@ -142,6 +153,14 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
         return self.responder.pages.page(action.request, 200, views.deleted_page())
 
 
+def _device_name(typed: str) -> str | None:
+    """Return a name by the rule of those that devices report; None if it cannot be one."""
+    try:
+        return ClientInfo.of({"device_name": typed}).device_name
+    except ClientInfoTooLong:
+        return None
+
+
 def _version(action: PostedAction) -> tuple[str, int]:
     return check_slot(action.fields.get("slot", "")), version_number(action.fields.get("version", ""))
 
@@ -155,6 +174,7 @@ def _condition(action: PostedAction) -> Any:
 _ACTIONS: Mapping[str, Callable[[ActionRoutes, PostedAction], Awaitable[bytes]]] = {
     "sign-out": ActionRoutes._sign_out,
     "sign-out-device": ActionRoutes._sign_out_device,
+    "rename-device": ActionRoutes._rename_device,
     "sign-out-others": ActionRoutes._sign_out_others,
     "restore": ActionRoutes._restore,
     "keep": ActionRoutes._keep,

@@ -95,6 +95,12 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
                 request.setHeader("Retry-After", str(e.retry_after))
             return self.responder.sign_in_page(request, e.error.status, feedback, title=TITLE, lead=SIGN_IN_LEAD)
 
+    @app.route("/auth/account/devices/<string:session_id>", methods=["GET"])
+    async def show_device(self, request: Request, session_id: str) -> bytes:
+        require_top_level_navigation(request)
+        visit = await self.responder.authenticate(request)
+        return await self.responder.device_page(request, visit, session_id)
+
     @app.route("/auth/account/saves/<text:slot>", methods=["GET"])
     async def show_account_save(self, request: Request, slot: str) -> bytes:
         require_top_level_navigation(request)

@@ -97,6 +97,24 @@ class AccountResponder(Component, frozen=True, kw_only=True):
         shown = views.account_page(self.visit_of(request, visit, name), overview, self.choice, place, error=error)
         return self.pages.page(request, status, shown)
 
+    async def device_page(
+        self,
+        request: Request,
+        visit: BrowserVisit,
+        session_id: str,
+        status: int = 200,
+        *,
+        typed: str | None = None,
+        error: Text | None = None,
+    ) -> bytes:
+        """Return the page that renames a device; raise SessionNotFound. `error` is about the name that was typed."""
+        sessions = await self.services.sessions.list(visit.caller)
+        found = next((each for each in sessions if each.session_id == session_id), None)
+        if found is None:
+            raise SessionNotFound
+        shown = views.rename_page(self.visit_of(request, visit), views.shown_device(found), typed, error)
+        return self.pages.page(request, status, shown)
+
     async def authenticate(self, request: Request) -> BrowserVisit:
         visit: BrowserVisit = await self.run(self.services.sign_in.authenticate(self.guard.cookie(request)))
         return visit

@@ -34,6 +34,8 @@ SHOWN: Final = 100
 FACE_CHARACTERS: Final = 64
 MOST_PLAYED_SECONDS: Final = 10**10
 """More is no time that anybody has played."""
+TYPED_CHARACTERS: Final = 260
+"""The part of a name that is too long which its field shows again."""
 DELETE_WORD: Final = "delete"
 CONFLICT, DELETE = "conflict", "delete"
 _FIRST_SAVES = SavesPlace()
@@ -97,6 +99,18 @@ class ShownDevice(Struct, frozen=True):
     client: ClientInfo = ClientInfo()
     browser: BrowserName | None = None
     own: bool = False
+
+    @property
+    def name(self) -> str | Text:
+        client, browser = self.client, self.browser
+        if browser is None:
+            reported = client.device_name or client.platform_name or client.name
+            return reported or text("A device without a name")
+        if browser.program and browser.system:
+            return text("{browser} on {system}", browser=browser.program, system=browser.system)
+        if browser.system:
+            return text("A browser on {system}", system=browser.system)
+        return browser.program or text("A browser")
 
 
 class ShownEvent(Struct, frozen=True):
@@ -256,6 +270,12 @@ def _activity(events: Sequence[RecordedEvent], choice: SignInChoice) -> Sequence
 
 def _label(provider: str, choice: SignInChoice) -> str | None:
     return None if provider == LOCAL else choice.labels.get(provider, provider)
+
+
+def rename_page(visit: Visit, device: ShownDevice, typed: str | None = None, error: Text | None = None) -> Page:
+    """Return the page that gives a device another name; `error` is a sentence about the one that was typed."""
+    value = (device.client.device_name or "") if typed is None else typed[:TYPED_CHARACTERS]
+    return page("rename_device", visit=visit, device=device, value=value, error=error)
 
 
 class ShownVersion(Struct, frozen=True):

@@ -89,6 +89,15 @@ DEVICE_CHARACTERS = 64
 """As many as a member of the description may have."""
 
 
+def with_device_name(client: str, name: str) -> str:
+    """Return a device's description, which is JSON, with another `device_name`."""
+    try:
+        members = msgspec.json.decode(client, type=dict[str, object])
+    except msgspec.DecodeError:  # a damaged row
+        members = {}
+    return msgspec.json.encode({**members, "device_name": name}).decode()
+
+
 class AuthenticatedSession(Struct, frozen=True):
     """The player and session of an access token, as they were when the server validated the token."""
 

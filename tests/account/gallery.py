@@ -69,8 +69,8 @@ def accounts() -> Iterator[Shown]:
     done = replace(VISIT, done=sentences.NOTICES["restored"])
     yield Shown.of("account", views.account_page(done, overview(), WITH_PASSWORD))
     yield Shown.of("account at providers", views.account_page(VISIT, overview("discord"), AT_PROVIDERS))
-    error = sentences.PASSWORD_REFUSED[FormError.WRONG]
-    yield Shown.of("account refused", views.account_page(VISIT, overview(), WITH_PASSWORD, error=error))
+    wrong = sentences.PASSWORD_REFUSED[FormError.WRONG]
+    yield Shown.of("account refused", views.account_page(VISIT, overview(), WITH_PASSWORD, error=wrong))
     empty = AccountOverview(PlayerNames(None, None), (), (), (), Usage())
     nameless = replace(VISIT, name=None)
     yield Shown.of("account empty", views.account_page(nameless, empty, AT_PROVIDERS))
@@ -78,6 +78,11 @@ def accounts() -> Iterator[Shown]:
     yield Shown.of("account without saves", views.account_page(nameless, unreadable, AT_PROVIDERS))
     long = replace(overview("discord", "google", clients=CLIENTS, slot="w" * 64), names=PlayerNames("W" * 32, None))
     yield Shown.of("account long", views.account_page(LONG_VISIT, long, AT_PROVIDERS), LONG)
+    device = views.shown_device(overview().sessions[0])
+    yield Shown.of("rename device", views.rename_page(VISIT, device))
+    nameless_device = views.shown_device(SessionInfo("ses_s", NOW_MS - DAY_MS, NOW_MS, NOW_MS, "", "{}"))
+    error = sentences.DEVICE_NAME_UNUSABLE
+    yield Shown.of("rename device refused", views.rename_page(LONG_VISIT, nameless_device, "W" * 65, error), LONG)
     listed, wide = versions("auto", "ANNA-PC"), versions("w" * 64, "W" * 64)
     yield Shown.of("versions", views.slot_page(VISIT, listed, listed))
     yield Shown.of("versions long", views.slot_page(LONG_VISIT, wide, wide), LONG)

@@ -134,6 +134,7 @@ class AccountCase(ProviderCase):
         self.session_id = new_session_id(server.random)
         values = {"session_id": self.session_id, "player_id": player_id, "provider": "local", "login_id": None}
         info = ClientInfo.of(client).to_json()
+        self.refresh_credential = pair.refresh.reveal().decode()
         server.write(lambda c: open_session(c, server.keys, **values, client=info, pair=pair, now_ms=now_ms))
         return {"Authorization": f"Bearer {pair.access.reveal().decode()}"}
 

@@ -34,7 +34,7 @@ class DeviceTests(AccountCase):
 
     def test_list(self) -> None:
         """The page lists each device in its own words, with the time of its last use."""
-        self.assertIn("Deck MyGame \u00b7 used just now \u00b7 signed in just now Sign out", self.home.text)
+        self.assertIn("Deck MyGame \u00b7 used just now \u00b7 signed in just now Rename Sign out", self.home.text)
         self.assertIn('title="2027-01-15T08:00:00.000Z"', self.home.html)
         self.server.clock.advance(20 * 60)
         self.assertIn("used 20 min ago", self.browser.get(HOME).text)
@@ -99,6 +99,8 @@ class DeviceTests(AccountCase):
         page = self.browser.get(HOME)
         self.assertNotIn("script", page.tags)
         self.assertIn('<script>alert(1)</script>"', page.text)
+        self.assertIn('aria-label="Sign out &lt;script&gt;alert(1)&lt;/script&gt;&#34;"', page.html)
+        self.assertIn("<bdi>&lt;script&gt;", page.html)
 
     def test_sign_out(self) -> None:
         """Signing a device out ends its session, and no other one."""
@@ -142,6 +144,76 @@ class DeviceTests(AccountCase):
             self.assertEqual((page.status, sentences.DEVICE_GONE.source in page.text), (404, True))
         self.assertTrue(self.alive(theirs))
         self.assertEqual(len(self.server.rows("SELECT 1 FROM browser_session")), 2)
+
+
+class RenameDeviceTests(AccountCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.deck = self.play(device_name="Deck", name="MyGame")
+        self.deck_id = self.session_id
+        self.browser.sign_in()
+        self.asked = self.browser.get(f"{HOME}/devices/{self.deck_id}")
+
+    def names(self) -> list[str | None]:
+        """Return the devices' names as games list them."""
+        listed = self.site.request("GET", "/auth/sessions", self.deck).json["sessions"]
+        return [each["client"].get("device_name") for each in listed]
+
+    def test_rename(self) -> None:
+        """The new name is on the page, in the game's own list and at saves; the log has the event, not the name."""
+        self.assertIn(f"{HOME}/devices/{self.deck_id}", self.browser.get(HOME).links)
+        self.assertIn("Deck MyGame \u00b7 used just now", self.asked.text)
+        page = self.browser.post(self.asked.form("/rename-device"), {"device_name": "  Anna\u0065\u0301s  Deck "})
+        self.assertIn(sentences.NOTICES["device-named"].source, page.text)
+        self.assertIn("Anna\u00e9s Deck MyGame", page.text)
+        self.assertEqual(self.names(), ["Anna\u00e9s  Deck"])
+        self.assertEqual(self.put(self.deck, "auto", ONE).json["device"], "Anna\u00e9s  Deck")
+        self.assertIn(f"device_renamed player={ANNA} session={self.deck_id}", self.server.security)
+
+    def test_kept(self) -> None:
+        """The other reported members stay, and a refresh does not bring the old name back."""
+        self.server.write(lambda c: c.execute('UPDATE session SET client = \'{"name":"MyGame"}\'').rowcount)
+        self.browser.post(self.asked.form("/rename-device"), {"device_name": "TV"})
+        refreshed = self.site.post_json("/auth/session/refresh", {"refresh_credential": self.refresh_credential})
+        self.deck = {"Authorization": f"Bearer {refreshed.json['access_token']}"}
+        [session] = self.site.request("GET", "/auth/sessions", self.deck).json["sessions"]
+        self.assertEqual(session["client"], {"name": "MyGame", "device_name": "TV"})
+
+    def test_damaged(self) -> None:
+        """A description that is damaged is replaced by the name."""
+        self.server.write(lambda c: c.execute("UPDATE session SET client = '['").rowcount)
+        self.browser.post(self.asked.form("/rename-device"), {"device_name": "TV"})
+        self.assertEqual(self.names(), ["TV"])
+
+    def test_refused(self) -> None:
+        """A name of none or of more than 64 visible characters is refused at its field, and nothing changes."""
+        for name in ("", " ", "\u200b\u2028", "x" * 65, "x" * 5000):
+            page = self.browser.post(self.asked.form("/rename-device"), {"device_name": name})
+            self.assertEqual((page.status, page.heading), (400, "Rename this device"), name[:20])
+            self.assertIn(sentences.DEVICE_NAME_UNUSABLE.source, page.text)
+        self.assertEqual(page.form("/rename-device")["fields"]["device_name"], "x" * 260)
+        self.assertEqual(self.names(), ["Deck"])
+
+    def test_unknown(self) -> None:
+        """Another player's device, one that was signed out, and a browser are unknown here."""
+        account = {"player_id": BERT, "name": "Bert", "password": "x", "now_ms": self.server.now_ms()}
+        self.server.write(lambda c: player_tables.add_local_player(c, self.server.keys, **account))
+        self.play(BERT, device_name="Theirs")
+        theirs, browser = self.session_id, self.server.rows("SELECT session_id FROM browser_session")[0][0]
+        form = self.asked.form("/rename-device")
+        for session_id in (theirs, browser, "", "ses_\x00", "x" * 500):
+            page = self.browser.post(form, {"session_id": session_id, "device_name": "Mine"})
+            self.assertEqual((page.status, sentences.DEVICE_GONE.source in page.text), (404, True))
+        self.assertEqual(self.browser.get(f"{HOME}/devices/{theirs}").status, 404)
+        self.browser.post(self.browser.get(HOME).form("/sign-out-device", session_id=self.deck_id))
+        self.assertEqual(self.browser.post(form, {"device_name": "Mine"}).status, 404)
+        self.assertEqual(self.server.rows("SELECT count(*) FROM session WHERE client LIKE '%Mine%'"), [(0,)])
+
+    def test_too_often(self) -> None:
+        """Renaming is limited for each player."""
+        form = self.asked.form("/rename-device")
+        statuses = [self.browser.post(form, {"device_name": f"TV {number}"}).status for number in range(11)]
+        self.assertEqual(statuses, [200] * 10 + [429])
 
 
 class NoticeTests(AccountCase):

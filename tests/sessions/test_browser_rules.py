@@ -43,6 +43,6 @@ class BrowserNameTests(SynchronousTestCase):
             self.assertIsNone(BrowserName.of(sent).to_text())
 
     def test_bounded(self) -> None:
-        """What follows the first 512 characters does not count."""
+        """Only the first 512 characters count."""
         self.assertEqual(BrowserName.of("x" * (AGENT_CHARACTERS - 8) + "Firefox/").program, "Firefox")
         self.assertIsNone(BrowserName.of("x" * (AGENT_CHARACTERS - 7) + "Firefox/").program)
