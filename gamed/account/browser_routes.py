@@ -143,6 +143,31 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
         shown = views.dismiss_page(self.responder.visit_of(request, visit), found.version)
         return self.responder.pages.page(request, 200, shown)
 
+    @app.route("/auth/account/saves/<text:slot>/delete", methods=["GET"])
+    async def ask_before_deletion(self, request: Request, slot: str) -> bytes:
+        require_top_level_navigation(request)
+        name, saves = check_slot(slot), self.responder.services.saves
+        visit = await self.responder.authenticate(request)
+        until_ms = saves.deleted_until_ms()
+        if until_ms is None:
+            self.responder.require_recent(visit)
+        found = await saves.read(visit.token, ReadRequest(name, UNCONDITIONAL, with_bytes=False))
+        shown = views.delete_save_page(self.responder.visit_of(request, visit), found.version, until_ms)
+        return self.responder.pages.page(request, 200, shown)
+
+    @app.route("/auth/account/saves/<text:slot>/keep", methods=["GET"])
+    async def ask_before_keeping(self, request: Request, slot: str) -> bytes:
+        """Ask before the conflict copies are deleted because the current version is the one to go on with."""
+        require_top_level_navigation(request)
+        name = check_slot(slot)
+        visit = await self.responder.authenticate(request)
+        self.responder.require_recent(visit)
+        sides = views.sides_of(await self.responder.services.saves.sides(visit.token, name))
+        if not sides.copies or sides.head is None or sides.head.kind == VersionKind.DELETE:
+            raise save_errors.VersionGone("This save has no copies to choose from. Look at its versions again.")
+        shown = views.keep_page(self.responder.visit_of(request, visit), sides.head, sides)
+        return self.responder.pages.page(request, 200, shown)
+
     @app.route("/auth/account/export", methods=["GET"])
     async def download_saves(self, request: Request) -> bytes | None:
         require_own_site(request)

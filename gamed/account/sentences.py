@@ -14,6 +14,8 @@ NOTICES: Mapping[str, Text] = {
     "others-out": text("All other devices and browsers are signed out."),
     "restored": text("The save is restored. Games that are running get it at once."),
     "dismissed": text("That copy is deleted."),
+    "kept": text("The current save stays, and its other copies are deleted."),
+    "save-deleted": text("The save is deleted. You can bring it back here as long as it is kept."),
     "unlinked": text(
         "It is unlinked and cannot sign in as you any more. Games and browsers that used it are signed out."
     ),

@@ -215,7 +215,8 @@ def _more_saves(overview: AccountOverview) -> str | None:
 
 
 def _shown_save(entry: SlotEntry) -> ShownSave:
-    content = None if entry.current is None else entry.current.content
+    found = entry.current or entry.kept
+    content = None if found is None else found.content
     return ShownSave(entry.slot, SaveFace.of(_decoded(None if content is None else content.meta)), entry)
 
 
@@ -315,19 +316,28 @@ class ShownVersions(Struct, frozen=True):
         """Return the version that is current, or the delete that emptied the slot."""
         return next((version for version in self.versions if version.kind != CONFLICT), None)
 
+    @property
+    def copies(self) -> Sequence[ShownVersion]:
+        return [version for version in self.versions if version.kind == CONFLICT]
+
+
+def sides_of(listed: dict[str, object]) -> ShownVersions:
+    """Return the versions to choose from, of the body that SaveService.sides() returns."""
+    return convert(listed, ShownVersions)
+
 
 def slot_page(visit: Visit, listed: dict[str, object], sides: dict[str, object]) -> Page:
     """Return the page of a slot, of two bodies as of the versions list: this page of it, and those to choose from.
 
     A copy, and the current version, which a restore names, may be older than a page of the list.
     """
-    found, choice = convert(listed, ShownVersions), convert(sides, ShownVersions)
+    found, choice = convert(listed, ShownVersions), sides_of(sides)
     return page(
         "versions",
         visit=visit,
         slot=found.slot,
         head=choice.head,
-        copies=[each for each in choice.versions if each.kind == CONFLICT],
+        copies=choice.copies,
         versions=[each for each in found.versions if each.kind != CONFLICT],
         older=found.versions[-1].version if found.more else None,
     )
@@ -337,6 +347,17 @@ def dismiss_page(visit: Visit, copy: Version) -> Page:
     """Return the page that asks before a conflict copy is deleted."""
     face = SaveFace.of(_decoded(copy.content.meta if copy.content else None))
     return page("delete_copy", visit=visit, copy=copy, face=face)
+
+
+def keep_page(visit: Visit, head: ShownVersion, sides: ShownVersions) -> Page:
+    """Return the page that asks before all conflict copies of a save are deleted."""
+    return page("keep_current", visit=visit, slot=sides.slot, head=head, copies=sides.copies)
+
+
+def delete_save_page(visit: Visit, current: Version, until_ms: int | None) -> Page:
+    """Return the page that asks before a save is deleted, which can be brought back until then."""
+    face = SaveFace.of(_decoded(current.content.meta if current.content else None))
+    return page("delete_save", visit=visit, save=current, face=face, until_ms=until_ms)
 
 
 @redacts("token", "form")

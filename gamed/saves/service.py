@@ -19,6 +19,7 @@ from gamed.saves.change_waits import ChangeWaiters, KnownSaves
 from gamed.saves.errors import CorruptBlob, SaveError
 from gamed.saves.limits import VERSIONS_AT_ONCE, PlayerRateLimiter
 from gamed.saves.model import ANY_VERSION, EMPTY_CURSOR, Cursor, Listing, SavesSummary, SlotEntry, Version, new_epoch
+from gamed.saves.retention import kept_until_ms
 from gamed.saves.store import SaveStore
 from gamed.saves.write_rules import WRITES, Condition, DeleteDecision
 from gamed.sessions.credentials import AuthenticatedSession
@@ -117,7 +118,7 @@ class SaveService(Component, frozen=True, kw_only=True):
         raise DatabaseBusy("The save changes faster than it can be read. Try again in a moment.")
 
     async def slots_by_name(self, token: Secret, after: str, limit: int) -> Sequence[SlotEntry]:
-        """Return the next slots by name, the deleted ones included."""
+        """Return the next slots by name, the deleted ones included, with what is kept of them."""
         return (await self.store.slots_by_name(token, self.environment.now_ms(), after, limit))[1]
 
     async def copied_slots(self, token: Secret, after: str, limit: int) -> Sequence[SlotEntry]:
@@ -179,6 +180,11 @@ class SaveService(Component, frozen=True, kw_only=True):
         if error is not None:
             raise error
         return result
+
+    def deleted_until_ms(self) -> int | None:
+        """Return until when a save that is deleted now can be restored; None if the server keeps no deleted saves."""
+        limits, now_ms = self.environment.limits, self.environment.now_ms()
+        return kept_until_ms(limits, now_ms) if limits.keep_days else None
 
     async def delete(self, token: Secret, slot: str, condition: Condition) -> None:
         """Delete the current version of a slot; its history stays."""

@@ -9,6 +9,7 @@ from hashlib import sha256
 from operator import attrgetter
 from typing import IO, BinaryIO, TypeVar
 
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
 from gamed.config.game import SaveLimits
@@ -52,7 +53,7 @@ from gamed.saves.model import (
     SlotState,
     Version,
 )
-from gamed.saves.retention import Retention, protected_versions
+from gamed.saves.retention import Retention, kept_until_ms, protected_versions
 from gamed.saves.write_store import version_before_delete, version_by_tag
 from gamed.sessions.credentials import AuthenticatedSession
 from gamed.sessions.tables import authenticate
@@ -99,14 +100,29 @@ class SaveStore(Component, frozen=True, kw_only=True):
     def slots_by_name(
         self, token: Secret, now_ms: int, after: str, limit: int
     ) -> Deferred[tuple[AuthenticatedSession, Sequence[SlotEntry]]]:
-        """Read the next slots by name, the deleted ones included."""
-        return self._read(token, now_ms, partial(tables.slots_by_name, after=after, limit=limit))
+        """Read the next slots by name, the deleted ones included, with what is kept of them."""
+        read = partial(tables.slots_by_name, after=after, limit=limit)
+        return self._read(token, now_ms, lambda connection, player_id: self._with_kept(connection, player_id, read))
 
     def copied_slots(
         self, token: Secret, now_ms: int, after: str, limit: int
     ) -> Deferred[tuple[AuthenticatedSession, Sequence[SlotEntry]]]:
         """Read the next slots by name that have conflict copies."""
         return self._read(token, now_ms, partial(tables.copied_slots, after=after, limit=limit))
+
+    def _with_kept(
+        self, connection: Connection, player_id: str, read: Callable[[Connection, str], Sequence[SlotEntry]]
+    ) -> Sequence[SlotEntry]:
+        """Return the slots that `read` finds; a deleted one with the version that can be restored."""
+        entries = read(connection, player_id)
+        deleted = [entry.slot for entry in entries if entry.deleted_ms is not None and entry.current is None]
+        kept = version_tables.newest_written(connection, player_id, deleted)
+        return [
+            replace(entry, kept=kept[entry.slot], kept_until_ms=kept_until_ms(self.limits, entry.deleted_ms or 0))
+            if entry.slot in kept
+            else entry
+            for entry in entries
+        ]
 
     def read_slot(
         self, token: Secret, now_ms: int, request: ReadRequest

@@ -89,6 +89,17 @@ def accounts() -> Iterator[Shown]:
     copy = replace(version("auto", 3, 2_200_000, HOUR_MS), device="Steam Deck")
     yield Shown.of("copy", views.dismiss_page(VISIT, copy))
     yield Shown.of("copy long", views.dismiss_page(LONG_VISIT, replace(copy, slot="w" * 64, device="W" * 64)), LONG)
+    current = version("auto", 4, 2_310_000, 5 * MINUTE_MS, '{"title":"Chapter 3"}')
+    yield Shown.of("delete save", views.delete_save_page(VISIT, current, NOW_MS + 30 * DAY_MS))
+    long_save = replace(version("w" * 64, 4, 2_310_000, 5 * MINUTE_MS), device="W" * 64)
+    yield Shown.of("delete save for good", views.delete_save_page(LONG_VISIT, long_save, None), LONG)
+    for name, body in (("keep", versions("auto", "ANNA-PC")), ("keep long", versions("w" * 64, "W" * 64, copies=2))):
+        sides = views.sides_of(body)
+        assert sides.head is not None
+        yield Shown.of(name, views.keep_page(VISIT, sides.head, sides))
+    deleted = versions("auto", "ANNA-PC", copies=2)
+    deleted["versions"] = [{**each, "kind": "delete"} if each["version"] == 4 else each for each in deleted["versions"]]  # type: ignore[attr-defined]
+    yield Shown.of("versions of a deleted save", views.slot_page(VISIT, deleted, deleted))
     yield Shown.of("nothing changed", views.failure_page(sentences.NOT_TYPED))
     refused = {sentence.source: views.failure_page(sentence) for _, sentence in FAILURES.values()}
     refused[sentences.NO_COOKIE.source] = views.failure_page(sentences.NO_COOKIE)
@@ -154,6 +165,13 @@ def overview(*providers: str, clients: Mapping[str, Any] | None = None, slot: st
         SlotEntry(slot, version(slot, 9, 81_920, 2 * DAY_MS), conflicts=(8,)),
         SlotEntry("gone", None, conflicts=(2,), deleted_ms=NOW_MS - DAY_MS),
         SlotEntry("old", None, deleted_ms=NOW_MS - 3 * DAY_MS),
+        SlotEntry(
+            "older",
+            None,
+            deleted_ms=NOW_MS - 9 * DAY_MS,
+            kept=version("older", 2, 81_920, 9 * DAY_MS, '{"title":"Chapter 1"}'),
+            kept_until_ms=NOW_MS + 21 * DAY_MS,
+        ),
     ]
     names = PlayerNames(None if providers else "Anna", "Anna")
     usage = Usage(slots=2, bytes=2_391_920, history_bytes=4_500_000)
@@ -195,11 +213,11 @@ def version(slot: str, number: int, size: int, age_ms: int, meta: str | None = N
     )
 
 
-def versions(slot: str, device: str) -> dict[str, object]:
-    """Return a slot with its current version, a conflict copy, and one that replaced a deleted save."""
+def versions(slot: str, device: str, copies: int = 1) -> dict[str, object]:
+    """Return a slot with its current version, one or two conflict copies, and one that replaced a deleted save."""
     rows = [
         (4, "write", 2_310_000, 5 * MINUTE_MS, None, device),
-        (3, "conflict", 2_200_000, HOUR_MS, DAY_MS, "Steam Deck"),
+        *[(3, "conflict", 2_200_000, HOUR_MS, DAY_MS, "Steam Deck")] * copies,
         (2, "delete", 0, 2 * DAY_MS, None, None),
         (1, "write", 81_920, 3 * DAY_MS, 27 * DAY_MS, None),
     ]

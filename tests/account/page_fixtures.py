@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 from msgspec.structs import replace
 
 from gamed.account.build import build_account
+from gamed.config.game import SaveLimits
 from gamed.context import ServiceContext
 from gamed.http.app import RouteGroup
 from gamed.http.spool import run_inline
@@ -87,6 +88,8 @@ class AccountBrowser:
 class AccountCase(ProviderCase):
     """A test of the page in local mode, with Anna's account; `serve_oauth()` changes the mode."""
 
+    save_limits = SaveLimits()
+
     def setUp(self) -> None:
         self.serve()
         self.player_id = ANNA
@@ -95,7 +98,8 @@ class AccountCase(ProviderCase):
     def more_routes(self, service: ServiceContext, pages: PageResponder) -> list[RouteGroup]:
         folder = Path(self.mktemp()).absolute()
         (folder / "tmp").mkdir(parents=True)
-        service = replace(service, settings=replace(service.settings, data=folder))
+        game = replace(service.settings.game, saves=self.save_limits)
+        service = replace(service, settings=replace(service.settings, data=folder, game=game))
         waits = build_waits(service)
         sessions = build_sessions(service, waits.changes.notify, FirstUses())
         saves = build_saves(service, sessions, waits, in_thread=run_inline, usage_of_disk=lambda: (0, 0, 2**40))

@@ -6,6 +6,7 @@ from zipfile import ZipFile
 
 from gamed.account import sentences
 from gamed.audit import SecurityEvent
+from gamed.config.game import SaveLimits
 from gamed.database.security_events import EventCount, EventKey, write_events
 from gamed.login.local import FormError
 from gamed.outcomes import LoginFailure
@@ -411,6 +412,59 @@ class SaveTests(AccountCase):
         self.browser.post(self.browser.get(f"{HOME}/saves/auto").form("/restore", version="2"))
         self.assertEqual(self.read(self.deck, "auto"), TWO)
 
+    def test_delete(self) -> None:
+        """A page asks before a save is deleted; the game has it no more, and the list brings it back."""
+        self.assertIn(f"{HOME}/saves/auto/delete", self.slot.links)
+        asked = self.browser.get(f"{HOME}/saves/auto/delete")
+        self.assertEqual((asked.status, asked.heading), (200, "Delete this save?"))
+        self.assertIn("auto 4 B \u00b7 just now \u00b7 Deck", asked.text)
+        self.assertIn("You can bring it back in your account until 14 February", asked.text)
+        self.server.clock.advance(RECENT_MS / 1000 + 1)
+        page = self.browser.post(asked.form("/delete-save"))
+        self.assertIn(sentences.NOTICES["save-deleted"].source, page.text)
+        self.assertEqual(self.site.request("GET", "/game/saves/auto", self.deck).code, "deleted")
+        self.assertIn("auto deleted just now \u00b7 kept until 14 February Bring back Versions", page.text)
+        page = self.browser.post(page.form("/bring-back"))
+        self.assertIn(sentences.NOTICES["restored"].source, page.text)
+        self.assertEqual((page.heading, self.read(self.deck, "auto")), ("Hello, Anna", TWO))
+
+    def test_deleted_in_a_waiting_game(self) -> None:
+        """A game that waits for changes learns of the deletion at once."""
+        asked = self.browser.get(f"{HOME}/saves/auto/delete")
+        listing = self.site.request("GET", "/game/saves", self.deck).json
+        wait = {**self.deck, "Prefer": "wait=20"}
+        call = self.site.send("GET", f"/game/saves?since={listing['cursor']}", wait)
+        self.browser.post(asked.form("/delete-save"))
+        [save] = call.answer.json["saves"]
+        self.assertEqual((save["slot"], "deleted" in save), ("auto", True))
+
+    def test_saved_before_deletion(self) -> None:
+        """A save that a game has changed since the question is not deleted, and one that is deleted stays so."""
+        asked = self.browser.get(f"{HOME}/saves/auto/delete")
+        self.put(self.deck, "auto", THREE, If_Match="*")
+        page = self.browser.post(asked.form("/delete-save"))
+        self.assertEqual((page.status, sentences.SAVE_CHANGED.source in page.text), (409, True))
+        self.assertEqual(self.read(self.deck, "auto"), THREE)
+        form = self.browser.get(f"{HOME}/saves/auto/delete").form("/delete-save")
+        for typed, status in (({"etag": ""}, 404), ({"slot": "none"}, 404), ({"slot": "../auto"}, 404), ({}, 200)):
+            self.assertEqual(self.browser.post(form, typed).status, status, typed)
+        self.assertEqual(self.browser.post(form).status, 200)
+        self.assertEqual(self.browser.get(f"{HOME}/saves/auto/delete").status, 409)
+        self.assertNotIn(f"{HOME}/saves/auto/delete", self.browser.get(f"{HOME}/saves/auto").links)
+
+    def test_bring_back_late(self) -> None:
+        """A deleted save that a game has written again is not replaced; without versions there is nothing to bring."""
+        self.site.request("DELETE", "/game/saves/auto", {**self.deck, "If-Match": "*"})
+        form = self.browser.get(HOME).form("/bring-back")
+        self.put(self.deck, "auto", THREE)
+        page = self.browser.post(form)
+        self.assertEqual((page.status, sentences.SAVE_CHANGED.source in page.text), (409, True))
+        self.site.request("DELETE", "/game/saves/auto", {**self.deck, "If-Match": "*"})
+        pruned = "DELETE FROM save_version WHERE kind <> 'delete'"
+        done(self.server.databases.state.submit(lambda c: c.execute(pruned).rowcount))
+        page = self.browser.get(HOME)
+        self.assertEqual([each for each in page.forms if each["action"].endswith("/bring-back")], [])
+
     def conflict(self) -> Page:
         """Let a second device save over an older version; return the page of the slot."""
         refused = self.put(self.play(device_name="Phone"), "auto", THREE, If_Match='"1-0000000000000000"')
@@ -423,6 +477,47 @@ class SaveTests(AccountCase):
         self.assertIn(sentences.NOTICES["restored"].source, page.text)
         self.assertEqual(self.read(self.deck, "auto"), THREE)
         self.assertNotIn("other copy", page.text)
+
+    def test_keep_current(self) -> None:
+        """Keeping the current save deletes the copies that the page showed, after a page that says so."""
+        page = self.conflict()
+        self.assertIn("Keep this one Download", page.text)
+        asked = self.browser.get(f"{HOME}/saves/auto/keep")
+        self.assertEqual((asked.status, asked.heading), (200, "Keep the current save?"))
+        self.assertIn("1 other copy is gone for good", asked.text)
+        self.put(self.deck, "auto", ONE, If_Match='"1-0000000000000000"')
+        page = self.browser.post(asked.form("/keep-current"))
+        self.assertIn(sentences.NOTICES["kept"].source, page.text)
+        self.assertEqual(page.text.count("Use this copy"), 1)
+        self.assertEqual(self.read(self.deck, "auto"), TWO)
+        self.assertEqual(self.browser.post(asked.form("/keep-current")).status, 200)
+        self.assertEqual(self.browser.get(f"{HOME}/saves/auto").text.count("Use this copy"), 1)
+
+    def test_kept_meanwhile(self) -> None:
+        """No copy is deleted if a game has saved since, if a number is of no copy, or without a recent sign-in."""
+        self.assertEqual(self.browser.get(f"{HOME}/saves/auto/keep").status, 409)
+        self.conflict()
+        form = self.browser.get(f"{HOME}/saves/auto/keep").form("/keep-current")
+        self.assertEqual(self.browser.post(form, {"copies": "1"}).status, 409)
+        self.assertEqual(self.browser.post(form, {"etag": ""}).status, 409)
+        self.assertEqual(self.browser.post(form, {"copies": "x \u0663 99"}).status, 200)
+        self.put(self.deck, "auto", ONE, If_Match="*")
+        page = self.browser.post(form)
+        self.assertEqual((page.status, sentences.SAVE_CHANGED.source in page.text), (409, True))
+        self.server.clock.advance(RECENT_MS / 1000 + 1)
+        for asked in (self.browser.get(f"{HOME}/saves/auto/keep"), self.browser.post(form)):
+            self.assertEqual((asked.status, asked.heading), (403, "Sign in again"))
+        self.assertIn("other copy", self.browser.get(f"{HOME}/saves/auto").text)
+
+    def test_copies_of_a_deleted_save(self) -> None:
+        """At a deleted save with a copy there is nothing to keep but the copy."""
+        self.conflict()
+        self.site.request("DELETE", "/game/saves/auto", {**self.deck, "If-Match": "*"})
+        page = self.browser.get(f"{HOME}/saves/auto")
+        self.assertEqual(("Keep this one" in page.text, 'class="main" aria-label="Use' in page.html), (False, True))
+        self.assertEqual(self.browser.get(f"{HOME}/saves/auto/keep").status, 409)
+        self.browser.post(page.form("/keep"))
+        self.assertEqual(self.read(self.deck, "auto"), THREE)
 
     def test_old_copy(self) -> None:
         """A copy is shown first however many versions are newer, and on the pages of older versions, too."""
@@ -529,6 +624,24 @@ class SaveTests(AccountCase):
             ),
             (200, True, True),
         )
+
+
+class WithoutHistoryTests(AccountCase):
+    """The server keeps no deleted saves."""
+
+    save_limits = SaveLimits(keep_days=0)
+
+    def test_delete(self) -> None:
+        """A deletion is for good there: the page says so, and both need a recent sign-in."""
+        deck = self.play()
+        self.put(deck, "auto", ONE)
+        self.browser.sign_in()
+        asked = self.browser.get(f"{HOME}/saves/auto/delete")
+        self.assertIn("the server cannot bring it back", asked.text)
+        self.server.clock.advance(RECENT_MS / 1000 + 1)
+        for page in (self.browser.get(f"{HOME}/saves/auto/delete"), self.browser.post(asked.form("/delete-save"))):
+            self.assertEqual((page.status, page.heading), (403, "Sign in again"))
+        self.assertEqual(self.read(deck, "auto"), ONE)
 
 
 class NameTests(AccountCase):
