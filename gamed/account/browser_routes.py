@@ -172,7 +172,9 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
     async def download_saves(self, request: Request) -> bytes | None:
         require_own_site(request)
         visit = await self.responder.authenticate(request)
-        return await self.responder.services.exports.send_whole(request, visit.token)
+        self.responder.require_recent(visit)
+        own_data = await self.responder.services.own_data.read(visit.caller)
+        return await self.responder.services.exports.send_whole(request, visit.token, own_data)
 
 
 def _before(text: str | None) -> int:

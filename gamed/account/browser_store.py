@@ -70,10 +70,11 @@ class BrowserState(Struct, frozen=True):
 
 
 class PlayerNames(Struct, frozen=True):
-    """The name of a player's local account, and the one that games show; None without one."""
+    """The name of a player's local account, and the one that games show, None without one; when the player began."""
 
     account: str | None
     display: str | None
+    created_ms: int = 0
 
 
 class AccountPageStore(Component, frozen=True, kw_only=True):
@@ -116,7 +117,7 @@ class AccountPageStore(Component, frozen=True, kw_only=True):
 
     async def names(self, player_id: str) -> PlayerNames:
         named = await self.reads.submit(partial(tables.find_named, keys=self.keys, name_or_id=player_id))
-        return PlayerNames(named.name, named.display_name)
+        return PlayerNames(named.name, named.display_name, named.player.created_ms)
 
     async def activity(self, player_id: str, rows: int) -> list[RecordedEvent]:
         """Return the player's latest security events."""

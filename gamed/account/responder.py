@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 from gamed.account import sentences, views
 from gamed.account.browser import AccountPage, AccountSignIn, BrowserVisit, SavesPlace
 from gamed.account.guard import AccountGuard
+from gamed.account.own_data import OwnData
 from gamed.account.service import AccountService
 from gamed.account.views import AFTER, COPIED, HOME, SignInChoice, Visit
 from gamed.http.errors import BadRequest, RouteNotFound
@@ -65,7 +66,7 @@ FAILURES: Mapping[type[Exception], tuple[int, Text]] = {
 TITLE = text("Your account")
 SIGN_IN_LEAD = text("Sign in to see your devices and saves.")
 AGAIN_TITLE = text("Sign in again")
-AGAIN_LEAD = text("This cannot be undone, so sign in again first. You then have ten minutes to do it.")
+AGAIN_LEAD = text("To be sure that it is you, sign in again first. You then have ten minutes to do it.")
 SIGNED_OUT = text("You are signed out here. Nothing was changed. Sign in again.")
 
 
@@ -78,6 +79,7 @@ class AccountServices(Struct, frozen=True, eq=False):
     account: AccountService
     saves: SaveService
     exports: ExportRoutes
+    own_data: OwnData
 
 
 class AccountResponder(Component, frozen=True, kw_only=True):

@@ -215,6 +215,18 @@ class Listing(Struct, frozen=True):
         return self.entries is not None and self.cursor != since
 
 
+class ExportedFile(Struct, frozen=True):
+    """A file that an export has before the saves."""
+
+    name: str
+    data: bytes
+    modified_ms: int
+
+    def __repr__(self) -> str:
+        """Leave out the bytes: a log must not have them."""
+        return f"<ExportedFile {self.name}>"
+
+
 class SavesSummary(Struct, frozen=True):
     """The totals of a player's saves, updated in the same transaction as each change."""
 

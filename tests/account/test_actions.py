@@ -1,10 +1,14 @@
 """Each action of the player's own page does what the game's API does, for the signed-in player alone."""
 
+import json
 import re
+from base64 import b64encode
 from io import BytesIO
+from typing import Any
 from zipfile import ZipFile
 
 from gamed.account import sentences
+from gamed.account.own_data import EVENTS
 from gamed.audit import SecurityEvent
 from gamed.config.game import SaveLimits
 from gamed.database.security_events import EventCount, EventKey, write_events
@@ -14,6 +18,7 @@ from gamed.players import tables as player_tables
 from gamed.sessions.browser_rules import BrowserName
 from gamed.sessions.browser_tables import open_browser
 from gamed.sessions.credentials import BROWSER_IDLE_MS, RECENT_MS, NewBrowserSession
+from gamed.timestamps import rfc3339
 from tests.account.page_fixtures import BERT, HOME, AccountCase
 from tests.login.browser_fixtures import Page
 from tests.login.fixtures import ANNA, PASSWORD, done
@@ -602,13 +607,76 @@ class SaveTests(AccountCase):
         self.assertEqual(self.browser.post(self.slot.form("/restore", version="1"), {"slot": "secret"}).status, 404)
 
     def test_export(self) -> None:
-        """The export is the ZIP file of the game's API, as a file to store."""
+        """The export is the ZIP file of the game's API with a file before all others, as a file to store."""
         answer = self.browser.ask("GET", f"{HOME}/export", Range="bytes=0-1", If_None_Match="*")
         self.assertEqual((answer.status, answer.headers["content-security-policy"]), (200, "sandbox"))
         self.assertEqual(answer.headers["content-disposition"], 'attachment; filename="saves.zip"')
         self.assertEqual(answer.headers["cache-control"], "no-store")
-        names = ZipFile(BytesIO(answer.body)).namelist()
-        self.assertEqual(names, ["saves/auto/1", "saves/auto/2", "manifest.json"])
+        archives = [
+            ZipFile(BytesIO(each.body)) for each in (answer, self.site.request("GET", "/game/export", self.deck))
+        ]
+        members = [{name: archive.read(name) for name in archive.namelist()} for archive in archives]
+        self.assertEqual([*members[0]], ["me.json", "saves/auto/1", "saves/auto/2", "manifest.json"])
+        self.assertIsNone(archives[0].testzip())
+        del members[0]["me.json"]
+        self.assertEqual(*members)
+
+    def own_data(self) -> dict[str, Any]:
+        """Return what the export has of the account."""
+        archive = ZipFile(BytesIO(self.browser.ask("GET", f"{HOME}/export").body))
+        found: dict[str, Any] = json.loads(archive.read("me.json"))
+        return found
+
+    def test_own_data(self) -> None:
+        """The export has the player's names, ways to sign in, devices, browsers and activity."""
+        found = self.own_data()
+        now, began = rfc3339(self.server.now_ms()), found.pop("created_at")
+        self.assertEqual(began, rfc3339(self.server.rows("SELECT created_ms FROM player")[0][0]))
+        instants = {"signed_in_at": now, "last_used_at": now}
+        [browser] = [session_id for (session_id,) in self.server.rows("SELECT session_id FROM browser_session")]
+        devices = [{"session_id": self.session_id, "provider": "local", **instants, "client": {"device_name": "Deck"}}]
+        browsers = [{"session_id": browser, "provider": "local", **instants, "program": None, "system": None}]
+        ways = [{"provider": "local", "linked_at": began, "last_used_at": now}]
+        who = {"format": 1, "player": ANNA, "name": "Anna", "display_name": None, "exported_at": now}
+        expected = {**who, "sign_in": ways, "devices": devices, "browsers": browsers, "activity": found["activity"]}
+        self.assertEqual(found, expected)
+
+    def test_own_activity(self) -> None:
+        """The export has the latest events without what is about the owner's machine, and a bounded number of them."""
+        now_ms = self.server.now_ms()
+        values = {"player": ANNA, "command": "players note", "by": "uid:1000", "at": rfc3339(now_ms)}
+        counts = [EventCount(EventKey.of(SecurityEvent.COMMAND, values, now_ms), now_ms, now_ms, 2)]
+        for hours in range(1, EVENTS + 5):
+            at_ms = now_ms - hours * 3_600_000
+            counts.append(EventCount(EventKey.of(SecurityEvent.SIGNED_OUT, {"player": ANNA}, at_ms), at_ms, at_ms, 1))
+        self.server.write(lambda connection: write_events(connection, counts, now_ms))
+        activity = self.own_data()["activity"]
+        command = {"event": "command", "last_at": rfc3339(now_ms), "times": 2, "command": "players note"}
+        self.assertEqual((activity[0], len(activity)), (command, EVENTS))
+
+    def test_export_needs_a_recent_sign_in(self) -> None:
+        """Ten minutes after the sign-in the page asks for a new one, and sends no file."""
+        self.server.clock.advance(RECENT_MS / 1000 + 1)
+        asked = self.browser.get(f"{HOME}/export")
+        self.assertEqual((asked.status, asked.heading), (403, "Sign in again"))
+        self.assertNotIn("content-disposition", asked.headers)
+        self.browser.post(asked.form("/sign-in"), {"name": "Anna", "password": PASSWORD})
+        self.assertEqual(self.browser.ask("GET", f"{HOME}/export").headers["content-type"], "application/zip")
+
+    def test_no_secrets(self) -> None:
+        """Nothing in the export is an index or a secret of the databases, or the number at a provider."""
+        self.serve_providers()
+        self.play_at("discord")
+        self.sign_in_at("discord")
+        text = json.dumps(self.own_data())
+        self.assertEqual(self.own_data()["sign_in"][0]["provider"], "discord")
+        for secret in (self.browser.token or "", "127.0.0.1", "203.0.113", "gat_", "grc_", "gbs_", "subject"):
+            self.assertNotIn(secret, text)
+        for table in ("identity", "session", "browser_session", "credential"):
+            for row in self.server.rows(f"SELECT * FROM {table}"):
+                for value in (each for each in row if isinstance(each, bytes)):
+                    self.assertNotIn(value.hex(), text)
+                    self.assertNotIn(b64encode(value).decode(), text)
 
     def test_damaged_saves_database(self) -> None:
         """While state.db is damaged, the page shows everything else."""
