@@ -82,7 +82,7 @@ def accounts() -> Iterator[Shown]:
     yield Shown.of("rename device", views.rename_page(VISIT, device))
     nameless_device = views.shown_device(SessionInfo("ses_s", NOW_MS - DAY_MS, NOW_MS, NOW_MS, "", "{}"))
     error = sentences.DEVICE_NAME_UNUSABLE
-    yield Shown.of("rename device refused", views.rename_page(LONG_VISIT, nameless_device, "W" * 65, error), LONG)
+    yield Shown.of("rename device refused", views.rename_page(LONG_VISIT, nameless_device, "", error), LONG)
     listed, wide = versions("auto", "ANNA-PC"), versions("w" * 64, "W" * 64)
     yield Shown.of("versions", views.slot_page(VISIT, listed, listed))
     yield Shown.of("versions long", views.slot_page(LONG_VISIT, wide, wide), LONG)
@@ -217,7 +217,7 @@ def versions(slot: str, device: str, copies: int = 1) -> dict[str, object]:
     """Return a slot with its current version, one or two conflict copies, and one that replaced a deleted save."""
     rows = [
         (4, "write", 2_310_000, 5 * MINUTE_MS, None, device),
-        *[(3, "conflict", 2_200_000, HOUR_MS, DAY_MS, "Steam Deck")] * copies,
+        *[(number, "conflict", 2_200_000, HOUR_MS, DAY_MS, "Steam Deck") for number in (3, 5)[:copies]],
         (2, "delete", 0, 2 * DAY_MS, None, None),
         (1, "write", 81_920, 3 * DAY_MS, 27 * DAY_MS, None),
     ]

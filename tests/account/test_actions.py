@@ -300,6 +300,8 @@ class SaveTests(AccountCase):
         self.assertIn("auto 4 B \u00b7 just now \u00b7 Deck Versions", self.home.text)
         self.assertIn(f"{HOME}/saves/auto", self.home.links)
         self.assertIn("2 current just now Deck 4 B", self.slot.text)
+        self.assertIn('<a href="/auth/account#saves" aria-current="true">', self.slot.html)
+        self.assertNotIn('#saves" aria-current', self.home.html)
         self.assertIn("1 just now Deck 4 B", self.slot.text)
 
     def test_lost_version(self) -> None:
