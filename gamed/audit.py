@@ -27,6 +27,7 @@ class SecurityEvent(StrEnum):
     IDENTITY_LINKED = "identity_linked"
     IDENTITY_UNLINKED = "identity_unlinked"
     PLAYER_RENAMED = "player_renamed"
+    DEVICE_RENAMED = "device_renamed"
     ERASE_STARTED = "erase_started"
     ERASED = "erased"
     PLAYERS_MERGED = "players_merged"
@@ -48,6 +49,7 @@ FIELDS: Mapping[SecurityEvent, tuple[str, ...]] = MappingProxyType(
         SecurityEvent.IDENTITY_LINKED: ("player", "provider"),
         SecurityEvent.IDENTITY_UNLINKED: ("player", "provider", "sessions"),
         SecurityEvent.PLAYER_RENAMED: ("player",),
+        SecurityEvent.DEVICE_RENAMED: ("player", "session"),
         SecurityEvent.ERASE_STARTED: ("player",),
         SecurityEvent.ERASED: ("player",),
         SecurityEvent.PLAYERS_MERGED: ("player", "from"),

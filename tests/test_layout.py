@@ -86,6 +86,7 @@ OTHERS = {
     "players/names": Kind.RULES,
     "account/browser": Kind.SERVICE,
     "account/links": Kind.SERVICE,
+    "account/own_data": Kind.SERVICE,
     "account/guard": Kind.ROUTES,
     "account/responder": Kind.ROUTES,
     "account/sentences": Kind.ROUTES,

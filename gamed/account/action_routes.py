@@ -1,30 +1,40 @@
 """What a player changes on the account: each form has an address of its own, and is answered by a redirect back."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 from msgspec import Struct
 
 from gamed.account import sentences, views
 from gamed.account.browser import BrowserVisit
+from gamed.account.guard import browser_name
 from gamed.account.responder import AccountResponder, error_page, problem_page
 from gamed.account.service import Unlinked
 from gamed.account.views import DELETE_WORD, HOME
 from gamed.http.app import make_html_app
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
+from gamed.http.conditional import UNCONDITIONAL
 from gamed.http.errors import RouteNotFound
 from gamed.http.request import Request
 from gamed.login.browser_routes import see_other
 from gamed.login.local import FormError, SignInForm, SignInRejected
 from gamed.login.problems import LOGIN_ERRORS
+from gamed.login.transaction import ClientInfo, ClientInfoTooLong
 from gamed.login.views import too_many
 from gamed.players.names import parse_display_name
 from gamed.players.problems import PLAYER_ERRORS
+from gamed.saves.commands import ReadRequest
+from gamed.saves.errors import VersionConflict, VersionGone
 from gamed.saves.model import version_number
 from gamed.saves.problems import SAVE_ERRORS
-from gamed.saves.validation import check_slot, writing_condition
+from gamed.saves.validation import check_slot, deleting_condition, writing_condition
+from gamed.sessions.credentials import is_browser_session
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.structs import Component
+
+MOST_COPIES: Final = 100
+"""The highest value of `conflict_copies` in game.json."""
 
 
 class PostedAction(Struct, frozen=True):
@@ -58,9 +68,22 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
         return see_other(action.request, self.responder.url(""))
 
     async def _sign_out_device(self, action: PostedAction) -> bytes:
-        session_id = action.fields.get("session_id", "")
-        await self.responder.run(self.responder.services.sessions.end(action.visit.caller, session_id))
+        session_id, services = action.fields.get("session_id", ""), self.responder.services
+        if is_browser_session(session_id):
+            await self.responder.run(services.sign_in.end_browser(action.visit, session_id))
+            return self.responder.done(action.request, "browser-out")
+        await self.responder.run(services.sessions.end(action.visit.caller, session_id))
         return self.responder.done(action.request, "signed-out")
+
+    async def _rename_device(self, action: PostedAction) -> bytes:
+        responder, visit = self.responder, action.visit
+        session_id, typed = action.fields.get("session_id", ""), action.fields.get("device_name", "")
+        name = _device_name(typed)
+        if name is None:
+            error = sentences.DEVICE_NAME_UNUSABLE
+            return await responder.device_page(action.request, visit, session_id, 400, typed=typed, error=error)
+        await responder.run(responder.services.account.rename_device(visit.caller, session_id, name))
+        return responder.done(action.request, "device-named")
 
     async def _sign_out_others(self, action: PostedAction) -> bytes:
         await self.responder.run(self.responder.services.sessions.end_others(action.visit.caller))
@@ -79,6 +102,34 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
         await self.responder.run(saves.restore(token, slot, number, _condition(action)))
         await self.responder.run(saves.dismiss(token, slot, number))
         return self.responder.done(action.request, "restored", slot)
+
+    async def _bring_back(self, action: PostedAction) -> bytes:
+        """Restore the last version of a deleted save, from the list of saves."""
+        slot, number = _version(action)
+        saves = self.responder.services.saves
+        await self.responder.run(saves.restore(action.visit.token, slot, number, _condition(action)))
+        return self.responder.done(action.request, "restored")
+
+    async def _delete_save(self, action: PostedAction) -> bytes:
+        slot, saves = check_slot(action.fields.get("slot", "")), self.responder.services.saves
+        if saves.deleted_until_ms() is None:
+            self.responder.require_recent(action.visit)
+        condition = deleting_condition({"if-match": action.fields.get("etag", "")}.get)
+        await self.responder.run(saves.delete(action.visit.token, slot, condition))
+        return self.responder.done(action.request, "save-deleted")
+
+    async def _keep_current(self, action: PostedAction) -> bytes:
+        """Dismiss the conflict copies that the page showed, if it showed the current version, too."""
+        self.responder.require_recent(action.visit)
+        slot = check_slot(action.fields.get("slot", ""))
+        saves, token = self.responder.services.saves, action.visit.token
+        found = await saves.read(token, ReadRequest(slot, UNCONDITIONAL, with_bytes=False))
+        if found.version.etag != action.fields.get("etag"):
+            raise VersionConflict("Another version is current. Look at it, then choose.", {})
+        for number in action.fields.get("copies", "").split()[:MOST_COPIES]:
+            with suppress(VersionGone):  # the form was sent before
+                await self.responder.run(saves.dismiss(token, slot, version_number(number)))
+        return self.responder.done(action.request, "kept", slot)
 
     async def _dismiss(self, action: PostedAction) -> bytes:
         self.responder.require_recent(action.visit)
@@ -118,7 +169,8 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
             "", self.responder.guard.browsers.index(""), request.head.address, "", old, request.request_id
         )
         try:
-            token = await self.responder.run(self.responder.services.page.change_password(action.visit, form, new))
+            page, name = self.responder.services.page, browser_name(request)
+            token = await self.responder.run(page.change_password(action.visit, form, new, name))
         except SignInRejected as e:
             if e.retry_after:
                 request.setHeader("Retry-After", str(e.retry_after))
@@ -136,6 +188,14 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
         return self.responder.pages.page(action.request, 200, views.deleted_page())
 
 
+def _device_name(typed: str) -> str | None:
+    """Return a name by the rule of those that devices report; None if it cannot be one."""
+    try:
+        return ClientInfo.of({"device_name": typed}).device_name
+    except ClientInfoTooLong:
+        return None
+
+
 def _version(action: PostedAction) -> tuple[str, int]:
     return check_slot(action.fields.get("slot", "")), version_number(action.fields.get("version", ""))
 
@@ -149,9 +209,13 @@ def _condition(action: PostedAction) -> Any:
 _ACTIONS: Mapping[str, Callable[[ActionRoutes, PostedAction], Awaitable[bytes]]] = {
     "sign-out": ActionRoutes._sign_out,
     "sign-out-device": ActionRoutes._sign_out_device,
+    "rename-device": ActionRoutes._rename_device,
     "sign-out-others": ActionRoutes._sign_out_others,
     "restore": ActionRoutes._restore,
     "keep": ActionRoutes._keep,
+    "keep-current": ActionRoutes._keep_current,
+    "bring-back": ActionRoutes._bring_back,
+    "delete-save": ActionRoutes._delete_save,
     "dismiss": ActionRoutes._dismiss,
     "link": ActionRoutes._link,
     "unlink": ActionRoutes._unlink,

@@ -32,15 +32,17 @@ from gamed.players.names import SignInMethod, new_player_id
 from gamed.saves.limits import Usage
 from gamed.saves.model import SlotEntry
 from gamed.saves.service import SaveService
+from gamed.sessions.browser_rules import BrowserName
 from gamed.sessions.credentials import (
     AuthenticatedSession,
+    BrowserInfo,
     NewBrowserSession,
     SessionInfo,
     generate_pair,
     new_session_id,
     parse_browser_token,
 )
-from gamed.sessions.errors import SessionError
+from gamed.sessions.errors import SessionError, SessionNotFound
 from gamed.sessions.service import RevocationListener, SessionService
 from gamed.structs import Component, redacts
 from gamed.tokens import ENTROPY_BYTES
@@ -69,11 +71,21 @@ class SignedIn(Struct, frozen=True):
     """The player existed before and opened an invite, which is still open."""
 
 
+class SavesPlace(Struct, frozen=True):
+    """Where a page of the saves begins: those with copies to choose from come first, then all by name."""
+
+    copied: str = ""
+    """The slot with copies after which it begins."""
+    after: str = ""
+    """The slot after which it begins; those with copies are behind it then."""
+
+
 class AccountOverview(Struct, frozen=True):
     """The content of the page."""
 
     names: PlayerNames
     sessions: Sequence[SessionInfo]
+    """The games that are signed in."""
     methods: Sequence[tuple[SignInMethod, bool]]
     """Each with whether it can be used at present."""
     slots: Sequence[SlotEntry] | None
@@ -82,7 +94,10 @@ class AccountOverview(Struct, frozen=True):
     activity: Sequence[RecordedEvent] = ()
     """Security events of the last 90 days, the latest first; at most ACTIVITY_ROWS."""
     copied: Sequence[SlotEntry] = ()
-    """The slots with copies to choose from, which the first page shows before all others."""
+    """The slots with copies to choose from, which come first; with one more than a page has, `slots` is empty."""
+    browsers: Sequence[BrowserInfo] = ()
+    own_session: str = ""
+    """The browser session that asks."""
 
 
 class AccountSignIn(Component, frozen=True, kw_only=True):
@@ -144,9 +159,9 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
         return RedirectToResult(login.login_id)
 
     async def finish(
-        self, login_id: str, browser: Index | None, cookie: str | None, request_id: str
+        self, login_id: str, browser: Index | None, cookie: str | None, request_id: str, name: BrowserName
     ) -> SignedIn | InProgress | Ended:
-        """End the sign-in in its own browser, whose session until now was that of `cookie`.
+        """End the sign-in in its own browser of this name, whose session until now was that of `cookie`.
 
         Do not cancel this. Raise UnknownLoginLink or WrongBrowser; for a sign-in with an invite that failed LinkEnded,
         or LinkUnused if the invite is still open.
@@ -163,7 +178,7 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
         pair = generate_pair(context.random, now_ms, context.policy.session, now_ms)
         new_session = NewSession(new_player_id(context.random), new_session_id(context.random), pair)
         collect = CollectCommand(key, None, new_session, Registration.CLOSED, now_ms)
-        new_browser = NewBrowserSession.generate(context.random)
+        new_browser = NewBrowserSession.generate(context.random, name)
         outcome = await self.store.finish(FinishCommand(collect, browser, new_browser, token_of(cookie)))
         if outcome is None:
             raise UnknownLoginLink
@@ -182,6 +197,13 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
             return SignedIn(None, linked=True)
         unused = outcome.transition.stage_changed and login.invite_id is not None and outcome.invite_id is None
         return SignedIn(new_browser.token if outcome.transition.stage_changed else None, invite_unused=unused)
+
+    async def end_browser(self, visit: BrowserVisit, session_id: str) -> None:
+        """End one of the player's browser sessions; raise SessionNotFound for all others."""
+        player_id = visit.caller.player_id
+        if not await self.store.end_browser(player_id, session_id):
+            raise SessionNotFound
+        self.context.audit.record(SecurityEvent.SESSION_REVOKED, player=player_id, session=session_id)
 
     async def sign_out(self, visit: BrowserVisit) -> None:
         """End the session of this browser."""
@@ -252,28 +274,28 @@ class AccountPage(Component, frozen=True, kw_only=True):
     passwords: PasswordAuthenticator
     revoked: RevocationListener
 
-    async def overview(self, visit: BrowserVisit, after: str = "") -> AccountOverview:
-        """Return everything that the page shows, of the saves those whose names follow `after`.
-
-        Without state.db the saves are missing.
-        """
+    async def overview(self, visit: BrowserVisit, place: SavesPlace) -> AccountOverview:
+        """Return everything that a page shows; without state.db the saves are missing."""
         caller = visit.caller
         names = await self.store.names(caller.player_id)
         sessions = await self.sessions.list(caller)
+        browsers = await self.store.browsers(caller.player_id, self.context.now_ms())
         methods = await self.account.identities(caller)
         slots: Sequence[SlotEntry] | None = None
         usage, copied = Usage(), list[SlotEntry]()
         with suppress(DatabaseError):
             _, summary = await self.saves.read_summary(visit.token, reading=True)
-            slots = await self.saves.slots_by_name(visit.token, after, SLOTS_AT_ONCE + 1)
             usage = summary.usage
-            if not after:
-                copied = list(await self.saves.copied_slots(visit.token, SLOTS_AT_ONCE))
+            if not place.after:
+                copied = list(await self.saves.copied_slots(visit.token, place.copied, SLOTS_AT_ONCE + 1))
+            wanted = 0 if len(copied) > SLOTS_AT_ONCE else SLOTS_AT_ONCE + 1
+            slots = await self.saves.slots_by_name(visit.token, place.after, wanted)
         activity = await self.store.activity(caller.player_id, ACTIVITY_ROWS)
-        return AccountOverview(names, sessions, methods, slots, usage, activity, copied)
+        own = caller.session_id
+        return AccountOverview(names, sessions, methods, slots, usage, activity, copied, browsers, own)
 
-    async def change_password(self, visit: BrowserVisit, form: SignInForm, new: str) -> Secret:
-        """Set a new password, and end all sessions; return the browser's new token.
+    async def change_password(self, visit: BrowserVisit, form: SignInForm, new: str, browser: BrowserName) -> Secret:
+        """Set a new password, and end all sessions; return the new token of the browser of this name.
 
         `form` has the old password and no name. Do not cancel this. Raise SignInRejected; PASSWORD_MALFORMED is about
         the new password.
@@ -283,7 +305,7 @@ class AccountPage(Component, frozen=True, kw_only=True):
         if await self.passwords.authenticate(replace(form, name=name or "")) != visit.caller.player_id:
             raise SignInRejected(FormError.WRONG)
         password = await self.passwords.hash_new(new)
-        new_browser = NewBrowserSession.generate(context.random)
+        new_browser = NewBrowserSession.generate(context.random, browser)
         command = PasswordCommand(visit.token, password, new_browser, checked_ms, context.now_ms())
         player_id = await self.store.change_password(command, visit.caller.player_id)
         if player_id is None:

@@ -5,8 +5,8 @@ They call the same services as the routes of the game's API.
 
 from gamed.account import views
 from gamed.account.browser import SignedIn
-from gamed.account.guard import require_own_site
-from gamed.account.responder import SIGN_IN_LEAD, TITLE, AccountResponder, error_page, problem_page, slot_before
+from gamed.account.guard import browser_name, require_own_site
+from gamed.account.responder import SIGN_IN_LEAD, TITLE, AccountResponder, error_page, problem_page, saves_place
 from gamed.account.views import BEFORE, HOME
 from gamed.http.app import make_html_app
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
@@ -24,7 +24,7 @@ from gamed.login.views import FormFeedback
 from gamed.players.problems import PLAYER_ERRORS
 from gamed.saves import errors as save_errors
 from gamed.saves.commands import ReadRequest
-from gamed.saves.model import ANY_VERSION, VersionKind, version_number
+from gamed.saves.model import VersionKind, version_number
 from gamed.saves.problems import SAVE_ERRORS
 from gamed.saves.validation import check_slot, page_before
 from gamed.sessions.errors import SessionError
@@ -45,7 +45,7 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
     @app.route("/auth/account", methods=["GET"])
     async def show_account(self, request: Request) -> bytes:
         require_top_level_navigation(request)
-        slot_before(request)
+        saves_place(request)
         await self.responder.services.sign_in.count_request(request.head.address)
         try:
             visit = await self.responder.authenticate(request)
@@ -58,7 +58,8 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
         require_top_level_navigation(request)
         login_id = read_query(request).get("login_id", "")
         browser, cookie = self.responder.guard.browsers.browser(request), self.responder.guard.cookie(request)
-        finishing = self.responder.services.sign_in.finish(login_id, browser, cookie, request.request_id)
+        name, sign_in = browser_name(request), self.responder.services.sign_in
+        finishing = sign_in.finish(login_id, browser, cookie, request.request_id, name)
         result: SignedIn | InProgress | Ended = await self.responder.run(finishing)
         match result:
             case SignedIn(token, linked, invite_unused):
@@ -94,6 +95,12 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
                 request.setHeader("Retry-After", str(e.retry_after))
             return self.responder.sign_in_page(request, e.error.status, feedback, title=TITLE, lead=SIGN_IN_LEAD)
 
+    @app.route("/auth/account/devices/<string:session_id>", methods=["GET"])
+    async def show_device(self, request: Request, session_id: str) -> bytes:
+        require_top_level_navigation(request)
+        visit = await self.responder.authenticate(request)
+        return await self.responder.device_page(request, visit, session_id)
+
     @app.route("/auth/account/saves/<text:slot>", methods=["GET"])
     async def show_account_save(self, request: Request, slot: str) -> bytes:
         require_top_level_navigation(request)
@@ -101,10 +108,9 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
         query = read_query(request)
         before = _before(query.get(BEFORE))
         visit = await self.responder.authenticate(request)
-        newest = listed = await self.responder.services.saves.versions(visit.token, name)
-        if before != ANY_VERSION:  # the newest are needed, too: a restore names the current version
-            listed = await self.responder.services.saves.versions(visit.token, name, before)
-        shown = views.slot_page(self.responder.visit_of(request, visit), listed, newest)
+        saves = self.responder.services.saves
+        listed, sides = await saves.versions(visit.token, name, before), await saves.sides(visit.token, name)
+        shown = views.slot_page(self.responder.visit_of(request, visit), listed, sides)
         return self.responder.pages.page(request, 200, shown)
 
     @app.route("/auth/account/saves/<text:slot>/versions/<string:number>", methods=["GET"])
@@ -137,11 +143,38 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
         shown = views.dismiss_page(self.responder.visit_of(request, visit), found.version)
         return self.responder.pages.page(request, 200, shown)
 
+    @app.route("/auth/account/saves/<text:slot>/delete", methods=["GET"])
+    async def ask_before_deletion(self, request: Request, slot: str) -> bytes:
+        require_top_level_navigation(request)
+        name, saves = check_slot(slot), self.responder.services.saves
+        visit = await self.responder.authenticate(request)
+        until_ms = saves.deleted_until_ms()
+        if until_ms is None:
+            self.responder.require_recent(visit)
+        found = await saves.read(visit.token, ReadRequest(name, UNCONDITIONAL, with_bytes=False))
+        shown = views.delete_save_page(self.responder.visit_of(request, visit), found.version, until_ms)
+        return self.responder.pages.page(request, 200, shown)
+
+    @app.route("/auth/account/saves/<text:slot>/keep", methods=["GET"])
+    async def ask_before_keeping(self, request: Request, slot: str) -> bytes:
+        """Ask before the conflict copies are deleted because the current version is the one to go on with."""
+        require_top_level_navigation(request)
+        name = check_slot(slot)
+        visit = await self.responder.authenticate(request)
+        self.responder.require_recent(visit)
+        sides = views.sides_of(await self.responder.services.saves.sides(visit.token, name))
+        if not sides.copies or sides.head is None or sides.head.kind == VersionKind.DELETE:
+            raise save_errors.VersionGone("This save has no copies to choose from. Look at its versions again.")
+        shown = views.keep_page(self.responder.visit_of(request, visit), sides.head, sides)
+        return self.responder.pages.page(request, 200, shown)
+
     @app.route("/auth/account/export", methods=["GET"])
     async def download_saves(self, request: Request) -> bytes | None:
         require_own_site(request)
         visit = await self.responder.authenticate(request)
-        return await self.responder.services.exports.send_whole(request, visit.token)
+        self.responder.require_recent(visit)
+        own_data = await self.responder.services.own_data.read(visit.caller)
+        return await self.responder.services.exports.send_whole(request, visit.token, own_data)
 
 
 def _before(text: str | None) -> int:

@@ -31,7 +31,7 @@ from gamed.players import tables
 from gamed.players.names import LOCAL
 from gamed.sessions import browser_tables
 from gamed.sessions import tables as session_tables
-from gamed.sessions.credentials import AuthenticatedSession, NewBrowserSession
+from gamed.sessions.credentials import AuthenticatedSession, BrowserInfo, NewBrowserSession
 from gamed.structs import Component, redacts
 
 
@@ -70,10 +70,11 @@ class BrowserState(Struct, frozen=True):
 
 
 class PlayerNames(Struct, frozen=True):
-    """The name of a player's local account, and the one that games show; None without one."""
+    """The name of a player's local account, and the one that games show, None without one; when the player began."""
 
     account: str | None
     display: str | None
+    created_ms: int = 0
 
 
 class AccountPageStore(Component, frozen=True, kw_only=True):
@@ -105,9 +106,18 @@ class AccountPageStore(Component, frozen=True, kw_only=True):
         end = partial(browser_tables.end_browser, indexer=self.keys.indexer, token=token)
         return self.writes.submit(end, keys=(player_id,))
 
+    def browsers(self, player_id: str, now_ms: int) -> Deferred[list[BrowserInfo]]:
+        """Return the player's browser sessions that have not expired."""
+        return self.reads.submit(partial(browser_tables.list_browsers, player_id=player_id, now_ms=now_ms))
+
+    def end_browser(self, player_id: str, session_id: str) -> Deferred[bool]:
+        """End a browser session of this player; return False if there is none with this id."""
+        end = partial(browser_tables.end_own_browser, player_id=player_id, session_id=session_id)
+        return self.writes.submit(end, keys=(player_id,))
+
     async def names(self, player_id: str) -> PlayerNames:
         named = await self.reads.submit(partial(tables.find_named, keys=self.keys, name_or_id=player_id))
-        return PlayerNames(named.name, named.display_name)
+        return PlayerNames(named.name, named.display_name, named.player.created_ms)
 
     async def activity(self, player_id: str, rows: int) -> list[RecordedEvent]:
         """Return the player's latest security events."""

@@ -14,6 +14,7 @@ from gamed.account.home_routes import HomeRoutes
 from gamed.account.links import InviteService, ResetService
 from gamed.account.links_routes import LinkRoutes
 from gamed.account.links_store import LinkStore
+from gamed.account.own_data import OwnData
 from gamed.account.responder import AccountResponder, AccountServices
 from gamed.account.routes import PlayerRoutes
 from gamed.account.service import AccountService, RemovalService
@@ -67,7 +68,8 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
             passwords=login.passwords,
             revoked=self.revoked,
         )
-        services = AccountServices(sign_in, page, sessions, self.account, saves.saves, saves.exports)
+        own_data = OwnData(store=store, sessions=sessions, account=self.account, now_ms=context.now_ms)
+        services = AccountServices(sign_in, page, sessions, self.account, saves.saves, saves.exports, own_data)
         choice = SignInChoice(login.labels)
         responder = AccountResponder(services=services, guard=guard, choice=choice, pages=pages)
         links = LinkStore(reads=databases.reads, writes=databases.auth, keys=context.keys)

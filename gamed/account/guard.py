@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from gamed.crypto import Secret
 from gamed.http.request import Request
 from gamed.login.csrf import BrowserGuard, CsrfError, require_top_level_navigation
+from gamed.sessions.browser_rules import BrowserName
 from gamed.structs import Component
 
 _PURPOSE = "account"
@@ -71,6 +72,11 @@ class AccountGuard(Component, frozen=True, kw_only=True):
         secure = "; Secure" if self.browsers.secure else ""
         field = f"{name or self.cookie_name}={value}; Path=/{secure}; HttpOnly; SameSite=Lax{more}"
         request.addHeader("Set-Cookie", field)
+
+
+def browser_name(request: Request) -> BrowserName:
+    """Return the name of the browser that sends a request."""
+    return BrowserName.of(request.head.single("user-agent"))
 
 
 def require_own_site(request: Request) -> None:

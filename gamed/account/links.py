@@ -17,6 +17,7 @@ from gamed.login.policy import LoginContext
 from gamed.login.store import LoginStore
 from gamed.players.errors import NameMalformed, NameTaken
 from gamed.players.names import LOCAL, new_player_id, parse_name
+from gamed.sessions.browser_rules import BrowserName
 from gamed.sessions.credentials import NewBrowserSession
 from gamed.sessions.service import RevocationListener
 from gamed.structs import Component
@@ -47,8 +48,8 @@ class InviteService(Component, frozen=True, kw_only=True):
         except NameMalformed:
             return OpenInvite(invite, "")
 
-    async def create_account(self, form: SignInForm, cookie: str | None) -> Secret:
-        """Create the newcomer's account and sign the browser in, whose session until now was that of `cookie`.
+    async def create_account(self, form: SignInForm, cookie: str | None, name: BrowserName) -> Secret:
+        """Create the newcomer's account and sign this browser in, whose session until now was that of `cookie`.
 
         Return its new token.
 
@@ -58,7 +59,7 @@ class InviteService(Component, frozen=True, kw_only=True):
         await _count(context, self.logins, b"departure", form.address)
         await self.store.open_invite(form.token, context.now_ms())
         account = await self.passwords.new_account(form, invited=True)
-        player_id, browser = new_player_id(context.random), NewBrowserSession.generate(context.random)
+        player_id, browser = new_player_id(context.random), NewBrowserSession.generate(context.random, name)
         ended = token_of(cookie)
         invited = InvitedAccount(form.token, player_id, account.name, account.password_hash, browser, ended)
         try:

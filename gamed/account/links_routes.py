@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from gamed.account import sentences, views
-from gamed.account.guard import AccountGuard
+from gamed.account.guard import AccountGuard, browser_name
 from gamed.account.links import InviteService, ResetService
 from gamed.account.views import HOME, INVITE, RESET, LinkView
 from gamed.http.app import make_html_app
@@ -79,7 +79,8 @@ class LinkRoutes(Component, frozen=True, kw_only=True):
             target = await self.pages.tasks.run(self.invites.at_provider(form, fields.get("provider", "")))
             return self.pages.redirect(request, target)
         try:
-            session = await self.pages.tasks.run(self.invites.create_account(form, self.guard.cookie(request)))
+            creating = self.invites.create_account(form, self.guard.cookie(request), browser_name(request))
+            session = await self.pages.tasks.run(creating)
         except SignInRejected as e:
             about_name = e.error in (FormError.NAME_MALFORMED, FormError.NAME_TAKEN)
             rejected = FormFeedback(e.error, e.retry_after, creating=about_name, name=form.name)

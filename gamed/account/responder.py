@@ -7,10 +7,11 @@ from msgspec import Struct
 from twisted.internet.defer import Deferred
 
 from gamed.account import sentences, views
-from gamed.account.browser import AccountPage, AccountSignIn, BrowserVisit
+from gamed.account.browser import AccountPage, AccountSignIn, BrowserVisit, SavesPlace
 from gamed.account.guard import AccountGuard
+from gamed.account.own_data import OwnData
 from gamed.account.service import AccountService
-from gamed.account.views import AFTER, HOME, SignInChoice, Visit
+from gamed.account.views import AFTER, COPIED, HOME, SignInChoice, Visit
 from gamed.http.errors import BadRequest, RouteNotFound
 from gamed.http.json_body import read_query
 from gamed.http.problems import Problem, RenderedError
@@ -65,7 +66,7 @@ FAILURES: Mapping[type[Exception], tuple[int, Text]] = {
 TITLE = text("Your account")
 SIGN_IN_LEAD = text("Sign in to see your devices and saves.")
 AGAIN_TITLE = text("Sign in again")
-AGAIN_LEAD = text("This cannot be undone, so sign in again first. You then have ten minutes to do it.")
+AGAIN_LEAD = text("To be sure that it is you, sign in again first. You then have ten minutes to do it.")
 SIGNED_OUT = text("You are signed out here. Nothing was changed. Sign in again.")
 
 
@@ -78,6 +79,7 @@ class AccountServices(Struct, frozen=True, eq=False):
     account: AccountService
     saves: SaveService
     exports: ExportRoutes
+    own_data: OwnData
 
 
 class AccountResponder(Component, frozen=True, kw_only=True):
@@ -91,10 +93,28 @@ class AccountResponder(Component, frozen=True, kw_only=True):
     async def account_page(
         self, request: Request, visit: BrowserVisit, status: int = 200, *, error: Text | None = None
     ) -> bytes:
-        after = slot_before(request)
-        overview = await self.services.page.overview(visit, after)
+        place = saves_place(request)
+        overview = await self.services.page.overview(visit, place)
         name = overview.names.display or overview.names.account
-        shown = views.account_page(self.visit_of(request, visit, name), overview, self.choice, after=after, error=error)
+        shown = views.account_page(self.visit_of(request, visit, name), overview, self.choice, place, error=error)
+        return self.pages.page(request, status, shown)
+
+    async def device_page(
+        self,
+        request: Request,
+        visit: BrowserVisit,
+        session_id: str,
+        status: int = 200,
+        *,
+        typed: str | None = None,
+        error: Text | None = None,
+    ) -> bytes:
+        """Return the page that renames a device; raise SessionNotFound. `error` is about the name that was typed."""
+        sessions = await self.services.sessions.list(visit.caller)
+        found = next((each for each in sessions if each.session_id == session_id), None)
+        if found is None:
+            raise SessionNotFound
+        shown = views.rename_page(self.visit_of(request, visit), views.shown_device(found), typed, error)
         return self.pages.page(request, status, shown)
 
     async def authenticate(self, request: Request) -> BrowserVisit:
@@ -162,10 +182,12 @@ def problem_page(routes: HasResponder, problem: Problem, request: Request) -> Re
     return routes.responder.pages.problem(problem, request, Place.ACCOUNT)
 
 
-def slot_before(request: Request) -> str:
-    """Return the slot after which the list of saves begins, "" for all; raise BadRequest."""
-    after = read_query(request).get(AFTER)
+def saves_place(request: Request) -> SavesPlace:
+    """Return where the list of saves begins; raise BadRequest."""
+    query = read_query(request)
+    given = {name: query[name] for name in (COPIED, AFTER) if name in query}
     try:
-        return "" if after is None else check_slot(after)
+        return SavesPlace(**{name: check_slot(slot) for name, slot in given.items()})
     except save_errors.SaveError:
-        raise BadRequest(f"{AFTER} is not the name of a save. Open the page without it.") from None
+        names = " or ".join(given)
+        raise BadRequest(f"{names} is not the name of a save. Open the page without it.") from None

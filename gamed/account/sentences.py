@@ -10,15 +10,19 @@ from gamed.pages.model import Text, text
 # What was done
 NOTICES: Mapping[str, Text] = {
     "signed-out": text("That device is signed out."),
+    "browser-out": text("That browser is signed out."),
     "others-out": text("All other devices and browsers are signed out."),
     "restored": text("The save is restored. Games that are running get it at once."),
     "dismissed": text("That copy is deleted."),
+    "kept": text("The current save stays, and its other copies are deleted."),
+    "save-deleted": text("The save is deleted. You can bring it back here as long as it is kept."),
     "unlinked": text(
         "It is unlinked and cannot sign in as you any more. Games and browsers that used it are signed out."
     ),
     "linked": text("It is linked and can sign in as you from now on."),
     "known": text("You have an account here already, so the invite was not used."),
     "named": text("Your name is changed. Games show it soon."),
+    "device-named": text("The device is renamed."),
     "password": text("Your password is changed. Every game and every other browser is signed out."),
 }
 
@@ -34,6 +38,7 @@ ACTIVITY: Mapping[SecurityEvent, Text] = {
     SecurityEvent.IDENTITY_LINKED: text("{provider} linked"),
     SecurityEvent.IDENTITY_UNLINKED: text("{provider} unlinked"),
     SecurityEvent.PLAYER_RENAMED: text("Name changed"),
+    SecurityEvent.DEVICE_RENAMED: text("A device was renamed"),
     SecurityEvent.PLAYERS_MERGED: text("Another account was merged into this one"),
     SecurityEvent.COMMAND: text("The owner of this server changed your account: {command}"),
 }
@@ -62,6 +67,7 @@ SAVE_DAMAGED = text("The bytes of that version are damaged. Choose another one."
 SAVE_WRONG = text("That save cannot be found. Open your account and choose again.")
 LAST_WAY = text("This is your last way to sign in. Link another one first.")
 NAME_UNUSABLE = text("That name cannot be used. Go back and choose 1 to 32 visible characters.")
+DEVICE_NAME_UNUSABLE = text("That name cannot be used. Choose 1 to 64 visible characters.")
 NOT_TYPED = text("The word was not typed as shown. Go back and try again.")
 DEVICE_GONE = text("That device is not known here any more. Open your account and look again.")
 EXPORTING = text("Too many downloads are under way. Try again in half a minute.")

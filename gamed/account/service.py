@@ -16,7 +16,7 @@ from gamed.audit import NULL_AUDIT_LOG, AuditLog, SecurityEvent
 from gamed.players.errors import AccountReauthenticationRequired, LastIdentity
 from gamed.players.names import SignInMethod, SignInMethods
 from gamed.sessions.credentials import AuthenticatedSession
-from gamed.sessions.errors import SessionRevoked
+from gamed.sessions.errors import SessionNotFound, SessionRevoked
 from gamed.structs import Component
 from gamed.timestamps import Now
 
@@ -83,6 +83,9 @@ class AccountStore(Protocol):
 
     def rename(self, player_id: str, name: str | None, now_ms: int) -> Awaitable[bool]:
         """Store the display name; return False if the player does not exist. Raise RateLimited."""
+
+    def rename_device(self, player_id: str, session_id: str, name: str, now_ms: int) -> Awaitable[bool]:
+        """Store another name of a device; return False if it is not signed in as this player. Raise RateLimited."""
 
 
 class RemovalService(Component, frozen=True, kw_only=True):
@@ -163,6 +166,12 @@ class AccountService(Component, frozen=True, kw_only=True):
         if not await self.store.rename(caller.player_id, name, self.now_ms()):
             raise SessionRevoked
         self.audit.record(SecurityEvent.PLAYER_RENAMED, player=caller.player_id)
+
+    async def rename_device(self, caller: AuthenticatedSession, session_id: str, name: str) -> None:
+        """Give the device of one of the caller's games another name; raise SessionNotFound or RateLimited."""
+        if not await self.store.rename_device(caller.player_id, session_id, name, self.now_ms()):
+            raise SessionNotFound
+        self.audit.record(SecurityEvent.DEVICE_RENAMED, player=caller.player_id, session=session_id)
 
     async def erase(self, caller: AuthenticatedSession) -> None:
         """Erase the caller with all saves, identities and sessions.

@@ -49,6 +49,13 @@ class PlayerStore(Component, frozen=True, kw_only=True):
         rename = partial(rename_player, keys=self.keys, player_id=player_id, name=name, now_ms=now_ms)
         return self.writes.submit(rename, keys=(player_id, rate_limits.LIMITS))
 
+    def rename_device(self, player_id: str, session_id: str, name: str, now_ms: int) -> "Deferred[bool]":
+        def transaction(connection: Connection) -> bool:
+            _count_rename(connection, self.keys, player_id, now_ms)
+            return session_tables.rename_device(connection, player_id, session_id, name, now_ms)
+
+        return self.writes.submit(transaction, keys=(player_id, rate_limits.LIMITS))
+
     def mark(self, player_id: str, now_ms: int) -> "Deferred[bool]":
         mark = partial(mark_removed, player_id=player_id, now_ms=now_ms)
         return self.writes.submit(mark, keys=(player_id, session_tables.LOGINS))
@@ -84,14 +91,18 @@ def unlink_method(connection: Connection, command: UnlinkCommand, enabled: SignI
 
 
 RENAMES = RateLimit(interval_ms=6_000, burst=10)
-"""How often one player may change the display name."""
+"""How often one player may change the display name or the name of a device."""
 
 
 def rename_player(connection: Connection, keys: Keys, player_id: str, name: str | None, now_ms: int) -> bool:
     """Store the display name; return False if the player does not exist. Raise RateLimited."""
+    _count_rename(connection, keys, player_id, now_ms)
+    return tables.set_display_name(connection, keys.sealer, player_id, name)
+
+
+def _count_rename(connection: Connection, keys: Keys, player_id: str, now_ms: int) -> None:
     bucket = keys.indexer.index(Purpose.LIMIT, b"rename", player_id.encode())
     rate_limits.acquire(connection, {bucket: RENAMES}, now_ms)
-    return tables.set_display_name(connection, keys.sealer, player_id, name)
 
 
 DELETE_ROWS = 500

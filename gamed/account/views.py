@@ -7,7 +7,7 @@ from msgspec import DecodeError, Struct, convert
 from msgspec.json import decode
 
 from gamed.account import sentences
-from gamed.account.browser import SLOTS_AT_ONCE, AccountOverview
+from gamed.account.browser import SLOTS_AT_ONCE, AccountOverview, SavesPlace
 from gamed.audit import WARNINGS, RecordedEvent, SecurityEvent
 from gamed.login.browser import Ended
 from gamed.login.transaction import ClientInfo
@@ -15,6 +15,7 @@ from gamed.login.views import FormFeedback, message
 from gamed.pages.model import Page, Text, Way, page, text
 from gamed.players.names import LOCAL
 from gamed.saves.model import SlotEntry, Version
+from gamed.sessions.browser_rules import BrowserName
 from gamed.sessions.credentials import SessionInfo
 from gamed.structs import redacts
 from gamed.timestamps import parse_rfc3339
@@ -24,15 +25,20 @@ HOME: Final = "/auth/account"
 INVITE, RESET = "/auth/invite", "/auth/reset"
 AFTER: Final = "after"
 """The member of the query with the last slot of the page before."""
+COPIED: Final = "copied"
+"""The same for a page of saves with copies to choose from."""
 BEFORE: Final = "before"
 """The member of the query with the last version number of the page before."""
 SHOWN: Final = 100
-"""The most devices that the page lists."""
+"""The most games' devices that the page lists."""
 FACE_CHARACTERS: Final = 64
 MOST_PLAYED_SECONDS: Final = 10**10
 """More is no time that anybody has played."""
+TYPED_CHARACTERS: Final = 260
+"""The part of a name that is too long which its field shows again."""
 DELETE_WORD: Final = "delete"
 CONFLICT, DELETE = "conflict", "delete"
+_FIRST_SAVES = SavesPlace()
 _TO_ACCOUNT = Way(text("Back to your account"), HOME)
 
 
@@ -85,10 +91,26 @@ class ShownSave(Struct, frozen=True):
 
 
 class ShownDevice(Struct, frozen=True):
-    """A row of the devices, in the device's own words."""
+    """A row of the devices: a game's session in the device's own words, or a browser; `own` is the one that asks."""
 
-    session: SessionInfo
-    client: ClientInfo
+    session_id: str
+    last_used_ms: int
+    created_ms: int
+    client: ClientInfo = ClientInfo()
+    browser: BrowserName | None = None
+    own: bool = False
+
+    @property
+    def name(self) -> str | Text:
+        client, browser = self.client, self.browser
+        if browser is None:
+            reported = client.device_name or client.platform_name or client.name
+            return reported or text("A device without a name")
+        if browser.program and browser.system:
+            return text("{browser} on {system}", browser=browser.program, system=browser.system)
+        if browser.system:
+            return text("A browser on {system}", system=browser.system)
+        return browser.program or text("A browser")
 
 
 class ShownEvent(Struct, frozen=True):
@@ -151,14 +173,12 @@ def account_page(
     visit: Visit,
     overview: AccountOverview,
     choice: SignInChoice,
+    place: SavesPlace = _FIRST_SAVES,
     *,
-    after: str = "",
     error: Text | None = None,
 ) -> Page:
     """Return the page; `error` is a sentence about the password that was sent."""
     names = overview.names
-    page_of_slots = None if overview.slots is None else overview.slots[:SLOTS_AT_ONCE]
-    devices = [ShownDevice(each, decode(each.client, type=ClientInfo)) for each in overview.sessions[:SHOWN]]
     return page(
         "account",
         visit=visit,
@@ -166,11 +186,12 @@ def account_page(
         shown_name=names.display or "",
         account_name=names.account if not choice.labels else None,
         error=error,
-        saves=None if page_of_slots is None else _saves(overview.copied, page_of_slots),
-        more_after=page_of_slots[-1].slot if page_of_slots and len(overview.slots or ()) > SLOTS_AT_ONCE else None,
-        after=after,
+        saves=None if overview.slots is None else _saves(overview.copied, overview.slots),
+        more_saves=_more_saves(overview),
+        later_saves=place != _FIRST_SAVES,
         usage=overview.usage,
-        devices=devices,
+        devices=_devices(overview),
+        playing=len(overview.sessions) > 0,
         more_devices=max(0, len(overview.sessions) - SHOWN),
         ways=_ways(overview, choice),
         activity=_activity(overview.activity, choice),
@@ -178,14 +199,24 @@ def account_page(
     )
 
 
-def _saves(copied: Sequence[SlotEntry], page_of_slots: Sequence[SlotEntry]) -> Sequence[ShownSave]:
+def _saves(copied: Sequence[SlotEntry], by_name: Sequence[SlotEntry]) -> Sequence[ShownSave]:
     """Return those with copies first, then the page, each once."""
-    first = {each.slot for each in copied}
-    return [_shown_save(each) for each in (*copied, *(each for each in page_of_slots if each.slot not in first))]
+    first = {each.slot: each for each in copied[:SLOTS_AT_ONCE]}
+    others = (each for each in by_name[:SLOTS_AT_ONCE] if each.slot not in first)
+    return [_shown_save(each) for each in (*first.values(), *others)]
+
+
+def _more_saves(overview: AccountOverview) -> str | None:
+    """Return the query of the page after this one."""
+    for name, found in ((COPIED, overview.copied), (AFTER, overview.slots or ())):
+        if len(found) > SLOTS_AT_ONCE:
+            return f"{name}={found[SLOTS_AT_ONCE - 1].slot}"
+    return None
 
 
 def _shown_save(entry: SlotEntry) -> ShownSave:
-    content = None if entry.current is None else entry.current.content
+    found = entry.current or entry.kept
+    content = None if found is None else found.content
     return ShownSave(entry.slot, SaveFace.of(_decoded(None if content is None else content.meta)), entry)
 
 
@@ -194,6 +225,20 @@ def _decoded(meta: str | None) -> object:
         return None if meta is None else decode(meta)
     except DecodeError:
         return None
+
+
+def _devices(overview: AccountOverview) -> Sequence[ShownDevice]:
+    """Return this browser, then games and other browsers, the last used first."""
+    rows = [shown_device(each) for each in overview.sessions[:SHOWN]]
+    for each in overview.browsers:
+        own = each.session_id == overview.own_session
+        rows.append(ShownDevice(each.session_id, each.last_used_ms, each.created_ms, browser=each.browser, own=own))
+    return sorted(rows, key=lambda row: (not row.own, -row.last_used_ms))
+
+
+def shown_device(session: SessionInfo) -> ShownDevice:
+    client = decode(session.client, type=ClientInfo)
+    return ShownDevice(session.session_id, session.last_used_ms, session.created_ms, client)
 
 
 def _ways(overview: AccountOverview, choice: SignInChoice) -> Sequence[ShownWay]:
@@ -226,6 +271,12 @@ def _activity(events: Sequence[RecordedEvent], choice: SignInChoice) -> Sequence
 
 def _label(provider: str, choice: SignInChoice) -> str | None:
     return None if provider == LOCAL else choice.labels.get(provider, provider)
+
+
+def rename_page(visit: Visit, device: ShownDevice, typed: str | None = None, error: Text | None = None) -> Page:
+    """Return the page that gives a device another name; `error` is a sentence about the one that was typed."""
+    value = (device.client.device_name or "") if typed is None else typed[:TYPED_CHARACTERS]
+    return page("rename_device", visit=visit, device=device, value=value, error=error)
 
 
 class ShownVersion(Struct, frozen=True):
@@ -265,16 +316,28 @@ class ShownVersions(Struct, frozen=True):
         """Return the version that is current, or the delete that emptied the slot."""
         return next((version for version in self.versions if version.kind != CONFLICT), None)
 
+    @property
+    def copies(self) -> Sequence[ShownVersion]:
+        return [version for version in self.versions if version.kind == CONFLICT]
 
-def slot_page(visit: Visit, listed: dict[str, object], newest: dict[str, object]) -> Page:
-    """Return the page of a slot; `listed` and `newest` are bodies of the versions list, of this page and the first."""
-    found, first = convert(listed, ShownVersions), convert(newest, ShownVersions)
+
+def sides_of(listed: dict[str, object]) -> ShownVersions:
+    """Return the versions to choose from, of the body that SaveService.sides() returns."""
+    return convert(listed, ShownVersions)
+
+
+def slot_page(visit: Visit, listed: dict[str, object], sides: dict[str, object]) -> Page:
+    """Return the page of a slot, of two bodies as of the versions list: this page of it, and those to choose from.
+
+    A copy, and the current version, which a restore names, may be older than a page of the list.
+    """
+    found, choice = convert(listed, ShownVersions), sides_of(sides)
     return page(
         "versions",
         visit=visit,
         slot=found.slot,
-        head=first.head,
-        copies=[each for each in first.versions if each.kind == CONFLICT],
+        head=choice.head,
+        copies=choice.copies,
         versions=[each for each in found.versions if each.kind != CONFLICT],
         older=found.versions[-1].version if found.more else None,
     )
@@ -284,6 +347,17 @@ def dismiss_page(visit: Visit, copy: Version) -> Page:
     """Return the page that asks before a conflict copy is deleted."""
     face = SaveFace.of(_decoded(copy.content.meta if copy.content else None))
     return page("delete_copy", visit=visit, copy=copy, face=face)
+
+
+def keep_page(visit: Visit, head: ShownVersion, sides: ShownVersions) -> Page:
+    """Return the page that asks before all conflict copies of a save are deleted."""
+    return page("keep_current", visit=visit, slot=sides.slot, head=head, copies=sides.copies)
+
+
+def delete_save_page(visit: Visit, current: Version, until_ms: int | None) -> Page:
+    """Return the page that asks before a save is deleted, which can be brought back until then."""
+    face = SaveFace.of(_decoded(current.content.meta if current.content else None))
+    return page("delete_save", visit=visit, save=current, face=face, until_ms=until_ms)
 
 
 @redacts("token", "form")

@@ -149,6 +149,9 @@ class ClientInfoTooLong(ValueError):
         super().__init__(f"at most {MAX_CHARACTERS} characters")
 
 
+PLATFORMS = {"windows": "Windows", "linux": "Linux", "macos": "macOS", "android": "Android", "ios": "iOS"}
+
+
 class ClientInfo(Struct, frozen=True, omit_defaults=True):
     """A device's untrusted description of itself, cleaned (docs/protocol.md: Start); absent members are None."""
 
@@ -163,6 +166,11 @@ class ClientInfo(Struct, frozen=True, omit_defaults=True):
     def of(cls, members: Mapping[str, str | None]) -> "ClientInfo":
         """Clean the members; raise ClientInfoTooLong, which names the first one that is too long."""
         return cls(**{name: _cleaned(name, members.get(name)) for name in cls.__struct_fields__})
+
+    @property
+    def platform_name(self) -> str | None:
+        """Return the platform as people know it."""
+        return PLATFORMS.get(self.platform or "", self.platform)
 
     @property
     def device(self) -> "ClientInfo":

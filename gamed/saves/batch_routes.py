@@ -20,6 +20,7 @@ from gamed.saves import uploads
 from gamed.saves.batch import CommitEntry, CommitService, parse_commit
 from gamed.saves.commands import Change
 from gamed.saves.export import ExportContent, ExportService
+from gamed.saves.model import ExportedFile
 from gamed.saves.problems import SAVE_ERRORS
 from gamed.saves.responses import commit_response
 from gamed.saves.validation import sha256_of_path
@@ -119,14 +120,19 @@ class ExportRoutes(Component, frozen=True, kw_only=True):
         conditions, range_field = parse_conditions(header), header("range") if with_bytes else None
         return await self._export(request, access_token(request.head.single), conditions, range_field)
 
-    async def send_whole(self, request: Request, token: Secret) -> bytes | None:
-        """Export all saves of a token's player as the response, without regard to conditions or ranges."""
-        return await self._export(request, token, UNCONDITIONAL, None)
+    async def send_whole(self, request: Request, token: Secret, first: ExportedFile) -> bytes | None:
+        """Export a file, then all saves of a token's player, without regard to conditions or ranges."""
+        return await self._export(request, token, UNCONDITIONAL, None, first)
 
     async def _export(
-        self, request: Request, token: Secret, conditions: Conditions, range_field: str | None
+        self,
+        request: Request,
+        token: Secret,
+        conditions: Conditions,
+        range_field: str | None,
+        first: ExportedFile | None = None,
     ) -> bytes | None:
-        export = await self.exports.open(token)
+        export = await self.exports.open(token, first)
         try:
             content = await self.tasks.run(export.build(conditions, range_field))
             if content is None:

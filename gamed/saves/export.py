@@ -22,7 +22,7 @@ from gamed.http.conditional import (
 from gamed.saves.errors import VersionConflict
 from gamed.saves.export_store import ExportArchive
 from gamed.saves.limits import DiskReservations
-from gamed.saves.model import Cursor
+from gamed.saves.model import Cursor, ExportedFile
 from gamed.saves.service import SaveService
 
 MAX_EXPORTS = 2
@@ -113,14 +113,14 @@ class ExportService(Struct, eq=False):
     """The exports of all players that are being written or sent."""
 
     _saves: SaveService
-    _begin: Callable[[str, Cursor], ExportArchive]
-    """Returns the archive of a player's saves at a cursor."""
+    _begin: Callable[[str, Cursor, ExportedFile | None], ExportArchive]
+    """Returns the archive of a player's saves at a cursor, which begins with a file."""
     _reservations: DiskReservations
     _open: dict[str, ExportJob] = field(default_factory=dict)
     """The exports by player."""
     _closed: bool = False
 
-    async def open(self, token: Secret) -> ExportJob:
+    async def open(self, token: Secret, first: ExportedFile | None = None) -> ExportJob:
         """Begin an export, which the caller closes in any case; raise SessionError, TooManyExports or DiskFull."""
         caller, summary = await self._saves.read_summary(token, reading=True)
         if self._closed or len(self._open) >= MAX_EXPORTS:
@@ -129,9 +129,9 @@ class ExportService(Struct, eq=False):
         if player_id in self._open:
             raise TooManyExports("Your last export is still under way. Try again once it has ended.")
         # All of it at once: an export that finds the disk full half-way has taken the space of the players' writes.
-        expected = summary.usage.bytes + summary.usage.history_bytes
+        expected = summary.usage.bytes + summary.usage.history_bytes + (len(first.data) if first else 0)
         self._reservations.reserve(expected)
-        archive, on_end = self._begin(player_id, summary.cursor), partial(self._open.pop, player_id, None)
+        archive, on_end = self._begin(player_id, summary.cursor, first), partial(self._open.pop, player_id, None)
         export = ExportJob(archive, summary.cursor, expected, self._reservations, on_end, expected)
         self._open[player_id] = export
         return export

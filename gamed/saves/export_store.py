@@ -28,7 +28,7 @@ from gamed.database import blob_rows
 from gamed.database.connection import STATE, Connection
 from gamed.database.errors import DatabaseCorrupt, of_disk
 from gamed.saves import tables, version_tables
-from gamed.saves.model import Cursor, SaveContent, Version
+from gamed.saves.model import Cursor, ExportedFile, SaveContent, Version
 from gamed.saves.responses import version_info
 from gamed.saves.write_store import erased_error
 
@@ -53,10 +53,12 @@ class ExportedVersion(Struct, frozen=True):
 class ExportWriter:
     """A ZIP file that is being written; in memory are the bytes of one part, and the ZIP's list of entries."""
 
-    def __init__(self, player_id: str, cursor: Cursor, out: IO[bytes], folder: Path) -> None:
+    def __init__(
+        self, player_id: str, cursor: Cursor, out: IO[bytes], folder: Path, first: ExportedFile | None = None
+    ) -> None:
         """Write to `out`, an empty file of the caller's that can be read, too; keep temporary files in `folder`.
 
-        `cursor` is the current one of the player's saves.
+        `cursor` is the current one of the player's saves; the file `first` comes before them.
         """
         self._player_id = player_id
         self._epoch = cursor.epoch
@@ -66,6 +68,9 @@ class ExportWriter:
         self._manifest = TemporaryFile(dir=folder)  # noqa: SIM115  close() closes it
         self._out = out
         self._zip = ZipFile(out, "w")
+        if first is not None:
+            with self._zip.open(_entry(first.name, first.modified_ms, len(first.data)), "w") as entry:
+                entry.write(first.data)
         head = {"format": 1, "player": player_id, "cursor": str(cursor)}
         self._manifest.write(encode(head)[:-1] + b',"versions":[')
         self._hash = sha256()
@@ -181,6 +186,7 @@ class ExportArchive(Struct, eq=False):
     _folder: Path
     _player_id: str
     _cursor: Cursor
+    _first: ExportedFile | None = None
     _out: IO[bytes] | None = None
     _export: ExportWriter | None = None
     _complete: IO[bytes] | None = None
@@ -223,7 +229,7 @@ class ExportArchive(Struct, eq=False):
             if self._out is None:
                 self._out = TemporaryFile(dir=self._folder)  # noqa: SIM115  close() closes it
             if self._export is None:
-                self._export = ExportWriter(self._player_id, self._cursor, self._out, self._folder)
+                self._export = ExportWriter(self._player_id, self._cursor, self._out, self._folder, self._first)
             more = bool(self._export.step(connection))
             if not more:
                 self._complete = open(os.dup(self._out.fileno()), "rb")  # noqa: SIM115  close() closes it

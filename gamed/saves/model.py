@@ -192,6 +192,10 @@ class SlotEntry(Struct, frozen=True):
     tombstone_version: int = 0
     damaged: bool = False
     """The row of the current version is lost. The slot is not deleted, and lists for clients leave it out."""
+    kept: Version | None = None
+    """Of a deleted slot the version to restore, if it is kept; only lists for the player's account have it."""
+    kept_until_ms: int = 0
+    """When it expires, unless the history needs its room before."""
 
 
 class Listing(Struct, frozen=True):
@@ -209,6 +213,18 @@ class Listing(Struct, frozen=True):
     def has_changes(self, since: Cursor | None) -> bool:
         """Check whether a client that asked for changes since `since` learns anything from this list."""
         return self.entries is not None and self.cursor != since
+
+
+class ExportedFile(Struct, frozen=True):
+    """A file that an export has before the saves."""
+
+    name: str
+    data: bytes
+    modified_ms: int
+
+    def __repr__(self) -> str:
+        """Leave out the bytes: a log must not have them."""
+        return f"<ExportedFile {self.name}>"
 
 
 class SavesSummary(Struct, frozen=True):

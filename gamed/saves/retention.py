@@ -44,7 +44,12 @@ class Retention(Struct, frozen=True):
             return version.created_ms + keep_ms
         if version.version < self.protected_from:
             return _retired_ms(version) + keep_ms
-        return None if self.deleted_ms is None else self.deleted_ms + keep_ms
+        return None if self.deleted_ms is None else kept_until_ms(limits, self.deleted_ms)
+
+
+def kept_until_ms(limits: SaveLimits, deleted_ms: int) -> int:
+    """Return when the history of a save that is deleted at `deleted_ms` expires."""
+    return deleted_ms + limits.keep_days * DAY_MS
 
 
 def protected_versions(limits: SaveLimits) -> int:

@@ -19,6 +19,7 @@ from gamed.saves.change_waits import ChangeWaiters, KnownSaves
 from gamed.saves.errors import CorruptBlob, SaveError
 from gamed.saves.limits import VERSIONS_AT_ONCE, PlayerRateLimiter
 from gamed.saves.model import ANY_VERSION, EMPTY_CURSOR, Cursor, Listing, SavesSummary, SlotEntry, Version, new_epoch
+from gamed.saves.retention import kept_until_ms
 from gamed.saves.store import SaveStore
 from gamed.saves.write_rules import WRITES, Condition, DeleteDecision
 from gamed.sessions.credentials import AuthenticatedSession
@@ -117,18 +118,26 @@ class SaveService(Component, frozen=True, kw_only=True):
         raise DatabaseBusy("The save changes faster than it can be read. Try again in a moment.")
 
     async def slots_by_name(self, token: Secret, after: str, limit: int) -> Sequence[SlotEntry]:
-        """Return the next slots by name, the deleted ones included."""
+        """Return the next slots by name, the deleted ones included, with what is kept of them."""
         return (await self.store.slots_by_name(token, self.environment.now_ms(), after, limit))[1]
 
-    async def copied_slots(self, token: Secret, limit: int) -> Sequence[SlotEntry]:
-        """Return the first slots by name that have conflict copies."""
-        return (await self.store.copied_slots(token, self.environment.now_ms(), limit))[1]
+    async def copied_slots(self, token: Secret, after: str, limit: int) -> Sequence[SlotEntry]:
+        """Return the next slots by name that have conflict copies."""
+        return (await self.store.copied_slots(token, self.environment.now_ms(), after, limit))[1]
 
     async def versions(
         self, token: Secret, slot: str, before: int = ANY_VERSION, limit: int = VERSIONS_AT_ONCE
     ) -> dict[str, object]:
         """Return the body of the versions list: at most `limit` versions with a number below `before`."""
         caller, history = await self.store.read_history(token, self.environment.now_ms(), slot, before, limit)
+        await self.sessions.record_first_use(caller, reading=True)
+        if not history.state.exists:
+            raise responses.not_found_error(slot)
+        return responses.version_list(self.environment.limits, slot, history)
+
+    async def sides(self, token: Secret, slot: str) -> dict[str, object]:
+        """Return a body like that of the versions list: the current version, or the delete, and all conflict copies."""
+        caller, history = await self.store.read_sides(token, self.environment.now_ms(), slot)
         await self.sessions.record_first_use(caller, reading=True)
         if not history.state.exists:
             raise responses.not_found_error(slot)
@@ -171,6 +180,11 @@ class SaveService(Component, frozen=True, kw_only=True):
         if error is not None:
             raise error
         return result
+
+    def deleted_until_ms(self) -> int | None:
+        """Return until when a save that is deleted now can be restored; None if the server keeps no deleted saves."""
+        limits, now_ms = self.environment.limits, self.environment.now_ms()
+        return kept_until_ms(limits, now_ms) if limits.keep_days else None
 
     async def delete(self, token: Secret, slot: str, condition: Condition) -> None:
         """Delete the current version of a slot; its history stays."""

@@ -9,6 +9,7 @@ from hashlib import sha256
 from operator import attrgetter
 from typing import IO, BinaryIO, TypeVar
 
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
 from gamed.config.game import SaveLimits
@@ -41,8 +42,18 @@ from gamed.saves.commands import (
 )
 from gamed.saves.errors import SaveError
 from gamed.saves.limits import INLINE_BYTES, LISTED_FREELY, VERSIONS_AT_ONCE, PlayerRateLimiter
-from gamed.saves.model import ANY_VERSION, EMPTY_CURSOR, Cursor, Listing, SaveContent, SavesSummary, SlotEntry, Version
-from gamed.saves.retention import Retention, protected_versions
+from gamed.saves.model import (
+    ANY_VERSION,
+    EMPTY_CURSOR,
+    Cursor,
+    Listing,
+    SaveContent,
+    SavesSummary,
+    SlotEntry,
+    SlotState,
+    Version,
+)
+from gamed.saves.retention import Retention, kept_until_ms, protected_versions
 from gamed.saves.write_store import version_before_delete, version_by_tag
 from gamed.sessions.credentials import AuthenticatedSession
 from gamed.sessions.tables import authenticate
@@ -89,14 +100,29 @@ class SaveStore(Component, frozen=True, kw_only=True):
     def slots_by_name(
         self, token: Secret, now_ms: int, after: str, limit: int
     ) -> Deferred[tuple[AuthenticatedSession, Sequence[SlotEntry]]]:
-        """Read the next slots by name, the deleted ones included."""
-        return self._read(token, now_ms, partial(tables.slots_by_name, after=after, limit=limit))
+        """Read the next slots by name, the deleted ones included, with what is kept of them."""
+        read = partial(tables.slots_by_name, after=after, limit=limit)
+        return self._read(token, now_ms, lambda connection, player_id: self._with_kept(connection, player_id, read))
 
     def copied_slots(
-        self, token: Secret, now_ms: int, limit: int
+        self, token: Secret, now_ms: int, after: str, limit: int
     ) -> Deferred[tuple[AuthenticatedSession, Sequence[SlotEntry]]]:
-        """Read the first slots by name that have conflict copies."""
-        return self._read(token, now_ms, partial(tables.copied_slots, limit=limit))
+        """Read the next slots by name that have conflict copies."""
+        return self._read(token, now_ms, partial(tables.copied_slots, after=after, limit=limit))
+
+    def _with_kept(
+        self, connection: Connection, player_id: str, read: Callable[[Connection, str], Sequence[SlotEntry]]
+    ) -> Sequence[SlotEntry]:
+        """Return the slots that `read` finds; a deleted one with the version that can be restored."""
+        entries = read(connection, player_id)
+        deleted = [entry.slot for entry in entries if entry.deleted_ms is not None and entry.current is None]
+        kept = version_tables.newest_written(connection, player_id, deleted)
+        return [
+            replace(entry, kept=kept[entry.slot], kept_until_ms=kept_until_ms(self.limits, entry.deleted_ms or 0))
+            if entry.slot in kept
+            else entry
+            for entry in entries
+        ]
 
     def read_slot(
         self, token: Secret, now_ms: int, request: ReadRequest
@@ -110,6 +136,12 @@ class SaveStore(Component, frozen=True, kw_only=True):
         count = partial(self.lists.acquire, now_ms=now_ms)
         read = partial(read_history, limits=self.limits, slot=slot, before=before, limit=limit, count=count)
         return self._read(token, now_ms, read)
+
+    def read_sides(
+        self, token: Secret, now_ms: int, slot: str
+    ) -> Deferred[tuple[AuthenticatedSession, VersionHistory]]:
+        """Read the current version, or the delete that emptied the slot, and all conflict copies, newest first."""
+        return self._read(token, now_ms, partial(read_sides, limits=self.limits, slot=slot))
 
     def write(self, command: WriteCommand) -> Deferred[WriteResult | BytesMissing | SaveError]:
         size = len(command.data) if command.data is not None else 0
@@ -300,7 +332,21 @@ def read_history(
     # After the read, which costs as much as that of a save: only its length shows whether it is a long one.
     if len(versions[:limit]) > LISTED_FREELY:
         count(player_id)
+    retention = _retention(connection, player_id, limits, slot, state)
+    return VersionHistory(state, versions[:limit], retention, more=len(versions) > limit)
+
+
+def read_sides(connection: Connection, player_id: str, limits: SaveLimits, slot: str) -> VersionHistory:
+    """Return the versions to choose from: the current one, or the delete, and all conflict copies, newest first."""
+    state = tables.slot_state(connection, player_id, slot)
+    sides = version_tables.copies_of_slot(connection, player_id, slot)
+    if head := state.current or state.tombstone:
+        sides.append(head)
+    sides.sort(key=attrgetter("version"), reverse=True)
+    return VersionHistory(state, sides, _retention(connection, player_id, limits, slot, state))
+
+
+def _retention(connection: Connection, player_id: str, limits: SaveLimits, slot: str, state: SlotState) -> Retention:
     protected = version_tables.written_numbers(connection, player_id, slot, protected_versions(limits))
     deleted_ms = None if state.current is not None else state.tombstone.created_ms if state.tombstone else 0
-    retention = Retention(protected[-1] if protected else 0, deleted_ms)
-    return VersionHistory(state, versions[:limit], retention, more=len(versions) > limit)
+    return Retention(protected[-1] if protected else 0, deleted_ms)

@@ -303,7 +303,7 @@ _COPIED_SLOTS = f"""
     SELECT {_ENTRY_COLUMNS} FROM (
         SELECT {_SLOTS} slot IN (
             SELECT DISTINCT slot FROM save_version
-            WHERE player_id = :player_id AND kind = 'conflict' ORDER BY slot LIMIT :limit
+            WHERE player_id = :player_id AND kind = 'conflict' AND slot > :since ORDER BY slot LIMIT :limit
         )
     ) page {_VERSIONS}
 """
@@ -335,9 +335,9 @@ def slots_by_name(connection: Connection, player_id: str, after: str, limit: int
     return sorted((entry for _, entry in found), key=attrgetter("slot"))
 
 
-def copied_slots(connection: Connection, player_id: str, limit: int) -> list[SlotEntry]:
-    """Return the first slots by name that have conflict copies."""
-    found = _entries(connection, player_id, _COPIED_SLOTS, {"limit": limit})
+def copied_slots(connection: Connection, player_id: str, after: str, limit: int) -> list[SlotEntry]:
+    """Return the next slots by name that have conflict copies."""
+    found = _entries(connection, player_id, _COPIED_SLOTS, {"since": after, "limit": limit})
     return sorted((entry for _, entry in found), key=attrgetter("slot"))
 
 

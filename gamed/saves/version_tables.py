@@ -71,6 +71,19 @@ def written_numbers(connection: Connection, player_id: str, slot: str, limit: in
     return [version for (version,) in connection.execute(query, values)]
 
 
+def newest_written(connection: Connection, player_id: str, slots: Sequence[str]) -> Mapping[str, Version]:
+    """Return, by slot, the newest version that is or was current; slots that have none are left out."""
+    marks = ", ".join("?" * len(slots))
+    query = f"""
+        SELECT {VERSION_COLUMNS} FROM save_version v WHERE player_id = ? AND slot IN ({marks}) AND version = (
+            SELECT max(version) FROM save_version o
+            WHERE o.player_id = v.player_id AND o.slot = v.slot AND o.kind IN ('write', 'restore')
+        )
+    """
+    rows = connection.execute(query, (player_id, *slots)).fetchall() if slots else ()
+    return {found.slot: found for found in map(version_from_row, rows)}
+
+
 def newest_version(connection: Connection, player_id: str, slot: str, kind: VersionKind) -> Version | None:
     query = f"{_OF_SLOT} AND kind = :kind ORDER BY version DESC LIMIT 1"
     row = connection.execute(query, {"player_id": player_id, "slot": slot, "kind": kind}).fetchone()
@@ -95,6 +108,12 @@ def conflict_copies_of_slot(connection: Connection, player_id: str, slot: str) -
     """Return the numbers of one slot's conflict copies, oldest first."""
     query = f"{_NUMBERS} AND kind = 'conflict' ORDER BY version"
     return [version for (version,) in connection.execute(query, {"player_id": player_id, "slot": slot})]
+
+
+def copies_of_slot(connection: Connection, player_id: str, slot: str) -> list[Version]:
+    """Return one slot's conflict copies, oldest first."""
+    query = f"{_OF_SLOT} AND kind = 'conflict' ORDER BY version"
+    return [version_from_row(row) for row in connection.execute(query, {"player_id": player_id, "slot": slot})]
 
 
 def conflict_copies(connection: Connection, player_id: str, slots: Sequence[str]) -> Mapping[str, list[int]]:

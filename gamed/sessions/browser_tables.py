@@ -7,12 +7,14 @@ it when its player is blocked or erased.
 from collections.abc import Sequence
 
 from gamed.crypto import Index, Indexer, Purpose, Secret
-from gamed.database.connection import Connection
+from gamed.database.connection import Connection, is_storable
+from gamed.sessions.browser_rules import BrowserName
 from gamed.sessions.credentials import (
     BROWSER_IDLE_MS,
     BROWSER_TOTAL_MS,
     MAX_SESSIONS,
     AuthenticatedSession,
+    BrowserInfo,
     NewBrowserSession,
 )
 from gamed.sessions.errors import PlayerBlocked, TokenExpired, TokenInvalid
@@ -23,6 +25,7 @@ _ALIVE = """
     b.last_used_ms + :idle_ms > :now_ms AND b.created_ms + :total_ms > :now_ms AND b.created_ms <= :now_ms
     AND p.state = 'active'
 """
+_LIFE = {"idle_ms": BROWSER_IDLE_MS, "total_ms": BROWSER_TOTAL_MS}
 
 
 def open_browser(
@@ -38,11 +41,11 @@ def open_browser(
     """
     ended = connection.execute(least_used, {"player_id": player_id, "kept": MAX_SESSIONS - 1}).fetchall()
     query = """
-        INSERT INTO browser_session (cookie_index, session_id, player_id, provider, created_ms, last_used_ms)
-        VALUES (:cookie_index, :session_id, :player_id, :provider, :now_ms, :now_ms)
+        INSERT INTO browser_session (cookie_index, session_id, player_id, provider, agent, created_ms, last_used_ms)
+        VALUES (:cookie_index, :session_id, :player_id, :provider, :agent, :now_ms, :now_ms)
     """
     values = {"cookie_index": _index(indexer, new.token), "session_id": new.session_id, "player_id": player_id}
-    connection.execute(query, values | {"provider": provider, "now_ms": now_ms})
+    connection.execute(query, values | {"provider": provider, "agent": new.browser.to_text(), "now_ms": now_ms})
     return [session_id for (session_id,) in ended]
 
 
@@ -69,9 +72,19 @@ def player_of_browser(connection: Connection, session_id: str, now_ms: int) -> s
         SELECT b.player_id FROM browser_session b JOIN player p ON p.player_id = b.player_id
         WHERE b.session_id = :session_id AND {_ALIVE}
     """
-    values = {"session_id": session_id, "now_ms": now_ms, "idle_ms": BROWSER_IDLE_MS, "total_ms": BROWSER_TOTAL_MS}
-    row = connection.execute(query, values).fetchone()
+    row = connection.execute(query, {"session_id": session_id, "now_ms": now_ms, **_LIFE}).fetchone()
     return None if row is None else str(row[0])
+
+
+def list_browsers(connection: Connection, player_id: str, now_ms: int) -> list[BrowserInfo]:
+    """Return a player's browser sessions that have not expired, the last used first."""
+    query = f"""
+        SELECT b.session_id, b.agent, b.created_ms, b.last_used_ms, b.provider
+        FROM browser_session b JOIN player p ON p.player_id = b.player_id
+        WHERE b.player_id = :player_id AND {_ALIVE} ORDER BY b.last_used_ms DESC, b.session_id
+    """
+    rows = connection.execute(query, {"player_id": player_id, "now_ms": now_ms, **_LIFE}).fetchall()
+    return [BrowserInfo(session_id, BrowserName.stored(agent), *others) for session_id, agent, *others in rows]
 
 
 def needs_touch(connection: Connection, indexer: Indexer, token: Secret, now_ms: int) -> bool:
@@ -95,6 +108,13 @@ def end_browser(connection: Connection, indexer: Indexer, token: Secret) -> str 
 
 def end_browser_session(connection: Connection, session_id: str) -> None:
     connection.execute("DELETE FROM browser_session WHERE session_id = :session_id", {"session_id": session_id})
+
+
+def end_own_browser(connection: Connection, player_id: str, session_id: str) -> bool:
+    """End a browser session of this player; return False if the player has none with this id."""
+    query = "DELETE FROM browser_session WHERE session_id = :session_id AND player_id = :player_id"
+    values = {"session_id": session_id, "player_id": player_id}
+    return is_storable(session_id) and connection.execute(query, values).rowcount == 1
 
 
 def end_browsers_of(connection: Connection, player_id: str, keep: str | None) -> int:

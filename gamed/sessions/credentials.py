@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from gamed.config.model import SessionLifetimes
 from gamed.crypto import Keys, Random, Secret
+from gamed.sessions.browser_rules import BrowserName
 from gamed.sessions.errors import RefreshInvalid, TokenInvalid, TokenMissing
 from gamed.structs import Component, redacts
 from gamed.timestamps import seconds_until
@@ -88,6 +89,15 @@ DEVICE_CHARACTERS = 64
 """The most characters of a device's name, as of each member of the description."""
 
 
+def with_device_name(client: str, name: str) -> str:
+    """Return a device's description, which is JSON, with another `device_name`."""
+    try:
+        members = msgspec.json.decode(client, type=dict[str, object])
+    except msgspec.DecodeError:  # a damaged row
+        members = {}
+    return msgspec.json.encode({**members, "device_name": name}).decode()
+
+
 class AuthenticatedSession(Struct, frozen=True):
     """The player and session of an access token, as they were when the server validated the token."""
 
@@ -153,11 +163,12 @@ class NewBrowserSession(Struct, frozen=True):
 
     session_id: str
     token: Secret
+    browser: BrowserName
 
     @classmethod
-    def generate(cls, random: Random) -> "NewBrowserSession":
+    def generate(cls, random: Random, browser: BrowserName) -> "NewBrowserSession":
         token = generate_token(TokenType.BROWSER_SESSION, random(ENTROPY_BYTES))
-        return cls(public_id(_BROWSER_ID, random(ID_BYTES)), token)
+        return cls(public_id(_BROWSER_ID, random(ID_BYTES)), token, browser)
 
 
 def is_browser_token(token: Secret) -> bool:
@@ -241,6 +252,17 @@ class SessionInfo(Struct, frozen=True):
     expires_ms: int
     provider: str
     client: str
+
+
+class BrowserInfo(Struct, frozen=True):
+    """A browser session in its player's list; instants in epoch milliseconds."""
+
+    session_id: str
+    browser: BrowserName
+    created_ms: int
+    last_used_ms: int
+    """The last request, to the minute."""
+    provider: str
 
 
 def bearer(single: Callable[[str], str | None]) -> str | None:

@@ -17,6 +17,7 @@ from gamed.sessions.credentials import (
     is_browser_session,
     is_browser_token,
     tick_of,
+    with_device_name,
 )
 from gamed.sessions.errors import PlayerBlocked, SessionRevoked, TokenExpired, TokenInvalid
 
@@ -348,6 +349,25 @@ def revoke_own(connection: Connection, player_id: str, session_id: str, now_ms: 
     if connection.execute(query, {"session_id": session_id, "player_id": player_id}).fetchone() is None:
         return None
     return revoke(connection, session_id, now_ms) is not None
+
+
+def rename_device(connection: Connection, player_id: str, session_id: str, name: str, now_ms: int) -> bool:
+    """Replace the device's name in a valid session of this player; return False if the player has no such session.
+
+    It takes the place of the name that the device reported, which is read in many places and never sent again.
+    """
+    if not is_storable(session_id):
+        return False
+    query = """
+        SELECT client FROM session
+        WHERE session_id = :session_id AND player_id = :player_id AND revoked_ms IS NULL AND expires_ms > :now_ms
+    """
+    row = connection.execute(query, {"session_id": session_id, "player_id": player_id, "now_ms": now_ms}).fetchone()
+    if row is None:
+        return False
+    values = {"client": with_device_name(str(row[0]), name), "session_id": session_id}
+    connection.execute("UPDATE session SET client = :client WHERE session_id = :session_id", values)
+    return True
 
 
 def count_sessions(connection: Connection, player_ids: Iterable[str], now_ms: int) -> dict[str, int]:

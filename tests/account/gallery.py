@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gamed.account import sentences, views
-from gamed.account.browser import AccountOverview
+from gamed.account.browser import AccountOverview, SavesPlace
 from gamed.account.browser_store import PlayerNames
 from gamed.account.links_routes import FAILURES as LINK_FAILURES
 from gamed.account.responder import AGAIN_LEAD, AGAIN_TITLE, FAILURES, SIGN_IN_LEAD, SIGNED_OUT, TITLE
@@ -25,7 +25,8 @@ from gamed.players.names import LOCAL, SignInMethod
 from gamed.players.tables import NamedPlayer, Player
 from gamed.saves.limits import Usage
 from gamed.saves.model import SaveContent, SlotEntry, Version, VersionKind
-from gamed.sessions.credentials import SessionInfo
+from gamed.sessions.browser_rules import BrowserName
+from gamed.sessions.credentials import BrowserInfo, SessionInfo
 from gamed.timestamps import rfc3339
 from tests.login.gallery import CLIENTS, FORM, NOW_MS, NUMBER, SERVERS, TOKEN, Shown
 
@@ -37,6 +38,7 @@ LONG_VISIT = views.Visit(FORM, PLAYERS[0], "W" * 32, sentences.NOTICES["dismisse
 LINK = views.LinkView(TOKEN, FORM)
 AT_PROVIDERS = views.SignInChoice({"discord": "Discord", "google": "Google"})
 WITH_PASSWORD = views.SignInChoice({})
+BROWSERS = (BrowserName("Firefox", "Linux"), BrowserName("Chrome"), BrowserName(None, "Android"), BrowserName())
 VERSIONS = {"gamed": "1.0.0", "Python": "3.11.2", "Twisted": "26.10.0", "SQLite": "3.40.1"}
 
 
@@ -67,8 +69,8 @@ def accounts() -> Iterator[Shown]:
     done = replace(VISIT, done=sentences.NOTICES["restored"])
     yield Shown.of("account", views.account_page(done, overview(), WITH_PASSWORD))
     yield Shown.of("account at providers", views.account_page(VISIT, overview("discord"), AT_PROVIDERS))
-    error = sentences.PASSWORD_REFUSED[FormError.WRONG]
-    yield Shown.of("account refused", views.account_page(VISIT, overview(), WITH_PASSWORD, error=error))
+    wrong = sentences.PASSWORD_REFUSED[FormError.WRONG]
+    yield Shown.of("account refused", views.account_page(VISIT, overview(), WITH_PASSWORD, error=wrong))
     empty = AccountOverview(PlayerNames(None, None), (), (), (), Usage())
     nameless = replace(VISIT, name=None)
     yield Shown.of("account empty", views.account_page(nameless, empty, AT_PROVIDERS))
@@ -76,12 +78,28 @@ def accounts() -> Iterator[Shown]:
     yield Shown.of("account without saves", views.account_page(nameless, unreadable, AT_PROVIDERS))
     long = replace(overview("discord", "google", clients=CLIENTS, slot="w" * 64), names=PlayerNames("W" * 32, None))
     yield Shown.of("account long", views.account_page(LONG_VISIT, long, AT_PROVIDERS), LONG)
+    device = views.shown_device(overview().sessions[0])
+    yield Shown.of("rename device", views.rename_page(VISIT, device))
+    nameless_device = views.shown_device(SessionInfo("ses_s", NOW_MS - DAY_MS, NOW_MS, NOW_MS, "", "{}"))
+    error = sentences.DEVICE_NAME_UNUSABLE
+    yield Shown.of("rename device refused", views.rename_page(LONG_VISIT, nameless_device, "", error), LONG)
     listed, wide = versions("auto", "ANNA-PC"), versions("w" * 64, "W" * 64)
     yield Shown.of("versions", views.slot_page(VISIT, listed, listed))
     yield Shown.of("versions long", views.slot_page(LONG_VISIT, wide, wide), LONG)
     copy = replace(version("auto", 3, 2_200_000, HOUR_MS), device="Steam Deck")
     yield Shown.of("copy", views.dismiss_page(VISIT, copy))
     yield Shown.of("copy long", views.dismiss_page(LONG_VISIT, replace(copy, slot="w" * 64, device="W" * 64)), LONG)
+    current = version("auto", 4, 2_310_000, 5 * MINUTE_MS, '{"title":"Chapter 3"}')
+    yield Shown.of("delete save", views.delete_save_page(VISIT, current, NOW_MS + 30 * DAY_MS))
+    long_save = replace(version("w" * 64, 4, 2_310_000, 5 * MINUTE_MS), device="W" * 64)
+    yield Shown.of("delete save for good", views.delete_save_page(LONG_VISIT, long_save, None), LONG)
+    for name, body in (("keep", versions("auto", "ANNA-PC")), ("keep long", versions("w" * 64, "W" * 64, copies=2))):
+        sides = views.sides_of(body)
+        assert sides.head is not None
+        yield Shown.of(name, views.keep_page(VISIT, sides.head, sides))
+    deleted = versions("auto", "ANNA-PC", copies=2)
+    deleted["versions"] = [{**each, "kind": "delete"} if each["version"] == 4 else each for each in deleted["versions"]]  # type: ignore[attr-defined]
+    yield Shown.of("versions of a deleted save", views.slot_page(VISIT, deleted, deleted))
     yield Shown.of("nothing changed", views.failure_page(sentences.NOT_TYPED))
     refused = {sentence.source: views.failure_page(sentence) for _, sentence in FAILURES.values()}
     refused[sentences.NO_COOKIE.source] = views.failure_page(sentences.NO_COOKIE)
@@ -94,7 +112,7 @@ def accounts() -> Iterator[Shown]:
     for error, sentence in sentences.PASSWORD_REFUSED.items():
         page = views.account_page(VISIT, overview(), WITH_PASSWORD, error=sentence)
         yield Shown.of(f"account password {error.value}", page)
-    yield Shown.of("account full", views.account_page(VISIT, full_overview(), AT_PROVIDERS, after="s1"))
+    yield Shown.of("account full", views.account_page(VISIT, full_overview(), AT_PROVIDERS, SavesPlace(after="s1")))
     devices = list(full_overview().sessions)[:101]
     yield Shown.of(
         "account with 101 devices", views.account_page(VISIT, replace(overview(), sessions=devices), WITH_PASSWORD)
@@ -147,6 +165,13 @@ def overview(*providers: str, clients: Mapping[str, Any] | None = None, slot: st
         SlotEntry(slot, version(slot, 9, 81_920, 2 * DAY_MS), conflicts=(8,)),
         SlotEntry("gone", None, conflicts=(2,), deleted_ms=NOW_MS - DAY_MS),
         SlotEntry("old", None, deleted_ms=NOW_MS - 3 * DAY_MS),
+        SlotEntry(
+            "older",
+            None,
+            deleted_ms=NOW_MS - 9 * DAY_MS,
+            kept=version("older", 2, 81_920, 9 * DAY_MS, '{"title":"Chapter 1"}'),
+            kept_until_ms=NOW_MS + 21 * DAY_MS,
+        ),
     ]
     names = PlayerNames(None if providers else "Anna", "Anna")
     usage = Usage(slots=2, bytes=2_391_920, history_bytes=4_500_000)
@@ -155,7 +180,13 @@ def overview(*providers: str, clients: Mapping[str, Any] | None = None, slot: st
         RecordedEvent(SecurityEvent.PLAYER_RENAMED, {}, NOW_MS - HOUR_MS, 1),
         RecordedEvent(SecurityEvent.SIGN_IN_REFUSED, {"outcome": "wrong_password"}, NOW_MS - DAY_MS, 3),
     ]
-    return AccountOverview(names, sessions, ways, slots, usage, happened)
+    browsers = [
+        BrowserInfo(f"brs_{number}", name, NOW_MS - number * HOUR_MS, NOW_MS - number * MINUTE_MS, "")
+        for number, name in enumerate(BROWSERS)
+    ]
+    return AccountOverview(
+        names, sessions, ways, slots, usage, happened, browsers=browsers, own_session=browsers[0].session_id
+    )
 
 
 def full_overview() -> AccountOverview:
@@ -182,11 +213,11 @@ def version(slot: str, number: int, size: int, age_ms: int, meta: str | None = N
     )
 
 
-def versions(slot: str, device: str) -> dict[str, object]:
-    """Return a slot with its current version, a conflict copy, and one that replaced a deleted save."""
+def versions(slot: str, device: str, copies: int = 1) -> dict[str, object]:
+    """Return a slot with its current version, one or two conflict copies, and one that replaced a deleted save."""
     rows = [
         (4, "write", 2_310_000, 5 * MINUTE_MS, None, device),
-        (3, "conflict", 2_200_000, HOUR_MS, DAY_MS, "Steam Deck"),
+        *[(number, "conflict", 2_200_000, HOUR_MS, DAY_MS, "Steam Deck") for number in (3, 5)[:copies]],
         (2, "delete", 0, 2 * DAY_MS, None, None),
         (1, "write", 81_920, 3 * DAY_MS, 27 * DAY_MS, None),
     ]

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 from msgspec.structs import replace
 
 from gamed.account.build import build_account
+from gamed.config.game import SaveLimits
 from gamed.context import ServiceContext
 from gamed.http.app import RouteGroup
 from gamed.http.spool import run_inline
@@ -30,8 +31,8 @@ BERT = "ply_" + "B" * 22
 class AccountBrowser:
     """A browser with cookies by name, which follows redirects of the server itself."""
 
-    def __init__(self, site: Browser) -> None:
-        self.site = site
+    def __init__(self, site: Browser, user_agent: str = "") -> None:
+        self.site, self.user_agent = site, user_agent
         self.cookies: dict[str, str] = {}
 
     def get(self, url: str, **headers: str) -> Page:
@@ -61,6 +62,8 @@ class AccountBrowser:
 
     def _headers(self, more: dict[str, str]) -> dict[str, str]:
         sent = {name.replace("_", "-"): value for name, value in more.items()}
+        if self.user_agent:
+            sent["User-Agent"] = self.user_agent
         if self.cookies:
             sent["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
         return sent
@@ -85,6 +88,8 @@ class AccountBrowser:
 class AccountCase(ProviderCase):
     """A test of the page in local mode, with Anna's account; `serve_oauth()` changes the mode."""
 
+    save_limits = SaveLimits()
+
     def setUp(self) -> None:
         self.serve()
         self.player_id = ANNA
@@ -93,7 +98,8 @@ class AccountCase(ProviderCase):
     def more_routes(self, service: ServiceContext, pages: PageResponder) -> list[RouteGroup]:
         folder = Path(self.mktemp()).absolute()
         (folder / "tmp").mkdir(parents=True)
-        service = replace(service, settings=replace(service.settings, data=folder))
+        game = replace(service.settings.game, saves=self.save_limits)
+        service = replace(service, settings=replace(service.settings, data=folder, game=game))
         waits = build_waits(service)
         sessions = build_sessions(service, waits.changes.notify, FirstUses())
         saves = build_saves(service, sessions, waits, in_thread=run_inline, usage_of_disk=lambda: (0, 0, 2**40))
@@ -101,8 +107,8 @@ class AccountCase(ProviderCase):
         accounts = account.routes(self.server.parts, sessions, saves, pages)
         return [*accounts, SessionRoutes(sessions=sessions, detached=service.tasks), saves.save_routes, saves.exports]
 
-    def new_account_browser(self) -> AccountBrowser:
-        return AccountBrowser(self.site)
+    def new_account_browser(self, user_agent: str = "") -> AccountBrowser:
+        return AccountBrowser(self.site, user_agent)
 
     def serve_providers(self, **terms: Any) -> None:
         """Serve in oauth mode with the development provider."""
@@ -132,6 +138,7 @@ class AccountCase(ProviderCase):
         self.session_id = new_session_id(server.random)
         values = {"session_id": self.session_id, "player_id": player_id, "provider": "local", "login_id": None}
         info = ClientInfo.of(client).to_json()
+        self.refresh_credential = pair.refresh.reveal().decode()
         server.write(lambda c: open_session(c, server.keys, **values, client=info, pair=pair, now_ms=now_ms))
         return {"Authorization": f"Bearer {pair.access.reveal().decode()}"}
 

@@ -1,19 +1,29 @@
 """Each action of the player's own page does what the game's API does, for the signed-in player alone."""
 
+import json
+import re
+from base64 import b64encode
 from io import BytesIO
+from typing import Any
 from zipfile import ZipFile
 
 from gamed.account import sentences
+from gamed.account.own_data import EVENTS
 from gamed.audit import SecurityEvent
+from gamed.config.game import SaveLimits
 from gamed.database.security_events import EventCount, EventKey, write_events
 from gamed.login.local import FormError
 from gamed.outcomes import LoginFailure
 from gamed.players import tables as player_tables
-from gamed.sessions.credentials import RECENT_MS
+from gamed.sessions.browser_rules import BrowserName
+from gamed.sessions.browser_tables import open_browser
+from gamed.sessions.credentials import BROWSER_IDLE_MS, RECENT_MS, NewBrowserSession
+from gamed.timestamps import rfc3339
 from tests.account.page_fixtures import BERT, HOME, AccountCase
 from tests.login.browser_fixtures import Page
 from tests.login.fixtures import ANNA, PASSWORD, done
 
+FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 NEW_PASSWORD = "a battery staple"
 ONE, TWO, THREE = b"\x01one", b"\x02two", b"\x03three"
 
@@ -30,10 +40,64 @@ class DeviceTests(AccountCase):
 
     def test_list(self) -> None:
         """The page lists each device in its own words, with the time of its last use."""
-        self.assertIn("Deck MyGame \u00b7 used just now \u00b7 signed in just now Sign out", self.home.text)
+        self.assertIn("Deck MyGame \u00b7 used just now \u00b7 signed in just now Rename Sign out", self.home.text)
         self.assertIn('title="2027-01-15T08:00:00.000Z"', self.home.html)
         self.server.clock.advance(20 * 60)
         self.assertIn("used 20 min ago", self.browser.get(HOME).text)
+
+    def test_browsers(self) -> None:
+        """Signed-in browsers are listed by the names that people know, this one first and marked."""
+        other = self.new_account_browser(FIREFOX)
+        self.server.clock.advance(60)
+        other.sign_in()
+        page = self.browser.get(HOME)
+        self.assertIn("Devices Sign out everywhere else A browser this browser signed in 1 min ago", page.text)
+        self.assertIn("Firefox on Linux used just now \u00b7 signed in just now Sign out", page.text)
+        self.assertIn("Firefox on Linux this browser signed in just now", other.get(HOME).text)
+        self.assertEqual([f["fields"] for f in page.forms if f["fields"].get("session_id") == self.own_id()], [])
+
+    def own_id(self) -> str:
+        """Return the id of this browser's session, the oldest one."""
+        [session_id] = self.server.rows("SELECT session_id FROM browser_session ORDER BY created_ms LIMIT 1")[0]
+        return str(session_id)
+
+    def test_stored_name(self) -> None:
+        """Nothing of what a browser sends about itself is stored, only names that gamed knows."""
+        other = self.new_account_browser(f"{FIREFOX} secret/1 <b>")
+        other.sign_in()
+        rows = self.server.rows("SELECT agent FROM browser_session ORDER BY agent")
+        self.assertEqual(sorted(rows, key=repr), [("Firefox/Linux",), (None,)])
+
+    def test_end_browser(self) -> None:
+        """Signing another browser out ends its session alone, and the log has it."""
+        other = self.new_account_browser()
+        self.server.clock.advance(1)
+        other.sign_in()
+        [form] = [f for f in self.browser.get(HOME).forms if f["fields"].get("session_id", "").startswith("brs_")]
+        page = self.browser.post(form)
+        self.assertIn(sentences.NOTICES["browser-out"].source, page.text)
+        self.assertIn("Sign in to see your devices and saves.", other.get(HOME).text)
+        self.assertIn(f"session_revoked player={ANNA} session={form['fields']['session_id']}", self.server.security)
+        self.assertTrue(self.alive(self.deck))
+        self.assertEqual(self.browser.post(form).status, 404)
+
+    def test_expired_browser(self) -> None:
+        """A browser whose session has expired is not listed."""
+        self.new_account_browser().sign_in()
+        self.assertEqual(self.browser.get(HOME).text.count("A browser"), 2)
+        for _ in range(2):
+            self.server.clock.advance(BROWSER_IDLE_MS / 2000 + 1)
+            page = self.browser.get(HOME)
+        self.assertEqual(page.text.count("A browser"), 1)
+
+    def test_equal_names(self) -> None:
+        """Devices of one name have numbers, on the page and for a screen reader."""
+        self.play(device_name="Deck")
+        self.new_account_browser().sign_in()
+        page = self.browser.get(HOME)
+        labels = re.findall(r'aria-label="Sign out ([^"]+)"', page.html)
+        self.assertEqual(sorted(labels), ["A browser (2)", "Deck", "Deck (2)"])
+        self.assertIn("Deck (2)", page.text)
 
     def test_markup(self) -> None:
         """The words of a device are no markup."""
@@ -41,6 +105,8 @@ class DeviceTests(AccountCase):
         page = self.browser.get(HOME)
         self.assertNotIn("script", page.tags)
         self.assertIn('<script>alert(1)</script>"', page.text)
+        self.assertIn('aria-label="Sign out &lt;script&gt;alert(1)&lt;/script&gt;&#34;"', page.html)
+        self.assertIn("<bdi>&lt;script&gt;", page.html)
 
     def test_sign_out(self) -> None:
         """Signing a device out ends its session, and no other one."""
@@ -66,10 +132,94 @@ class DeviceTests(AccountCase):
         self.server.write(lambda c: player_tables.add_local_player(c, self.server.keys, **account))
         theirs = self.play(BERT)
         form = self.home.form("/sign-out-device")
-        for session_id in (self.session_id, "", "ses_1", "brs_" + "A" * 22, "x" * 500, "ses_\x00"):
+        browser = NewBrowserSession.generate(self.server.random, BrowserName())
+        who = {"player_id": BERT, "provider": "local", "now_ms": self.server.now_ms()}
+        self.server.write(lambda c: open_browser(c, self.server.keys.indexer, browser, **who))
+        unknown = (
+            self.session_id,
+            browser.session_id,
+            "",
+            "ses_1",
+            "brs_" + "A" * 22,
+            "brs_\x00",
+            "x" * 500,
+            "ses_\x00",
+        )
+        for session_id in unknown:
             page = self.browser.post(form, {"session_id": session_id})
             self.assertEqual((page.status, sentences.DEVICE_GONE.source in page.text), (404, True))
         self.assertTrue(self.alive(theirs))
+        self.assertEqual(len(self.server.rows("SELECT 1 FROM browser_session")), 2)
+
+
+class RenameDeviceTests(AccountCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.deck = self.play(device_name="Deck", name="MyGame")
+        self.deck_id = self.session_id
+        self.browser.sign_in()
+        self.asked = self.browser.get(f"{HOME}/devices/{self.deck_id}")
+
+    def names(self) -> list[str | None]:
+        """Return the devices' names as games list them."""
+        listed = self.site.request("GET", "/auth/sessions", self.deck).json["sessions"]
+        return [each["client"].get("device_name") for each in listed]
+
+    def test_rename(self) -> None:
+        """The new name is on the page, in the game's own list and at saves; the log has the event, not the name."""
+        self.assertIn(f"{HOME}/devices/{self.deck_id}", self.browser.get(HOME).links)
+        self.assertIn("Deck MyGame \u00b7 used just now", self.asked.text)
+        page = self.browser.post(self.asked.form("/rename-device"), {"device_name": "  Anna\u0065\u0301s  Deck "})
+        self.assertIn(sentences.NOTICES["device-named"].source, page.text)
+        self.assertIn("Anna\u00e9s Deck MyGame", page.text)
+        self.assertEqual(self.names(), ["Anna\u00e9s  Deck"])
+        self.assertEqual(self.put(self.deck, "auto", ONE).json["device"], "Anna\u00e9s  Deck")
+        self.assertIn(f"device_renamed player={ANNA} session={self.deck_id}", self.server.security)
+
+    def test_kept(self) -> None:
+        """The other reported members stay, and a refresh does not bring the old name back."""
+        self.server.write(lambda c: c.execute('UPDATE session SET client = \'{"name":"MyGame"}\'').rowcount)
+        self.browser.post(self.asked.form("/rename-device"), {"device_name": "TV"})
+        refreshed = self.site.post_json("/auth/session/refresh", {"refresh_credential": self.refresh_credential})
+        self.deck = {"Authorization": f"Bearer {refreshed.json['access_token']}"}
+        [session] = self.site.request("GET", "/auth/sessions", self.deck).json["sessions"]
+        self.assertEqual(session["client"], {"name": "MyGame", "device_name": "TV"})
+
+    def test_damaged(self) -> None:
+        """A description that is damaged is replaced by the name."""
+        self.server.write(lambda c: c.execute("UPDATE session SET client = '['").rowcount)
+        self.browser.post(self.asked.form("/rename-device"), {"device_name": "TV"})
+        self.assertEqual(self.names(), ["TV"])
+
+    def test_refused(self) -> None:
+        """A name of none or of more than 64 visible characters is refused at its field, and nothing changes."""
+        for name in ("", " ", "\u200b\u2028", "x" * 65, "x" * 5000):
+            page = self.browser.post(self.asked.form("/rename-device"), {"device_name": name})
+            self.assertEqual((page.status, page.heading), (400, "Rename this device"), name[:20])
+            self.assertIn(sentences.DEVICE_NAME_UNUSABLE.source, page.text)
+        self.assertEqual(page.form("/rename-device")["fields"]["device_name"], "x" * 260)
+        self.assertEqual(self.names(), ["Deck"])
+
+    def test_unknown(self) -> None:
+        """Another player's device, one that was signed out, and a browser are unknown here."""
+        account = {"player_id": BERT, "name": "Bert", "password": "x", "now_ms": self.server.now_ms()}
+        self.server.write(lambda c: player_tables.add_local_player(c, self.server.keys, **account))
+        self.play(BERT, device_name="Theirs")
+        theirs, browser = self.session_id, self.server.rows("SELECT session_id FROM browser_session")[0][0]
+        form = self.asked.form("/rename-device")
+        for session_id in (theirs, browser, "", "ses_\x00", "x" * 500):
+            page = self.browser.post(form, {"session_id": session_id, "device_name": "Mine"})
+            self.assertEqual((page.status, sentences.DEVICE_GONE.source in page.text), (404, True))
+        self.assertEqual(self.browser.get(f"{HOME}/devices/{theirs}").status, 404)
+        self.browser.post(self.browser.get(HOME).form("/sign-out-device", session_id=self.deck_id))
+        self.assertEqual(self.browser.post(form, {"device_name": "Mine"}).status, 404)
+        self.assertEqual(self.server.rows("SELECT count(*) FROM session WHERE client LIKE '%Mine%'"), [(0,)])
+
+    def test_too_often(self) -> None:
+        """Renaming is limited for each player."""
+        form = self.asked.form("/rename-device")
+        statuses = [self.browser.post(form, {"device_name": f"TV {number}"}).status for number in range(11)]
+        self.assertEqual(statuses, [200] * 10 + [429])
 
 
 class NoticeTests(AccountCase):
@@ -150,6 +300,8 @@ class SaveTests(AccountCase):
         self.assertIn("auto 4 B \u00b7 just now \u00b7 Deck Versions", self.home.text)
         self.assertIn(f"{HOME}/saves/auto", self.home.links)
         self.assertIn("2 current just now Deck 4 B", self.slot.text)
+        self.assertIn('<a href="/auth/account#saves" aria-current="true">', self.slot.html)
+        self.assertNotIn('#saves" aria-current', self.home.html)
         self.assertIn("1 just now Deck 4 B", self.slot.text)
 
     def test_lost_version(self) -> None:
@@ -186,6 +338,22 @@ class SaveTests(AccountCase):
         )
         self.assertEqual((first.text.count("2 copies to choose from"), second.text.count("2 copies")), (1, 1))
         self.assertIn(f"{HOME}?after=s48", first.html)
+
+    def test_many_copies(self) -> None:
+        """Fifty saves with copies are on a page, and a link leads to the next of them, then to the others."""
+        for number in range(60):
+            self.server.clock.advance(2)
+            self.put(self.deck, f"s{number:02d}", ONE)
+            self.put(self.deck, f"s{number:02d}", TWO, If_Match='"9-0000000000000000"')
+        first, second = self.browser.get(HOME), self.browser.get(f"{HOME}?copied=s49")
+        self.assertEqual((first.text.count("2 copies to choose from"), first.text.count("Versions")), (50, 0))
+        self.assertIn(f"{HOME}?copied=s49#saves", first.html)
+        saves = [each.removeprefix(f"{HOME}/saves/") for each in second.links if "/saves/" in each]
+        self.assertEqual((saves[:10], saves[10:12]), ([f"s{number}" for number in range(50, 60)], ["auto", "s00"]))
+        self.assertIn(f"{HOME}?after=s48#saves", second.html)
+        self.assertIn("To the first saves", second.text)
+        for wrong in ("", "A", "..", "x" * 65):
+            self.assertEqual(self.browser.get(f"{HOME}?copied={wrong}").status, 400)
 
     def test_many_versions(self) -> None:
         """A long history has pages; a version of an old page can be restored, and the current one is marked once."""
@@ -251,6 +419,59 @@ class SaveTests(AccountCase):
         self.browser.post(self.browser.get(f"{HOME}/saves/auto").form("/restore", version="2"))
         self.assertEqual(self.read(self.deck, "auto"), TWO)
 
+    def test_delete(self) -> None:
+        """A page asks before a save is deleted; the game has it no more, and the list brings it back."""
+        self.assertIn(f"{HOME}/saves/auto/delete", self.slot.links)
+        asked = self.browser.get(f"{HOME}/saves/auto/delete")
+        self.assertEqual((asked.status, asked.heading), (200, "Delete this save?"))
+        self.assertIn("auto 4 B \u00b7 just now \u00b7 Deck", asked.text)
+        self.assertIn("You can bring it back in your account until 14 February", asked.text)
+        self.server.clock.advance(RECENT_MS / 1000 + 1)
+        page = self.browser.post(asked.form("/delete-save"))
+        self.assertIn(sentences.NOTICES["save-deleted"].source, page.text)
+        self.assertEqual(self.site.request("GET", "/game/saves/auto", self.deck).code, "deleted")
+        self.assertIn("auto deleted just now \u00b7 kept until 14 February Bring back Versions", page.text)
+        page = self.browser.post(page.form("/bring-back"))
+        self.assertIn(sentences.NOTICES["restored"].source, page.text)
+        self.assertEqual((page.heading, self.read(self.deck, "auto")), ("Hello, Anna", TWO))
+
+    def test_deleted_in_a_waiting_game(self) -> None:
+        """A game that waits for changes learns of the deletion at once."""
+        asked = self.browser.get(f"{HOME}/saves/auto/delete")
+        listing = self.site.request("GET", "/game/saves", self.deck).json
+        wait = {**self.deck, "Prefer": "wait=20"}
+        call = self.site.send("GET", f"/game/saves?since={listing['cursor']}", wait)
+        self.browser.post(asked.form("/delete-save"))
+        [save] = call.answer.json["saves"]
+        self.assertEqual((save["slot"], "deleted" in save), ("auto", True))
+
+    def test_saved_before_deletion(self) -> None:
+        """A save that a game has changed since the question is not deleted, and one that is deleted stays so."""
+        asked = self.browser.get(f"{HOME}/saves/auto/delete")
+        self.put(self.deck, "auto", THREE, If_Match="*")
+        page = self.browser.post(asked.form("/delete-save"))
+        self.assertEqual((page.status, sentences.SAVE_CHANGED.source in page.text), (409, True))
+        self.assertEqual(self.read(self.deck, "auto"), THREE)
+        form = self.browser.get(f"{HOME}/saves/auto/delete").form("/delete-save")
+        for typed, status in (({"etag": ""}, 404), ({"slot": "none"}, 404), ({"slot": "../auto"}, 404), ({}, 200)):
+            self.assertEqual(self.browser.post(form, typed).status, status, typed)
+        self.assertEqual(self.browser.post(form).status, 200)
+        self.assertEqual(self.browser.get(f"{HOME}/saves/auto/delete").status, 409)
+        self.assertNotIn(f"{HOME}/saves/auto/delete", self.browser.get(f"{HOME}/saves/auto").links)
+
+    def test_bring_back_late(self) -> None:
+        """A deleted save that a game has written again is not replaced; without versions there is nothing to bring."""
+        self.site.request("DELETE", "/game/saves/auto", {**self.deck, "If-Match": "*"})
+        form = self.browser.get(HOME).form("/bring-back")
+        self.put(self.deck, "auto", THREE)
+        page = self.browser.post(form)
+        self.assertEqual((page.status, sentences.SAVE_CHANGED.source in page.text), (409, True))
+        self.site.request("DELETE", "/game/saves/auto", {**self.deck, "If-Match": "*"})
+        pruned = "DELETE FROM save_version WHERE kind <> 'delete'"
+        done(self.server.databases.state.submit(lambda c: c.execute(pruned).rowcount))
+        page = self.browser.get(HOME)
+        self.assertEqual([each for each in page.forms if each["action"].endswith("/bring-back")], [])
+
     def conflict(self) -> Page:
         """Let a second device save over an older version; return the page of the slot."""
         refused = self.put(self.play(device_name="Phone"), "auto", THREE, If_Match='"1-0000000000000000"')
@@ -263,6 +484,61 @@ class SaveTests(AccountCase):
         self.assertIn(sentences.NOTICES["restored"].source, page.text)
         self.assertEqual(self.read(self.deck, "auto"), THREE)
         self.assertNotIn("other copy", page.text)
+
+    def test_keep_current(self) -> None:
+        """Keeping the current save deletes the copies that the page showed, after a page that says so."""
+        page = self.conflict()
+        self.assertIn("Keep this one Download", page.text)
+        asked = self.browser.get(f"{HOME}/saves/auto/keep")
+        self.assertEqual((asked.status, asked.heading), (200, "Keep the current save?"))
+        self.assertIn("1 other copy is gone for good", asked.text)
+        self.put(self.deck, "auto", ONE, If_Match='"1-0000000000000000"')
+        page = self.browser.post(asked.form("/keep-current"))
+        self.assertIn(sentences.NOTICES["kept"].source, page.text)
+        self.assertEqual(page.text.count("Use this copy"), 1)
+        self.assertEqual(self.read(self.deck, "auto"), TWO)
+        self.assertEqual(self.browser.post(asked.form("/keep-current")).status, 200)
+        self.assertEqual(self.browser.get(f"{HOME}/saves/auto").text.count("Use this copy"), 1)
+
+    def test_kept_meanwhile(self) -> None:
+        """No copy is deleted if a game has saved since, if a number is of no copy, or without a recent sign-in."""
+        self.assertEqual(self.browser.get(f"{HOME}/saves/auto/keep").status, 409)
+        self.conflict()
+        form = self.browser.get(f"{HOME}/saves/auto/keep").form("/keep-current")
+        self.assertEqual(self.browser.post(form, {"copies": "1"}).status, 409)
+        self.assertEqual(self.browser.post(form, {"etag": ""}).status, 409)
+        self.assertEqual(self.browser.post(form, {"copies": "x \u0663 99"}).status, 200)
+        self.put(self.deck, "auto", ONE, If_Match="*")
+        page = self.browser.post(form)
+        self.assertEqual((page.status, sentences.SAVE_CHANGED.source in page.text), (409, True))
+        self.server.clock.advance(RECENT_MS / 1000 + 1)
+        for asked in (self.browser.get(f"{HOME}/saves/auto/keep"), self.browser.post(form)):
+            self.assertEqual((asked.status, asked.heading), (403, "Sign in again"))
+        self.assertIn("other copy", self.browser.get(f"{HOME}/saves/auto").text)
+
+    def test_copies_of_a_deleted_save(self) -> None:
+        """At a deleted save with a copy there is nothing to keep but the copy."""
+        self.conflict()
+        self.site.request("DELETE", "/game/saves/auto", {**self.deck, "If-Match": "*"})
+        page = self.browser.get(f"{HOME}/saves/auto")
+        self.assertEqual(("Keep this one" in page.text, 'class="main" aria-label="Use' in page.html), (False, True))
+        self.assertEqual(self.browser.get(f"{HOME}/saves/auto/keep").status, 409)
+        self.browser.post(page.form("/keep"))
+        self.assertEqual(self.read(self.deck, "auto"), THREE)
+
+    def test_old_copy(self) -> None:
+        """A copy is shown first however many versions are newer, and on the pages of older versions, too."""
+        self.conflict()
+        self.put(self.deck, "auto", ONE, If_Match="*")
+        for number in range(120):
+            self.server.clock.advance(1)
+            self.put(self.deck, "auto", f"{number}".encode(), If_Match="*")
+        for query in ("", "?before=5"):
+            page = self.browser.get(f"{HOME}/saves/auto{query}")
+            self.assertEqual(page.form("/keep")["fields"]["version"], "3", query)
+            self.assertIn("124 current" if not query else "current Version 124", page.text)
+        self.browser.post(page.form("/keep"))
+        self.assertEqual(self.read(self.deck, "auto"), THREE)
 
     def test_dismiss_copy(self) -> None:
         """Deleting a conflict copy changes nothing else."""
@@ -333,13 +609,76 @@ class SaveTests(AccountCase):
         self.assertEqual(self.browser.post(self.slot.form("/restore", version="1"), {"slot": "secret"}).status, 404)
 
     def test_export(self) -> None:
-        """The export is the ZIP file of the game's API, as a file to store."""
+        """The export is the ZIP file of the game's API with a file before all others, as a file to store."""
         answer = self.browser.ask("GET", f"{HOME}/export", Range="bytes=0-1", If_None_Match="*")
         self.assertEqual((answer.status, answer.headers["content-security-policy"]), (200, "sandbox"))
         self.assertEqual(answer.headers["content-disposition"], 'attachment; filename="saves.zip"')
         self.assertEqual(answer.headers["cache-control"], "no-store")
-        names = ZipFile(BytesIO(answer.body)).namelist()
-        self.assertEqual(names, ["saves/auto/1", "saves/auto/2", "manifest.json"])
+        archives = [
+            ZipFile(BytesIO(each.body)) for each in (answer, self.site.request("GET", "/game/export", self.deck))
+        ]
+        members = [{name: archive.read(name) for name in archive.namelist()} for archive in archives]
+        self.assertEqual([*members[0]], ["me.json", "saves/auto/1", "saves/auto/2", "manifest.json"])
+        self.assertIsNone(archives[0].testzip())
+        del members[0]["me.json"]
+        self.assertEqual(*members)
+
+    def own_data(self) -> dict[str, Any]:
+        """Return what the export has of the account."""
+        archive = ZipFile(BytesIO(self.browser.ask("GET", f"{HOME}/export").body))
+        found: dict[str, Any] = json.loads(archive.read("me.json"))
+        return found
+
+    def test_own_data(self) -> None:
+        """The export has the player's names, ways to sign in, devices, browsers and activity."""
+        found = self.own_data()
+        now, began = rfc3339(self.server.now_ms()), found.pop("created_at")
+        self.assertEqual(began, rfc3339(self.server.rows("SELECT created_ms FROM player")[0][0]))
+        instants = {"signed_in_at": now, "last_used_at": now}
+        [browser] = [session_id for (session_id,) in self.server.rows("SELECT session_id FROM browser_session")]
+        devices = [{"session_id": self.session_id, "provider": "local", **instants, "client": {"device_name": "Deck"}}]
+        browsers = [{"session_id": browser, "provider": "local", **instants, "program": None, "system": None}]
+        ways = [{"provider": "local", "linked_at": began, "last_used_at": now}]
+        who = {"format": 1, "player": ANNA, "name": "Anna", "display_name": None, "exported_at": now}
+        expected = {**who, "sign_in": ways, "devices": devices, "browsers": browsers, "activity": found["activity"]}
+        self.assertEqual(found, expected)
+
+    def test_own_activity(self) -> None:
+        """The export has the latest events without what is about the owner's machine, and a bounded number of them."""
+        now_ms = self.server.now_ms()
+        values = {"player": ANNA, "command": "players note", "by": "uid:1000", "at": rfc3339(now_ms)}
+        counts = [EventCount(EventKey.of(SecurityEvent.COMMAND, values, now_ms), now_ms, now_ms, 2)]
+        for hours in range(1, EVENTS + 5):
+            at_ms = now_ms - hours * 3_600_000
+            counts.append(EventCount(EventKey.of(SecurityEvent.SIGNED_OUT, {"player": ANNA}, at_ms), at_ms, at_ms, 1))
+        self.server.write(lambda connection: write_events(connection, counts, now_ms))
+        activity = self.own_data()["activity"]
+        command = {"event": "command", "last_at": rfc3339(now_ms), "times": 2, "command": "players note"}
+        self.assertEqual((activity[0], len(activity)), (command, EVENTS))
+
+    def test_export_needs_a_recent_sign_in(self) -> None:
+        """Ten minutes after the sign-in the page asks for a new one, and sends no file."""
+        self.server.clock.advance(RECENT_MS / 1000 + 1)
+        asked = self.browser.get(f"{HOME}/export")
+        self.assertEqual((asked.status, asked.heading), (403, "Sign in again"))
+        self.assertNotIn("content-disposition", asked.headers)
+        self.browser.post(asked.form("/sign-in"), {"name": "Anna", "password": PASSWORD})
+        self.assertEqual(self.browser.ask("GET", f"{HOME}/export").headers["content-type"], "application/zip")
+
+    def test_no_secrets(self) -> None:
+        """Nothing in the export is an index or a secret of the databases, or the number at a provider."""
+        self.serve_providers()
+        self.play_at("discord")
+        self.sign_in_at("discord")
+        text = json.dumps(self.own_data())
+        self.assertEqual(self.own_data()["sign_in"][0]["provider"], "discord")
+        for secret in (self.browser.token or "", "127.0.0.1", "203.0.113", "gat_", "grc_", "gbs_", "subject"):
+            self.assertNotIn(secret, text)
+        for table in ("identity", "session", "browser_session", "credential"):
+            for row in self.server.rows(f"SELECT * FROM {table}"):
+                for value in (each for each in row if isinstance(each, bytes)):
+                    self.assertNotIn(value.hex(), text)
+                    self.assertNotIn(b64encode(value).decode(), text)
 
     def test_damaged_saves_database(self) -> None:
         """While state.db is damaged, the page shows everything else."""
@@ -355,6 +694,24 @@ class SaveTests(AccountCase):
             ),
             (200, True, True),
         )
+
+
+class WithoutHistoryTests(AccountCase):
+    """The server keeps no deleted saves."""
+
+    save_limits = SaveLimits(keep_days=0)
+
+    def test_delete(self) -> None:
+        """A deletion is for good there: the page says so, and both need a recent sign-in."""
+        deck = self.play()
+        self.put(deck, "auto", ONE)
+        self.browser.sign_in()
+        asked = self.browser.get(f"{HOME}/saves/auto/delete")
+        self.assertIn("the server cannot bring it back", asked.text)
+        self.server.clock.advance(RECENT_MS / 1000 + 1)
+        for page in (self.browser.get(f"{HOME}/saves/auto/delete"), self.browser.post(asked.form("/delete-save"))):
+            self.assertEqual((page.status, page.heading), (403, "Sign in again"))
+        self.assertEqual(self.read(deck, "auto"), ONE)
 
 
 class NameTests(AccountCase):

@@ -12,6 +12,7 @@ from gamed.outcomes import LoginFailure
 from gamed.players import tables as player_tables
 from gamed.players.errors import LinkEnded
 from gamed.players.names import new_player_id
+from gamed.sessions.browser_rules import BrowserName
 from gamed.sessions.credentials import NewBrowserSession
 from gamed.sessions.store import LINK_RETAINED_MS, delete_old_sessions
 from tests.account.page_fixtures import HOME, AccountBrowser, AccountCase
@@ -143,7 +144,7 @@ class InviteTests(LinkCase):
         token = self.invite().rpartition("/")[2]
         server, made = self.server, []
         for name in ("Cleo", "Dora"):
-            browser, player_id = NewBrowserSession.generate(server.random), new_player_id(server.random)
+            browser, player_id = NewBrowserSession.generate(server.random, BrowserName()), new_player_id(server.random)
             account = InvitedAccount(token, player_id, name, "phc", browser)
             try:
                 server.write(

@@ -97,7 +97,7 @@ class PlanTest(CommitCase):
         self.commit(write("auto", b"one", "nothing"), delete("large", "*"))
         for path in ("/game/", "/game/saves", "/game/saves?since=0.0", "/game/export"):
             self.ask("GET", path)
-        self.successResultOf(self.stores.state.submit(lambda connection: copied_slots(connection, ANNA, 50)))
+        self.successResultOf(self.stores.state.submit(lambda connection: copied_slots(connection, ANNA, "", 50)))
         _, pair = self.successResultOf(self.server.open())
         self.successResultOf(ensureDeferred(self.server.sessions.refresh(text(pair.refresh))))
         self.ask("DELETE", "/game/", {"If-Match": self.ask("GET", "/game/").headers["etag"]})
