@@ -9,7 +9,7 @@ from gamed.account import sentences, views
 from gamed.account.browser import BrowserVisit
 from gamed.account.responder import AccountResponder, error_page, problem_page
 from gamed.account.service import Unlinked
-from gamed.account.views import DELETE_WORD, HOME
+from gamed.account.views import DELETE_WORD, HOME, AccountForms
 from gamed.http.app import make_html_app
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.errors import RouteNotFound
@@ -18,6 +18,8 @@ from gamed.login.browser_routes import see_other
 from gamed.login.local import FormError, SignInForm, SignInRejected
 from gamed.login.problems import LOGIN_ERRORS
 from gamed.login.views import too_many
+from gamed.pages.model import Text
+from gamed.players.errors import DisplayNameInvalid
 from gamed.players.names import parse_display_name
 from gamed.players.problems import PLAYER_ERRORS
 from gamed.saves.model import version_number
@@ -87,6 +89,7 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
         return self.responder.done(action.request, "dismissed", slot)
 
     async def _link(self, action: PostedAction) -> bytes:
+        self.responder.require_recent(action.visit)
         browsers, request = self.responder.guard.browsers, action.request
         cookie = browsers.cookie_or_new(request)
         browsers.set_cookie(request, cookie)
@@ -106,7 +109,10 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
 
     async def _name(self, action: PostedAction) -> bytes:
         typed = action.fields.get("name", "")
-        name = parse_display_name(typed) if typed.strip(" ") else None
+        try:
+            name = parse_display_name(typed) if typed.strip(" ") else None
+        except DisplayNameInvalid:
+            return await self._refused(action, "name", sentences.NAME_UNUSABLE, {"name": typed})
         await self.responder.run(self.responder.services.account.rename(action.visit.caller, name))
         return self.responder.done(action.request, "named")
 
@@ -123,17 +129,30 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
             if e.retry_after:
                 request.setHeader("Retry-After", str(e.retry_after))
             error = too_many(e.retry_after) if e.error is FormError.LIMIT else sentences.PASSWORD_REFUSED[e.error]
-            return await self.responder.account_page(request, action.visit, e.error.status, error=error)
+            return await self._refused(action, "old", error, status=e.error.status)
         self.responder.guard.set_cookie(request, token)
         return self.responder.done(action.request, "password")
 
     async def _delete(self, action: PostedAction) -> bytes:
         self.responder.require_recent(action.visit)
         if action.fields.get("word", "").strip().lower() != DELETE_WORD:
-            return self.responder.pages.page(action.request, 400, views.failure_page(sentences.NOT_TYPED))
+            return await self._refused(action, "word", sentences.NOT_TYPED, {"word": action.fields.get("word", "")})
         await self.responder.run(self.responder.services.account.erase(action.visit.caller))
         self.responder.guard.delete_cookie(action.request)
         return self.responder.pages.page(action.request, 200, views.deleted_page())
+
+    async def _refused(
+        self,
+        action: PostedAction,
+        field: str,
+        sentence: Text,
+        typed: Mapping[str, str] | None = None,
+        *,
+        status: int = 400,
+    ) -> bytes:
+        """Return the account with the reason at the field of its form, and with what was typed."""
+        forms = AccountForms(typed or {}, field, sentence)
+        return await self.responder.account_page(action.request, action.visit, status, forms)
 
 
 def _version(action: PostedAction) -> tuple[str, int]:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gamed.account.browser_store import AccountPageStore, FinishCommand, PasswordCommand, PlayerNames
+from gamed.account.return_rules import AccountReturn
 from gamed.account.service import AccountService
 from gamed.audit import RecordedEvent, SecurityEvent
 from gamed.config.model import Registration
@@ -67,6 +68,9 @@ class SignedIn(Struct, frozen=True):
     linked: bool = False
     invite_unused: bool = False
     """The player existed before and opened an invite, which is still open."""
+    player_id: str = ""
+    back: AccountReturn | None = None
+    """The page from which this player came."""
 
 
 class AccountOverview(Struct, frozen=True):
@@ -116,10 +120,12 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
         requester: AuthenticatedSession | None = None,
         *,
         invite_id: str | None = None,
+        back: AccountReturn | None = None,
     ) -> RedirectToProvider | RedirectToResult:
         """Begin a sign-in at a provider, or with a requester a link of that provider to the requester's player.
 
-        With an invite the sign-in of a newcomer uses that invite when it ends, and makes the player.
+        At its end the browser returns to the page `back`. With an invite the sign-in of a newcomer uses that invite
+        when it ends, and makes the player.
 
         Raise ProviderUnknown, ReauthenticationRequired, RateLimited or TooManyLogins.
         """
@@ -129,15 +135,16 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
         if requester is not None and not requester.signed_in_recently(now_ms):
             raise ReauthenticationRequired
         login = self._new_login(form, provider, now_ms, None if requester is None else requester.session_id)
-        login = replace(login, invite_id=invite_id)
+        login = replace(login, invite_id=invite_id, sealed_result=self._sealed(login.login_id, back))
         await self._add(login, form.address)
         return await self.authorize.redirect(login, form)
 
-    async def locally(self, form: SignInForm) -> RedirectToResult:
+    async def locally(self, form: SignInForm, back: AccountReturn | None = None) -> RedirectToResult:
         """Sign in with a name and a password; raise SignInRejected, RateLimited or TooManyLogins."""
         now_ms = self.context.now_ms()  # before the check, so that a password change meanwhile counts
         account = ExistingAccount(await self.passwords.authenticate(form))
         login = self._new_login(form, LOCAL, now_ms, None)
+        login = replace(login, sealed_result=self._sealed(login.login_id, back))
         identity, proof = login_keys.seal_identity(self.context.keys, self.context.random, login.login_id, account)
         opened = login.apply(LoginEvent.OPEN, now_ms).bound_to(form.browser, now_ms)
         await self._add(opened.identified(identity, proof, now_ms), form.address)
@@ -180,8 +187,19 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
             return InProgress()
         if login.links:
             return SignedIn(None, linked=True)
-        unused = outcome.transition.stage_changed and login.invite_id is not None and outcome.invite_id is None
-        return SignedIn(new_browser.token if outcome.transition.stage_changed else None, invite_unused=unused)
+        if not outcome.transition.stage_changed:
+            return SignedIn(None)
+        unused, player_id = login.invite_id is not None and outcome.invite_id is None, outcome.player_id or ""
+        return SignedIn(new_browser.token, False, unused, player_id, self._back(outcome.transition.before, player_id))
+
+    def _sealed(self, login_id: str, back: AccountReturn | None) -> bytes | None:
+        return None if back is None else back.seal(self.context.keys, login_id).encode()
+
+    def _back(self, login: LoginTransaction, player_id: str) -> AccountReturn | None:
+        """Return the page of a login that has just ended, unless another player came from it."""
+        sealed = (login.sealed_result or b"").decode()
+        back = AccountReturn.unseal(self.context.keys, login.login_id, sealed, self.context.now_ms())
+        return back if back is not None and back.is_for(player_id) else None
 
     async def sign_out(self, visit: BrowserVisit) -> None:
         """End the session of this browser."""

@@ -4,14 +4,17 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
 from gamed.account import sentences, views
-from gamed.account.browser import AccountPage, AccountSignIn, BrowserVisit
+from gamed.account.browser import AccountPage, AccountSignIn, BrowserVisit, SignedIn
 from gamed.account.guard import AccountGuard
+from gamed.account.return_rules import AccountReturn, return_to_form, return_to_page
 from gamed.account.service import AccountService
-from gamed.account.views import AFTER, HOME, SignInChoice, Visit
-from gamed.http.errors import BadRequest, RouteNotFound
+from gamed.account.views import AFTER, HOME, AccountForms, SignInChoice, Visit
+from gamed.crypto import Keys
+from gamed.http.errors import BadRequest, HttpError, RouteNotFound
 from gamed.http.json_body import read_query
 from gamed.http.problems import Problem, RenderedError
 from gamed.http.request import Request
@@ -23,7 +26,6 @@ from gamed.login.views import FormFeedback
 from gamed.pages.model import Text, text
 from gamed.players.errors import (
     AccountReauthenticationRequired,
-    DisplayNameInvalid,
     LastIdentity,
     LinkEnded,
     LinkUnused,
@@ -46,7 +48,6 @@ FAILURES: Mapping[type[Exception], tuple[int, Text]] = {
     WrongBrowser: (409, sentences.OTHER_BROWSER),
     LoginEnded: (410, sentences.SIGN_IN_OVER),
     SessionNotFound: (404, sentences.DEVICE_GONE),
-    DisplayNameInvalid: (400, sentences.NAME_UNUSABLE),
     LinkEnded: (410, sentences.LINK_OVER),
     LinkUnused: (409, sentences.INVITE_UNUSED),
     LastIdentity: (409, sentences.LAST_WAY),
@@ -87,15 +88,17 @@ class AccountResponder(Component, frozen=True, kw_only=True):
     guard: AccountGuard
     choice: SignInChoice
     pages: PageResponder
+    keys: Keys
 
     async def account_page(
-        self, request: Request, visit: BrowserVisit, status: int = 200, *, error: Text | None = None
+        self, request: Request, visit: BrowserVisit, status: int = 200, forms: AccountForms | None = None
     ) -> bytes:
-        after = slot_before(request)
+        """Return the account; without `forms` its forms have what was typed before a sign-in."""
+        after, forms = slot_before(request), forms or AccountForms(self.typed(request, visit))
         overview = await self.services.page.overview(visit, after)
-        name = overview.names.display or overview.names.account
-        shown = views.account_page(self.visit_of(request, visit, name), overview, self.choice, after=after, error=error)
-        return self.pages.page(request, status, shown)
+        shown = self.visit_of(request, visit, overview.names.display or overview.names.account)
+        content = views.account_page(shown, overview, self.choice, after=after, forms=forms)
+        return self.pages.page(request, status, content)
 
     async def authenticate(self, request: Request) -> BrowserVisit:
         visit: BrowserVisit = await self.run(self.services.sign_in.authenticate(self.guard.cookie(request)))
@@ -103,7 +106,7 @@ class AccountResponder(Component, frozen=True, kw_only=True):
 
     def require_recent(self, visit: BrowserVisit) -> None:
         if not visit.caller.signed_in_recently(self.pages.now_ms()):
-            raise AccountReauthenticationRequired
+            raise AccountReauthenticationRequired(visit.caller.player_id)
 
     def run(self, work: Coroutine[Deferred[Any], Any, Any]) -> Deferred[Any]:
         """Complete work even if the browser disconnects."""
@@ -122,13 +125,58 @@ class AccountResponder(Component, frozen=True, kw_only=True):
         return Visit(field, visit.caller.player_id, name, sentences.NOTICES.get(self.guard.take_notice(request)))
 
     def sign_in_page(
-        self, request: Request, status: int, feedback: FormFeedback | None = None, *, title: Text, lead: Text
+        self,
+        request: Request,
+        status: int,
+        feedback: FormFeedback | None = None,
+        *,
+        title: Text,
+        lead: Text,
+        back: AccountReturn | None = None,
     ) -> bytes:
         browsers = self.guard.browsers
         cookie = browsers.cookie_or_new(request)
         browsers.set_cookie(request, cookie)
-        shown = views.sign_in_page(self.guard.field(cookie), self.choice, feedback, title=title, lead=lead)
+        sealed = "" if back is None else back.seal(self.keys, self._browser_row(cookie))
+        field = self.guard.field(cookie)
+        shown = views.sign_in_page(field, self.choice, feedback, title=title, lead=lead, back=sealed)
         return self.pages.page(request, status, shown)
+
+    def place(self, request: Request, player_id: str = "") -> AccountReturn | None:
+        """Return the page that was asked for, or that has the form that was sent; None for a form of another origin."""
+        now_ms, path = self.pages.now_ms(), request.head.path
+        if request.head.method == "GET":
+            found = return_to_page(path, read_query(request), now_ms)
+        else:
+            try:
+                fields = self.guard.form(request, self.guard.cookie(request))
+            except HttpError:
+                return None
+            found = return_to_form(path.rpartition("/")[2], fields, now_ms)
+        return None if found is None else replace(found, player_id=player_id)
+
+    def sealed_return(self, fields: Mapping[str, str], cookie: str) -> AccountReturn | None:
+        """Return the place in the form of a sign-in, if this browser got it from this server."""
+        return AccountReturn.unseal(self.keys, self._browser_row(cookie), fields.get("back", ""), self.pages.now_ms())
+
+    def back(self, request: Request, signed_in: SignedIn) -> bytes:
+        """Redirect to where the person was; the page says that nothing was done yet, and has what was typed."""
+        back = signed_in.back
+        if back is not None and back.refused:
+            self.guard.set_notice(request, "again")
+        if back is not None and back.typed:
+            kept = replace(back, player_id=signed_in.player_id, made_ms=self.pages.now_ms())
+            self.guard.set_typed(request, kept.seal(self.keys, signed_in.player_id))
+        return see_other(request, f"{self.pages.base_url()}{HOME if back is None else back.path}")
+
+    def typed(self, request: Request, visit: BrowserVisit) -> Mapping[str, str]:
+        """Return what this player had typed before the last sign-in, once."""
+        player_id = visit.caller.player_id
+        back = AccountReturn.unseal(self.keys, player_id, self.guard.take_typed(request), self.pages.now_ms())
+        return {} if back is None else back.typed
+
+    def _browser_row(self, cookie: str) -> str:
+        return self.guard.browsers.index(cookie).hex()
 
 
 class HasResponder(Protocol):
@@ -140,12 +188,17 @@ class HasResponder(Protocol):
 
 def error_page(routes: HasResponder, request: Request, error: Exception) -> bytes | None:
     """Return the page of an error; a browser that is not signed in gets the page to sign in."""
+    responder = routes.responder
     if isinstance(error, ReauthenticationRequired | AccountReauthenticationRequired):
-        return routes.responder.sign_in_page(request, 403, title=AGAIN_TITLE, lead=AGAIN_LEAD)
+        back = responder.place(request, getattr(error, "player_id", ""))
+        return responder.sign_in_page(request, 403, title=AGAIN_TITLE, lead=AGAIN_LEAD, back=back)
     if isinstance(error, SessionError) and not isinstance(error, SessionNotFound):
-        if request.head.method == "GET":
-            return see_other(request, routes.responder.url(""))
-        return routes.responder.sign_in_page(request, 403, title=TITLE, lead=SIGNED_OUT)
+        back = responder.place(request)
+        if request.head.method != "GET":
+            return responder.sign_in_page(request, 403, title=TITLE, lead=SIGNED_OUT, back=back)
+        if back is None or back.path.partition("?")[0] != request.head.path:  # a download, which is no page
+            return see_other(request, f"{responder.pages.base_url()}{HOME if back is None else back.path}")
+        return responder.sign_in_page(request, 200, title=TITLE, lead=SIGN_IN_LEAD, back=back)
     row = next((FAILURES[kind] for kind in type(error).__mro__ if kind in FAILURES), None)
     if row is None:
         return None

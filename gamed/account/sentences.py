@@ -18,6 +18,7 @@ NOTICES: Mapping[str, Text] = {
     ),
     "linked": text("It is linked and can sign in as you from now on."),
     "known": text("You have an account here already, so the invite was not used."),
+    "again": text("You are signed in again. Nothing was done yet, so send the form once more."),
     "named": text("Your name is changed. Games show it soon."),
     "password": text("Your password is changed. Every game and every other browser is signed out."),
 }
@@ -61,8 +62,8 @@ SAVE_NO_ROOM = text("There is no room for it. Delete something in the game first
 SAVE_DAMAGED = text("The bytes of that version are damaged. Choose another one.")
 SAVE_WRONG = text("That save cannot be found. Open your account and choose again.")
 LAST_WAY = text("This is your last way to sign in. Link another one first.")
-NAME_UNUSABLE = text("That name cannot be used. Go back and choose 1 to 32 visible characters.")
-NOT_TYPED = text("The word was not typed as shown. Go back and try again.")
+NAME_UNUSABLE = text("That name cannot be used. Choose 1 to 32 visible characters.")
+NOT_TYPED = text("The word was not typed as shown. Nothing was deleted. Try again.")
 DEVICE_GONE = text("That device is not known here any more. Open your account and look again.")
 EXPORTING = text("Too many downloads are under way. Try again in half a minute.")
 

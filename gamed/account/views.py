@@ -8,6 +8,7 @@ from msgspec.json import decode
 
 from gamed.account import sentences
 from gamed.account.browser import SLOTS_AT_ONCE, AccountOverview
+from gamed.account.return_rules import ACCOUNT
 from gamed.audit import WARNINGS, RecordedEvent, SecurityEvent
 from gamed.login.browser import Ended
 from gamed.login.transaction import ClientInfo
@@ -20,7 +21,7 @@ from gamed.structs import redacts
 from gamed.timestamps import parse_rfc3339
 from gamed.visible_text import visible
 
-HOME: Final = "/auth/account"
+HOME: Final = ACCOUNT
 INVITE, RESET = "/auth/invite", "/auth/reset"
 AFTER: Final = "after"
 """The member of the query with the last slot of the page before."""
@@ -40,6 +41,17 @@ class SignInChoice(Struct, frozen=True):
     """The ways to sign in that the server offers: labels by provider, or none in local mode."""
 
     labels: Mapping[str, str]
+
+
+class AccountForms(Struct, frozen=True):
+    """What the forms of the account show again: typed texts by field, and the field of a refused text with the reason.
+
+    A password is never shown again.
+    """
+
+    typed: Mapping[str, str] = {}
+    refused: str = ""
+    sentence: Text | None = None
 
 
 @redacts("form")
@@ -111,9 +123,13 @@ class ShownWay(Struct, frozen=True):
 
 
 def sign_in_page(
-    form: str, choice: SignInChoice, feedback: FormFeedback | None = None, *, title: Text, lead: Text
+    form: str, choice: SignInChoice, feedback: FormFeedback | None = None, *, title: Text, lead: Text, back: str = ""
 ) -> Page:
-    return page("account_sign_in", form=form, labels=choice.labels, feedback=feedback, title=title, lead=lead)
+    """Return the page before the account; `back` is the sealed place to which the sign-in leads."""
+    fields = {"back": back} if back else {}
+    return page(
+        "account_sign_in", form=form, labels=choice.labels, feedback=feedback, title=title, lead=lead, fields=fields
+    )
 
 
 def working_page() -> Page:
@@ -153,9 +169,9 @@ def account_page(
     choice: SignInChoice,
     *,
     after: str = "",
-    error: Text | None = None,
+    forms: AccountForms | None = None,
 ) -> Page:
-    """Return the page; `error` is a sentence about the password that was sent."""
+    """Return the page; the saves follow the slot `after`."""
     names = overview.names
     page_of_slots = None if overview.slots is None else overview.slots[:SLOTS_AT_ONCE]
     devices = [ShownDevice(each, decode(each.client, type=ClientInfo)) for each in overview.sessions[:SHOWN]]
@@ -165,7 +181,7 @@ def account_page(
         name=names.display or names.account,
         shown_name=names.display or "",
         account_name=names.account if not choice.labels else None,
-        error=error,
+        forms=forms or AccountForms(),
         saves=None if page_of_slots is None else _saves(overview.copied, page_of_slots),
         more_after=page_of_slots[-1].slot if page_of_slots and len(overview.slots or ()) > SLOTS_AT_ONCE else None,
         after=after,

@@ -65,7 +65,11 @@ class LastIdentity(PlayerError):
 
 
 class AccountReauthenticationRequired(PlayerError):
-    """An operation that needs a more recent sign-in."""
+    """An operation that needs a more recent sign-in of this player."""
+
+    def __init__(self, player_id: str = "") -> None:
+        super().__init__()
+        self.player_id = player_id
 
     def __str__(self) -> str:
         return "Sign in again, then ask once more within ten minutes."

@@ -68,7 +68,18 @@ def accounts() -> Iterator[Shown]:
     yield Shown.of("account", views.account_page(done, overview(), WITH_PASSWORD))
     yield Shown.of("account at providers", views.account_page(VISIT, overview("discord"), AT_PROVIDERS))
     error = sentences.PASSWORD_REFUSED[FormError.WRONG]
-    yield Shown.of("account refused", views.account_page(VISIT, overview(), WITH_PASSWORD, error=error))
+    wrong = views.AccountForms({}, "old", error)
+    yield Shown.of("account refused", views.account_page(VISIT, overview(), WITH_PASSWORD, forms=wrong))
+    for field, typed, sentence in (
+        ("name", "Anna\u200b", sentences.NAME_UNUSABLE),
+        ("word", "W" * 64, sentences.NOT_TYPED),
+    ):
+        refused_field = views.AccountForms({field: typed}, field, sentence)
+        page = views.account_page(VISIT, overview("discord"), AT_PROVIDERS, forms=refused_field)
+        yield Shown.of(f"account refused {field}", page)
+    typed = views.AccountForms({"name": "Anna L", "word": "delete"})
+    back = replace(VISIT, done=sentences.NOTICES["again"])
+    yield Shown.of("account again", views.account_page(back, overview(), WITH_PASSWORD, forms=typed))
     empty = AccountOverview(PlayerNames(None, None), (), (), (), Usage())
     nameless = replace(VISIT, name=None)
     yield Shown.of("account empty", views.account_page(nameless, empty, AT_PROVIDERS))
@@ -82,7 +93,7 @@ def accounts() -> Iterator[Shown]:
     copy = replace(version("auto", 3, 2_200_000, HOUR_MS), device="Steam Deck")
     yield Shown.of("copy", views.dismiss_page(VISIT, copy))
     yield Shown.of("copy long", views.dismiss_page(LONG_VISIT, replace(copy, slot="w" * 64, device="W" * 64)), LONG)
-    yield Shown.of("nothing changed", views.failure_page(sentences.NOT_TYPED))
+    yield Shown.of("nothing changed", views.failure_page(sentences.LAST_WAY))
     refused = {sentence.source: views.failure_page(sentence) for _, sentence in FAILURES.values()}
     refused[sentences.NO_COOKIE.source] = views.failure_page(sentences.NO_COOKIE)
     refused |= {sentence.source: views.link_failure_page(sentence) for _, sentence in LINK_FAILURES.values()}
@@ -92,7 +103,7 @@ def accounts() -> Iterator[Shown]:
         after = views.account_page(replace(VISIT, done=sentence), overview(), AT_PROVIDERS)
         yield Shown.of(f"account after {key}", after)
     for error, sentence in sentences.PASSWORD_REFUSED.items():
-        page = views.account_page(VISIT, overview(), WITH_PASSWORD, error=sentence)
+        page = views.account_page(VISIT, overview(), WITH_PASSWORD, forms=views.AccountForms({}, "old", sentence))
         yield Shown.of(f"account password {error.value}", page)
     yield Shown.of("account full", views.account_page(VISIT, full_overview(), AT_PROVIDERS, after="s1"))
     devices = list(full_overview().sessions)[:101]

@@ -148,4 +148,5 @@ def _code(page: Page) -> str:
 
 
 def _path(url: str) -> str:
-    return url.removeprefix("https://game.example")
+    """Return the target of a request, which has no fragment."""
+    return url.removeprefix("https://game.example").partition("#")[0]
