@@ -110,11 +110,15 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
     async def _name(self, action: PostedAction) -> bytes:
         typed = action.fields.get("name", "")
         try:
-            name = parse_display_name(typed) if typed.strip(" ") else None
+            name = parse_display_name(typed) if typed.strip(" ") else await self._account_name(action)
         except DisplayNameInvalid:
             return await self._refused(action, "name", sentences.NAME_UNUSABLE, {"name": typed})
         await self.responder.run(self.responder.services.account.rename(action.visit.caller, name))
         return self.responder.done(action.request, "named")
+
+    async def _account_name(self, action: PostedAction) -> str | None:
+        """Return the name that games show of a player who leaves the field empty; None if providers sign in here."""
+        return None if self.responder.choice.labels else await self.responder.services.page.account_name(action.visit)
 
     async def _password(self, action: PostedAction) -> bytes:
         if self.responder.choice.labels:

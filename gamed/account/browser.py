@@ -182,7 +182,7 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
         if login.outcome is not None and login.invite_id is not None:
             raise LinkEnded if login.outcome is LoginFailure.REGISTRATION_CLOSED else LinkUnused
         if login.outcome is not None:
-            return Ended(login.outcome, login.approval_code)
+            return Ended(login.outcome, login.approval_code, login.links)
         if login.stage is not LoginStage.COLLECTED:
             return InProgress()
         if login.links:
@@ -290,6 +290,9 @@ class AccountPage(Component, frozen=True, kw_only=True):
         activity = await self.store.activity(caller.player_id, ACTIVITY_ROWS)
         return AccountOverview(names, sessions, methods, slots, usage, activity, copied)
 
+    async def account_name(self, visit: BrowserVisit) -> str | None:
+        return (await self.store.names(visit.caller.player_id)).account
+
     async def change_password(self, visit: BrowserVisit, form: SignInForm, new: str) -> Secret:
         """Set a new password, and end all sessions; return the browser's new token.
 
@@ -297,7 +300,7 @@ class AccountPage(Component, frozen=True, kw_only=True):
         the new password.
         """
         context, checked_ms = self.context, self.context.now_ms()
-        name = (await self.store.names(visit.caller.player_id)).account
+        name = await self.account_name(visit)
         if await self.passwords.authenticate(replace(form, name=name or "")) != visit.caller.player_id:
             raise SignInRejected(FormError.WRONG)
         password = await self.passwords.hash_new(new)

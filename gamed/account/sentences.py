@@ -80,9 +80,9 @@ AGAIN_LATER = text("This sign-in did not work. Try again in a moment.")
 ENDED: Mapping[LoginFailure, tuple[Text, Text]] = {
     LoginFailure.REGISTRATION_CLOSED: (
         NOT_SIGNED_IN,
-        text("No player on this server signs in with that account. Sign in from a game first."),
+        text("No account on this server is linked to it. Sign in from a game first."),
     ),
-    LoginFailure.IDENTITY_IN_USE: (NOT_LINKED, text("That account belongs to another player of this server.")),
+    LoginFailure.IDENTITY_IN_USE: (NOT_LINKED, text("It is linked to another account on this server.")),
     LoginFailure.PROVIDER_ALREADY_LINKED: (
         NOT_LINKED,
         text("You have an account of that provider linked already. Unlink it first."),
@@ -121,6 +121,13 @@ ENDED: Mapping[LoginFailure, tuple[Text, Text]] = {
 }
 """Heading and sentence of each outcome."""
 
+LINK_ENDED: Mapping[LoginFailure, Text] = {
+    LoginFailure.PROVIDER_DENIED: text("It was cancelled at the provider."),
+    LoginFailure.LOGIN_CANCELLED: text("That did not work. Try again in a moment."),
+    LoginFailure.SESSION_REVOKED: text("You were signed out in the meantime. Sign in, then link it again."),
+}
+"""The sentences of a link, where those of a sign-in do not fit; nothing has changed then."""
+
 # Invites and reset links
 LINK_UNKNOWN = text(
     "This link is not known here. Check that it is complete, or ask the owner of this server for a new one."
@@ -128,6 +135,6 @@ LINK_UNKNOWN = text(
 LINK_OVER = text(
     "This link works once, and it is used, revoked or expired. Ask the owner of this server for a new one."
 )
-LINK_BLOCKED = text("This player is blocked. Ask the owner of this server.")
+LINK_BLOCKED = text("Your account is blocked. Ask the owner of this server.")
 LINK_FORM_REFUSED = text("This form did not come from its own page. Open the link again, then try again.")
 INVITE_UNUSED = text("This sign-in did not work, and your invite is still open. Open its link again, then try again.")

@@ -134,13 +134,15 @@ def sign_in_page(
 
 def working_page() -> Page:
     """Return the page of a sign-in whose provider has not answered."""
-    lead = text("Your sign-in is being checked. This page goes on by itself.")
+    lead = text("Your sign-in is being checked. This page continues once that is done.")
     return message(text("One moment"), lead, sign="waiting")
 
 
 def ended_page(ended: Ended) -> Page:
     title, sentence = sentences.ENDED.get(ended.outcome, (sentences.NOT_SIGNED_IN, sentences.AGAIN_LATER))
-    again = Way(text("Try again"), HOME)
+    if ended.linking:
+        title, sentence = sentences.NOT_LINKED, sentences.LINK_ENDED.get(ended.outcome, sentence)
+    again = Way(text("Try again"), f"{HOME}#sign-in" if ended.linking else HOME)
     sign = "blocked" if ended.approval_code is None else "waiting"
     return message(title, sentence, sign=sign, ways=(again,), approval_code=ended.approval_code)
 

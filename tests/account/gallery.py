@@ -57,6 +57,7 @@ def sign_ins() -> Iterator[Shown]:
     yield Shown.of("account working", views.working_page())
     for outcome in LoginFailure:
         yield Shown.of(f"account ended {outcome.value}", views.ended_page(Ended(outcome)))
+        yield Shown.of(f"account not linked {outcome.value}", views.ended_page(Ended(outcome, linking=True)))
     yield Shown.of("account pending", views.ended_page(Ended(LoginFailure.PLAYER_PENDING, NUMBER)))
     yield Shown.of("account unlinked", views.unlinked_page())
     yield Shown.of("account deleted", views.deleted_page())

@@ -1,16 +1,20 @@
 """Each action of the player's own page does what the game's API does, for the signed-in player alone."""
 
 from io import BytesIO
+from urllib.parse import parse_qs, urlencode, urlsplit
 from zipfile import ZipFile
 
 from gamed.account import sentences
+from gamed.account.views import ended_page
 from gamed.audit import SecurityEvent
 from gamed.database.security_events import EventCount, EventKey, write_events
+from gamed.login.browser import Ended
 from gamed.login.local import FormError
 from gamed.outcomes import LoginFailure
 from gamed.players import tables as player_tables
 from gamed.sessions.credentials import RECENT_MS
 from tests.account.page_fixtures import BERT, HOME, AccountCase
+from tests.login.browser_fake_provider import GOOGLE
 from tests.login.browser_fixtures import Page
 from tests.login.fixtures import ANNA, PASSWORD, done
 
@@ -363,13 +367,13 @@ class NameTests(AccountCase):
         self.home = self.browser.sign_in()
 
     def test_change(self) -> None:
-        """The new name is shown on the page and to games; an empty one deletes it."""
+        """The new name is shown on the page and to games; an empty field means the account's name."""
         page = self.browser.post(self.home.form("/name"), {"name": "  Anna  Lena "})
         self.assertIn(sentences.NOTICES["named"].source, page.text)
         self.assertEqual(page.heading, "Hello, Anna Lena")
         self.assertEqual(self.stored(), "Anna Lena")
         self.browser.post(page.form("/name"), {"name": " "})
-        self.assertIsNone(self.stored())
+        self.assertEqual(self.stored(), "Anna")
 
     def stored(self) -> str | None:
         """Return the name in the database."""
@@ -484,8 +488,26 @@ class ProviderTests(AccountCase):
         away = self.browser.post(self.home.form("/link", provider="google"))
         back = self.at_provider(away)
         self.browser.post(self.browser.get(HOME).form("/sign-out"))
-        self.assertIn(sentences.ENDED[LoginFailure.SESSION_REVOKED][1].source, self.browser.get(back).text)
+        page = self.browser.get(back)
+        self.assertEqual(page.heading, "Not linked")
+        self.assertIn(sentences.LINK_ENDED[LoginFailure.SESSION_REVOKED].source, page.text)
         self.assertEqual(self.ways(), ["discord"])
+
+    def test_link_cancelled(self) -> None:
+        """A link that the player cancels at the provider is not linked; nothing says that they are signed out."""
+        away = self.browser.post(self.home.form("/link", provider="google"))
+        [state] = parse_qs(urlsplit(away.headers["location"]).query)["state"]
+        answer = urlencode({"state": state, "error": "access_denied", "iss": GOOGLE.issuer})
+        page = self.browser.get(f"/auth/google/callback?{answer}")
+        self.assertEqual((page.heading, "signed in" in page.text), ("Not linked", False))
+        self.assertIn(sentences.LINK_ENDED[LoginFailure.PROVIDER_DENIED].source, page.text)
+        self.assertIn(f"{HOME}#sign-in", page.links)
+        self.assertIn("Discord", self.browser.get(HOME).text)
+
+    def test_link_fails(self) -> None:
+        """No end of a link is headed as that of a sign-in."""
+        for outcome in LoginFailure:
+            self.assertEqual(ended_page(Ended(outcome, linking=True)).values["title"], sentences.NOT_LINKED)
 
     def test_unlink(self) -> None:
         """An unlinked provider signs in no more; the last one stays."""
