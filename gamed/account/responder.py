@@ -21,7 +21,7 @@ from gamed.http.request import Request
 from gamed.login.browser_routes import PageResponder, see_other
 from gamed.login.csrf import CsrfError, FramedRequest, PrefetchRequest
 from gamed.login.errors import LoginEnded, ReauthenticationRequired, UnknownLoginLink, WrongBrowser
-from gamed.login.sentences import Place
+from gamed.login.sentences import TITLE_OTHER, TITLES, Place
 from gamed.login.views import FormFeedback
 from gamed.pages.model import Text, text
 from gamed.players.errors import (
@@ -208,7 +208,10 @@ def error_page(routes: HasResponder, request: Request, error: Exception) -> byte
     request.removeHeader("Content-Disposition")
     if status == 503:
         request.setHeader("Retry-After", str(getattr(error, "retry_after", 1)))
-    return routes.responder.pages.page(request, status, views.failure_page(sentence))
+    # a page that was only asked for would have changed nothing in any case
+    titles = {404: TITLES[404]} if request.head.method == "GET" else {status: None}
+    shown = views.failure_page(sentence, title=titles.get(status, TITLE_OTHER))
+    return routes.responder.pages.page(request, status, shown)
 
 
 def problem_page(routes: HasResponder, problem: Problem, request: Request) -> RenderedError:

@@ -135,6 +135,7 @@ LINK_UNKNOWN = text(
 LINK_OVER = text(
     "This link works once, and it is used, revoked or expired. Ask the owner of this server for a new one."
 )
+INVITE_USED = text("You have used this invite, and it works once. Open your account, then go on from there.")
 LINK_BLOCKED = text("Your account is blocked. Ask the owner of this server.")
 LINK_FORM_REFUSED = text("This form did not come from its own page. Open the link again, then try again.")
 INVITE_UNUSED = text("This sign-in did not work, and your invite is still open. Open its link again, then try again.")

@@ -12,7 +12,7 @@ from gamed.account.return_rules import ACCOUNT
 from gamed.audit import WARNINGS, RecordedEvent, SecurityEvent
 from gamed.login.browser import Ended
 from gamed.login.transaction import ClientInfo
-from gamed.login.views import FormFeedback, message
+from gamed.login.views import FIRST_PAGE, FormFeedback, message
 from gamed.pages.model import Page, Text, Way, page, text
 from gamed.players.names import LOCAL
 from gamed.saves.model import SlotEntry, Version
@@ -333,5 +333,5 @@ def reset_done_page() -> Page:
 
 def link_failure_page(sentence: Text, *, account: bool = False) -> Page:
     """Return the page of a link that does not work; `account`: this browser is signed in to an account."""
-    ways = (Way(text("Open your account"), HOME),) if account else ()
+    ways = (Way(text("Open your account"), HOME),) if account else (FIRST_PAGE,)
     return message(text("This link does not work"), sentence, sign="declined", ways=ways)

@@ -133,6 +133,7 @@ class Place(Enum):
     GAME = text("Start again from the game.")
     LINK = text("Open your link again.")
     ACCOUNT = text("Open your account, then go on from there.")
+    HOME = text("Open the first page of this server.")
 
 
 TITLES: Mapping[int, Text] = {

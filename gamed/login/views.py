@@ -51,6 +51,7 @@ class FormFeedback(Struct, frozen=True):
 
 
 _ACCOUNT = Way(text("Open your account"), "/auth/account")
+FIRST_PAGE = Way(text("Open the first page"), "/", forward=False)
 
 
 def too_many(seconds: int) -> Text:
@@ -205,7 +206,7 @@ def error_page(status: int, sentence: Text, *, request_id: str) -> Page:
     A 5xx page shows `request_id`, by which the owner finds the request in the log.
     """
     title = sentences.TITLES.get(status, sentences.TITLE_OTHER)
-    return message(title, sentence, reference_id=request_id if status >= SERVER_ERROR else "")
+    return message(title, sentence, ways=(FIRST_PAGE,), reference_id=request_id if status >= SERVER_ERROR else "")
 
 
 def problem_page(problem: Problem, *, request_id: str, place: Place = Place.GAME, address: str = "") -> Page:
@@ -215,7 +216,7 @@ def problem_page(problem: Problem, *, request_id: str, place: Place = Place.GAME
     """
     title = sentences.TITLES.get(problem.status, sentences.TITLE_OTHER)
     lines: Sequence[Text] = [sentences.PROBLEMS.get(problem.code, sentences.REFUSED_REQUEST), place.value]
-    ways = [_ACCOUNT] if place is Place.ACCOUNT else []
+    ways = [_ACCOUNT] if place is Place.ACCOUNT else [FIRST_PAGE]
     if problem.code == "misdirected_request":
         lines = [Text(sentences.COMPLETE[problem.code].source, {"address": address})]
         ways = [Way(text("Go there"), f"{address}/")]

@@ -44,6 +44,10 @@ class LinkUnused(PlayerError):
     """A sign-in that an invite began and that failed; the invite is still open."""
 
 
+class OwnInviteUsed(LinkEnded):
+    """An invite that made the player of this browser."""
+
+
 class PlayerMayNotSignIn(PlayerError):
     """A reset link whose player is blocked or being erased."""
 

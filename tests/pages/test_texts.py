@@ -29,7 +29,7 @@ ADVICE = re.compile(
     r"|[Tt]ry again( in .+| later)?\.|(Check|Choose) .+\.|[Aa]sk (its|the) owner"
     r"|Wrong name or password\."  # the fields to correct are below it
     r"|tell (its|the) owner|Remove that one in the game|cancel in the game"
-    r"|Open your account, then go on|Its address is"
+    r"|Open your account, then go on|Its address is|Open the first page of this server\."
 )
 """The things a person can do when something failed; a sentence of another kind needs a row here, and a reason."""
 MACHINES = re.compile(
