@@ -8,6 +8,7 @@ from gamed.account.links_store import InvitedAccount, PasswordReset
 from gamed.account.store import replace_password, sign_out_all
 from gamed.config.model import Registration
 from gamed.crypto import Purpose
+from gamed.login.sentences import NO_COOKIE
 from gamed.outcomes import LoginFailure
 from gamed.players import tables as player_tables
 from gamed.players.errors import LinkEnded
@@ -240,6 +241,15 @@ class InviteTests(LinkCase):
         self.assertEqual([page.status for page in refused], [403] * 4)
         self.assertEqual(self.browser.get(path, Sec_Fetch_Dest="iframe").status, 403)
         self.assertEqual(self.browser.get(path, Sec_Purpose="prefetch").status, 503)
+        self.assert_open()
+
+    def test_without_cookies(self) -> None:
+        """A browser that keeps no cookies is told so, and the link stays open."""
+        for path in (self.invite(), self.reset_link()):
+            form = self.browser.get(path).form(path)
+            self.browser.cookies.clear()
+            page = self.browser.post(form, {"name": "Cleo", "password": PASSWORD})
+            self.assertEqual((page.status, NO_COOKIE.source in page.text), (403, True))
         self.assert_open()
 
     def test_headers(self) -> None:
