@@ -17,9 +17,10 @@ from gamed.http.request import Request
 from gamed.login.browser_routes import see_other
 from gamed.login.local import FormError, SignInForm, SignInRejected
 from gamed.login.problems import LOGIN_ERRORS
+from gamed.login.sentences import REFUSED
 from gamed.login.views import too_many
 from gamed.pages.model import Text
-from gamed.players.errors import DisplayNameInvalid
+from gamed.players.errors import AdoptionRefused, DisplayNameInvalid
 from gamed.players.names import parse_display_name
 from gamed.players.problems import PLAYER_ERRORS
 from gamed.saves.model import version_number
@@ -107,6 +108,22 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
         self.responder.guard.delete_cookie(action.request)
         return self.responder.pages.page(action.request, 200, views.unlinked_page())
 
+    async def _adopt(self, action: PostedAction) -> bytes:
+        """Bring an old local account into this one; only a server that has left local mode has such accounts."""
+        if not self.responder.choice.labels:
+            raise RouteNotFound
+        self.responder.require_recent(action.visit)
+        request, name = action.request, action.fields.get("old_account", "")
+        browser, password = self.responder.guard.browsers.index(""), action.fields.get("old_password", "")
+        form = SignInForm("", browser, request.head.address, name, password, request.request_id)
+        try:
+            await self.responder.run(self.responder.services.page.adopt(action.visit, form))
+        except AdoptionRefused as e:
+            return await self._refused(action, "old_account", sentences.ADOPT_REFUSED[e.reason], {"old_account": name})
+        except SignInRejected as e:
+            return await self._rejected(action, "old_account", e, REFUSED, {"old_account": name})
+        return self.responder.done(request, "adopted")
+
     async def _name(self, action: PostedAction) -> bytes:
         typed = action.fields.get("name", "")
         try:
@@ -130,10 +147,7 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
         try:
             token = await self.responder.run(self.responder.services.page.change_password(action.visit, form, new))
         except SignInRejected as e:
-            if e.retry_after:
-                request.setHeader("Retry-After", str(e.retry_after))
-            error = too_many(e.retry_after) if e.error is FormError.LIMIT else sentences.PASSWORD_REFUSED[e.error]
-            return await self._refused(action, "old", error, status=e.error.status)
+            return await self._rejected(action, "old", e, sentences.PASSWORD_REFUSED)
         self.responder.guard.set_cookie(request, token)
         return self.responder.done(action.request, "password")
 
@@ -144,6 +158,20 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
         await self.responder.run(self.responder.services.account.erase(action.visit.caller))
         self.responder.guard.delete_cookie(action.request)
         return self.responder.pages.page(action.request, 200, views.deleted_page())
+
+    async def _rejected(
+        self,
+        action: PostedAction,
+        field: str,
+        error: SignInRejected,
+        reasons: Mapping[FormError, Text],
+        typed: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """Return the account with the reason why a name or password was not accepted."""
+        if error.retry_after:
+            action.request.setHeader("Retry-After", str(error.retry_after))
+        sentence = too_many(error.retry_after) if error.error is FormError.LIMIT else reasons[error.error]
+        return await self._refused(action, field, sentence, typed, status=error.error.status)
 
     async def _refused(
         self,
@@ -178,6 +206,7 @@ _ACTIONS: Mapping[str, Callable[[ActionRoutes, PostedAction], Awaitable[bytes]]]
     "dismiss": ActionRoutes._dismiss,
     "link": ActionRoutes._link,
     "unlink": ActionRoutes._unlink,
+    "adopt": ActionRoutes._adopt,
     "name": ActionRoutes._name,
     "password": ActionRoutes._password,
     "delete": ActionRoutes._delete,

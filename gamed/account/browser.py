@@ -13,7 +13,7 @@ from gamed.account.browser_store import AccountPageStore, FinishCommand, Passwor
 from gamed.account.return_rules import AccountReturn
 from gamed.account.service import AccountService
 from gamed.audit import RecordedEvent, SecurityEvent
-from gamed.config.model import Registration
+from gamed.config.model import Mode, Registration
 from gamed.crypto import Index, Secret
 from gamed.database.errors import DatabaseError
 from gamed.login import keys as login_keys
@@ -87,6 +87,8 @@ class AccountOverview(Struct, frozen=True):
     """Security events of the last 90 days, the latest first; at most ACTIVITY_ROWS."""
     copied: Sequence[SlotEntry] = ()
     """The slots with copies to choose from, which the first page shows before all others."""
+    adoptable: bool = False
+    """There are accounts from before providers signed in here."""
 
 
 class AccountSignIn(Component, frozen=True, kw_only=True):
@@ -288,7 +290,16 @@ class AccountPage(Component, frozen=True, kw_only=True):
             if not after:
                 copied = list(await self.saves.copied_slots(visit.token, SLOTS_AT_ONCE))
         activity = await self.store.activity(caller.player_id, ACTIVITY_ROWS)
-        return AccountOverview(names, sessions, methods, slots, usage, activity, copied)
+        adoptable = self.context.policy.mode is Mode.OAUTH and await self.store.any_unlinked()
+        return AccountOverview(names, sessions, methods, slots, usage, activity, copied, adoptable)
+
+    async def adopt(self, visit: BrowserVisit, form: SignInForm) -> None:
+        """Bring the old local account of this name and password into the visitor's account.
+
+        Do not cancel this. Raise SignInRejected, AdoptionRefused or AccountReauthenticationRequired.
+        """
+        checked_ms = self.context.now_ms()
+        await self.account.adopt(visit.caller, await self.passwords.authenticate(form), checked_ms)
 
     async def account_name(self, visit: BrowserVisit) -> str | None:
         return (await self.store.names(visit.caller.player_id)).account

@@ -6,6 +6,7 @@ from gamed.audit import SecurityEvent
 from gamed.login.local import FormError
 from gamed.outcomes import LoginFailure
 from gamed.pages.model import Text, text
+from gamed.players.errors import AdoptRefusal
 
 # What was done
 NOTICES: Mapping[str, Text] = {
@@ -17,6 +18,7 @@ NOTICES: Mapping[str, Text] = {
         "It is unlinked and cannot sign in as you any more. Games and browsers that used it are signed out."
     ),
     "linked": text("It is linked and can sign in as you from now on."),
+    "adopted": text("Your old account is part of this one now. Its saves are among yours."),
     "known": text("You have an account here already, so the invite was not used."),
     "again": text("You are signed in again. Nothing was done yet, so send the form once more."),
     "named": text("Your name is changed. Games show it soon."),
@@ -71,6 +73,15 @@ PASSWORD_REFUSED: Mapping[FormError, Text] = {
     FormError.WRONG: text("The old password is not right. Check it and try again."),
     FormError.PASSWORD_MALFORMED: text("That new password cannot be used. Choose 8 to 128 characters."),
     FormError.BUSY: text("Many people are signing in at this moment. Try again in a few seconds."),
+}
+
+ADOPT_REFUSED: Mapping[AdoptRefusal, Text] = {
+    AdoptRefusal.OWN: text("That account is this one already."),
+    AdoptRefusal.LINKED: text(
+        "That account has another way to sign in, so it stays as it is. Ask the owner of this server to join the two."
+    ),
+    AdoptRefusal.BLOCKED: text("That account is blocked. Ask the owner of this server."),
+    AdoptRefusal.PASSWORD: text("Its password was changed in the meantime. Try again with the new one."),
 }
 
 # How a sign-in to the account ended

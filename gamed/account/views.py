@@ -191,6 +191,7 @@ def account_page(
         devices=devices,
         more_devices=max(0, len(overview.sessions) - SHOWN),
         ways=_ways(overview, choice),
+        adoptable=overview.adoptable,
         activity=_activity(overview.activity, choice),
         delete_word=DELETE_WORD,
     )

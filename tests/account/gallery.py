@@ -78,6 +78,12 @@ def accounts() -> Iterator[Shown]:
         refused_field = views.AccountForms({field: typed}, field, sentence)
         page = views.account_page(VISIT, overview("discord"), AT_PROVIDERS, forms=refused_field)
         yield Shown.of(f"account refused {field}", page)
+    adoptable = replace(overview("discord"), adoptable=True)
+    yield Shown.of("account before adopting", views.account_page(VISIT, adoptable, AT_PROVIDERS))
+    for reason, sentence in sentences.ADOPT_REFUSED.items():
+        refused_field = views.AccountForms({"old_account": "anna"}, "old_account", sentence)
+        page = views.account_page(VISIT, adoptable, AT_PROVIDERS, forms=refused_field)
+        yield Shown.of(f"account adopting refused {reason.value}", page)
     typed = views.AccountForms({"name": "Anna L", "word": "delete"})
     back = replace(VISIT, done=sentences.NOTICES["again"])
     yield Shown.of("account again", views.account_page(back, overview(), WITH_PASSWORD, forms=typed))

@@ -97,7 +97,7 @@ class AccountCase(ProviderCase):
         waits = build_waits(service)
         sessions = build_sessions(service, waits.changes.notify, FirstUses())
         saves = build_saves(service, sessions, waits, in_thread=run_inline, usage_of_disk=lambda: (0, 0, 2**40))
-        account = build_account(service, waits.changes.notify)
+        self.account = account = build_account(service, waits.changes.notify)
         accounts = account.routes(self.server.parts, sessions, saves, pages)
         return [*accounts, SessionRoutes(sessions=sessions, detached=service.tasks), saves.save_routes, saves.exports]
 
