@@ -75,7 +75,7 @@ class AdoptTests(AdoptCase):
         self.assertEqual([save["slot"] for save in call.answer.json["saves"]], ["auto"])
 
     def test_interrupted(self) -> None:
-        """What a process began that has ended, the next one finishes."""
+        """The next process finishes an adoption that another one began before it ended."""
         now_ms = self.server.now_ms()
         caller = AuthenticatedSession(self.player_id, "", False, now_ms)
         command = AdoptCommand(caller, ANNA, now_ms, now_ms)

@@ -244,7 +244,7 @@ class InviteTests(LinkCase):
         self.assert_open()
 
     def test_without_cookies(self) -> None:
-        """A browser that keeps no cookies is told so, and the link stays open."""
+        """A browser that keeps no cookies reads the reason, and the link stays open."""
         for path in (self.invite(), self.reset_link()):
             form = self.browser.get(path).form(path)
             self.browser.cookies.clear()

@@ -113,7 +113,7 @@ class SignInTests(AccountCase):
             self.ends(self.browser.get(f"{HOME}/done?login_id={login_id}"), outcome)
 
     def test_without_cookies(self) -> None:
-        """A browser that keeps no cookies is told so, at the sign-in and at a form of the account."""
+        """A browser that keeps no cookies reads the reason, at the sign-in and at a form of the account."""
         form = self.browser.get(HOME).form("/sign-in")
         self.browser.cookies.clear()
         page = self.browser.post(form, {"name": "Anna", "password": PASSWORD})

@@ -59,7 +59,7 @@ class RuleTests(AccountCase):
         self.assertEqual(return_to_form("restore", {"slot": "../x", "version": "2"}, NOW_MS).path, HOME)
 
     def test_sealed(self) -> None:
-        """What was sealed is read for its row alone, for an hour, and shows nothing of its content."""
+        """A sealed place is read for its row alone, for an hour, and shows nothing of its content."""
         keys, place = self.server.keys, AccountReturn(SAVE, NOW_MS, BERT, True, {"name": "\U0001f44d" * 64})
         sealed = place.seal(keys, "one")
         self.assertLess(len(sealed), 1024)
