@@ -94,7 +94,7 @@ class AccountResponder(Component, frozen=True, kw_only=True):
         self, request: Request, visit: BrowserVisit, status: int = 200, forms: AccountForms | None = None
     ) -> bytes:
         """Return the account; without `forms` its forms have what was typed before a sign-in."""
-        after, forms = slot_before(request), forms or AccountForms(self.typed(request, visit))
+        after, forms = slot_before(request), forms or self.forms(request, visit)
         overview = await self.services.page.overview(visit, after)
         shown = self.visit_of(request, visit, overview.names.display or overview.names.account)
         content = views.account_page(shown, overview, self.choice, after=after, forms=forms)
@@ -160,20 +160,23 @@ class AccountResponder(Component, frozen=True, kw_only=True):
         return AccountReturn.unseal(self.keys, self._browser_row(cookie), fields.get("back", ""), self.pages.now_ms())
 
     def back(self, request: Request, signed_in: SignedIn) -> bytes:
-        """Redirect to where the person was; the page says that nothing was done yet, and has what was typed."""
+        """Redirect to where the person was; the page says that nothing was done yet, and has what was typed.
+
+        A browser scrolls to the section of the form, past the notice at the top, so that the section says it.
+        """
         back = signed_in.back
-        if back is not None and back.refused:
+        if back is not None and back.refused and not back.section:
             self.guard.set_notice(request, "again")
-        if back is not None and back.typed:
+        elif back is not None and back.refused:
             kept = replace(back, player_id=signed_in.player_id, made_ms=self.pages.now_ms())
             self.guard.set_typed(request, kept.seal(self.keys, signed_in.player_id))
         return see_other(request, f"{self.pages.base_url()}{HOME if back is None else back.path}")
 
-    def typed(self, request: Request, visit: BrowserVisit) -> Mapping[str, str]:
-        """Return what this player had typed before the last sign-in, once."""
+    def forms(self, request: Request, visit: BrowserVisit) -> AccountForms:
+        """Return the forms with what this player had typed before the last sign-in, once."""
         player_id = visit.caller.player_id
         back = AccountReturn.unseal(self.keys, player_id, self.guard.take_typed(request), self.pages.now_ms())
-        return {} if back is None else back.typed
+        return AccountForms() if back is None else AccountForms(back.typed, again=back.section)
 
     def _browser_row(self, cookie: str) -> str:
         return self.guard.browsers.index(cookie).hex()

@@ -57,6 +57,11 @@ class AccountReturn(Struct, frozen=True):
     def __repr__(self) -> str:
         return "AccountReturn(...)"
 
+    @property
+    def section(self) -> str:
+        """Return the section of the account, "" for another page."""
+        return self.path.partition("#")[2]
+
     def seal(self, keys: Keys, row: str) -> str:
         """Return it for this browser, login or player alone, in the characters of a form or cookie."""
         return base64url(keys.sealer.seal(Purpose.RETURN, row, msgspec.json.encode(self)))

@@ -20,7 +20,7 @@ NOTICES: Mapping[str, Text] = {
     "linked": text("It is linked and can sign in as you from now on."),
     "adopted": text("Your old account is part of this one now. Its saves are among yours."),
     "known": text("You have an account here already, so the invite was not used."),
-    "again": text("You are signed in again. Nothing was done yet, so send the form once more."),
+    "again": text("You are signed in again. Nothing was done yet, so do it once more."),
     "named": text("Your name is changed. Games show it soon."),
     "password": text("Your password is changed. Every game and every other browser is signed out."),
 }

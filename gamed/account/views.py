@@ -52,6 +52,8 @@ class AccountForms(Struct, frozen=True):
     typed: Mapping[str, str] = {}
     refused: str = ""
     sentence: Text | None = None
+    again: str = ""
+    """The section with the form that was sent before a sign-in, and was not carried out."""
 
 
 @redacts("form")
@@ -184,6 +186,7 @@ def account_page(
         shown_name=names.display or "",
         account_name=names.account if not choice.labels else None,
         forms=forms or AccountForms(),
+        again=sentences.NOTICES["again"],
         saves=None if page_of_slots is None else _saves(overview.copied, page_of_slots),
         more_after=page_of_slots[-1].slot if page_of_slots and len(overview.slots or ()) > SLOTS_AT_ONCE else None,
         after=after,

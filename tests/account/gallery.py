@@ -10,6 +10,7 @@ from gamed.account.browser import AccountOverview
 from gamed.account.browser_store import PlayerNames
 from gamed.account.links_routes import FAILURES as LINK_FAILURES
 from gamed.account.responder import AGAIN_LEAD, AGAIN_TITLE, FAILURES, SIGN_IN_LEAD, SIGNED_OUT, TITLE
+from gamed.account.return_rules import SECTIONS
 from gamed.audit import RecordedEvent, SecurityEvent
 from gamed.database.last_backup import LastBackup
 from gamed.database.security_events import EventCount, EventKey
@@ -84,9 +85,9 @@ def accounts() -> Iterator[Shown]:
         refused_field = views.AccountForms({"old_account": "anna"}, "old_account", sentence)
         page = views.account_page(VISIT, adoptable, AT_PROVIDERS, forms=refused_field)
         yield Shown.of(f"account adopting refused {reason.value}", page)
-    typed = views.AccountForms({"name": "Anna L", "word": "delete"})
-    back = replace(VISIT, done=sentences.NOTICES["again"])
-    yield Shown.of("account again", views.account_page(back, overview(), WITH_PASSWORD, forms=typed))
+    for section in sorted({*SECTIONS.values()}):
+        typed = views.AccountForms({"name": "Anna L", "word": "delete"}, again=section)
+        yield Shown.of(f"account again at {section}", views.account_page(VISIT, overview(), WITH_PASSWORD, forms=typed))
     empty = AccountOverview(PlayerNames(None, None), (), (), (), Usage())
     nameless = replace(VISIT, name=None)
     yield Shown.of("account empty", views.account_page(nameless, empty, AT_PROVIDERS))

@@ -221,6 +221,18 @@ class RecentTests(ReturnCase):
         )
         self.assertNotIn("secret", str(done.headers) + str(back.headers) + cookie)
 
+    def test_notice(self) -> None:
+        """The section to which the browser scrolls says that nothing was done; a page of a save says it at its top."""
+        self.again(self.asked())
+        page = self.browser.get(HOME).html
+        self.assertIn(AGAIN, page.partition('id="delete"')[2].partition("</section>")[0])
+        self.assertEqual(page.count(AGAIN), 1)
+        self.server.clock.advance(RECENT_MS / 1000 + 1)
+        form = {**self.browser.get(HOME).form("/sign-out"), "action": f"{HOME}/do/dismiss"}
+        back = self.again(self.browser.post(form, {"slot": "auto", "version": "x"}))
+        self.assertEqual(self.place(back), SAVE)
+        self.assertEqual([AGAIN in self.browser.get(SAVE).text for _ in range(2)], [True, False])
+
     def test_again(self) -> None:
         """The end of the sign-in, opened once more, leads to the account."""
         done = self.browser.post_only(self.asked().form("/sign-in"), {"name": "Anna", "password": PASSWORD})
