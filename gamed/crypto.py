@@ -90,6 +90,7 @@ class Purpose(Enum):
     REFRESH_CREDENTIAL = b"refresh credential"
     RESET = b"password reset link"
     RESULT = b"login result"
+    RETURN = b"return to a page"
     STATE = b"oauth state"
     SUCCESSOR = b"successor pair"
 

@@ -12,6 +12,7 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from gamed.account.build import build_account
+from gamed.account.home_routes import render_for_any
 from gamed.assets.build import AssetComponents
 from gamed.audit import AuditLog
 from gamed.clock import now_ms
@@ -109,6 +110,7 @@ class GamedService(MultiService):
             access_log=self._access_log,
             now_ms=now_ms,
             random=token_bytes,
+            render_unknown=partial(render_for_any, self._pages),
         )
         self._listeners = ListenerService(reactor, settings.listen, self._server, shared=settings.share)
         self._listeners.setServiceParent(self)  # type: ignore[no-untyped-call]

@@ -83,6 +83,9 @@ TEXTS: Mapping[str, Collection[Text]] = {
         ("/auth/account/saves/", "a", "/"), ("/auth/login/", "a", ""), ("/auth/invite/", "-", "."),
         ("", "/auth/account/saves/", ""),
     ],
+    "gamed.account.return_rules:_PAGE": [
+        ("/auth/account/saves/", "a", "/"), ("/auth/account/saves/a/versions/", "1", "x"), ("", "/auth/account", ""),
+    ],
     "gamed.config.look:_TAG": [("de", "-aa", "-"), ("", "a", ""), ("de-", "a", "-")],
     "gamed.pages.catalogue:_LINE": [
         ('msgid "', "a", ""), ('msgid "', "\\\\", "\\"), ("msgid", " ", "x"), ('"', '\\"', "\\x"), 

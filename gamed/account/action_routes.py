@@ -11,7 +11,7 @@ from gamed.account.browser import BrowserVisit
 from gamed.account.guard import browser_name
 from gamed.account.responder import AccountResponder, error_page, problem_page
 from gamed.account.service import Unlinked
-from gamed.account.views import DELETE_WORD, HOME
+from gamed.account.views import DELETE_WORD, HOME, AccountForms
 from gamed.http.app import make_html_app
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.conditional import UNCONDITIONAL
@@ -20,8 +20,11 @@ from gamed.http.request import Request
 from gamed.login.browser_routes import see_other
 from gamed.login.local import FormError, SignInForm, SignInRejected
 from gamed.login.problems import LOGIN_ERRORS
+from gamed.login.sentences import REFUSED
 from gamed.login.transaction import ClientInfo, ClientInfoTooLong
 from gamed.login.views import too_many
+from gamed.pages.model import Text
+from gamed.players.errors import AdoptionRefused, DisplayNameInvalid
 from gamed.players.names import parse_display_name
 from gamed.players.problems import PLAYER_ERRORS
 from gamed.saves.commands import ReadRequest
@@ -138,6 +141,7 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
         return self.responder.done(action.request, "dismissed", slot)
 
     async def _link(self, action: PostedAction) -> bytes:
+        self.responder.require_recent(action.visit)
         browsers, request = self.responder.guard.browsers, action.request
         cookie = browsers.cookie_or_new(request)
         browsers.set_cookie(request, cookie)
@@ -155,11 +159,34 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
         self.responder.guard.delete_cookie(action.request)
         return self.responder.pages.page(action.request, 200, views.unlinked_page())
 
+    async def _adopt(self, action: PostedAction) -> bytes:
+        """Bring an old local account into this one; only a server that has left local mode has such accounts."""
+        if not self.responder.choice.labels:
+            raise RouteNotFound
+        self.responder.require_recent(action.visit)
+        request, name = action.request, action.fields.get("old_account", "")
+        browser, password = self.responder.guard.browsers.index(""), action.fields.get("old_password", "")
+        form = SignInForm("", browser, request.head.address, name, password, request.request_id)
+        try:
+            await self.responder.run(self.responder.services.page.adopt(action.visit, form))
+        except AdoptionRefused as e:
+            return await self._refused(action, "old_account", sentences.ADOPT_REFUSED[e.reason], {"old_account": name})
+        except SignInRejected as e:
+            return await self._rejected(action, "old_account", e, REFUSED, {"old_account": name})
+        return self.responder.done(request, "adopted")
+
     async def _name(self, action: PostedAction) -> bytes:
         typed = action.fields.get("name", "")
-        name = parse_display_name(typed) if typed.strip(" ") else None
+        try:
+            name = parse_display_name(typed) if typed.strip(" ") else await self._account_name(action)
+        except DisplayNameInvalid:
+            return await self._refused(action, "name", sentences.NAME_UNUSABLE, {"name": typed})
         await self.responder.run(self.responder.services.account.rename(action.visit.caller, name))
         return self.responder.done(action.request, "named")
+
+    async def _account_name(self, action: PostedAction) -> str | None:
+        """Return the name that games show of a player who leaves the field empty; None if providers sign in here."""
+        return None if self.responder.choice.labels else await self.responder.services.page.account_name(action.visit)
 
     async def _password(self, action: PostedAction) -> bytes:
         if self.responder.choice.labels:
@@ -172,20 +199,44 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
             page, name = self.responder.services.page, browser_name(request)
             token = await self.responder.run(page.change_password(action.visit, form, new, name))
         except SignInRejected as e:
-            if e.retry_after:
-                request.setHeader("Retry-After", str(e.retry_after))
-            error = too_many(e.retry_after) if e.error is FormError.LIMIT else sentences.PASSWORD_REFUSED[e.error]
-            return await self.responder.account_page(request, action.visit, e.error.status, error=error)
+            return await self._rejected(action, "old", e, sentences.PASSWORD_REFUSED)
         self.responder.guard.set_cookie(request, token)
         return self.responder.done(action.request, "password")
 
     async def _delete(self, action: PostedAction) -> bytes:
         self.responder.require_recent(action.visit)
         if action.fields.get("word", "").strip().lower() != DELETE_WORD:
-            return self.responder.pages.page(action.request, 400, views.failure_page(sentences.NOT_TYPED))
+            return await self._refused(action, "word", sentences.NOT_TYPED, {"word": action.fields.get("word", "")})
         await self.responder.run(self.responder.services.account.erase(action.visit.caller))
         self.responder.guard.delete_cookie(action.request)
         return self.responder.pages.page(action.request, 200, views.deleted_page())
+
+    async def _rejected(
+        self,
+        action: PostedAction,
+        field: str,
+        error: SignInRejected,
+        reasons: Mapping[FormError, Text],
+        typed: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """Return the account with the reason why a name or password was not accepted."""
+        if error.retry_after:
+            action.request.setHeader("Retry-After", str(error.retry_after))
+        sentence = too_many(error.retry_after) if error.error is FormError.LIMIT else reasons[error.error]
+        return await self._refused(action, field, sentence, typed, status=error.error.status)
+
+    async def _refused(
+        self,
+        action: PostedAction,
+        field: str,
+        sentence: Text,
+        typed: Mapping[str, str] | None = None,
+        *,
+        status: int = 400,
+    ) -> bytes:
+        """Return the account with the reason at the field of its form, and with what was typed."""
+        forms = AccountForms(typed or {}, field, sentence)
+        return await self.responder.account_page(action.request, action.visit, status, forms)
 
 
 def _device_name(typed: str) -> str | None:
@@ -219,6 +270,7 @@ _ACTIONS: Mapping[str, Callable[[ActionRoutes, PostedAction], Awaitable[bytes]]]
     "dismiss": ActionRoutes._dismiss,
     "link": ActionRoutes._link,
     "unlink": ActionRoutes._unlink,
+    "adopt": ActionRoutes._adopt,
     "name": ActionRoutes._name,
     "password": ActionRoutes._password,
     "delete": ActionRoutes._delete,

@@ -10,9 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gamed.account.browser_store import AccountPageStore, FinishCommand, PasswordCommand, PlayerNames
+from gamed.account.return_rules import AccountReturn
 from gamed.account.service import AccountService
 from gamed.audit import RecordedEvent, SecurityEvent
-from gamed.config.model import Registration
+from gamed.config.model import Mode, Registration
 from gamed.crypto import Index, Secret
 from gamed.database.errors import DatabaseError
 from gamed.login import keys as login_keys
@@ -69,6 +70,9 @@ class SignedIn(Struct, frozen=True):
     linked: bool = False
     invite_unused: bool = False
     """The player existed before and opened an invite, which is still open."""
+    player_id: str = ""
+    back: AccountReturn | None = None
+    """The page from which this player came."""
 
 
 class SavesPlace(Struct, frozen=True):
@@ -98,6 +102,8 @@ class AccountOverview(Struct, frozen=True):
     browsers: Sequence[BrowserInfo] = ()
     own_session: str = ""
     """The browser session that asks."""
+    adoptable: bool = False
+    """There are accounts from before providers signed in here."""
 
 
 class AccountSignIn(Component, frozen=True, kw_only=True):
@@ -131,10 +137,12 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
         requester: AuthenticatedSession | None = None,
         *,
         invite_id: str | None = None,
+        back: AccountReturn | None = None,
     ) -> RedirectToProvider | RedirectToResult:
         """Begin a sign-in at a provider, or with a requester a link of that provider to the requester's player.
 
-        With an invite the sign-in of a newcomer uses that invite when it ends, and makes the player.
+        At its end the browser returns to the page `back`. With an invite the sign-in of a newcomer uses that invite
+        when it ends, and makes the player.
 
         Raise ProviderUnknown, ReauthenticationRequired, RateLimited or TooManyLogins.
         """
@@ -144,15 +152,16 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
         if requester is not None and not requester.signed_in_recently(now_ms):
             raise ReauthenticationRequired
         login = self._new_login(form, provider, now_ms, None if requester is None else requester.session_id)
-        login = replace(login, invite_id=invite_id)
+        login = replace(login, invite_id=invite_id, sealed_result=self._sealed(login.login_id, back))
         await self._add(login, form.address)
         return await self.authorize.redirect(login, form)
 
-    async def locally(self, form: SignInForm) -> RedirectToResult:
+    async def locally(self, form: SignInForm, back: AccountReturn | None = None) -> RedirectToResult:
         """Sign in with a name and a password; raise SignInRejected, RateLimited or TooManyLogins."""
         now_ms = self.context.now_ms()  # before the check, so that a password change meanwhile counts
         account = ExistingAccount(await self.passwords.authenticate(form))
         login = self._new_login(form, LOCAL, now_ms, None)
+        login = replace(login, sealed_result=self._sealed(login.login_id, back))
         identity, proof = login_keys.seal_identity(self.context.keys, self.context.random, login.login_id, account)
         opened = login.apply(LoginEvent.OPEN, now_ms).bound_to(form.browser, now_ms)
         await self._add(opened.identified(identity, proof, now_ms), form.address)
@@ -190,13 +199,24 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
         if login.outcome is not None and login.invite_id is not None:
             raise LinkEnded if login.outcome is LoginFailure.REGISTRATION_CLOSED else LinkUnused
         if login.outcome is not None:
-            return Ended(login.outcome, login.approval_code)
+            return Ended(login.outcome, login.approval_code, login.links)
         if login.stage is not LoginStage.COLLECTED:
             return InProgress()
         if login.links:
             return SignedIn(None, linked=True)
-        unused = outcome.transition.stage_changed and login.invite_id is not None and outcome.invite_id is None
-        return SignedIn(new_browser.token if outcome.transition.stage_changed else None, invite_unused=unused)
+        if not outcome.transition.stage_changed:
+            return SignedIn(None)
+        unused, player_id = login.invite_id is not None and outcome.invite_id is None, outcome.player_id or ""
+        return SignedIn(new_browser.token, False, unused, player_id, self._back(outcome.transition.before, player_id))
+
+    def _sealed(self, login_id: str, back: AccountReturn | None) -> bytes | None:
+        return None if back is None else back.seal(self.context.keys, login_id).encode()
+
+    def _back(self, login: LoginTransaction, player_id: str) -> AccountReturn | None:
+        """Return the page of a login that has just ended, unless another player came from it."""
+        sealed = (login.sealed_result or b"").decode()
+        back = AccountReturn.unseal(self.context.keys, login.login_id, sealed, self.context.now_ms())
+        return back if back is not None and back.is_for(player_id) else None
 
     async def end_browser(self, visit: BrowserVisit, session_id: str) -> None:
         """End one of the player's browser sessions; raise SessionNotFound for all others."""
@@ -291,8 +311,20 @@ class AccountPage(Component, frozen=True, kw_only=True):
             wanted = 0 if len(copied) > SLOTS_AT_ONCE else SLOTS_AT_ONCE + 1
             slots = await self.saves.slots_by_name(visit.token, place.after, wanted)
         activity = await self.store.activity(caller.player_id, ACTIVITY_ROWS)
+        adoptable = self.context.policy.mode is Mode.OAUTH and await self.store.any_unlinked()
         own = caller.session_id
-        return AccountOverview(names, sessions, methods, slots, usage, activity, copied, browsers, own)
+        return AccountOverview(names, sessions, methods, slots, usage, activity, copied, browsers, own, adoptable)
+
+    async def adopt(self, visit: BrowserVisit, form: SignInForm) -> None:
+        """Bring the old local account of this name and password into the visitor's account.
+
+        Do not cancel this. Raise SignInRejected, AdoptionRefused or AccountReauthenticationRequired.
+        """
+        checked_ms = self.context.now_ms()
+        await self.account.adopt(visit.caller, await self.passwords.authenticate(form), checked_ms)
+
+    async def account_name(self, visit: BrowserVisit) -> str | None:
+        return (await self.store.names(visit.caller.player_id)).account
 
     async def change_password(self, visit: BrowserVisit, form: SignInForm, new: str, browser: BrowserName) -> Secret:
         """Set a new password, and end all sessions; return the new token of the browser of this name.
@@ -301,7 +333,7 @@ class AccountPage(Component, frozen=True, kw_only=True):
         the new password.
         """
         context, checked_ms = self.context, self.context.now_ms()
-        name = (await self.store.names(visit.caller.player_id)).account
+        name = await self.account_name(visit)
         if await self.passwords.authenticate(replace(form, name=name or "")) != visit.caller.player_id:
             raise SignInRejected(FormError.WRONG)
         password = await self.passwords.hash_new(new)

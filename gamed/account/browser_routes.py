@@ -6,7 +6,16 @@ They call the same services as the routes of the game's API.
 from gamed.account import views
 from gamed.account.browser import SignedIn
 from gamed.account.guard import browser_name, require_own_site
-from gamed.account.responder import SIGN_IN_LEAD, TITLE, AccountResponder, error_page, problem_page, saves_place
+from gamed.account.responder import (
+    AGAIN_LEAD,
+    AGAIN_TITLE,
+    SIGN_IN_LEAD,
+    TITLE,
+    AccountResponder,
+    error_page,
+    problem_page,
+    saves_place,
+)
 from gamed.account.views import BEFORE, HOME
 from gamed.http.app import make_html_app
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
@@ -16,7 +25,6 @@ from gamed.http.json_body import read_query
 from gamed.http.request import Request
 from gamed.http.streaming import send_part
 from gamed.login.browser import Ended, InProgress
-from gamed.login.browser_routes import see_other
 from gamed.login.csrf import require_top_level_navigation
 from gamed.login.local import SignInForm, SignInRejected
 from gamed.login.problems import LOGIN_ERRORS
@@ -50,7 +58,8 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
         try:
             visit = await self.responder.authenticate(request)
         except SessionError:
-            return self.responder.sign_in_page(request, 200, title=TITLE, lead=SIGN_IN_LEAD)
+            back = self.responder.place(request)
+            return self.responder.sign_in_page(request, 200, title=TITLE, lead=SIGN_IN_LEAD, back=back)
         return await self.responder.account_page(request, visit)
 
     @app.route("/auth/account/done", methods=["GET"])
@@ -67,7 +76,7 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
                     self.responder.guard.set_cookie(request, token)
                 if linked or invite_unused:
                     self.responder.guard.set_notice(request, "linked" if linked else "known")
-                return see_other(request, self.responder.url(""))
+                return self.responder.back(request, result)
             case InProgress():
                 request.setHeader("Refresh", str(WORKING_SECONDS))
                 return self.responder.pages.page(request, 200, views.working_page())
@@ -83,17 +92,18 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
         name, password = fields.get("name", ""), fields.get("password", "")
         browser = browsers.index(cookie or "")
         form = SignInForm("", browser, request.head.address, name, password, request.request_id)
-        sign_in = self.responder.services.sign_in
+        sign_in, back = self.responder.services.sign_in, self.responder.sealed_return(fields, cookie or "")
         if self.responder.choice.labels:
-            beginning = sign_in.at_provider(form, fields.get("provider", ""))
+            beginning = sign_in.at_provider(form, fields.get("provider", ""), back=back)
             return self.responder.pages.redirect(request, await self.responder.run(beginning))
         try:
-            return self.responder.pages.redirect(request, await self.responder.run(sign_in.locally(form)))
+            return self.responder.pages.redirect(request, await self.responder.run(sign_in.locally(form, back)))
         except SignInRejected as e:
             feedback = FormFeedback(e.error, e.retry_after, name=name)
             if e.retry_after:
                 request.setHeader("Retry-After", str(e.retry_after))
-            return self.responder.sign_in_page(request, e.error.status, feedback, title=TITLE, lead=SIGN_IN_LEAD)
+            title, lead = (AGAIN_TITLE, AGAIN_LEAD) if back is not None and back.player_id else (TITLE, SIGN_IN_LEAD)
+            return self.responder.sign_in_page(request, e.error.status, feedback, title=title, lead=lead, back=back)
 
     @app.route("/auth/account/devices/<string:session_id>", methods=["GET"])
     async def show_device(self, request: Request, session_id: str) -> bytes:

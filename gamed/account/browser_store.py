@@ -119,6 +119,10 @@ class AccountPageStore(Component, frozen=True, kw_only=True):
         named = await self.reads.submit(partial(tables.find_named, keys=self.keys, name_or_id=player_id))
         return PlayerNames(named.name, named.display_name, named.player.created_ms)
 
+    def any_unlinked(self) -> Deferred[bool]:
+        """Return whether some local account is the only way of its player to sign in."""
+        return self.reads.submit(tables.any_unlinked)
+
     async def activity(self, player_id: str, rows: int) -> list[RecordedEvent]:
         """Return the player's latest security events."""
         found = await self.reads.submit(partial(list_activity, player_id=player_id, rows=rows))

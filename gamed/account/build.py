@@ -71,7 +71,7 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
         own_data = OwnData(store=store, sessions=sessions, account=self.account, now_ms=context.now_ms)
         services = AccountServices(sign_in, page, sessions, self.account, saves.saves, saves.exports, own_data)
         choice = SignInChoice(login.labels)
-        responder = AccountResponder(services=services, guard=guard, choice=choice, pages=pages)
+        responder = AccountResponder(services=services, guard=guard, choice=choice, pages=pages, keys=context.keys)
         links = LinkStore(reads=databases.reads, writes=databases.auth, keys=context.keys)
         invites = InviteService(
             context=context, store=links, logins=login.store, passwords=login.passwords, sign_in=sign_in

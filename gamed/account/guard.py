@@ -60,6 +60,21 @@ class AccountGuard(Component, frozen=True, kw_only=True):
             self._send(request, "", "; Max-Age=0", name=self.notice_name)
         return key
 
+    @property
+    def typed_name(self) -> str:
+        return "__Host-gr" if self.browsers.secure else "gr"
+
+    def set_typed(self, request: Request, sealed: str) -> None:
+        """Let the next page of the account in this browser have these values in its form, once."""
+        self._send(request, sealed, f"; Max-Age={NOTICE_SECONDS}", name=self.typed_name)
+
+    def take_typed(self, request: Request) -> str:
+        """Return the sealed values, "" without any; the browser forgets them."""
+        sealed = request.getCookie(self.typed_name) or ""
+        if sealed:
+            self._send(request, "", "; Max-Age=0", name=self.typed_name)
+        return sealed
+
     def field(self, cookie: str) -> str:
         """Return the hidden field of the forms of a page, which are bound to a cookie."""
         return self.browsers.field(cookie, _PURPOSE)

@@ -1,5 +1,7 @@
 """The routes of the address that a player enters in the game, opened in a browser."""
 
+from typing import Final
+
 from gamed.http.app import make_html_app
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.errors import RouteNotFound
@@ -11,12 +13,26 @@ from gamed.login.views import home_page
 from gamed.pages.model import PAGE_HEADERS
 from gamed.structs import Component
 
+_AT_HOME: Final = {
+    "Vary": f"Accept, {PAGE_HEADERS['Vary']}",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+def render_for_any(pages: PageResponder, problem: Problem, request: Request) -> RenderedError:
+    """Return a page for a browser, which asks for HTML by name, and a problem for a program.
+
+    For the server's own address, and for paths that no route has: a game reads the problem there, whatever it asks for.
+    """
+    if request.head.method != "GET" or not wants_page(request.head.headers.get("accept") or ""):
+        return render_json(problem, request)
+    headers, content = pages.problem(problem, request, Place.HOME)
+    return {**headers, **_AT_HOME}, content
+
 
 def _render_home_problem(group: "HomeRoutes", problem: Problem, request: Request) -> RenderedError:
-    """Return a page for a browser, which asks for HTML by name, and a problem for a program."""
-    if request.head.method == "GET" and wants_page(request.head.headers.get("accept") or ""):
-        return group.pages.problem(problem, request, Place.GAME)
-    return render_json(problem, request)
+    return render_for_any(group.pages, problem, request)
 
 
 class HomeRoutes(Component, frozen=True, kw_only=True):
@@ -39,9 +55,7 @@ class HomeRoutes(Component, frozen=True, kw_only=True):
         if not wants_page(request.head.headers.get("accept") or ""):
             raise RouteNotFound
         content = self.pages.page(request, 200, home_page(self.pages.base_url()))
-        request.setHeader("Vary", f"Accept, {PAGE_HEADERS['Vary']}")
-        request.setHeader("Cache-Control", "no-store")
-        request.setHeader("Referrer-Policy", "no-referrer")
+        request.setHeaders(_AT_HOME)
         return content
 
 

@@ -15,7 +15,7 @@ from gamed.login.browser import RedirectToResult
 from gamed.login.local import FormError, PasswordAuthenticator, SignInForm, SignInRejected
 from gamed.login.policy import LoginContext
 from gamed.login.store import LoginStore
-from gamed.players.errors import NameMalformed, NameTaken
+from gamed.players.errors import LinkEnded, NameMalformed, NameTaken, OwnInviteUsed
 from gamed.players.names import LOCAL, new_player_id, parse_name
 from gamed.sessions.browser_rules import BrowserName
 from gamed.sessions.credentials import NewBrowserSession
@@ -39,10 +39,10 @@ class InviteService(Component, frozen=True, kw_only=True):
     passwords: PasswordAuthenticator
     sign_in: AccountSignIn
 
-    async def open(self, token: str, address: str) -> OpenInvite:
-        """Return the invite of a token for its page; this uses nothing up."""
+    async def open(self, token: str, address: str, cookie: str | None) -> OpenInvite:
+        """Return the invite of a token for its page, in the browser with this cookie; this uses nothing up."""
         await _count(self.context, self.logins, b"entry", address)
-        invite = await self.store.open_invite(token, self.context.now_ms())
+        invite = await self._find(token, cookie)
         try:
             return OpenInvite(invite, "" if invite.name is None else parse_name(invite.name))
         except NameMalformed:
@@ -57,7 +57,7 @@ class InviteService(Component, frozen=True, kw_only=True):
         """
         context = self.context
         await _count(context, self.logins, b"departure", form.address)
-        await self.store.open_invite(form.token, context.now_ms())
+        await self._find(form.token, cookie)
         account = await self.passwords.new_account(form, invited=True)
         player_id, browser = new_player_id(context.random), NewBrowserSession.generate(context.random, name)
         ended = token_of(cookie)
@@ -72,11 +72,23 @@ class InviteService(Component, frozen=True, kw_only=True):
         context.audit.record(SecurityEvent.SIGN_IN, **signed_in)
         return browser.token
 
-    async def at_provider(self, form: SignInForm, provider: str) -> RedirectToProvider | RedirectToResult:
+    async def at_provider(
+        self, form: SignInForm, provider: str, cookie: str | None
+    ) -> RedirectToProvider | RedirectToResult:
         """Begin the sign-in that uses the invite when it ends; raise ProviderUnknown or TooManyLogins."""
         await _count(self.context, self.logins, b"departure", form.address)
-        invite = await self.store.open_invite(form.token, self.context.now_ms())
+        invite = await self._find(form.token, cookie)
         return await self.sign_in.at_provider(form, provider, invite_id=invite.invite_id)
+
+    async def _find(self, token: str, cookie: str | None) -> Invite:
+        """Return the open invite; raise OwnInviteUsed if the person who used it opens it again, signed in."""
+        try:
+            return await self.store.open_invite(token, self.context.now_ms())
+        except LinkEnded:
+            browser = token_of(cookie)
+            if browser is not None and await self.store.is_own_invite(token, browser, self.context.now_ms()):
+                raise OwnInviteUsed from None
+            raise
 
 
 class ResetService(Component, frozen=True, kw_only=True):

@@ -18,13 +18,14 @@ from gamed.login.problems import LOGIN_ERRORS
 from gamed.login.sentences import NO_COOKIE, PREFETCH, Place
 from gamed.login.views import FormFeedback
 from gamed.pages.model import Text
-from gamed.players.errors import LinkEnded, LinkUnknown, PlayerMayNotSignIn
+from gamed.players.errors import LinkEnded, LinkUnknown, OwnInviteUsed, PlayerMayNotSignIn
 from gamed.players.problems import PLAYER_ERRORS
 from gamed.structs import Component
 
 FAILURES: Mapping[type[Exception], tuple[int, Text]] = {
     LinkUnknown: (404, sentences.LINK_UNKNOWN),
     LinkEnded: (410, sentences.LINK_OVER),
+    OwnInviteUsed: (410, sentences.INVITE_USED),
     PlayerMayNotSignIn: (403, sentences.LINK_BLOCKED),
     ProviderUnknown: (403, sentences.LINK_FORM_REFUSED),
     CsrfError: (403, sentences.LINK_FORM_REFUSED),
@@ -42,8 +43,8 @@ def _error_page(routes: "LinkRoutes", request: Request, error: Exception) -> byt
         request.setHeader("Retry-After", "1")
     if isinstance(error, CsrfError) and routes.pages.guard.cookie(request) is None:
         sentence = NO_COOKIE
-    signed_in = routes.guard.cookie(request) is not None
-    return routes.pages.page(request, status, views.link_failure_page(sentence, account=signed_in))
+    shown = views.link_failure_page(sentence, account=isinstance(error, OwnInviteUsed))
+    return routes.pages.page(request, status, shown)
 
 
 def _problem_page(routes: "LinkRoutes", problem: Problem, request: Request) -> RenderedError:
@@ -66,7 +67,7 @@ class LinkRoutes(Component, frozen=True, kw_only=True):
     @app.route("/auth/invite/<string:link>", methods=["GET"])
     async def show_invite(self, request: Request, link: str) -> bytes:
         require_top_level_navigation(request)
-        found = await self.invites.open(link, request.head.address)
+        found = await self.invites.open(link, request.head.address, self.guard.cookie(request))
         view = self._view(request, link)
         if self.labels:
             return self.pages.page(request, 200, views.invite_provider_page(view, self.labels))
@@ -75,11 +76,12 @@ class LinkRoutes(Component, frozen=True, kw_only=True):
     @app.route("/auth/invite/<string:link>", methods=["POST"])
     async def use_invite(self, request: Request, link: str) -> bytes:
         form, fields = self._form(request, link)
+        cookie = self.guard.cookie(request)
         if self.labels:
-            target = await self.pages.tasks.run(self.invites.at_provider(form, fields.get("provider", "")))
+            target = await self.pages.tasks.run(self.invites.at_provider(form, fields.get("provider", ""), cookie))
             return self.pages.redirect(request, target)
         try:
-            creating = self.invites.create_account(form, self.guard.cookie(request), browser_name(request))
+            creating = self.invites.create_account(form, cookie, browser_name(request))
             session = await self.pages.tasks.run(creating)
         except SignInRejected as e:
             about_name = e.error in (FormError.NAME_MALFORMED, FormError.NAME_TAKEN)

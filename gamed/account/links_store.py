@@ -20,6 +20,7 @@ from gamed.players.names import LOCAL
 from gamed.players.tables import NamedPlayer
 from gamed.sessions import browser_tables
 from gamed.sessions.credentials import NewBrowserSession
+from gamed.sessions.errors import SessionError
 from gamed.structs import Component, redacts
 
 
@@ -57,6 +58,11 @@ class LinkStore(Component, frozen=True, kw_only=True):
         """Return the invite of a token, without using it."""
         return self.reads.submit(partial(open_invite, keys=self.keys, token=token, now_ms=now_ms))
 
+    def is_own_invite(self, token: str, browser: Secret, now_ms: int) -> Deferred[bool]:
+        """Return whether the invite made the player of this browser's session."""
+        own = partial(is_own_invite, keys=self.keys, token=token, browser=browser, now_ms=now_ms)
+        return self.reads.submit(own)
+
     def create_account(self, account: InvitedAccount, now_ms: int) -> Deferred[Invite]:
         """Use the invite, create the active player with the account, and sign the browser in; raise NameTaken."""
         return self.writes.submit(partial(create_invited_account, keys=self.keys, account=account, now_ms=now_ms))
@@ -77,6 +83,17 @@ def open_invite(connection: Connection, keys: Keys, token: str, now_ms: int) -> 
     if not invite.is_open(now_ms):
         raise LinkEnded
     return invite
+
+
+def is_own_invite(connection: Connection, keys: Keys, token: str, browser: Secret, now_ms: int) -> bool:
+    invite = link_tables.find_invite(connection, keys, token)
+    try:
+        caller = browser_tables.authenticate_browser(connection, keys.indexer, browser, now_ms)
+    except SessionError:
+        return False
+    player = tables.find_player(connection, caller.player_id)
+    # No row names the player of an invite; but one transaction ends the invite and creates the player, at one instant.
+    return invite is not None and player is not None and invite.ended_ms == player.created_ms
 
 
 def create_invited_account(connection: Connection, keys: Keys, account: InvitedAccount, now_ms: int) -> Invite:

@@ -4,27 +4,29 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
 from gamed.account import sentences, views
-from gamed.account.browser import AccountPage, AccountSignIn, BrowserVisit, SavesPlace
+from gamed.account.browser import AccountPage, AccountSignIn, BrowserVisit, SavesPlace, SignedIn
 from gamed.account.guard import AccountGuard
 from gamed.account.own_data import OwnData
+from gamed.account.return_rules import AccountReturn, return_to_form, return_to_page
 from gamed.account.service import AccountService
-from gamed.account.views import AFTER, COPIED, HOME, SignInChoice, Visit
-from gamed.http.errors import BadRequest, RouteNotFound
+from gamed.account.views import AFTER, COPIED, HOME, AccountForms, SignInChoice, Visit
+from gamed.crypto import Keys
+from gamed.http.errors import BadRequest, HttpError, RouteNotFound
 from gamed.http.json_body import read_query
 from gamed.http.problems import Problem, RenderedError
 from gamed.http.request import Request
 from gamed.login.browser_routes import PageResponder, see_other
 from gamed.login.csrf import CsrfError, FramedRequest, PrefetchRequest
 from gamed.login.errors import LoginEnded, ReauthenticationRequired, UnknownLoginLink, WrongBrowser
-from gamed.login.sentences import Place
+from gamed.login.sentences import TITLE_OTHER, TITLES, Place
 from gamed.login.views import FormFeedback
 from gamed.pages.model import Text, text
 from gamed.players.errors import (
     AccountReauthenticationRequired,
-    DisplayNameInvalid,
     LastIdentity,
     LinkEnded,
     LinkUnused,
@@ -47,7 +49,6 @@ FAILURES: Mapping[type[Exception], tuple[int, Text]] = {
     WrongBrowser: (409, sentences.OTHER_BROWSER),
     LoginEnded: (410, sentences.SIGN_IN_OVER),
     SessionNotFound: (404, sentences.DEVICE_GONE),
-    DisplayNameInvalid: (400, sentences.NAME_UNUSABLE),
     LinkEnded: (410, sentences.LINK_OVER),
     LinkUnused: (409, sentences.INVITE_UNUSED),
     LastIdentity: (409, sentences.LAST_WAY),
@@ -89,15 +90,17 @@ class AccountResponder(Component, frozen=True, kw_only=True):
     guard: AccountGuard
     choice: SignInChoice
     pages: PageResponder
+    keys: Keys
 
     async def account_page(
-        self, request: Request, visit: BrowserVisit, status: int = 200, *, error: Text | None = None
+        self, request: Request, visit: BrowserVisit, status: int = 200, forms: AccountForms | None = None
     ) -> bytes:
-        place = saves_place(request)
+        """Return the account; without `forms` its forms have what was typed before a sign-in."""
+        place, forms = saves_place(request), forms or self.forms(request, visit)
         overview = await self.services.page.overview(visit, place)
-        name = overview.names.display or overview.names.account
-        shown = views.account_page(self.visit_of(request, visit, name), overview, self.choice, place, error=error)
-        return self.pages.page(request, status, shown)
+        shown = self.visit_of(request, visit, overview.names.display or overview.names.account)
+        content = views.account_page(shown, overview, self.choice, place, forms=forms)
+        return self.pages.page(request, status, content)
 
     async def device_page(
         self,
@@ -114,6 +117,8 @@ class AccountResponder(Component, frozen=True, kw_only=True):
         found = next((each for each in sessions if each.session_id == session_id), None)
         if found is None:
             raise SessionNotFound
+        if typed is None:
+            typed = self.forms(request, visit).typed.get("device_name")
         shown = views.rename_page(self.visit_of(request, visit), views.shown_device(found), typed, error)
         return self.pages.page(request, status, shown)
 
@@ -123,7 +128,7 @@ class AccountResponder(Component, frozen=True, kw_only=True):
 
     def require_recent(self, visit: BrowserVisit) -> None:
         if not visit.caller.signed_in_recently(self.pages.now_ms()):
-            raise AccountReauthenticationRequired
+            raise AccountReauthenticationRequired(visit.caller.player_id)
 
     def run(self, work: Coroutine[Deferred[Any], Any, Any]) -> Deferred[Any]:
         """Complete work even if the browser disconnects."""
@@ -142,13 +147,61 @@ class AccountResponder(Component, frozen=True, kw_only=True):
         return Visit(field, visit.caller.player_id, name, sentences.NOTICES.get(self.guard.take_notice(request)))
 
     def sign_in_page(
-        self, request: Request, status: int, feedback: FormFeedback | None = None, *, title: Text, lead: Text
+        self,
+        request: Request,
+        status: int,
+        feedback: FormFeedback | None = None,
+        *,
+        title: Text,
+        lead: Text,
+        back: AccountReturn | None = None,
     ) -> bytes:
         browsers = self.guard.browsers
         cookie = browsers.cookie_or_new(request)
         browsers.set_cookie(request, cookie)
-        shown = views.sign_in_page(self.guard.field(cookie), self.choice, feedback, title=title, lead=lead)
+        sealed = "" if back is None else back.seal(self.keys, self._browser_row(cookie))
+        field = self.guard.field(cookie)
+        shown = views.sign_in_page(field, self.choice, feedback, title=title, lead=lead, back=sealed)
         return self.pages.page(request, status, shown)
+
+    def place(self, request: Request, player_id: str = "") -> AccountReturn | None:
+        """Return the page that was asked for, or that has the form that was sent; None for a form of another origin."""
+        now_ms, path = self.pages.now_ms(), request.head.path
+        if request.head.method == "GET":
+            found = return_to_page(path, read_query(request), now_ms)
+        else:
+            try:
+                fields = self.guard.form(request, self.guard.cookie(request))
+            except HttpError:
+                return None
+            found = return_to_form(path.rpartition("/")[2], fields, now_ms)
+        return None if found is None else replace(found, player_id=player_id)
+
+    def sealed_return(self, fields: Mapping[str, str], cookie: str) -> AccountReturn | None:
+        """Return the place in the form of a sign-in, if this browser got it from this server."""
+        return AccountReturn.unseal(self.keys, self._browser_row(cookie), fields.get("back", ""), self.pages.now_ms())
+
+    def back(self, request: Request, signed_in: SignedIn) -> bytes:
+        """Redirect to where the person was; the page says that nothing was done yet, and has what was typed.
+
+        A browser scrolls to the section of the form, past the notice at the top, so that the section says it.
+        """
+        back = signed_in.back
+        if back is not None and back.refused and not back.section:
+            self.guard.set_notice(request, "again")
+        if back is not None and back.refused and (back.section or back.typed):
+            kept = replace(back, player_id=signed_in.player_id, made_ms=self.pages.now_ms())
+            self.guard.set_typed(request, kept.seal(self.keys, signed_in.player_id))
+        return see_other(request, f"{self.pages.base_url()}{HOME if back is None else back.path}")
+
+    def forms(self, request: Request, visit: BrowserVisit) -> AccountForms:
+        """Return the forms with what this player had typed before the last sign-in, once."""
+        player_id = visit.caller.player_id
+        back = AccountReturn.unseal(self.keys, player_id, self.guard.take_typed(request), self.pages.now_ms())
+        return AccountForms() if back is None else AccountForms(back.typed, again=back.section)
+
+    def _browser_row(self, cookie: str) -> str:
+        return self.guard.browsers.index(cookie).hex()
 
 
 class HasResponder(Protocol):
@@ -160,12 +213,17 @@ class HasResponder(Protocol):
 
 def error_page(routes: HasResponder, request: Request, error: Exception) -> bytes | None:
     """Return the page of an error; a browser that is not signed in gets the page to sign in."""
+    responder = routes.responder
     if isinstance(error, ReauthenticationRequired | AccountReauthenticationRequired):
-        return routes.responder.sign_in_page(request, 403, title=AGAIN_TITLE, lead=AGAIN_LEAD)
+        back = responder.place(request, getattr(error, "player_id", ""))
+        return responder.sign_in_page(request, 403, title=AGAIN_TITLE, lead=AGAIN_LEAD, back=back)
     if isinstance(error, SessionError) and not isinstance(error, SessionNotFound):
-        if request.head.method == "GET":
-            return see_other(request, routes.responder.url(""))
-        return routes.responder.sign_in_page(request, 403, title=TITLE, lead=SIGNED_OUT)
+        back = responder.place(request)
+        if request.head.method != "GET":
+            return responder.sign_in_page(request, 403, title=TITLE, lead=SIGNED_OUT, back=back)
+        if back is None or back.path.partition("?")[0] != request.head.path:  # a download, which is no page
+            return see_other(request, f"{responder.pages.base_url()}{HOME if back is None else back.path}")
+        return responder.sign_in_page(request, 200, title=TITLE, lead=SIGN_IN_LEAD, back=back)
     row = next((FAILURES[kind] for kind in type(error).__mro__ if kind in FAILURES), None)
     if row is None:
         return None
@@ -175,7 +233,10 @@ def error_page(routes: HasResponder, request: Request, error: Exception) -> byte
     request.removeHeader("Content-Disposition")
     if status == 503:
         request.setHeader("Retry-After", str(getattr(error, "retry_after", 1)))
-    return routes.responder.pages.page(request, status, views.failure_page(sentence))
+    # a page that was only asked for would have changed nothing in any case
+    titles = {404: TITLES[404]} if request.head.method == "GET" else {status: None}
+    shown = views.failure_page(sentence, title=titles.get(status, TITLE_OTHER))
+    return routes.responder.pages.page(request, status, shown)
 
 
 def problem_page(routes: HasResponder, problem: Problem, request: Request) -> RenderedError:

@@ -6,6 +6,7 @@ from gamed.audit import SecurityEvent
 from gamed.login.local import FormError
 from gamed.outcomes import LoginFailure
 from gamed.pages.model import Text, text
+from gamed.players.errors import AdoptRefusal
 
 # What was done
 NOTICES: Mapping[str, Text] = {
@@ -20,7 +21,9 @@ NOTICES: Mapping[str, Text] = {
         "It is unlinked and cannot sign in as you any more. Games and browsers that used it are signed out."
     ),
     "linked": text("It is linked and can sign in as you from now on."),
+    "adopted": text("Your old account is part of this one now. Its saves are among yours."),
     "known": text("You have an account here already, so the invite was not used."),
+    "again": text("You are signed in again. Nothing was done yet, so do it once more."),
     "named": text("Your name is changed. Games show it soon."),
     "device-named": text("The device is renamed."),
     "password": text("Your password is changed. Every game and every other browser is signed out."),
@@ -66,9 +69,9 @@ SAVE_NO_ROOM = text("There is no room for it. Delete something in the game first
 SAVE_DAMAGED = text("The bytes of that version are damaged. Choose another one.")
 SAVE_WRONG = text("That save cannot be found. Open your account and choose again.")
 LAST_WAY = text("This is your last way to sign in. Link another one first.")
-NAME_UNUSABLE = text("That name cannot be used. Go back and choose 1 to 32 visible characters.")
+NAME_UNUSABLE = text("That name cannot be used. Choose 1 to 32 visible characters.")
 DEVICE_NAME_UNUSABLE = text("That name cannot be used. Choose 1 to 64 visible characters.")
-NOT_TYPED = text("The word was not typed as shown. Go back and try again.")
+NOT_TYPED = text("The word was not typed as shown. Nothing was deleted. Try again.")
 DEVICE_GONE = text("That device is not known here any more. Open your account and look again.")
 EXPORTING = text("Too many downloads are under way. Try again in half a minute.")
 
@@ -78,6 +81,15 @@ PASSWORD_REFUSED: Mapping[FormError, Text] = {
     FormError.BUSY: text("Many people are signing in at this moment. Try again in a few seconds."),
 }
 
+ADOPT_REFUSED: Mapping[AdoptRefusal, Text] = {
+    AdoptRefusal.OWN: text("That account is this one already."),
+    AdoptRefusal.LINKED: text(
+        "That account has another way to sign in, so it stays as it is. Ask the owner of this server to join the two."
+    ),
+    AdoptRefusal.BLOCKED: text("That account is blocked. Ask the owner of this server."),
+    AdoptRefusal.PASSWORD: text("Its password was changed in the meantime. Try again with the new one."),
+}
+
 # How a sign-in to the account ended
 NOT_SIGNED_IN = text("You are not signed in")
 NOT_LINKED = text("Not linked")
@@ -85,9 +97,9 @@ AGAIN_LATER = text("This sign-in did not work. Try again in a moment.")
 ENDED: Mapping[LoginFailure, tuple[Text, Text]] = {
     LoginFailure.REGISTRATION_CLOSED: (
         NOT_SIGNED_IN,
-        text("No player on this server signs in with that account. Sign in from a game first."),
+        text("No account on this server is linked to it. Sign in from a game first."),
     ),
-    LoginFailure.IDENTITY_IN_USE: (NOT_LINKED, text("That account belongs to another player of this server.")),
+    LoginFailure.IDENTITY_IN_USE: (NOT_LINKED, text("It is linked to another account on this server.")),
     LoginFailure.PROVIDER_ALREADY_LINKED: (
         NOT_LINKED,
         text("You have an account of that provider linked already. Unlink it first."),
@@ -126,6 +138,13 @@ ENDED: Mapping[LoginFailure, tuple[Text, Text]] = {
 }
 """Heading and sentence of each outcome."""
 
+LINK_ENDED: Mapping[LoginFailure, Text] = {
+    LoginFailure.PROVIDER_DENIED: text("It was cancelled at the provider."),
+    LoginFailure.LOGIN_CANCELLED: text("That did not work. Try again in a moment."),
+    LoginFailure.SESSION_REVOKED: text("You were signed out in the meantime. Sign in, then link it again."),
+}
+"""The sentences of a link, where those of a sign-in do not fit; nothing has changed then."""
+
 # Invites and reset links
 LINK_UNKNOWN = text(
     "This link is not known here. Check that it is complete, or ask the owner of this server for a new one."
@@ -133,6 +152,7 @@ LINK_UNKNOWN = text(
 LINK_OVER = text(
     "This link works once, and it is used, revoked or expired. Ask the owner of this server for a new one."
 )
-LINK_BLOCKED = text("This player is blocked. Ask the owner of this server.")
+INVITE_USED = text("You have used this invite, and it works once. Open your account, then go on from there.")
+LINK_BLOCKED = text("Your account is blocked. Ask the owner of this server.")
 LINK_FORM_REFUSED = text("This form did not come from its own page. Open the link again, then try again.")
 INVITE_UNUSED = text("This sign-in did not work, and your invite is still open. Open its link again, then try again.")

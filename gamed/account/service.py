@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from gamed.audit import NULL_AUDIT_LOG, AuditLog, SecurityEvent
-from gamed.players.errors import AccountReauthenticationRequired, LastIdentity
+from gamed.players.errors import AccountReauthenticationRequired, AdoptionRefused, AdoptRefusal, LastIdentity
 from gamed.players.names import SignInMethod, SignInMethods
 from gamed.sessions.credentials import AuthenticatedSession
 from gamed.sessions.errors import SessionNotFound, SessionRevoked
@@ -36,6 +36,18 @@ class UnlinkCommand(Struct, frozen=True):
 
     caller: AuthenticatedSession
     provider: str
+    now_ms: int
+
+
+class AdoptCommand(Struct, frozen=True):
+    """An old local account that its player brings into the account of `caller`.
+
+    `checked_ms` is when the check of its password began.
+    """
+
+    caller: AuthenticatedSession
+    player_id: str
+    checked_ms: int
     now_ms: int
 
 
@@ -81,6 +93,9 @@ class AccountStore(Protocol):
     def unlink(self, command: UnlinkCommand, methods: SignInMethods) -> Awaitable[Unlinked | LastIdentity]:
         """Unlink one and end the sessions that it opened; with LastIdentity nothing changed."""
 
+    def adopt(self, command: AdoptCommand) -> Awaitable[AdoptRefusal | None]:
+        """Move the sign-in methods of the old account and mark its player; with a refusal nothing changed."""
+
     def rename(self, player_id: str, name: str | None, now_ms: int) -> Awaitable[bool]:
         """Store the display name; return False if the player does not exist. Raise RateLimited."""
 
@@ -107,17 +122,18 @@ class RemovalService(Component, frozen=True, kw_only=True):
         self.audit.record(SecurityEvent.ERASE_STARTED, player=player_id)
         for removal in await self.records.unfinished():
             if player_id in (removal.player_id, removal.heir_id):
-                await self._finish(removal)
+                await self.finish(removal)
         return True
 
     async def resume(self) -> int:
         """Finish what this or another process began; return how many removals there were."""
         removals = await self.records.unfinished()
         for removal in removals:
-            await self._finish(removal)
+            await self.finish(removal)
         return len(removals)
 
-    async def _finish(self, removal: Removal) -> None:
+    async def finish(self, removal: Removal) -> None:
+        """Erase or move the saves of a marked player, then delete the rows; repeatable."""
         player_id, heir_id = removal.player_id, removal.heir_id
         if heir_id is None:
             await self.saves.erase(player_id, self.now_ms())
@@ -160,6 +176,24 @@ class AccountService(Component, frozen=True, kw_only=True):
         if result.sessions:
             self.revoked(caller.player_id)
         return result
+
+    async def adopt(self, caller: AuthenticatedSession, player_id: str, checked_ms: int) -> None:
+        """Bring the account of a player whose password was checked into the caller's, with all saves.
+
+        The player is deleted. Once marked, this ends in any case, if necessary after a restart. Raise AdoptionRefused,
+        or AccountReauthenticationRequired if the caller's sign-in is too long ago.
+        """
+        if not caller.signed_in_recently(self.now_ms()):
+            raise AccountReauthenticationRequired(caller.player_id)
+        await self.removals.saves.check_writable()
+        refusal = await self.store.adopt(AdoptCommand(caller, player_id, checked_ms, self.now_ms()))
+        if refusal is not None:
+            raise AdoptionRefused(refusal)
+        try:
+            await self.removals.finish(Removal(player_id, caller.player_id))
+        finally:  # after an error, too, the sessions of the one have ended, and the other may have new saves
+            self.revoked(player_id)
+            self.revoked(caller.player_id)
 
     async def rename(self, caller: AuthenticatedSession, name: str | None) -> None:
         """Change the name that games show; None deletes it. Raise SessionRevoked or RateLimited."""

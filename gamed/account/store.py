@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from gamed.account import link_tables
-from gamed.account.service import Removal, UnlinkCommand, Unlinked
+from gamed.account.service import AdoptCommand, Removal, UnlinkCommand, Unlinked
 from gamed.crypto import Keys, Purpose
 from gamed.database import rate_limits, security_events
 from gamed.database.connection import Connection
 from gamed.players import keyring, tables
-from gamed.players.errors import LastIdentity, PlayerUnknown
-from gamed.players.names import SignInMethod, SignInMethods, is_last, names_of_others
+from gamed.players.errors import AdoptRefusal, LastIdentity, PlayerUnknown
+from gamed.players.names import LOCAL, SignInMethod, SignInMethods, is_last, names_of_others
 from gamed.rate_limit import RateLimit
 from gamed.sessions import tables as session_tables
 from gamed.structs import Component
@@ -44,6 +44,10 @@ class PlayerStore(Component, frozen=True, kw_only=True):
     def unlink(self, command: UnlinkCommand, methods: SignInMethods) -> "Deferred[Unlinked | LastIdentity]":
         unlink = partial(unlink_method, command=command, enabled=methods)
         return self.writes.submit(unlink, keys=(command.caller.player_id, session_tables.LOGINS))
+
+    def adopt(self, command: AdoptCommand) -> "Deferred[AdoptRefusal | None]":
+        adopt = partial(adopt_account, keys=self.keys, command=command)
+        return self.writes.submit(adopt, keys=(command.player_id, command.caller.player_id, session_tables.LOGINS))
 
     def rename(self, player_id: str, name: str | None, now_ms: int) -> "Deferred[bool]":
         rename = partial(rename_player, keys=self.keys, player_id=player_id, name=name, now_ms=now_ms)
@@ -88,6 +92,25 @@ def unlink_method(connection: Connection, command: UnlinkCommand, enabled: SignI
     for session_id in sorted(opened, key=lambda session_id: session_id == own_session):
         session_tables.revoke_any(connection, session_id, command.now_ms)
     return Unlinked(True, len(opened), own_session in opened)
+
+
+def adopt_account(connection: Connection, keys: Keys, command: AdoptCommand) -> AdoptRefusal | None:
+    """Merge the player of an old local account into the caller, as `players merge` does, or return why not.
+
+    An account with a way to sign in of its own is no old one: a password alone does not give it away.
+    """
+    old_id, heir_id = command.player_id, command.caller.player_id
+    if old_id == heir_id:
+        return AdoptRefusal.OWN
+    if tables.password_changed(connection, old_id, command.checked_ms, command.now_ms):
+        return AdoptRefusal.PASSWORD
+    players = [tables.find_player(connection, each) for each in (old_id, heir_id)]
+    if any(player is None or player.state != "active" for player in players):
+        return AdoptRefusal.BLOCKED
+    if any(method.provider != LOCAL for method in tables.sign_in_methods(connection, old_id)):
+        return AdoptRefusal.LINKED
+    merge_players(connection, keys, old_id, heir_id, command.now_ms)
+    return None
 
 
 RENAMES = RateLimit(interval_ms=6_000, burst=10)

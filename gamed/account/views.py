@@ -8,10 +8,11 @@ from msgspec.json import decode
 
 from gamed.account import sentences
 from gamed.account.browser import SLOTS_AT_ONCE, AccountOverview, SavesPlace
+from gamed.account.return_rules import ACCOUNT
 from gamed.audit import WARNINGS, RecordedEvent, SecurityEvent
 from gamed.login.browser import Ended
 from gamed.login.transaction import ClientInfo
-from gamed.login.views import FormFeedback, message
+from gamed.login.views import FIRST_PAGE, FormFeedback, message
 from gamed.pages.model import Page, Text, Way, page, text
 from gamed.players.names import LOCAL
 from gamed.saves.model import SlotEntry, Version
@@ -21,7 +22,7 @@ from gamed.structs import redacts
 from gamed.timestamps import parse_rfc3339
 from gamed.visible_text import visible
 
-HOME: Final = "/auth/account"
+HOME: Final = ACCOUNT
 INVITE, RESET = "/auth/invite", "/auth/reset"
 AFTER: Final = "after"
 """The member of the query with the last slot of the page before."""
@@ -46,6 +47,19 @@ class SignInChoice(Struct, frozen=True):
     """The ways to sign in that the server offers: labels by provider, or none in local mode."""
 
     labels: Mapping[str, str]
+
+
+class AccountForms(Struct, frozen=True):
+    """What the forms of the account show again: typed texts by field, and the field of a refused text with the reason.
+
+    A password is never shown again.
+    """
+
+    typed: Mapping[str, str] = {}
+    refused: str = ""
+    sentence: Text | None = None
+    again: str = ""
+    """The section with the form that was sent before a sign-in, and was not carried out."""
 
 
 @redacts("form")
@@ -133,20 +147,26 @@ class ShownWay(Struct, frozen=True):
 
 
 def sign_in_page(
-    form: str, choice: SignInChoice, feedback: FormFeedback | None = None, *, title: Text, lead: Text
+    form: str, choice: SignInChoice, feedback: FormFeedback | None = None, *, title: Text, lead: Text, back: str = ""
 ) -> Page:
-    return page("account_sign_in", form=form, labels=choice.labels, feedback=feedback, title=title, lead=lead)
+    """Return the page before the account; `back` is the sealed place to which the sign-in leads."""
+    fields = {"back": back} if back else {}
+    return page(
+        "account_sign_in", form=form, labels=choice.labels, feedback=feedback, title=title, lead=lead, fields=fields
+    )
 
 
 def working_page() -> Page:
     """Return the page of a sign-in whose provider has not answered."""
-    lead = text("Your sign-in is being checked. This page goes on by itself.")
+    lead = text("Your sign-in is being checked. This page continues once that is done.")
     return message(text("One moment"), lead, sign="waiting")
 
 
 def ended_page(ended: Ended) -> Page:
     title, sentence = sentences.ENDED.get(ended.outcome, (sentences.NOT_SIGNED_IN, sentences.AGAIN_LATER))
-    again = Way(text("Try again"), HOME)
+    if ended.linking:
+        title, sentence = sentences.NOT_LINKED, sentences.LINK_ENDED.get(ended.outcome, sentence)
+    again = Way(text("Try again"), f"{HOME}#sign-in" if ended.linking else HOME)
     sign = "blocked" if ended.approval_code is None else "waiting"
     return message(title, sentence, sign=sign, ways=(again,), approval_code=ended.approval_code)
 
@@ -175,9 +195,9 @@ def account_page(
     choice: SignInChoice,
     place: SavesPlace = _FIRST_SAVES,
     *,
-    error: Text | None = None,
+    forms: AccountForms | None = None,
 ) -> Page:
-    """Return the page; `error` is a sentence about the password that was sent."""
+    """Return the page; the saves follow the slot `after`."""
     names = overview.names
     return page(
         "account",
@@ -185,7 +205,8 @@ def account_page(
         name=names.display or names.account,
         shown_name=names.display or "",
         account_name=names.account if not choice.labels else None,
-        error=error,
+        forms=forms or AccountForms(),
+        again=sentences.NOTICES["again"],
         saves=None if overview.slots is None else _saves(overview.copied, overview.slots),
         more_saves=_more_saves(overview),
         later_saves=place != _FIRST_SAVES,
@@ -194,6 +215,7 @@ def account_page(
         playing=len(overview.sessions) > 0,
         more_devices=max(0, len(overview.sessions) - SHOWN),
         ways=_ways(overview, choice),
+        adoptable=overview.adoptable,
         activity=_activity(overview.activity, choice),
         delete_word=DELETE_WORD,
     )
@@ -389,5 +411,5 @@ def reset_done_page() -> Page:
 
 def link_failure_page(sentence: Text, *, account: bool = False) -> Page:
     """Return the page of a link that does not work; `account`: this browser is signed in to an account."""
-    ways = (Way(text("Open your account"), HOME),) if account else ()
+    ways = (Way(text("Open your account"), HOME),) if account else (FIRST_PAGE,)
     return message(text("This link does not work"), sentence, sign="declined", ways=ways)

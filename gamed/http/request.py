@@ -299,8 +299,8 @@ class Request:
                 raise error
             self._log_error("handler", error)
             problem = plain_problem("internal_error")
+        self.status, self.problem = problem.status, problem.code  # before the page, which may fail and become a 500
         headers, content = app.render_problem(problem, self)
-        self.status, self.problem = problem.status, problem.code
         self._headers.update({"Cache-Control": "no-store", **problem.headers, **headers})
         return content
 

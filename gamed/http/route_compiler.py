@@ -11,6 +11,7 @@ from re import Match, Pattern, compile, escape
 from typing import Final
 
 from gamed.http.app import BaseApp, RouteGroup, make_app
+from gamed.http.problems import Renderer, render_json
 from gamed.http.site import Prefixes, Route, RouteMatch, RouteShape, RouteTable
 
 Segments = tuple[str, ...]
@@ -29,8 +30,11 @@ _RANKS: Final = {f"<{kind}>": rank for rank, kind in enumerate(_CONVERTERS, 1)}
 """A literal segment has 0. Of two rules that fit a path, the one with lower ranks, compared from the left, is taken."""
 
 
-def compile_routes(groups: Sequence[RouteGroup]) -> RouteTable:
-    """Return the table; raise ValueError for a rule that cannot work, or a body policy for an unknown endpoint."""
+def compile_routes(groups: Sequence[RouteGroup], render_unknown: Renderer = render_json) -> RouteTable:
+    """Return the table; `render_unknown` makes the responses for paths of no group.
+
+    Raise ValueError for a rule that cannot work, or a body policy for an unknown endpoint.
+    """
     apps = [group.app for group in groups]  # once: each access makes a new app, and it is compared by identity
     if not all(isinstance(app, BaseApp) for app in apps):
         raise TypeError("the app of a route group comes from make_app or make_html_app")
@@ -48,7 +52,9 @@ def compile_routes(groups: Sequence[RouteGroup]) -> RouteTable:
             else:
                 by_first.setdefault(segments[1], []).append(_shape(prefixes, app, segments, routes))
     every_first = {segment: [*found, *any_first] for segment, found in by_first.items()}
-    return RouteTable(prefixes, literal, every_first, any_first, make_app())
+    fallback = make_app()
+    fallback.render_problem = render_unknown
+    return RouteTable(prefixes, literal, every_first, any_first, fallback)
 
 
 def template_of(rule: str) -> str:

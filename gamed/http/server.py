@@ -14,6 +14,7 @@ from gamed.http.access_log import RequestLog
 from gamed.http.app import RouteGroup
 from gamed.http.client_address import Peer, peer_host
 from gamed.http.connection import HttpConnection
+from gamed.http.problems import Renderer, render_json
 from gamed.http.route_compiler import compile_routes
 from gamed.http.settings import HttpSettings
 from gamed.http.site import Site
@@ -125,7 +126,11 @@ def build_server(
     access_log: RequestLog,
     now_ms: Now,
     random: Random,
+    render_unknown: Renderer = render_json,
 ) -> HttpServer:
-    """Return the factory to listen with; `clock` is the reactor."""
-    routes = compile_routes(groups)
+    """Return the factory to listen with; `clock` is the reactor.
+
+    `render_unknown` makes the responses for paths of no group.
+    """
+    routes = compile_routes(groups, render_unknown)
     return HttpServer(Site(routes, settings, clock, access_log=access_log, now_ms=now_ms, random=random), clock)

@@ -218,6 +218,8 @@ class Ended(Struct, frozen=True):
     outcome: LoginFailure
     approval_code: str | None = None
     """The code that a new player reports to the owner."""
+    linking: bool = False
+    """It was to link a provider on the account's page."""
 
 
 class OnAccountPage(Struct, frozen=True):

@@ -50,7 +50,7 @@ from gamed.login.views import SERVER_ERROR, DeviceInfo, FormFeedback
 from gamed.pages.language import Language
 from gamed.pages.languages import Languages
 from gamed.pages.model import MARK_PATH, PAGE_HEADERS, Frame, LanguageChoice, Page, ServerName, Text
-from gamed.pages.render import PageRenderer
+from gamed.pages.render import PageFailed, PageRenderer
 from gamed.players.errors import DisplayNameInvalid
 from gamed.players.problems import PLAYER_ERRORS
 from gamed.sessions.problems import SESSION_ERRORS
@@ -91,6 +91,7 @@ class PageResponder(Struct, frozen=True):
         return self.render(request, shown)
 
     def render(self, request: Request, shown: Page) -> bytes:
+        """Return the page; set the status to 500 if its template fails."""
         choices: Sequence[LanguageChoice] = ()
         if (
             request.head.method == "GET"
@@ -99,7 +100,11 @@ class PageResponder(Struct, frozen=True):
         ):
             choices = [LanguageChoice(tag, name, f"{LANGUAGE}/{tag}{place}") for tag, name in self.languages.names]
         frame = Frame(self.server, request.request_id, self.now_ms(), choices)
-        return self.renderer.render(shown, frame, self.language(request))
+        try:
+            return self.renderer.render(shown, frame, self.language(request))
+        except PageFailed as e:
+            request.setResponseCode(500)
+            return e.plain
 
     @property
     def language_cookie(self) -> str:

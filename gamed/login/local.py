@@ -103,8 +103,9 @@ class PasswordAuthenticator(Component, frozen=True, kw_only=True):
         except PasswordsBusy as e:
             raise SignInRejected(FormError.BUSY, e.retry_after) from None
         if account is None or not right:
-            # With the player of a known name, who reads it in the account. The row is written after the answer, and
-            # an unknown name has one, too, so that neither time nor the table's growth tells whether a name exists.
+            # With the player of a known name, who reads it in the account. The answer waits for no row: events are
+            # written seconds later, so that its time tells nothing. All unknown names share a row of each hour, since
+            # a row for each would let a guesser of names push out the events of players; only the owner sees rows.
             self._record_refused("wrong_password", form, "" if account is None else account.player_id)
             raise SignInRejected(FormError.WRONG)
         return account.player_id

@@ -5,7 +5,7 @@ from enum import Enum
 
 from gamed.login.local import FormError
 from gamed.outcomes import LoginFailure
-from gamed.pages.model import Text, text
+from gamed.pages.model import Text, counted, text
 
 REFUSED_NAME = text("Games cannot call you that. Choose 1 to 32 letters, digits, spaces or other visible characters.")
 REFUSED: Mapping[FormError, Text] = {
@@ -58,7 +58,7 @@ ENDED: Mapping[LoginFailure, tuple[Text, Text]] = {
     ),
     LoginFailure.SERVER_CLOCK_SKEW: (
         text("The server's clock is wrong"),
-        text("Players cannot sign in until it is set right. Please tell the owner of this server."),
+        text("Nobody can sign in until it is set right. Please tell the owner of this server."),
     ),
     LoginFailure.LOGIN_EXPIRED: (text("This sign-in has expired"), text("Start again from the game.")),
     LoginFailure.LOGIN_CANCELLED: (
@@ -75,7 +75,7 @@ ENDED: Mapping[LoginFailure, tuple[Text, Text]] = {
     ),
     LoginFailure.IDENTITY_IN_USE: (
         text("This account is taken"),
-        text("It came to belong to another player in the meantime. Start again from the game."),
+        text("It was linked to another account in the meantime. Start again from the game."),
     ),
     LoginFailure.PROVIDER_ALREADY_LINKED: (
         text("Already linked"),
@@ -83,15 +83,15 @@ ENDED: Mapping[LoginFailure, tuple[Text, Text]] = {
     ),
     LoginFailure.PLAYER_BLOCKED: (
         text("You cannot play here"),
-        text("This player is blocked. Ask the owner of this server."),
+        text("Your account is blocked. Ask the owner of this server."),
     ),
     LoginFailure.PLAYER_PENDING: (
         text("Waiting for the owner"),
         text("The owner of this server must approve you first. After that, sign in again from the game."),
     ),
     LoginFailure.REGISTRATION_CLOSED: (
-        text("No new players"),
-        text("This server takes no new players. Ask its owner for an account."),
+        text("No new accounts"),
+        text("This server takes no new accounts. Ask its owner for one."),
     ),
     LoginFailure.SESSION_REVOKED: (text("You were signed out"), text("Sign in again from the game.")),
 }
@@ -99,6 +99,8 @@ ENDED: Mapping[LoginFailure, tuple[Text, Text]] = {
 
 TOO_LONG = text("What was sent is too long.")
 NO_PAGE = text("There is no page at this address.")
+REFUSED_REQUEST = text("The server cannot do that.")
+"""What is said of a problem without a sentence of its own."""
 PROBLEMS: Mapping[str, Text] = {
     "bad_request": text("This address cannot be read."),
     "invalid_request": text("This form cannot be read."),
@@ -111,6 +113,8 @@ PROBLEMS: Mapping[str, Text] = {
 }
 """The sentences for people, where a problem's own detail is for programs; the advice of the place follows."""
 COMPLETE: Mapping[str, Text] = {
+    "busy": text("Too many people use this server right now. Try again in a moment."),
+    "shutting_down": text("The server is going down. Try again in a moment."),
     "request_timeout": text("Your browser sent this too slowly. Try again."),
     "misdirected_request": text("You opened this server by a name that is not its own. Its address is {address}"),
     "store_unavailable": text("The server cannot reach its data. Please tell its owner, and try again later."),
@@ -119,12 +123,17 @@ COMPLETE: Mapping[str, Text] = {
 """Sentences that have their advice."""
 
 
+def try_again_in(seconds: int) -> Text:
+    return text("Try again in {wait}.", wait=counted("{count} second", "{count} seconds", seconds))
+
+
 class Place(Enum):
     """The place that a person came from, by the advice for people whose request failed there."""
 
     GAME = text("Start again from the game.")
     LINK = text("Open your link again.")
     ACCOUNT = text("Open your account, then go on from there.")
+    HOME = text("Open the first page of this server.")
 
 
 TITLES: Mapping[int, Text] = {

@@ -51,6 +51,7 @@ class FormFeedback(Struct, frozen=True):
 
 
 _ACCOUNT = Way(text("Open your account"), "/auth/account")
+FIRST_PAGE = Way(text("Open the first page"), "/", forward=False)
 
 
 def too_many(seconds: int) -> Text:
@@ -137,7 +138,7 @@ def message(
 
 
 def working_page() -> Page:
-    lead = text("Your sign-in is being checked. This page goes on by itself.")
+    lead = text("Your sign-in is being checked. This page continues once that is done.")
     return message(text("One moment"), lead, sign="waiting")
 
 
@@ -177,15 +178,13 @@ def linked_page(player: str | None = None) -> Page:
     """Return the page after a link; the player is named while the session that asked for it is valid."""
     if player is None:
         return message(_BACK, text("The account is linked. This page can be closed."), sign="done")
-    lead = text("The account is linked to the player {player}. This page can be closed.", player=player)
+    lead = text("The account is linked to {player}. This page can be closed.", player=player)
     return message(_BACK, lead, sign="done")
 
 
 def adopted_page(provider: str, player: str) -> Page:
     """Return the page after a local account was adopted."""
-    lead = text(
-        "{provider} now signs you in as the player {player}. This page can be closed.", provider=provider, player=player
-    )
+    lead = text("{provider} now signs you in as {player}. This page can be closed.", provider=provider, player=player)
     return message(_BACK, lead, sign="done")
 
 
@@ -207,24 +206,24 @@ def error_page(status: int, sentence: Text, *, request_id: str) -> Page:
     A 5xx page shows `request_id`, by which the owner finds the request in the log.
     """
     title = sentences.TITLES.get(status, sentences.TITLE_OTHER)
-    return message(title, sentence, reference_id=request_id if status >= SERVER_ERROR else "")
+    return message(title, sentence, ways=(FIRST_PAGE,), reference_id=request_id if status >= SERVER_ERROR else "")
 
 
 def problem_page(problem: Problem, *, request_id: str, place: Place = Place.GAME, address: str = "") -> Page:
-    """Return the page of a problem that any route may have: a sentence by its code, else the problem's own detail.
+    """Return the page of a problem that any route may have: sentences by its code, never its detail, which is English.
 
     `address` is that of the server, for a person who came by another one.
     """
     title = sentences.TITLES.get(problem.status, sentences.TITLE_OTHER)
-    lines: list[Text] = []
-    ways = [_ACCOUNT] if place is Place.ACCOUNT else []
-    if (stated := sentences.PROBLEMS.get(problem.code)) is not None:
-        lines = [stated, place.value]
-    elif problem.code == "misdirected_request":
+    lines: Sequence[Text] = [sentences.PROBLEMS.get(problem.code, sentences.REFUSED_REQUEST), place.value]
+    ways = [_ACCOUNT] if place is Place.ACCOUNT else [FIRST_PAGE]
+    if problem.code == "misdirected_request":
         lines = [Text(sentences.COMPLETE[problem.code].source, {"address": address})]
         ways = [Way(text("Go there"), f"{address}/")]
-    else:
-        lines = [sentences.COMPLETE.get(problem.code) or text("{detail}", detail=problem.detail)]
+    elif problem.code == "rate_limited":
+        lines = [sentences.try_again_in(problem.retry_after or 1)]
+    elif problem.code in sentences.COMPLETE:
+        lines = [sentences.COMPLETE[problem.code]]
     return message(title, *lines, ways=ways, reference_id=request_id if problem.status >= SERVER_ERROR else "")
 
 

@@ -16,7 +16,7 @@ from gamed.ops.findings import Level
 from gamed.ops.owner_report import EVENTS, OwnerReport, OwnerReporter, Position
 from gamed.pages.languages import Languages
 from gamed.pages.model import Frame, Page, page
-from gamed.pages.render import PageRenderer
+from gamed.pages.render import PageFailed, PageRenderer
 from gamed.structs import Component
 
 BEFORE = "before"
@@ -51,7 +51,11 @@ class OwnerRoutes(Component, frozen=True, kw_only=True):
     def render(self, request: Request, shown: Page, now_ms: int = 0) -> bytes:
         accepted = ",".join(request.head.headers.values("accept-language"))
         language = self.languages.choose("", None, accepted)
-        return self.renderer.render(shown, Frame(None, request.request_id, now_ms), language)
+        try:
+            return self.renderer.render(shown, Frame(None, request.request_id, now_ms), language)
+        except PageFailed as e:
+            request.setResponseCode(500)
+            return e.plain
 
 
 def parse_position(text: str | None) -> Position | None:

@@ -25,6 +25,14 @@ FOLDER: Final = files("gamed.pages")
 _log = EventLog(Logger())
 
 
+class PageFailed(Exception):
+    """A template that has failed; `plain` is the page that takes its place."""
+
+    def __init__(self, plain: bytes) -> None:
+        super().__init__("a template has failed")
+        self.plain = plain
+
+
 class PageRenderer:
     """The templates of a process, with the owner's look; each is compiled at its first use, or before in prepare()."""
 
@@ -46,13 +54,13 @@ class PageRenderer:
         self._environment().get_template(name)
 
     def render(self, shown: Page, frame: Frame, language: Language = ENGLISH) -> bytes:
-        """Return the page in UTF-8; the plain page if its template fails."""
+        """Return the page in UTF-8; raise PageFailed, to be answered with 500, if its template fails."""
         try:
             return self._render(shown, frame, language)
         except Exception as e:
             # The text of the exception stays out of the log: it may hold a value, and a value may be a secret.
             _log.error("page_failed", page=shown.template, error=type(e).__name__, request=frame.request_id)
-            return plain_page(frame)
+            raise PageFailed(plain_page(frame)) from None
 
     def _render(self, shown: Page, frame: Frame, language: Language) -> bytes:
         from gamed.pages.environment import words

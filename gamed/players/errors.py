@@ -1,5 +1,7 @@
 """An operation on a player, a name or a password can fail in these ways; `str(error)` is the text for a person."""
 
+from enum import Enum
+
 
 class PlayerError(Exception):
     """A player, name or password that cannot be used for the requested operation."""
@@ -44,6 +46,10 @@ class LinkUnused(PlayerError):
     """A sign-in that an invite began and that failed; the invite is still open."""
 
 
+class OwnInviteUsed(LinkEnded):
+    """An invite that made the player of this browser."""
+
+
 class PlayerMayNotSignIn(PlayerError):
     """A reset link whose player is blocked or being erased."""
 
@@ -64,8 +70,32 @@ class LastIdentity(PlayerError):
         return "This is the last way to sign in as this player. Link another first."
 
 
+class AdoptRefusal(Enum):
+    """The reason why an old account cannot be brought into another one."""
+
+    OWN = "own"
+    LINKED = "linked"
+    """It has an account at a provider, by which its player signs in."""
+    BLOCKED = "blocked"
+    """Its player, or the one who asks, may not sign in."""
+    PASSWORD = "password"
+    """Its password was changed since it was checked."""
+
+
+class AdoptionRefused(PlayerError):
+    """An old account that stays as it is."""
+
+    def __init__(self, reason: AdoptRefusal) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
+
+
 class AccountReauthenticationRequired(PlayerError):
-    """An operation that needs a more recent sign-in."""
+    """An operation that needs a more recent sign-in of this player."""
+
+    def __init__(self, player_id: str = "") -> None:
+        super().__init__()
+        self.player_id = player_id
 
     def __str__(self) -> str:
         return "Sign in again, then ask once more within ten minutes."

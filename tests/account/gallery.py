@@ -10,6 +10,7 @@ from gamed.account.browser import AccountOverview, SavesPlace
 from gamed.account.browser_store import PlayerNames
 from gamed.account.links_routes import FAILURES as LINK_FAILURES
 from gamed.account.responder import AGAIN_LEAD, AGAIN_TITLE, FAILURES, SIGN_IN_LEAD, SIGNED_OUT, TITLE
+from gamed.account.return_rules import SECTIONS
 from gamed.audit import RecordedEvent, SecurityEvent
 from gamed.database.last_backup import LastBackup
 from gamed.database.security_events import EventCount, EventKey
@@ -43,7 +44,7 @@ VERSIONS = {"gamed": "1.0.0", "Python": "3.11.2", "Twisted": "26.10.0", "SQLite"
 
 
 def every_page() -> list[Shown]:
-    pages = [*sign_ins(), *accounts(), *of_links(), *of_owner()]
+    pages = [*sign_ins(), *accounts(), *saves(), *of_links(), *of_owner()]
     assert len({page.name for page in pages}) == len(pages)
     return pages
 
@@ -59,30 +60,14 @@ def sign_ins() -> Iterator[Shown]:
     yield Shown.of("account working", views.working_page())
     for outcome in LoginFailure:
         yield Shown.of(f"account ended {outcome.value}", views.ended_page(Ended(outcome)))
+        yield Shown.of(f"account not linked {outcome.value}", views.ended_page(Ended(outcome, linking=True)))
     yield Shown.of("account pending", views.ended_page(Ended(LoginFailure.PLAYER_PENDING, NUMBER)))
     yield Shown.of("account unlinked", views.unlinked_page())
     yield Shown.of("account deleted", views.deleted_page())
 
 
-def accounts() -> Iterator[Shown]:
-    """Yield the player's page and the page of a save, full, empty, and with long words."""
-    done = replace(VISIT, done=sentences.NOTICES["restored"])
-    yield Shown.of("account", views.account_page(done, overview(), WITH_PASSWORD))
-    yield Shown.of("account at providers", views.account_page(VISIT, overview("discord"), AT_PROVIDERS))
-    wrong = sentences.PASSWORD_REFUSED[FormError.WRONG]
-    yield Shown.of("account refused", views.account_page(VISIT, overview(), WITH_PASSWORD, error=wrong))
-    empty = AccountOverview(PlayerNames(None, None), (), (), (), Usage())
-    nameless = replace(VISIT, name=None)
-    yield Shown.of("account empty", views.account_page(nameless, empty, AT_PROVIDERS))
-    unreadable = AccountOverview(PlayerNames(None, None), (), (), None, Usage())
-    yield Shown.of("account without saves", views.account_page(nameless, unreadable, AT_PROVIDERS))
-    long = replace(overview("discord", "google", clients=CLIENTS, slot="w" * 64), names=PlayerNames("W" * 32, None))
-    yield Shown.of("account long", views.account_page(LONG_VISIT, long, AT_PROVIDERS), LONG)
-    device = views.shown_device(overview().sessions[0])
-    yield Shown.of("rename device", views.rename_page(VISIT, device))
-    nameless_device = views.shown_device(SessionInfo("ses_s", NOW_MS - DAY_MS, NOW_MS, NOW_MS, "", "{}"))
-    error = sentences.DEVICE_NAME_UNUSABLE
-    yield Shown.of("rename device refused", views.rename_page(LONG_VISIT, nameless_device, "", error), LONG)
+def saves() -> Iterator[Shown]:
+    """Yield the page of a save, and the questions before one is deleted."""
     listed, wide = versions("auto", "ANNA-PC"), versions("w" * 64, "W" * 64)
     yield Shown.of("versions", views.slot_page(VISIT, listed, listed))
     yield Shown.of("versions long", views.slot_page(LONG_VISIT, wide, wide), LONG)
@@ -100,7 +85,47 @@ def accounts() -> Iterator[Shown]:
     deleted = versions("auto", "ANNA-PC", copies=2)
     deleted["versions"] = [{**each, "kind": "delete"} if each["version"] == 4 else each for each in deleted["versions"]]  # type: ignore[attr-defined]
     yield Shown.of("versions of a deleted save", views.slot_page(VISIT, deleted, deleted))
-    yield Shown.of("nothing changed", views.failure_page(sentences.NOT_TYPED))
+    listed["more"] = True
+    yield Shown.of("versions of a long history", views.slot_page(VISIT, listed, listed))
+
+
+def accounts() -> Iterator[Shown]:
+    """Yield the account, full, empty, and with long words."""
+    done = replace(VISIT, done=sentences.NOTICES["restored"])
+    yield Shown.of("account", views.account_page(done, overview(), WITH_PASSWORD))
+    yield Shown.of("account at providers", views.account_page(VISIT, overview("discord"), AT_PROVIDERS))
+    error = sentences.PASSWORD_REFUSED[FormError.WRONG]
+    wrong = views.AccountForms({}, "old", error)
+    yield Shown.of("account refused", views.account_page(VISIT, overview(), WITH_PASSWORD, forms=wrong))
+    for field, typed, sentence in (
+        ("name", "Anna\u200b", sentences.NAME_UNUSABLE),
+        ("word", "W" * 64, sentences.NOT_TYPED),
+    ):
+        refused_field = views.AccountForms({field: typed}, field, sentence)
+        page = views.account_page(VISIT, overview("discord"), AT_PROVIDERS, forms=refused_field)
+        yield Shown.of(f"account refused {field}", page)
+    adoptable = replace(overview("discord"), adoptable=True)
+    yield Shown.of("account before adopting", views.account_page(VISIT, adoptable, AT_PROVIDERS))
+    for reason, sentence in sentences.ADOPT_REFUSED.items():
+        refused_field = views.AccountForms({"old_account": "anna"}, "old_account", sentence)
+        page = views.account_page(VISIT, adoptable, AT_PROVIDERS, forms=refused_field)
+        yield Shown.of(f"account adopting refused {reason.value}", page)
+    for section in sorted({*SECTIONS.values()}):
+        typed = views.AccountForms({"name": "Anna L", "word": "delete"}, again=section)
+        yield Shown.of(f"account again at {section}", views.account_page(VISIT, overview(), WITH_PASSWORD, forms=typed))
+    empty = AccountOverview(PlayerNames(None, None), (), (), (), Usage())
+    nameless = replace(VISIT, name=None)
+    yield Shown.of("account empty", views.account_page(nameless, empty, AT_PROVIDERS))
+    unreadable = AccountOverview(PlayerNames(None, None), (), (), None, Usage())
+    yield Shown.of("account without saves", views.account_page(nameless, unreadable, AT_PROVIDERS))
+    long = replace(overview("discord", "google", clients=CLIENTS, slot="w" * 64), names=PlayerNames("W" * 32, None))
+    yield Shown.of("account long", views.account_page(LONG_VISIT, long, AT_PROVIDERS), LONG)
+    device = views.shown_device(overview().sessions[0])
+    yield Shown.of("rename device", views.rename_page(VISIT, device))
+    nameless_device = views.shown_device(SessionInfo("ses_s", NOW_MS - DAY_MS, NOW_MS, NOW_MS, "", "{}"))
+    error = sentences.DEVICE_NAME_UNUSABLE
+    yield Shown.of("rename device refused", views.rename_page(LONG_VISIT, nameless_device, "", error), LONG)
+    yield Shown.of("nothing changed", views.failure_page(sentences.LAST_WAY))
     refused = {sentence.source: views.failure_page(sentence) for _, sentence in FAILURES.values()}
     refused[sentences.NO_COOKIE.source] = views.failure_page(sentences.NO_COOKIE)
     refused |= {sentence.source: views.link_failure_page(sentence) for _, sentence in LINK_FAILURES.values()}
@@ -110,15 +135,13 @@ def accounts() -> Iterator[Shown]:
         after = views.account_page(replace(VISIT, done=sentence), overview(), AT_PROVIDERS)
         yield Shown.of(f"account after {key}", after)
     for error, sentence in sentences.PASSWORD_REFUSED.items():
-        page = views.account_page(VISIT, overview(), WITH_PASSWORD, error=sentence)
+        page = views.account_page(VISIT, overview(), WITH_PASSWORD, forms=views.AccountForms({}, "old", sentence))
         yield Shown.of(f"account password {error.value}", page)
     yield Shown.of("account full", views.account_page(VISIT, full_overview(), AT_PROVIDERS, SavesPlace(after="s1")))
     devices = list(full_overview().sessions)[:101]
     yield Shown.of(
         "account with 101 devices", views.account_page(VISIT, replace(overview(), sessions=devices), WITH_PASSWORD)
     )
-    listed["more"] = True
-    yield Shown.of("versions of a long history", views.slot_page(VISIT, listed, listed))
     yield Shown.of("account signed out", views.sign_in_page(FORM, WITH_PASSWORD, title=TITLE, lead=SIGNED_OUT))
 
 
@@ -132,7 +155,7 @@ def of_links() -> Iterator[Shown]:
     yield Shown.of("reset refused", views.reset_page(LINK, "W" * 32, short), LONG)
     yield Shown.of("reset done", views.reset_done_page())
     yield Shown.of("link over", views.link_failure_page(sentences.LINK_OVER))
-    yield Shown.of("link over with an account", views.link_failure_page(sentences.LINK_OVER, account=True))
+    yield Shown.of("link over with an account", views.link_failure_page(sentences.INVITE_USED, account=True))
 
 
 def of_owner() -> Iterator[Shown]:

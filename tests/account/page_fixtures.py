@@ -103,7 +103,7 @@ class AccountCase(ProviderCase):
         waits = build_waits(service)
         sessions = build_sessions(service, waits.changes.notify, FirstUses())
         saves = build_saves(service, sessions, waits, in_thread=run_inline, usage_of_disk=lambda: (0, 0, 2**40))
-        account = build_account(service, waits.changes.notify)
+        self.account = account = build_account(service, waits.changes.notify)
         accounts = account.routes(self.server.parts, sessions, saves, pages)
         return [*accounts, SessionRoutes(sessions=sessions, detached=service.tasks), saves.save_routes, saves.exports]
 
@@ -155,4 +155,5 @@ def _code(page: Page) -> str:
 
 
 def _path(url: str) -> str:
-    return url.removeprefix("https://game.example")
+    """Return the target of a request, which has no fragment."""
+    return url.removeprefix("https://game.example").partition("#")[0]

@@ -5,13 +5,16 @@ import re
 from base64 import b64encode
 from io import BytesIO
 from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
 from zipfile import ZipFile
 
 from gamed.account import sentences
 from gamed.account.own_data import EVENTS
+from gamed.account.views import ended_page
 from gamed.audit import SecurityEvent
 from gamed.config.game import SaveLimits
 from gamed.database.security_events import EventCount, EventKey, write_events
+from gamed.login.browser import Ended
 from gamed.login.local import FormError
 from gamed.outcomes import LoginFailure
 from gamed.players import tables as player_tables
@@ -20,6 +23,7 @@ from gamed.sessions.browser_tables import open_browser
 from gamed.sessions.credentials import BROWSER_IDLE_MS, RECENT_MS, NewBrowserSession
 from gamed.timestamps import rfc3339
 from tests.account.page_fixtures import BERT, HOME, AccountCase
+from tests.login.browser_fake_provider import GOOGLE
 from tests.login.browser_fixtures import Page
 from tests.login.fixtures import ANNA, PASSWORD, done
 
@@ -560,8 +564,8 @@ class SaveTests(AccountCase):
         self.assertIn(f'href="{HOME}/saves/auto/versions/3/delete"', page.html)
         for number, status in (("1", 409), ("9", 409), ("0", 404), ("x", 404), ("3", 200)):
             self.assertEqual(self.browser.get(f"{HOME}/saves/auto/versions/{number}/delete").status, status, number)
-        away = self.new_account_browser().ask("GET", f"{HOME}/saves/auto/versions/3/delete")
-        self.assertEqual((away.status, away.headers["location"]), (303, f"https://game.example{HOME}"))
+        away = self.new_account_browser().get(f"{HOME}/saves/auto/versions/3/delete")
+        self.assertIn("Sign in to see your devices and saves.", away.text)
 
     def test_dismissal_needs_a_recent_sign_in(self) -> None:
         """Ten minutes after the sign-in both the page and its form ask for a new one first."""
@@ -720,13 +724,13 @@ class NameTests(AccountCase):
         self.home = self.browser.sign_in()
 
     def test_change(self) -> None:
-        """The new name is shown on the page and to games; an empty one deletes it."""
+        """The new name is shown on the page and to games; an empty field means the account's name."""
         page = self.browser.post(self.home.form("/name"), {"name": "  Anna  Lena "})
         self.assertIn(sentences.NOTICES["named"].source, page.text)
         self.assertEqual(page.heading, "Hello, Anna Lena")
         self.assertEqual(self.stored(), "Anna Lena")
         self.browser.post(page.form("/name"), {"name": " "})
-        self.assertIsNone(self.stored())
+        self.assertEqual(self.stored(), "Anna")
 
     def stored(self) -> str | None:
         """Return the name in the database."""
@@ -841,8 +845,26 @@ class ProviderTests(AccountCase):
         away = self.browser.post(self.home.form("/link", provider="google"))
         back = self.at_provider(away)
         self.browser.post(self.browser.get(HOME).form("/sign-out"))
-        self.assertIn(sentences.ENDED[LoginFailure.SESSION_REVOKED][1].source, self.browser.get(back).text)
+        page = self.browser.get(back)
+        self.assertEqual(page.heading, "Not linked")
+        self.assertIn(sentences.LINK_ENDED[LoginFailure.SESSION_REVOKED].source, page.text)
         self.assertEqual(self.ways(), ["discord"])
+
+    def test_link_cancelled(self) -> None:
+        """A link that the player cancels at the provider is not linked; nothing says that they are signed out."""
+        away = self.browser.post(self.home.form("/link", provider="google"))
+        [state] = parse_qs(urlsplit(away.headers["location"]).query)["state"]
+        answer = urlencode({"state": state, "error": "access_denied", "iss": GOOGLE.issuer})
+        page = self.browser.get(f"/auth/google/callback?{answer}")
+        self.assertEqual((page.heading, "signed in" in page.text), ("Not linked", False))
+        self.assertIn(sentences.LINK_ENDED[LoginFailure.PROVIDER_DENIED].source, page.text)
+        self.assertIn(f"{HOME}#sign-in", page.links)
+        self.assertIn("Discord", self.browser.get(HOME).text)
+
+    def test_link_fails(self) -> None:
+        """No end of a link is headed as that of a sign-in."""
+        for outcome in LoginFailure:
+            self.assertEqual(ended_page(Ended(outcome, linking=True)).values["title"], sentences.NOT_LINKED)
 
     def test_unlink(self) -> None:
         """An unlinked provider signs in no more; the last one stays."""

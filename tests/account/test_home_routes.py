@@ -1,8 +1,10 @@
 """The server's address shows a page to a browser, and to a program that there is nothing."""
 
+from functools import partial
+
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.account.home_routes import HomeRoutes
+from gamed.account.home_routes import HomeRoutes, render_for_any
 from gamed.crypto import Indexer
 from gamed.http.background import ShieldedTasks
 from gamed.login.browser_routes import PageResponder
@@ -20,7 +22,7 @@ class HomeTests(SynchronousTestCase):
         guard = BrowserGuard(indexer=Indexer(b"k" * 32), random=bytes, secure=True)
         parts = (lambda: START_MS, ShieldedTasks(), PageRenderer(), Languages())
         pages = PageResponder(guard, lambda: "https://game.example", "Anna's <server>", *parts)
-        self.browser = Browser([HomeRoutes(pages=pages)])
+        self.browser = Browser([HomeRoutes(pages=pages)], render_unknown=partial(render_for_any, pages))
 
     def get(self, path: str, accept: str | None) -> Answer:
         return self.browser.request("GET", path, {} if accept is None else {"Accept": accept})
@@ -49,7 +51,34 @@ class HomeTests(SynchronousTestCase):
                 answer = self.browser.request(method, path, {"Accept": CHROMIUM})
                 self.assertEqual((answer.code, answer.headers["allow"]), ("method_not_allowed", "GET"))
 
-    def test_neighbours(self) -> None:
-        """Other paths have no page."""
-        for path in ("/auth", "/index.html", "//", "/auth//"):
-            self.assertEqual(self.get(path, CHROMIUM).code, "route_not_found")
+    def test_unknown(self) -> None:
+        """A browser gets a page with the server's name and a way on where there is nothing, a program a problem."""
+        for path in ("/auth", "/foo", "/index.html", "//", "/auth//", "/auth/foo", "/%3Cb%3E", "/foo?x=1"):
+            page = self.get(path, CHROMIUM)
+            self.assertEqual((page.status, page.headers["content-type"]), (404, "text/html; charset=utf-8"), path)
+            for part in (b"Anna&#39;s &lt;server&gt;", b"There is no page at this address.", b'href="/"'):
+                self.assertIn(part, page.body)
+            self.assertEqual(page.headers["vary"], "Accept, Accept-Language, Cookie")
+            self.assertEqual(page.headers["cache-control"], "no-store")
+            self.assertIn("default-src 'none'", page.headers["content-security-policy"])
+            for accept in (None, "*/*", "application/json", "text/html;q=0"):
+                self.assertEqual((self.get(path, accept).status, self.get(path, accept).code), (404, "route_not_found"))
+            for method in ("POST", "HEAD", "OPTIONS"):
+                answer = self.browser.request(method, path, {"Accept": CHROMIUM})
+                self.assertEqual(answer.headers["content-type"], "application/problem+json", (method, path))
+
+    def test_wrong_address(self) -> None:
+        """A browser that came by another name reads the right address, at every path; a program gets a problem."""
+        for path in ("/", "/auth/", "/foo"):
+            headers = {"Accept": CHROMIUM, "Host": "other.example"}
+            page = self.browser.request("GET", path, headers)
+            self.assertEqual((page.status, page.headers["content-type"]), (421, "text/html; charset=utf-8"), path)
+            self.assertIn(b"Its address is <bdi>https://game.example</bdi>", page.body)
+            self.assertIn(b'href="https://game.example/"', page.body)
+            problem = self.browser.request("GET", path, {"Host": "other.example"})
+            self.assertEqual((problem.status, problem.code), (421, "misdirected_request"))
+
+    def test_unreadable(self) -> None:
+        """An address that cannot be read has a page for a browser, too."""
+        page = self.browser.request("GET", "/%zz", {"Accept": CHROMIUM})
+        self.assertEqual((page.status, b"This address cannot be read." in page.body), (400, True))

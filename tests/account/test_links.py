@@ -8,12 +8,13 @@ from gamed.account.links_store import InvitedAccount, PasswordReset
 from gamed.account.store import replace_password, sign_out_all
 from gamed.config.model import Registration
 from gamed.crypto import Purpose
+from gamed.login.sentences import NO_COOKIE
 from gamed.outcomes import LoginFailure
 from gamed.players import tables as player_tables
 from gamed.players.errors import LinkEnded
 from gamed.players.names import new_player_id
 from gamed.sessions.browser_rules import BrowserName
-from gamed.sessions.credentials import NewBrowserSession
+from gamed.sessions.credentials import BROWSER_IDLE_MS, NewBrowserSession
 from gamed.sessions.store import LINK_RETAINED_MS, delete_old_sessions
 from tests.account.page_fixtures import HOME, AccountBrowser, AccountCase
 from tests.login.browser_fixtures import Page
@@ -136,8 +137,46 @@ class InviteTests(LinkCase):
             self.browser.post(form, {"name": "Cleo", "password": PASSWORD}),
         ):
             self.assertEqual((page.status, page.heading), (410, "This link does not work"))
-            self.assertIn(sentences.LINK_OVER.source, page.text)
+            self.assertIn(" and it ", page.text)
         self.assertEqual(len(self.players()), 1)
+
+    def own(self, page: Page) -> bool:
+        """Return whether a used invite leads to the account, and to no other page."""
+        self.assertEqual((page.status, page.heading), (410, "This link does not work"))
+        sentence = sentences.INVITE_USED if HOME in page.links else sentences.LINK_OVER
+        self.assertIn(sentence.source, page.text)
+        self.assertEqual(page.links, [HOME if HOME in page.links else "/"])
+        return HOME in page.links
+
+    def test_used_by_this_person(self) -> None:
+        """A used invite leads the person who used it to the account while they are signed in, and nobody else."""
+        self.server.clock.advance(1)  # later than the sign-up of Anna, who is another player
+        path = self.invite()
+        form = self.browser.get(path).form(path)
+        self.accept(path)
+        again = {"name": "Cleo", "password": PASSWORD}
+        self.assertTrue(self.own(self.browser.get(path)))
+        self.assertTrue(self.own(self.browser.post(form, again)))
+        anna, forged, signed_out = (self.new_account_browser() for _ in range(3))
+        anna.sign_in()
+        forged.cookies["__Host-ga"] = "gbs_" + "A" * 49
+        token = self.browser.token or ""
+        signed_out.cookies["__Host-ga"] = token[:10] + ("B" if token[10] != "B" else "C") + token[11:]
+        self.assertEqual([self.own(each.get(path)) for each in (anna, forged, signed_out)], [False] * 3)
+        self.server.clock.advance(BROWSER_IDLE_MS / 1000)
+        self.assertFalse(self.own(self.browser.get(path)))
+
+    def test_used_at_a_provider(self) -> None:
+        """The same holds for an invite that was used by a sign-in at a provider."""
+        self.serve_providers()
+        path = self.invite()
+        away = self.browser.post(self.browser.get(path).form(path), {"provider": "discord"})
+        self.assertEqual(self.browser.get(self.at_provider(away, "bo")).status, 200)
+        self.assertTrue(self.own(self.browser.get(path)))
+        self.assertFalse(self.own(self.new_account_browser().get(path)))
+        other = self.invite()
+        self.server.write(lambda c: link_tables.end_invite(c, self.invite_id, self.server.now_ms() - 1))
+        self.assertFalse(self.own(self.browser.get(other)))
 
     def test_two_at_once(self) -> None:
         """An invite admits the first of two transactions that use it; the second leaves no player."""
@@ -203,6 +242,15 @@ class InviteTests(LinkCase):
         self.assertEqual([page.status for page in refused], [403] * 4)
         self.assertEqual(self.browser.get(path, Sec_Fetch_Dest="iframe").status, 403)
         self.assertEqual(self.browser.get(path, Sec_Purpose="prefetch").status, 503)
+        self.assert_open()
+
+    def test_without_cookies(self) -> None:
+        """A browser that keeps no cookies reads the reason, and the link stays open."""
+        for path in (self.invite(), self.reset_link()):
+            form = self.browser.get(path).form(path)
+            self.browser.cookies.clear()
+            page = self.browser.post(form, {"name": "Cleo", "password": PASSWORD})
+            self.assertEqual((page.status, NO_COOKIE.source in page.text), (403, True))
         self.assert_open()
 
     def test_headers(self) -> None:

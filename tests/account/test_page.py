@@ -1,18 +1,23 @@
 """The player's own page signs a browser in and out, and nothing but its cookie opens it."""
 
+from msgspec.structs import replace
+
 from gamed.account import sentences
 from gamed.account import store as player_store
+from gamed.crypto import Index, Secret
 from gamed.database.connection import Connection
+from gamed.login.keys import LoginLookup
 from gamed.outcomes import LoginFailure
 from gamed.players import tables as player_tables
 from gamed.sessions import tables as session_tables
 from gamed.sessions.credentials import BROWSER_IDLE_MS, BROWSER_TOTAL_MS
 from gamed.sessions.store import delete_old_sessions
 from tests.account.page_fixtures import HOME, AccountCase
-from tests.login.fixtures import ANNA, APPROVAL, OFF, PASSWORD
+from tests.login.browser_fake_provider import GOOGLE
+from tests.login.browser_fixtures import Page
+from tests.login.fixtures import ANNA, APPROVAL, OFF, PASSWORD, done
 from tests.login.gallery import RENDERER
 from tests.support.covers import covers
-from tests.support.http import BASE_HOST
 from tests.support.stores import sqlite_files
 
 
@@ -73,6 +78,51 @@ class SignInTests(AccountCase):
         page = self.browser.get(f"/auth/discord/callback?state={state}&error=access_denied")
         self.assertIn(sentences.ENDED[LoginFailure.PROVIDER_DENIED][1].source, page.text)
         self.assertIn(HOME, page.links)
+
+    def ends(self, page: Page, outcome: LoginFailure) -> None:
+        """Assert that a sign-in ended with this outcome in its own words, with a way on."""
+        title, sentence = sentences.ENDED[outcome]
+        self.assertEqual((page.status, page.heading), (200, title.source))
+        self.assertIn(sentence.source, page.text)
+        self.assertIn(HOME, page.links)
+        self.assertIsNone(self.browser.token)
+
+    def test_blocked(self) -> None:
+        """A blocked player reads that they are blocked, whatever the way to sign in."""
+        self.server.write(lambda c: player_tables.set_state(c, ANNA, "blocked"))
+        self.ends(self.browser.sign_in(), LoginFailure.PLAYER_BLOCKED)
+        self.serve_providers()
+        self.play_at("discord")
+        self.server.write(lambda c: player_tables.set_state(c, self.player_id, "blocked"))
+        self.ends(self.sign_in_at("discord"), LoginFailure.PLAYER_BLOCKED)
+
+    def test_misconfigured(self) -> None:
+        """A provider that does not accept this server's secret is not ready."""
+        self.serve_oauth(replace(GOOGLE, client_secret=Secret(b"another one")))
+        self.browser = self.new_account_browser()
+        self.ends(self.sign_in_at("google"), LoginFailure.PROVIDER_MISCONFIGURED)
+
+    def test_every_outcome(self) -> None:
+        """Each outcome of a sign-in has its own sentence on the way back, such as that the server's clock is wrong."""
+        self.serve_providers()
+        for outcome in LoginFailure:
+            self.browser.post(self.browser.get(HOME).form("/sign-in", provider="discord"))
+            query = "SELECT login_id, browser_index FROM login WHERE stage = 'authorizing'"
+            [(login_id, browser)] = self.server.rows(query)
+            done(self.server.browsers.fail(LoginLookup("login_id", login_id), Index(bytes(browser)), outcome))
+            self.ends(self.browser.get(f"{HOME}/done?login_id={login_id}"), outcome)
+
+    def test_without_cookies(self) -> None:
+        """A browser that keeps no cookies reads the reason, at the sign-in and at a form of the account."""
+        form = self.browser.get(HOME).form("/sign-in")
+        self.browser.cookies.clear()
+        page = self.browser.post(form, {"name": "Anna", "password": PASSWORD})
+        self.assertEqual((page.status, sentences.NO_COOKIE.source in page.text), (403, True))
+        form = self.browser.sign_in().form("/name")
+        del self.browser.cookies["__Host-gl"]
+        form["fields"]["form"] = "A" * 43
+        page = self.browser.post(form, {"name": "x"})
+        self.assertEqual((page.status, sentences.NO_COOKIE.source in page.text), (403, True))
 
     def test_pending_player(self) -> None:
         """A player who waits for approval sees the code to tell the owner."""
@@ -296,9 +346,9 @@ class CookieTests(AccountCase):
     def test_signed_out_elsewhere(self) -> None:
         """Every address below the page leads a browser without a session to the sign-in."""
         browser = self.new_account_browser()
-        for path in ("/saves/auto", "/saves/auto/versions/1", "/export"):
-            answer = browser.ask("GET", HOME + path)
-            self.assertEqual((answer.status, answer.headers["location"]), (303, f"https://{BASE_HOST}{HOME}"))
+        for path in ("", "/saves/auto", "/saves/auto/versions/1", "/saves/auto/versions/1/delete", "/export"):
+            page = browser.get(HOME + path)
+            self.assertEqual((page.status, "Sign in to see your devices" in page.text), (200, True), path)
 
 
 class ForgeryTests(AccountCase):

@@ -52,10 +52,17 @@ class ProviderCase(BrowserCase):
 
     fake: WatchedProvider
 
-    def serve_oauth(self, *providers: Provider, kind: type[WatchedProvider] = WatchedProvider, **terms: Any) -> None:
+    def serve_oauth(
+        self,
+        *providers: Provider,
+        kind: type[WatchedProvider] = WatchedProvider,
+        passwords_per_minute: int = 0,
+        **terms: Any,
+    ) -> None:
         """Configure these providers, by default both."""
         configured = {each.name: each for each in providers or (DISCORD, GOOGLE)}
-        self.server = LoginServer(self, replace(TERMS, mode=Mode.OAUTH, **terms), configured=configured)
+        terms_of_all = replace(TERMS, mode=Mode.OAUTH, **terms)
+        self.server = LoginServer(self, terms_of_all, passwords_per_minute, configured=configured)
         self.fake = development_provider(self.server.clock, kind)
         self.wire = RequestTraversalAgent(self.fake.app.resource())
         made = build_providers(configured, GAME, self.wire, self.server.clock, self.server.now_ms)

@@ -176,6 +176,8 @@ def failures() -> Iterator[Shown]:
     for number, sentence in enumerate(dict.fromkeys(each.source for each in BROWSER_REJECTIONS)):
         refused = views.error_page(403, Text(sentence), request_id=ID)
         yield Shown.of(f"refused {number}", refused, failure=True)
+    other = views.problem_page(plain_problem("provider_unknown"), request_id=ID, place=Place.ACCOUNT)
+    yield Shown.of("problem without a sentence", other, failure=True)
     for code in COMMON:
         for place in Place:
             page = views.problem_page(plain_problem(code), request_id=ID, place=place, address="https://game.example")

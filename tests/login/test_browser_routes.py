@@ -208,7 +208,9 @@ class Forms(BrowserCase):
         typed = {"name": "Anna", "password": "correct horse"}
         for action in ("/local", "/decline"):
             form = browser.get(game.url).form(action)
-            self.refused(self.new_browser().post(form, typed))
+            page = self.new_browser().post(form, typed)
+            self.refused(page)
+            self.assertIn(sentences.NO_COOKIE.source, page.text)
             other_browser = self.new_browser()
             other_browser.get(game.url)
             self.refused(other_browser.post(form, typed))
@@ -429,7 +431,7 @@ class ResultPage(BrowserCase):
             for url in (game.url, where):
                 page = browser.get(url)
                 self.assertEqual((page.status, OTHER_SENTENCE in page.text), (409, True))
-                self.assertEqual((page.links, page.forms), ([], []))
+                self.assertEqual((page.links, page.forms), (["/"], []))
         self.assertEqual(game.collect().json["stage"], "proof_required")
         game.cancel()
         self.assertEqual(other.get(where).status, 409)

@@ -81,7 +81,7 @@ class NoEffect(CallbackRouteCase):
         for _ in range(2):
             self.refused(self.callback(state="x"), 400, sentences.CALLBACK_UNKNOWN.source)
         for page in (self.browser.get(self.back), self.browser.get("/auth/nobody/callback?x")):
-            self.refused(page, 429, "Wait 30 seconds, then reload this page.")
+            self.refused(page, 429, "Try again in 30 seconds.")
             self.assertEqual(page.headers["retry-after"], "30")
         self.assertEqual(self.fake.requests(documents.DISCORD_TOKEN), [])
         self.pass_time(30)

@@ -266,7 +266,7 @@ class Adopt(ProviderCase):
         self.serve_oauth(DISCORD)
         game, browser = self.game(provider="discord", intent="adopt", loopback_port=51004), self.new_browser()
         page = browser.get(game.url)
-        self.assertEqual((page.status, page.heading), (200, "Keep your player"))
+        self.assertEqual((page.status, page.heading), (200, "Keep your account"))
         self.assertEqual(set(page.form("/continue")["fields"]), {"form", "name", "password"})
         wrong = browser.post(page.form("/continue"), {"name": "Anna", "password": "wrong horse"})
         self.assertEqual((wrong.status, sentences.REFUSED[FormError.WRONG].source in wrong.text), (200, True))
@@ -277,7 +277,7 @@ class Adopt(ProviderCase):
         ticket = dict(parse_qsl(urlsplit(back.links[0]).query))["ticket"]
         complete = game.collect(ticket=ticket).json
         self.assertEqual(complete["player"], {"id": "ply_" + "A" * 22, "created": False, "owner": False, "name": None})
-        adopted = "<bdi>Discord</bdi> now signs you in as the player <bdi>Anna</bdi>. This page can be closed."
+        adopted = "<bdi>Discord</bdi> now signs you in as <bdi>Anna</bdi>. This page can be closed."
         self.assertIn(adopted, browser.get(done_url(game.login)).html)
         self.assertEqual(self.game(provider="discord", intent="adopt").answer.status, 400)
 
@@ -296,7 +296,7 @@ class Link(ProviderCase):
         back = browser.get(browser.get(self.at_provider(browser.post(page.form("/continue")))).headers["location"])
         ticket = dict(parse_qsl(urlsplit(back.links[0]).query))["ticket"]
         self.assertEqual(game.collect(ticket=ticket).json, {"status": "complete", "linked": {"provider": "google"}})
-        linked = f"The account is linked to the player <bdi>{complete['player']['id']}</bdi>. This page can be closed."
+        linked = f"The account is linked to <bdi>{complete['player']['id']}</bdi>. This page can be closed."
         self.assertIn(linked, browser.get(done_url(game.login)).html)
         again = self.game(provider="google")
         player = again.collect(finish_code=code(self.signed_in(self.new_browser(), again.url))).json["player"]

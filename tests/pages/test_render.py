@@ -1,31 +1,144 @@
 """Pages are rendered whole or not at all, and a value is never markup."""
 
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from msgspec import Struct
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.account.home_routes import HomeRoutes
+from gamed.config.model import Look
+from gamed.crypto import Indexer
+from gamed.http.background import ShieldedTasks
+from gamed.login.browser_routes import PageResponder
+from gamed.login.csrf import BrowserGuard
 from gamed.pages.language import ENGLISH, Forms, Language, fill_plain
-from gamed.pages.model import Frame, Page
-from gamed.pages.render import plain_page
+from gamed.pages.languages import Languages
+from gamed.pages.model import Counted, Frame, LanguageChoice, Page, ServerName, Text
+from gamed.pages.render import PageFailed, plain_page
 from tests.login.gallery import ID, NOW_MS, RENDERER, SERVERS
 from tests.pages.test_texts import shown
+from tests.support.http import START_MS, Browser
 
 FRAME = Frame(SERVERS["plain"], ID, NOW_MS)
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
+ROW = re.compile(r"\.(labels|typed|file_bytes|versions)\.")
+"""The way to a member of a table that has any number of rows: without one the page has a row less."""
+
+
+class Without:
+    """A value of which one member is missing."""
+
+    def __init__(self, value: object, name: str) -> None:
+        self._value, self._name = value, name
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._name:
+            raise AttributeError(name)
+        return getattr(self._value, name)
+
+
+def lacking(value: object) -> Iterator[tuple[str, object]]:
+    """Yield a value with each of its members missing in turn, at every depth, and the way to that member.
+
+    Of a list the first item of each form is taken. Texts are whole: what they lack is missing in their source.
+    """
+    if isinstance(value, Mapping):
+        for name, member in value.items():
+            yield f".{name}", {key: each for key, each in value.items() if key != name}
+            yield from ((f".{name}{way}", {**value, name: less}) for way, less in lacking(member))
+    elif isinstance(value, Struct) and not isinstance(value, Text | Counted):
+        for field in value.__struct_fields__:
+            yield f".{field}", Without(value, field)
+            yield from ((f".{field}{way}", With(value, field, less)) for way, less in lacking(getattr(value, field)))
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        forms = {type(each): number for number, each in reversed([*enumerate(value)])}
+        for number in forms.values():
+            before, item, after = value[:number], value[number], value[number + 1 :]
+            yield from ((f"[{number}]{way}", [*before, less, *after]) for way, less in lacking(item))
+
+
+class With:
+    """A value of which one member is another one."""
+
+    def __init__(self, value: object, name: str, member: object) -> None:
+        self._value, self._name, self._member = value, name, member
+
+    def __getattr__(self, name: str) -> Any:
+        return self._member if name == self._name else getattr(self._value, name)
 
 
 class MissingValueTests(SynchronousTestCase):
+    def rendered(self, page: Page, frame: Frame) -> bytes:
+        try:
+            return RENDERER.render(page, frame)
+        except PageFailed as e:
+            return e.plain
+
+    def compared(self, whole: bytes, way: str, page: Page, frame: Frame) -> bool:
+        """Return whether a page that lacks something is the plain page; fail unless it is that or the whole one."""
+        rendered = self.rendered(page, frame)
+        if ROW.search(way) and rendered.endswith(b"</html>"):
+            return False
+        if rendered != whole:
+            self.assertEqual(rendered, plain_page(FRAME), way)
+        return rendered != whole
+
     def test_each_in_turn(self) -> None:
-        """A page with one value missing is the plain page with the request's id, never half a page."""
-        plain, cases = plain_page(FRAME), 0
+        """A page that lacks a value, or a member of one, is the plain page, or the missing one does not matter."""
+        tried, plain = set[str](), 0
         for each in shown():
             assert each.page is not None
-            for name in each.page.values:
-                left = {key: value for key, value in each.page.values.items() if key != name}
-                rendered = RENDERER.render(Page(each.page.template, left), FRAME)
-                if rendered != plain:  # a value that only another form of this page shows
-                    self.assertTrue(rendered.rstrip().endswith(b"</html>"))
-                    continue
-                cases += 1
-        self.assertGreater(cases, 400)
+            template, whole = each.page.template, RENDERER.render(each.page, FRAME)
+            for way, values in lacking(each.page.values):
+                # of the many pages of one template those with new values or another length are other cases
+                case = f"{template} {way} {len(whole)}"
+                if case not in tried:
+                    tried.add(case)
+                    plain += self.compared(whole, way, Page(template, cast("dict[str, object]", values)), FRAME)
+        self.assertGreater(len(tried), 3000)
+        self.assertGreater(plain, 1500)
+
+    def test_frame(self) -> None:
+        """The same holds for what surrounds the content, and for the server's name and look."""
+        look = Look("#22aa77", welcome="Be kind.", contact="mailto:anna@game.example")
+        named = ServerName("Anna's Arena", "game.example", look)
+        frame = Frame(named, ID, NOW_MS, [LanguageChoice("de", "Deutsch", "/auth/language/de")])
+        plain = 0
+        for name in ("home at plain", "account", "versions", "sign-in open", "denied_page", "owner"):
+            page = next(each.page for each in shown() if each.name == name)
+            assert page is not None
+            whole = RENDERER.render(page, frame)
+            for way, less in lacking(frame):
+                if way not in (".request_id", ".now_ms"):  # the plain page needs the one, and every age the other
+                    plain += self.compared(whole, way, page, cast(Frame, less))
+        self.assertGreater(plain, 20)
+
+
+class FailingTemplateTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        guard = BrowserGuard(indexer=Indexer(b"k" * 32), random=bytes, secure=True)
+        parts = (lambda: START_MS, ShieldedTasks(), RENDERER, Languages())
+        name = cast(str, 5)  # has no first letter, which the page shows
+        self.browser = Browser([HomeRoutes(pages=PageResponder(guard, lambda: "https://game.example", name, *parts))])
+
+    def test_answer(self) -> None:
+        """A page whose template fails is answered by 500 and a plain page with the request's id, which the log has."""
+        answer = self.browser.request("GET", "/", {"Accept": "text/html"})
+        self.assertEqual((answer.status, answer.headers["content-type"]), (500, "text/html; charset=utf-8"))
+        number = answer.headers["x-request-id"]
+        words = "Go back and try again. If it happens again, tell the owner of this server this number:"
+        self.assertIn(f"<h1>This page cannot be shown</h1><p>{words} {number}</p></body></html>", answer.body.decode())
+        self.assertEqual(answer.headers["content-security-policy"], RENDERER.headers["Content-Security-Policy"])
+        self.assertIn(f"page_failed page=home error=UndefinedError request={number}", self.browser.events)
+        self.assertEqual([line["status"] for line in self.browser.log.lines], [500])
+
+    def test_page_of_an_error(self) -> None:
+        """The page of an error whose template fails is answered in the same way."""
+        answer = self.browser.request("GET", "/", {"Accept": "text/html", "Host": "other.example"})
+        self.assertEqual(answer.status, 500)
+        self.assertIn(answer.headers["x-request-id"], answer.body.decode())
 
 
 class LanguageTests(SynchronousTestCase):

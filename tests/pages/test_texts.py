@@ -29,7 +29,7 @@ ADVICE = re.compile(
     r"|[Tt]ry again( in .+| later)?\.|(Check|Choose) .+\.|[Aa]sk (its|the) owner"
     r"|Wrong name or password\."  # the fields to correct are below it
     r"|tell (its|the) owner|Remove that one in the game|cancel in the game"
-    r"|Open your account, then go on|Its address is"
+    r"|Open your account, then go on|Its address is|Open the first page of this server\."
 )
 """The things a person can do when something failed; a sentence of another kind needs a row here, and a reason."""
 MACHINES = re.compile(
@@ -131,11 +131,15 @@ class WordTests(SynchronousTestCase):
         for sentence in ("Send the body as application/json.", "Error 403.", "login_denied", "A bad request."):
             self.assertIsNotNone(MACHINES.search(sentence), sentence)
 
-    def test_a_problem_without_words_of_its_own(self) -> None:
-        """A problem without a text of its own shows the error's wait in seconds."""
-        limited = replace(plain_problem("rate_limited"), detail="Try again in 12 seconds.")
-        page = views.problem_page(limited, request_id="")
-        self.assertIn("Try again in 12 seconds.", words(Shown.of("", page).html))
+    def test_no_detail(self) -> None:
+        """No problem shows its own detail, which is English and for programs; a wait is in seconds."""
+        for code in CODES:
+            for place in sentences.Place:
+                problem = replace(plain_problem(code), detail="Send other bytes.")
+                page = views.problem_page(problem, request_id="", place=place, address="https://game.example")
+                self.assertNotIn("Send other bytes.", words(Shown.of("", page).html), code)
+        limited = replace(plain_problem("rate_limited"), retry_after=12)
+        self.assertIn("Try again in 12 seconds.", words(Shown.of("", views.problem_page(limited, request_id="")).html))
 
     def test_one_second(self) -> None:
         """A wait that is nearly over is not "1 seconds"."""

@@ -27,6 +27,7 @@ from twisted.python.failure import Failure
 from gamed.http.access_log import EndedRequest
 from gamed.http.app import RouteGroup
 from gamed.http.connection import State
+from gamed.http.problems import Renderer, render_json
 from gamed.http.request import CLIENT_LEFT
 from gamed.http.server import HttpServer, build_server
 from gamed.http.settings import HttpSettings
@@ -143,6 +144,7 @@ class Browser:
         peer: IAddress = PEER,
         crashes: bool = False,
         now_ms: Callable[[], int] | None = None,
+        render_unknown: Renderer = render_json,
     ) -> None:
         self.clock = clock or Clock()
         self.log = Lines()
@@ -159,6 +161,7 @@ class Browser:
             access_log=self.log,
             now_ms=now_ms or (lambda: START_MS + int(self.clock.seconds() * 1000)),
             random=lambda size: b"".join(next(numbers).to_bytes(12, "big") for _ in range(0, size, 12))[:size],
+            render_unknown=render_unknown,
         )
 
     def connect(self, peer: IAddress | None = None) -> Connection:
