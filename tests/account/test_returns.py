@@ -136,7 +136,7 @@ class SignedOutTests(ReturnCase):
 
     def test_downloads(self) -> None:
         """A download leads to the page of its save; it does not begin by itself."""
-        for path, place in ((f"{SAVE}/versions/1", SAVE), (f"{HOME}/export", HOME)):
+        for path, place in ((f"{SAVE}/versions/1", SAVE), (f"{HOME}/export", f"{HOME}#saves")):
             self.assertEqual(self.place(self.new_account_browser().ask("GET", path)), place)
 
     def test_wrong_password(self) -> None:
