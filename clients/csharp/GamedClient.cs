@@ -3541,6 +3541,7 @@ namespace Gamed
             App = "gamed";
             Version = GamedClient.ClientVersion;
             DeviceName = MachineName();
+            Locale = CultureInfo.CurrentUICulture.Name;
             Send = PlatformHttp.SendAsync;
             Sleep = Task.Delay;
             Now = () => (DateTime.UtcNow - new DateTime(1970, 1, 1, 0, 0, 0, DateTimeKind.Utc)).TotalSeconds;
@@ -3570,6 +3571,10 @@ namespace Gamed
         /// <summary>The name of this device: the player reads it beside their saves and in the list of their devices.
         /// The machine's name by default; longer names are cut to 64 characters.</summary>
         public string DeviceName { get; set; }
+
+        /// <summary>The game's language, such as "de" or "pt-BR": the pages of a sign-in are in it. The system's by
+        /// default.</summary>
+        public string Locale { get; set; }
 
         /// <summary>Replaces the platform's folder. In Unity on phones: Application.persistentDataPath.</summary>
         public string Folder { get; set; }
@@ -3611,6 +3616,9 @@ namespace Gamed
         const int AskFirstBytes = 64 << 10;
 
         static readonly Regex Segments = new Regex(@"\A[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}\z");
+
+        static readonly Regex Language = new Regex(
+            @"\A[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8}){0,3}(?![A-Za-z0-9])");
 
         readonly GamedOptions options;
         readonly ICredentialStore store;
@@ -3862,11 +3870,21 @@ namespace Gamed
             if (name != "")
                 device["device_name"] = name;
             var start = new Dictionary<string, object> { { "client", device } };
+            string locale = LocaleTag(options.Locale);
+            if (locale != "")
+                start["locale"] = locale;
             if (provider != null)
                 start["provider"] = provider;
             if (intent != null)
                 start["intent"] = intent;
             return start;
+        }
+
+        /// <summary>Returns a language as a tag of BCP 47: "pt_BR.UTF-8" is "pt-BR"; "" for "C" and others that name no
+        /// language.</summary>
+        internal static string LocaleTag(string locale)
+        {
+            return Language.Match(locale ?? "").Value.Replace('_', '-');
         }
 
         /// <summary>Returns the part of a device's name that the server accepts: whole visible characters, at most

@@ -25,11 +25,13 @@ import base64
 import binascii
 import contextlib
 import copy
+import ctypes
 import errno
 import hashlib
 import http.client
 import http.server
 import json
+import locale as locales
 import os
 import queue
 import random
@@ -577,6 +579,20 @@ class Credential:
         return now < self.access_expires - min(EARLY_SECONDS, share)
 
 
+def system_locale(environ: Mapping[str, str] = os.environ) -> str:
+    """Return this system's language as the system calls it; "" if it is not known."""
+    if sys.platform == "win32":  # getlocale would give `German_Germany`
+        return locales.windows_locale.get(ctypes.windll.kernel32.GetUserDefaultUILanguage(), "")
+    names = (environ.get(name, "") for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
+    return next(filter(None, names), "")
+
+
+def locale_tag(name: str) -> str:
+    """Return a language as a tag of BCP 47: `pt_BR.UTF-8` is `pt-BR`; "" for `C` and others that name no language."""
+    found = re.match(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8}){0,3}(?![A-Za-z0-9])", name)
+    return found[0].replace("_", "-") if found else ""
+
+
 def state_folder(app: str, platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> Path:
     """Return this platform's folder for the state of programs, which people do not edit."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}", app):
@@ -866,6 +882,8 @@ class SignIn:
 
     def _start(self) -> None:
         body: dict[str, Any] = {"client": self._client.device}
+        if tag := locale_tag(self._client.locale):
+            body["locale"] = tag
         provider = self._provider if self._intent == "link" else self._chosen_provider()
         if provider:
             body["provider"] = provider
@@ -1398,6 +1416,7 @@ class GamedClient:
         app: str = "gamed",
         version: str = __version__,
         device_name: str | None = None,
+        locale: str | None = None,
         folder: Path | None = None,
         sleep: Callable[[float], None] | None = None,
         now: Callable[[], float] = time.time,
@@ -1405,6 +1424,7 @@ class GamedClient:
         """Create a client of `server` as the player entered it; `folder` replaces the platform's folder.
 
         `device_name` is the name of this device in the player's lists; the default is the machine's host name.
+        `locale` is the game's language, such as `de` or `pt-BR`, for the pages of a sign-in; the system's by default.
         """
         self.origin = Origin.entered(server)
         self.device = {
@@ -1414,6 +1434,8 @@ class GamedClient:
             "device_name": (socket.gethostname() if device_name is None else device_name)[:64],
         }
         """The members about this device that a sign-in sends to the server."""
+        self.locale = system_locale() if locale is None else locale
+        """The game's language; the game may change it."""
         self._wire = Wire(self.origin, f"{app.replace(' ', '-')}/{version} gamed-client/{__version__}", sleep)
         self._file = CredentialFile(folder or state_folder(app), self.origin)
         self._now = now
