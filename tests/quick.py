@@ -42,7 +42,10 @@ ROWS = {
     "gamed/http": "tests.http tests.contract tests.proxies tests.startup clients.conformance.tests.test_python",
     "gamed/login": SIGN_IN,
     "gamed/ops": "tests.ops tests.startup tests.cli.test_doctor_command tests.e2e.test_owner_page",
-    "gamed/pages": "tests.pages tests.login tests.account tests.ops.test_owner_page tests.e2e.test_pages",
+    "gamed/pages": (
+        "tests.pages tests.login tests.account tests.ops.test_owner_page tests.e2e.test_pages "
+        "clients.packaging.tests.test_texts"
+    ),
     "gamed/players": "tests.players tests.contract tests.cli",
     "gamed/providers": f"tests.providers {SIGN_IN}",
     "gamed/saves": (
@@ -62,6 +65,7 @@ ROWS = {
     ),
     "clients/packaging": "clients.packaging",
     "clients/build": "clients.packaging",
+    "clients/texts.py": "clients.packaging clients.js tests.pages",
     "clients/python": f"{PYTHON_CLIENT} tests.support.python_client",
     "docs": "tests.test_guides",
     "docs/openapi.yaml": "tests.contract clients.conformance.tests.test_runner",

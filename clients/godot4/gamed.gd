@@ -226,6 +226,14 @@ class Platform:
 	static func texture_of(image: Image) -> ImageTexture:
 		return ImageTexture.create_from_image(image)
 
+	# The engine shapes each script, and takes letters that its own font lacks from those of the system.
+	static func can_draw(_texts) -> bool:
+		return true
+
+	# Begins the lines of this control, and of those below it, on the right.
+	static func turn(control: Control) -> void:
+		control.layout_direction = Control.LAYOUT_DIRECTION_RTL
+
 	# The address with which Android has opened the game, from Godot 4.4 on; else null.
 	static func opened_url(notification: int) -> Variant:
 		if notification != Node.NOTIFICATION_APPLICATION_RESUMED or not Engine.has_singleton("AndroidRuntime"):

@@ -1152,6 +1152,14 @@ const MAX_RETURN_CHARACTERS = 4096
  * @property {AbortSignal} [signal] cancels the sign-in
  */
 
+/**
+ * @typedef {object} SignInNeeds
+ * @property {string} locale the game's language
+ * @property {number} returnSeconds
+ * @property {(json: object) => Promise<Answer>} [start] sends the first request in the player's name, to link another
+ *   account
+ */
+
 /** One login: start, browser, return proof, collect. Call `run` once; `cancel` may be called at any time. */
 export class SignIn {
   /** @type {string | undefined} */
@@ -1176,8 +1184,7 @@ export class SignIn {
 
   /**
    * @param {Wire} wire @param {Person} person @param {Record<string, string>} device
-   * @param {SignInOptions & { returnSeconds: number, locale: string, start?: (json: object) => Promise<Answer> }} options
-   *   `start` sends the first request in the player's name, to link another account
+   * @param {SignInOptions & SignInNeeds} options
    */
   constructor(wire, person, device, options) {
     this.wire = wire

@@ -146,7 +146,11 @@ namespace Gamed
             get
             {
                 if (person == null)
-                    person = Dialog() ?? gameObject.AddComponent<GamedDialog>();
+                {
+                    GamedDialog dialog = Dialog() ?? gameObject.AddComponent<GamedDialog>();
+                    dialog.Locale = Locale;
+                    person = dialog;
+                }
                 return person;
             }
             set { person = value; }
@@ -406,7 +410,7 @@ namespace Gamed
         {
             if (ProblemFound != null)
                 ProblemFound(problem);
-            onProblem.Invoke(problem.Detail);
+            onProblem.Invoke(PlayerTexts.Problem(Locale, problem));
         }
 
         GamedDialog Dialog()
