@@ -65,7 +65,8 @@ ROWS = {
     "gamed/login": SIGN_IN,
     "gamed/ops": "tests.ops tests.startup tests.cli.test_doctor_command tests.e2e.test_owner_page",
     "gamed/pages": (
-        "tests.pages tests.login tests.account tests.ops.test_owner_page tests.e2e.test_pages tests.e2e.test_languages"
+        "tests.pages tests.login tests.account tests.ops.test_owner_page tests.e2e.test_pages tests.e2e.test_languages "
+        "clients.packaging.tests.test_texts"
     ),
     "gamed/players": "tests.players tests.contract tests.cli",
     "gamed/providers": f"tests.providers {SIGN_IN}",
@@ -87,6 +88,7 @@ ROWS = {
     ),
     "clients/packaging": "clients.packaging",
     "clients/build": "clients.packaging",
+    "clients/texts.py": "clients.packaging clients.js tests.pages",
     "clients/python": f"{PYTHON_CLIENT} tests.support.python_client",
     "docs": "tests.test_guides",
     "docs/openapi.yaml": "tests.contract clients.conformance.tests.test_runner",

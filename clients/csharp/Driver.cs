@@ -87,6 +87,7 @@ sealed class Seat
         options.TimeoutSeconds = how.Number("timeout_seconds") ?? options.TimeoutSeconds;
         options.ReturnSeconds = how.Number("return_seconds") ?? options.ReturnSeconds;
         options.DeviceName = how.Text("device_name") ?? options.DeviceName;
+        options.Locale = how.Text("locale") ?? options.Locale;
         Client = new GamedClient(how.Text("server"), options);
         Player = new Player(name);
     }
@@ -188,7 +189,7 @@ static class Program
     static readonly string[] Features =
     {
         "saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names",
-        "ensure", "providers", "qr", "account", "commit", "return_uri", "loop", "pages",
+        "ensure", "providers", "qr", "account", "commit", "return_uri", "loop", "pages", "locale",
     };
 
     static readonly string[] AccountCommands =

@@ -2264,6 +2264,15 @@ namespace Gamed
             }
         }
 
+        /// <summary>The language of the texts; the system's by default.</summary>
+        public string Locale { get; set; }
+
+        /// <summary>Creates a person who reads the system's language.</summary>
+        public ConsolePerson()
+        {
+            Locale = CultureInfo.CurrentUICulture.Name;
+        }
+
         /// <summary>Reads the next line of stdin; returns null at its end.</summary>
         public static async Task<string> LineAsync(CancellationToken cancel = default(CancellationToken))
         {
@@ -2284,11 +2293,11 @@ namespace Gamed
         public virtual async Task<string> ChooseProviderAsync(IList<LoginProvider> providers, CancellationToken cancel)
         {
             for (int number = 0; number < providers.Count; number++)
-                Print("  " + (number + 1).ToString(CultureInfo.InvariantCulture) + "  Sign in with " +
-                    providers[number].Label);
+                Print("  " + (number + 1).ToString(CultureInfo.InvariantCulture) + "  " +
+                    PlayerTexts.Text(Locale, "Sign in with {provider}", providers[number].Label));
             for (; ; )
             {
-                Print("Your choice:");
+                Print(PlayerTexts.Text(Locale, "How do you want to sign in?"));
                 string line = await LineAsync(cancel).ConfigureAwait(false);
                 int chosen;
                 if (line == null)
@@ -2302,8 +2311,9 @@ namespace Gamed
         /// <summary>Prints the link.</summary>
         public virtual void BrowserOpened(string url, bool opened, string qrUrl)
         {
-            Print(opened ? "Sign in in your browser. If it did not open, open this yourself:"
-                : "Open this in a browser:");
+            if (opened)
+                Print(PlayerTexts.Text(Locale, "The sign-in continues in your browser."));
+            Print(PlayerTexts.Text(Locale, "Open this address in your browser to sign in:"));
             Print("  " + url);
         }
 
@@ -2311,14 +2321,14 @@ namespace Gamed
         public virtual async Task<string> FinishCodeAsync(Action showCode, int? attemptsLeft, CancellationToken cancel)
         {
             if (attemptsLeft != null)
-                Print("That is not the code. Attempts left: " +
-                    attemptsLeft.Value.ToString(CultureInfo.InvariantCulture));
+                Print(PlayerTexts.Text(Locale, "That is not the code. Attempts left: {count}",
+                    attemptsLeft.Value.ToString(CultureInfo.InvariantCulture)));
             else if (showCode != null)
-                Print("The browser has not come back. Press Enter for: Show me a code");
+                Print(PlayerTexts.Text(Locale, "Press Enter to see a code in the browser."));
             for (bool offered = showCode != null && attemptsLeft == null; ; offered = false)
             {
                 if (!offered)
-                    Print("Type the code that the browser shows (such as BKT-RVW):");
+                    Print(PlayerTexts.Text(Locale, "Type the six letters that the sign-in page shows."));
                 string line = await LineAsync(cancel).ConfigureAwait(false);
                 string code = line == null ? null : SignIn.FinishCode(line);
                 if (line == null || code != null)
@@ -2331,13 +2341,95 @@ namespace Gamed
         /// <summary>Prints the text for the player.</summary>
         public virtual void Problem(GamedError error)
         {
-            Print(error.Detail);
+            Print(PlayerTexts.Problem(Locale, error));
         }
 
         static void Print(string line)
         {
             Console.Error.WriteLine(line);
         }
+    }
+
+    /// <summary>The texts for players: in English, and in the languages of GamedTexts.cs if the game has that
+    /// file.</summary>
+    public static partial class PlayerTexts
+    {
+        static readonly Regex Language = new Regex(
+            @"\A[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8}){0,3}(?![A-Za-z0-9])");
+
+        /// <summary>Returns a text in a language, called by its English form, with the value of its
+        /// placeholder.</summary>
+        public static string Text(string locale, string english, string value = null)
+        {
+            int language = NumberOf(locale);
+            string found = Translated(language, english);
+            if (value != null && IsRightToLeft(language))
+                value = "\u2068" + value + "\u2069";  // a value of another direction does not turn the text around it
+            int begin = found.IndexOf('{'), end = found.IndexOf('}');
+            return begin < 0 || end < begin ? found : found.Substring(0, begin) + value + found.Substring(end + 1);
+        }
+
+        /// <summary>Returns what the player reads of an error; its English detail, if there is no other
+        /// text.</summary>
+        public static string Problem(string locale, GamedError error)
+        {
+            int language = NumberOf(locale);
+            string[] lines = null;
+            Lines(error.Code, ref lines);
+            if (lines == null || language < 0)
+                return error.Detail;
+            var said = new List<string>();
+            foreach (string line in lines)
+            {
+                string translated = Translated(language, line);
+                if (translated == line)
+                    return error.Detail;
+                said.Add(translated);
+            }
+            string number = Members.Maybe<string>(error.Problem, "approval_code");
+            if (number != null)
+                said.Add(Translated(language, "Tell the owner this number:") + " " + number);
+            return string.Join("\n", said.ToArray());
+        }
+
+        /// <summary>Returns true for a language whose script is written from right to left.</summary>
+        public static bool IsRightToLeft(string locale)
+        {
+            return IsRightToLeft(NumberOf(locale));
+        }
+
+        /// <summary>Returns a language as a tag of BCP 47: "pt_BR.UTF-8" is "pt-BR"; "" for "C" and others that name no
+        /// language.</summary>
+        internal static string Tag(string locale)
+        {
+            return Language.Match(locale ?? "").Value.Replace('_', '-');
+        }
+
+        static int NumberOf(string locale)
+        {
+            int language = -1;
+            Find(Tag(locale), ref language);
+            return language;
+        }
+
+        static string Translated(int language, string english)
+        {
+            string found = null;
+            Translate(language, english, ref found);
+            return string.IsNullOrEmpty(found) ? english : found;
+        }
+
+        static bool IsRightToLeft(int language)
+        {
+            bool turned = false;
+            Turn(language, ref turned);
+            return turned;
+        }
+
+        static partial void Find(string tag, ref int language);
+        static partial void Turn(int language, ref bool rightToLeft);
+        static partial void Translate(int language, string english, ref string found);
+        static partial void Lines(string code, ref string[] lines);
     }
 
     /// <summary>Options of a sign-in; all optional.</summary>
@@ -3541,6 +3633,7 @@ namespace Gamed
             App = "gamed";
             Version = GamedClient.ClientVersion;
             DeviceName = MachineName();
+            Locale = CultureInfo.CurrentUICulture.Name;
             Send = PlatformHttp.SendAsync;
             Sleep = Task.Delay;
             Now = () => (DateTime.UtcNow - new DateTime(1970, 1, 1, 0, 0, 0, DateTimeKind.Utc)).TotalSeconds;
@@ -3570,6 +3663,10 @@ namespace Gamed
         /// <summary>The name of this device: the player reads it beside their saves and in the list of their devices.
         /// The machine's name by default; longer names are cut to 64 characters.</summary>
         public string DeviceName { get; set; }
+
+        /// <summary>The game's language, such as "de" or "pt-BR": the pages of a sign-in are in it. The system's by
+        /// default.</summary>
+        public string Locale { get; set; }
 
         /// <summary>Replaces the platform's folder. In Unity on phones: Application.persistentDataPath.</summary>
         public string Folder { get; set; }
@@ -3862,6 +3959,9 @@ namespace Gamed
             if (name != "")
                 device["device_name"] = name;
             var start = new Dictionary<string, object> { { "client", device } };
+            string locale = PlayerTexts.Tag(options.Locale);
+            if (locale != "")
+                start["locale"] = locale;
             if (provider != null)
                 start["provider"] = provider;
             if (intent != null)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 FOLDER = Path(__file__).resolve().parent
 SOURCE = FOLDER.parent / "godot4"
-COPIED_BY_GAMES = ("gamed.gd", "gamed_dialog.gd", "gamed_sync.gd", "gamed_assets.gd")
+COPIED_BY_GAMES = ("gamed.gd", "gamed_dialog.gd", "gamed_sync.gd", "gamed_assets.gd", "gamed_texts.gd")
 SCRIPTS = [SOURCE / name for name in (*COPIED_BY_GAMES, "gamed_autoload.gd", "driver.gd", "example.gd")]
 AS_THEY_ARE = (SOURCE / "plugin.cfg", FOLDER / "plugin.gd", FOLDER / "project.godot")
 HEADER = "# For Godot 3.2 and later. Made of {} by clients/godot3/generate.py.\n"

@@ -149,6 +149,18 @@ static func texture_of(image):
 	return texture
 
 
+# The engine draws letters in the order in which they are stored, unconnected. Its own font has those of western
+# Europe.
+static func can_draw(texts):
+	var font = ProjectSettings.get_setting("gui/theme/custom_font")
+	var own = font == null or str(font) == ""
+	return not texts.is_right_to_left() and (not own or texts.is_latin())
+
+
+static func turn(_control):
+	pass
+
+
 static func opened_url(_notification):
 	return null
 

@@ -11,7 +11,7 @@ const Platform = GamedClient.Platform
 
 const FEATURES = (
 	"saves sync assets loopback parallel shared_store clock timeout names ensure providers qr account commit return_uri"
-	+ " loop pages"
+	+ " loop pages locale"
 )
 
 var _socket := StreamPeerTCP.new()
@@ -99,7 +99,7 @@ func _at_once(command: Dictionary):
 
 func _open(name: String, command: Dictionary) -> Result:
 	var options = {"folder": command.get("folder"), "app": command.get("app")}
-	for each in ["pauses", "timeout_seconds", "clock_shift", "return_seconds", "device_name"]:
+	for each in ["pauses", "timeout_seconds", "clock_shift", "return_seconds", "device_name", "locale"]:
 		options[each] = command.get(each)
 	var client = GamedClient.new(command["server"], options)
 	if client.flaw:

@@ -43,7 +43,7 @@ const RENEW = ["token_expired", "token_invalid"]
 # The second try gets one of these if the first one ended the session and its answer was lost.
 const ENDED = ["session_not_found", "session_revoked", "token_invalid", "refresh_invalid", "signed_out"]
 
-const OPTIONS = "folder app app_version device_name timeout_seconds return_seconds pauses clock_shift"
+const OPTIONS = "folder app app_version device_name locale timeout_seconds return_seconds pauses clock_shift"
 
 var origin: Origin = null  # null if the address is not one: see `flaw`
 var flaw: GamedError = null  # every call ends with it
@@ -51,6 +51,7 @@ var folder: String = "user://gamed"
 var app: String = "gamed"
 var app_version: String = VERSION
 var device_name: String = ""  # players see it with their saves; empty: the name of the host
+var locale: String = ""  # the game's language, such as "de" or "pt_BR", for pages and dialogs; empty: the system's
 var timeout_seconds: float = TIMEOUT_SECONDS
 var return_seconds: float = RETURN_SECONDS
 var pauses: float = 1.0  # factor for pauses between two tries: for tests
@@ -224,6 +225,14 @@ class Platform:
 
 	static func texture_of(image: Image) -> ImageTexture:
 		return ImageTexture.create_from_image(image)
+
+	# The engine shapes each script, and takes letters that its own font lacks from those of the system.
+	static func can_draw(_texts) -> bool:
+		return true
+
+	# Begins the lines of this control, and of those below it, on the right.
+	static func turn(control: Control) -> void:
+		control.layout_direction = Control.LAYOUT_DIRECTION_RTL
 
 	# The address with which Android has opened the game, from Godot 4.4 on; else null.
 	static func opened_url(notification: int) -> Variant:
@@ -1388,6 +1397,8 @@ class SignIn:
 
 	func _start() -> Result:
 		var body = {"client": _client._device()}
+		if _client.language() != "":
+			body["locale"] = _client.language()
 		if _provider != null:
 			body["provider"] = _provider
 		if _intent != "login":
@@ -1542,6 +1553,14 @@ func _show(person, url: String, qr_url) -> void:
 		opened = open_browser(url)
 	if person.has_method("browser_opened"):
 		person.browser_opened(url, opened, qr_url)
+
+
+# The game's language as a tag of BCP 47: "pt_BR.UTF-8" is "pt-BR"; "" for "C" and others that name no language.
+func language() -> String:
+	var pattern = RegEx.new()
+	pattern.compile("^[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8}){0,3}(?![A-Za-z0-9])")
+	var found = pattern.search(locale if locale != "" else OS.get_locale())
+	return found.get_string().replace("_", "-") if found else ""
 
 
 func _device() -> Dictionary:

@@ -1,20 +1,24 @@
-# A ready dialog for gamed.gd: the sign-in of a game, until the game draws its own. Copy it beside gamed.gd.
+# A ready dialog for gamed.gd: the sign-in of a game, until the game draws its own. Copy it and gamed_texts.gd beside
+# gamed.gd.
 #
 #     const Dialog = preload("res://gamed_dialog.gd")
 #     var signed_in = await client.ensure_signed_in(Dialog.new(client))
 #
 # It shows a button for each provider, the link with its QR code, a field for the six letters, and every problem in
-# words, above all that the game draws. It adds itself to the root of the scene tree, and shows nothing otherwise.
+# words, above all that the game draws. Its texts are in the client's `locale`. It adds itself to the root of the scene
+# tree, and shows nothing otherwise.
 extends CanvasLayer
 
 signal answered(value)
 
 const GamedClient = preload("gamed.gd")
 const Platform = GamedClient.Platform
+const Texts = preload("gamed_texts.gd")
 const WIDTH = 360
 const PICTURE_SIZE = 176
 
 var _client: GamedClient
+var _texts: Texts
 var _url: String = ""
 var _asking = null  # the SignIn that waits for its code
 var _shade := ColorRect.new()
@@ -27,6 +31,9 @@ var _buttons := VBoxContainer.new()
 
 func _init(client: GamedClient):
 	_client = client
+	_texts = Texts.new(client.language())
+	if not Platform.can_draw(_texts):
+		_texts = Texts.new("")
 	layer = 100
 	_shade.color = Color(0, 0, 0, 0.6)
 	_shade.set_anchors_preset(Control.PRESET_FULL_RECT)
@@ -37,6 +44,8 @@ func _init(client: GamedClient):
 	_shade.add_child(middle)
 	var panel = PanelContainer.new()
 	middle.add_child(panel)
+	if _texts.is_right_to_left():
+		Platform.turn(panel)
 	_body.custom_minimum_size = Vector2(WIDTH, 0)
 	panel.add_child(_body)
 	for part in [_words, _field, _picture, _buttons]:
@@ -53,10 +62,11 @@ func _init(client: GamedClient):
 
 
 func choose_provider(providers: Array) -> Variant:
-	_show("How do you want to sign in?")
+	_show(_texts.text("How do you want to sign in?"))
 	for provider in providers:
-		_add_button("Sign in with " + provider["label"], "_on_answered", provider["name"])
-	_add_button("Cancel", "_on_answered", null)
+		var label = _texts.text("Sign in with {provider}", {"provider": provider["label"]})
+		_add_button(label, "_on_answered", provider["name"])
+	_add_button(_texts.text("Cancel"), "_on_answered", null)
 	return await answered
 
 
@@ -64,32 +74,35 @@ func browser_opened(url: String, opened, qr_url) -> void:
 	_url = url
 	if _asking:  # it opened the page that shows the code
 		return
-	_show("The sign-in continues in your browser." if opened else "Open this address in your browser to sign in:")
+	var words = "The sign-in continues in your browser."
+	if not opened:
+		words = "Open this address in your browser to sign in:"
+	_show(_texts.text(words))
 	_field.text = url
 	_field.editable = false
 	_field.show()
-	_add_button("Open the page again" if opened else "Open the page", "_on_open")
+	_add_button(_texts.text("Open the page"), "_on_open")
 	if qr_url:
-		_add_button("Use a phone instead", "_on_phone", qr_url)
-	_add_button("Cancel", "_on_cancel")
+		_add_button(_texts.text("Use a phone instead"), "_on_phone", qr_url)
+	_add_button(_texts.text("Cancel"), "_on_cancel")
 
 
 func finish_code(sign_in, attempts_left) -> Variant:
 	_asking = sign_in
-	_show("Type the six letters that your browser shows.")
+	_show(_texts.text("Type the six letters that the sign-in page shows."))
 	if attempts_left != null:
-		_words.text = "That is not the code. You can try %d more times." % attempts_left
+		_words.text = _texts.text("That is not the code. Attempts left: {count}", {"count": attempts_left})
 	_field.text = ""
 	_field.editable = true
 	_field.show()
 	_field.grab_focus()
-	_add_button("Continue", "_on_continue")
+	_add_button(_texts.text("Continue"), "_on_continue")
 	if sign_in:
-		_add_button("Show me a code", "_on_show_code")
-	_add_button("Cancel", "_on_cancel")
+		_add_button(_texts.text("Show me a code"), "_on_show_code")
+	_add_button(_texts.text("Cancel"), "_on_cancel")
 	var typed = await answered
 	while typed != null and GamedClient.finish_code(typed) == null:
-		_words.text = "The code has six letters, like BKT-RVW."
+		_words.text = _texts.text("The code has six letters, like BKT-RVW.")
 		typed = await answered
 	return typed
 
@@ -98,9 +111,9 @@ func finish_code(sign_in, attempts_left) -> Variant:
 func problem(error: GamedClient.GamedError):
 	if error.code == "login_cancelled":
 		return false
-	_show(error.detail)
-	_add_button("Try again", "_on_answered", true)
-	_add_button("Continue", "_on_answered", false)
+	_show(_texts.problem(error))
+	_add_button(_texts.text("Try again"), "_on_answered", true)
+	_add_button(_texts.text("Continue"), "_on_answered", false)
 	var again = await answered
 	_shade.hide()
 	return again
@@ -175,8 +188,9 @@ func _on_picture(_result, status: int, _headers, bytes: PackedByteArray, request
 	if _asking or not _shade.visible:
 		return
 	if status != 200 or image.load_png_from_buffer(bytes) != OK:
-		_words.text = "A browser has used the link already. Continue there, or cancel and sign in again."
+		var used = "A browser has used the link already. Continue there, or cancel and sign in again."
+		_words.text = _texts.text(used)
 		return
 	_picture.texture = Platform.texture_of(image)
 	_picture.show()
-	_words.text = "Scan this with a phone, and sign in there."
+	_words.text = _texts.text("To sign in with a phone, scan this:")

@@ -11,7 +11,7 @@ import { Sync } from "./gamed_sync.mjs"
 const FEATURES = [
   ...(IN_NODE ? ["loopback"] : []),
   ..."saves sync assets parallel shared_store clock timeout names".split(" "),
-  ..."ensure providers qr account commit return_uri loop pages".split(" "),
+  ..."ensure providers qr account commit return_uri loop pages locale".split(" "),
 ]
 
 /** @type {(text: string) => void} */
@@ -44,6 +44,7 @@ class Session {
       timeout: command.timeout_seconds ?? undefined,
       returnSeconds: command.return_seconds ?? undefined,
       deviceName: command.device_name ?? undefined,
+      locale: command.locale ?? undefined,
       now: () => Date.now() / 1000 + session.shift,
       sleep: (seconds) => {
         session.tell({ event: "pause", seconds })

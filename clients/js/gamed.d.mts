@@ -282,6 +282,7 @@ export interface ClientOptions {
   /** The game's version. */
   version?: string
   deviceName?: string
+  locale?: string
   /** A path; in a browser a name. */
   folder?: string
   sleep?: (seconds: number) => Promise<void>
@@ -296,6 +297,7 @@ export class GamedClient {
   static open(server: string, options?: ClientOptions): Promise<GamedClient>
   readonly origin: Origin
   readonly app: string
+  locale: string
   get folder(): string | null
   get place(): string
   get signedIn(): boolean

@@ -52,6 +52,21 @@ export const nodeModule = (name) => import(/* webpackIgnore: true */ /* @vite-ig
 /** @type {(seconds: number) => Promise<void>} */
 const sleep = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000))
 
+/** Return the system's language as the system calls it; "" if it is not known. */
+export function systemLocale() {
+  if (!IN_NODE) return navigator.language ?? ""
+  const { LC_ALL, LC_MESSAGES, LANG } = process.env
+  const others = process.platform === "win32" || process.platform === "darwin"
+  return LC_ALL || LC_MESSAGES || LANG || (others ? Intl.DateTimeFormat().resolvedOptions().locale : "")
+}
+
+/**
+ * Return a language as a tag of BCP 47: `pt_BR.UTF-8` is `pt-BR`; "" for `C` and others that name no language.
+ * @param {string} locale
+ */
+export const localeTag = (locale) =>
+  (/^[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8}){0,3}(?![A-Za-z0-9])/.exec(locale)?.[0] ?? "").replaceAll("_", "-")
+
 // --- Errors: one class for each thing a game does about them, chosen by `code` ---------------------------------------
 
 /** `code` is for the program, `detail` for the person. The client has retried `passing` failures already. */
@@ -1137,6 +1152,14 @@ const MAX_RETURN_CHARACTERS = 4096
  * @property {AbortSignal} [signal] cancels the sign-in
  */
 
+/**
+ * @typedef {object} SignInNeeds
+ * @property {string} locale the game's language
+ * @property {number} returnSeconds
+ * @property {(json: object) => Promise<Answer>} [start] sends the first request in the player's name, to link another
+ *   account
+ */
+
 /** One login: start, browser, return proof, collect. Call `run` once; `cancel` may be called at any time. */
 export class SignIn {
   /** @type {string | undefined} */
@@ -1161,8 +1184,7 @@ export class SignIn {
 
   /**
    * @param {Wire} wire @param {Person} person @param {Record<string, string>} device
-   * @param {SignInOptions & { returnSeconds: number, start?: (json: object) => Promise<Answer> }} options `start` sends
-   *   the first request in the player's name, to link another account
+   * @param {SignInOptions & SignInNeeds} options
    */
   constructor(wire, person, device, options) {
     this.wire = wire
@@ -1224,6 +1246,8 @@ export class SignIn {
   async #start() {
     /** @type {Record<string, unknown>} */
     const body = { client: this.device }
+    const locale = localeTag(this.options.locale)
+    if (locale) body.locale = locale
     if (this.options.provider) body.provider = this.options.provider
     if (this.options.start) body.intent = "link"
     else if (this.options.adopt) body.intent = "adopt"
@@ -1791,6 +1815,8 @@ class Export {
  * @property {string} [version] the game's version
  * @property {string} [deviceName] name of this device in the player's lists, up to 64 characters; in Node.js the
  *   machine's name by default
+ * @property {string} [locale] the game's language, such as "de" or "pt-BR", for the pages of a sign-in; the system's by
+ *   default
  * @property {string} [folder] replaces the platform's folder for credentials; in a browser the name of the databases
  *   instead of `app`, so that two players can play at a time
  * @property {(seconds: number) => Promise<void>} [sleep]
@@ -1836,6 +1862,8 @@ export class GamedClient {
     this._place = place
     this._version = options.version ?? VERSION
     this._deviceName = options.deviceName
+    /** The game's language; the game may change it. */
+    this.locale = options.locale ?? systemLocale()
     this._now = options.now ?? (() => Date.now() / 1000)
     this._returnSeconds = options.returnSeconds ?? RETURN_SECONDS
     const patience = { sleep: options.sleep ?? sleep, timeout: options.timeout ?? TIMEOUT_SECONDS, tries: TRIES }
@@ -1975,7 +2003,7 @@ export class GamedClient {
   /** @param {Person} person @param {SignInOptions} options @param {(json: object) => Promise<Answer>} [start] */
   async #newSignIn(person, options, start) {
     const signal = options.signal ?? person.signal
-    const how = { openBrowser, ...options, signal, start, returnSeconds: this._returnSeconds }
+    const how = { openBrowser, ...options, signal, start, returnSeconds: this._returnSeconds, locale: this.locale }
     how.loopback = IN_NODE && (options.loopback ?? true)
     return (this._signIn = new SignIn(this._wire, person, await this.#device(), how))
   }

@@ -4,7 +4,7 @@ import { Person, Provider } from "./gamed.mjs"
 
 /** A ready dialog to sign in, for browsers. */
 export class Dialog implements Person {
-  constructor(options?: { title?: string })
+  constructor(options?: { title?: string; locale?: string })
   get signal(): AbortSignal
   chooseProvider(providers: readonly Provider[]): Promise<string>
   browserOpened(url: string, opened: boolean, qrUrl: string | null): void

@@ -1,19 +1,20 @@
 /**
  * A ready dialog for gamed.mjs: the sign-in of a game that runs in a browser, until the game draws its own.
  *
- * Copy it beside gamed.mjs; no packages, no build, no styles of the page.
+ * Copy it and gamed_texts.mjs beside gamed.mjs; no packages, no build, no styles of the page.
  *
  *     const client = await GamedClient.open("https://play.example.org", { app: "mygame" })
  *     if (await client.ensureSignedIn(new Dialog())) startTheGame(client)
  *
  * It shows a button for each provider, the link with its QR code, a field for the six letters, and the text of every
- * problem. Cancel, or the Escape key, ends the sign-in. If the page has a Content-Security-Policy, that must allow the
- * server in `connect-src`, and for the QR code in `img-src`.
+ * problem, in the player's language. Cancel, or the Escape key, ends the sign-in. If the page has a
+ * Content-Security-Policy, that must allow the server in `connect-src`, and for the QR code in `img-src`.
  *
  * @module
  */
 
 import { GamedError, LoginCancelled, finishCode } from "./gamed.mjs"
+import { Texts } from "./gamed_texts.mjs"
 
 /** @import { Person, Provider } from "./gamed.mjs" */
 
@@ -23,7 +24,7 @@ const STYLE = `
     font: 1rem/1.5 system-ui, sans-serif; }
   dialog::backdrop { background: #0008; }
   h2 { margin: 0 0 .5rem; font-size: 1.25rem; }
-  p { margin: 0 0 .75rem; overflow-wrap: anywhere; }
+  p { margin: 0 0 .75rem; overflow-wrap: anywhere; white-space: pre-line; }
   a, button, input { box-sizing: border-box; display: block; width: 100%; min-height: 2.75rem; margin: 0 0 .5rem;
     padding: .5rem; border: 1px solid GrayText; border-radius: .5rem; font: inherit; text-align: center; }
   a, .main { background: #1b5e37; border-color: #1b5e37; color: #fff; text-decoration: none; }
@@ -36,12 +37,15 @@ const STYLE = `
  */
 const made = (tag, members = {}) => Object.assign(document.createElement(tag), members)
 
-/** Return the QR code for a phone; it hides itself if the page's policy blocks it. @param {string} qrUrl */
-function pictureOf(qrUrl) {
-  const alt = "The link to sign in, as a QR code"
+/**
+ * Return the QR code for a phone; it hides itself if the page's policy blocks it.
+ * @param {string} qrUrl @param {Texts} texts
+ */
+function pictureOf(qrUrl, texts) {
+  const alt = texts.text("The link to sign in, as a QR code")
   const picture = made("img", { alt, referrerPolicy: "no-referrer" })
   const figure = made("div")
-  figure.append(made("p", { textContent: "To sign in with a phone, scan this:" }), picture)
+  figure.append(made("p", { textContent: texts.text("To sign in with a phone, scan this:") }), picture)
   picture.addEventListener("error", () => figure.remove())
   picture.src = qrUrl
   return figure
@@ -52,6 +56,7 @@ function pictureOf(qrUrl) {
  * @implements {Person}
  */
 export class Dialog {
+  #texts
   #title
   #host = made("div")
   /** @type {HTMLDialogElement} */
@@ -60,10 +65,11 @@ export class Dialog {
   #cancel = () => undefined
   #abort = new AbortController()
 
-  /** @param {{ title?: string }} [options] */
-  constructor({ title = "Sign in to play" } = {}) {
-    this.#title = title
-    this.#dialog = made("dialog")
+  /** Take title and language, by default the system's. @param {{ title?: string, locale?: string }} [options] */
+  constructor({ title, locale } = {}) {
+    this.#texts = new Texts(locale)
+    this.#title = title ?? this.#texts.text("Sign in to play")
+    this.#dialog = made("dialog", { lang: this.#texts.tag, dir: this.#texts.direction })
     const style = new CSSStyleSheet()
     style.replaceSync(STYLE)
     const root = this.#host.attachShadow({ mode: "open" })
@@ -82,7 +88,8 @@ export class Dialog {
     return new Promise((resolve, reject) => {
       this.#cancel = reject
       const buttons = providers.map(({ name, label }) => {
-        const button = made("button", { type: "button", className: "main", textContent: `Sign in with ${label}` })
+        const textContent = this.#texts.text("Sign in with {provider}", { provider: label })
+        const button = made("button", { type: "button", className: "main", textContent })
         button.addEventListener("click", () => resolve(name))
         return button
       })
@@ -92,9 +99,10 @@ export class Dialog {
 
   /** @param {string} url @param {boolean} opened @param {string | null} qrUrl */
   browserOpened(url, opened, qrUrl) {
-    const text = opened ? "The sign-in continues in another tab." : "The sign-in continues in a new tab."
-    const link = made("a", { href: url, target: "_blank", rel: "noopener noreferrer", textContent: "Sign in" })
-    this.#show(made("p", { textContent: text }), link, ...(qrUrl && !opened ? [pictureOf(qrUrl)] : []))
+    const textContent = this.#texts.text("Sign in")
+    const link = made("a", { href: url, target: "_blank", rel: "noopener noreferrer", textContent })
+    const picture = qrUrl && !opened ? [pictureOf(qrUrl, this.#texts)] : []
+    this.#show(made("p", { textContent: this.#texts.text("The sign-in continues in another tab.") }), link, ...picture)
   }
 
   /**
@@ -102,21 +110,26 @@ export class Dialog {
    * @returns {Promise<string | null>}
    */
   finishCode(showCode, attemptsLeft) {
+    const texts = this.#texts
     return new Promise((resolve) => {
       const field = made("input", { required: true, autocomplete: "one-time-code", autocapitalize: "characters" })
-      field.setAttribute("aria-label", "The six letters that the other tab shows")
+      const asked = made("p", { textContent: texts.text("Type the six letters that the sign-in page shows.") })
+      field.setAttribute("aria-label", asked.textContent)
+      field.dir = "ltr"
       const problem = made("p", { role: "alert" })
-      if (attemptsLeft !== null) problem.textContent = `That is not the code. You can try ${attemptsLeft} more times.`
+      if (attemptsLeft !== null) {
+        problem.textContent = texts.text("That is not the code. Attempts left: {count}", { count: attemptsLeft })
+      }
       const form = made("form")
-      const submit = made("button", { className: "main", textContent: "Continue" })
-      form.append(made("p", { textContent: "Type the six letters that the other tab shows." }), field, submit)
+      const submit = made("button", { className: "main", textContent: texts.text("Continue") })
+      form.append(asked, field, submit)
       form.addEventListener("submit", (event) => {
         event.preventDefault()
         const code = finishCode(field.value)
-        problem.textContent = code ? "" : "The code has six letters, like BKT-RVW."
+        problem.textContent = code ? "" : texts.text("The code has six letters, like BKT-RVW.")
         if (code) resolve(code)
       })
-      const again = made("button", { type: "button", textContent: "Show me a code" })
+      const again = made("button", { type: "button", textContent: texts.text("Show me a code") })
       again.addEventListener("click", () => void showCode?.())
       this.#show(problem, form, ...(showCode ? [again] : []))
     })
@@ -129,12 +142,13 @@ export class Dialog {
   async problem(error) {
     if (error instanceof LoginCancelled) return
     if (!(error instanceof GamedError)) console.error(error)
-    const detail = error instanceof GamedError ? error.detail : "Something went wrong in this game."
+    const known = error instanceof GamedError
+    const detail = known ? this.#texts.problem(error) : this.#texts.text("Something went wrong in this game.")
     await new Promise((resolve) => {
       this.#cancel = resolve
-      const close = made("button", { type: "button", className: "main", textContent: "Close" })
+      const close = made("button", { type: "button", className: "main", textContent: this.#texts.text("Close") })
       close.addEventListener("click", resolve)
-      this.#fill([made("p", { role: "alert", textContent: detail }), close])
+      this.#fill([made("p", { role: "alert", dir: "auto", textContent: detail }), close])
     })
     this.ended()
   }
@@ -154,7 +168,7 @@ export class Dialog {
 
   /** @param {...HTMLElement} content */
   #show(...content) {
-    const cancel = made("button", { type: "button", textContent: "Cancel" })
+    const cancel = made("button", { type: "button", textContent: this.#texts.text("Cancel") })
     cancel.addEventListener("click", () => this.#cancelled())
     this.#fill([...content, cancel])
   }

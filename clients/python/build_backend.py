@@ -23,7 +23,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 - pip runs this with the Python th
 import tomllib
 
 HERE = Path(__file__).resolve().parent
-MODULES = ("gamed_client", "gamed_sync", "gamed_assets", "gamed_aio")
+MODULES = ("gamed_client", "gamed_sync", "gamed_assets", "gamed_aio", "gamed_texts")
 SOURCES = (*(f"{name}.py" for name in MODULES), "README.md", "build_backend.py", "pyproject.toml")
 MAIN = b'"""The command line of gamed_client."""\n\nimport sys\n\nfrom gamed_client import main\n\nsys.exit(main())\n'
 WHEEL = b"Wheel-Version: 1.0\nGenerator: gamed build_backend\nRoot-Is-Purelib: true\nTag: py3-none-any\n"

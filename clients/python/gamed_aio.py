@@ -197,10 +197,11 @@ class AsyncClient(Threaded[GamedClient]):
         app: str = "gamed",
         version: str = __version__,
         device_name: str | None = None,
+        locale: str | None = None,
         folder: Path | None = None,
     ) -> None:
         """Create a client of `server` as the player entered it; the rest is as for `GamedClient`."""
-        self.core = GamedClient(server, app=app, version=version, device_name=device_name, folder=folder)
+        self.core = GamedClient(server, app=app, version=version, device_name=device_name, locale=locale, folder=folder)
 
     def _core(self, cancellation: Cancellation) -> GamedClient:
         return self.core.cancellable(cancellation)

@@ -29,7 +29,9 @@ import errno
 import hashlib
 import http.client
 import http.server
+import importlib
 import json
+import locale as locales
 import os
 import queue
 import random
@@ -49,6 +51,7 @@ from typing import IO, Any, NamedTuple, TypeVar, cast
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 if sys.platform == "win32":
+    import ctypes
     import msvcrt
 else:
     import fcntl
@@ -577,6 +580,20 @@ class Credential:
         return now < self.access_expires - min(EARLY_SECONDS, share)
 
 
+def system_locale(environ: Mapping[str, str] = os.environ) -> str:
+    """Return this system's language as the system calls it; "" if it is not known."""
+    if sys.platform == "win32":  # getlocale would give `German_Germany`
+        return locales.windows_locale.get(ctypes.windll.kernel32.GetUserDefaultUILanguage(), "")
+    names = (environ.get(name, "") for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
+    return next(filter(None, names), "")
+
+
+def locale_tag(name: str) -> str:
+    """Return a language as a tag of BCP 47: `pt_BR.UTF-8` is `pt-BR`; "" for `C` and others that name no language."""
+    found = re.match(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8}){0,3}(?![A-Za-z0-9])", name)
+    return found[0].replace("_", "-") if found else ""
+
+
 def state_folder(app: str, platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> Path:
     """Return this platform's folder for the state of programs, which people do not edit."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}", app):
@@ -866,6 +883,8 @@ class SignIn:
 
     def _start(self) -> None:
         body: dict[str, Any] = {"client": self._client.device}
+        if tag := locale_tag(self._client.locale):
+            body["locale"] = tag
         provider = self._provider if self._intent == "link" else self._chosen_provider()
         if provider:
             body["provider"] = provider
@@ -1398,6 +1417,7 @@ class GamedClient:
         app: str = "gamed",
         version: str = __version__,
         device_name: str | None = None,
+        locale: str | None = None,
         folder: Path | None = None,
         sleep: Callable[[float], None] | None = None,
         now: Callable[[], float] = time.time,
@@ -1405,6 +1425,7 @@ class GamedClient:
         """Create a client of `server` as the player entered it; `folder` replaces the platform's folder.
 
         `device_name` is the name of this device in the player's lists; the default is the machine's host name.
+        `locale` is the game's language, such as `de` or `pt-BR`, for the pages of a sign-in; the system's by default.
         """
         self.origin = Origin.entered(server)
         self.device = {
@@ -1414,6 +1435,8 @@ class GamedClient:
             "device_name": (socket.gethostname() if device_name is None else device_name)[:64],
         }
         """The members about this device that a sign-in sends to the server."""
+        self.locale = system_locale() if locale is None else locale
+        """The game's language; the game may change it."""
         self._wire = Wire(self.origin, f"{app.replace(' ', '-')}/{version} gamed-client/{__version__}", sleep)
         self._file = CredentialFile(folder or state_folder(app), self.origin)
         self._now = now
@@ -1958,17 +1981,19 @@ class GamedClient:
 class Terminal(Person):
     """A person at the terminal: the texts are on stderr, so that stdout holds results only.
 
-    With `qr` the link is also shown as a QR code; else only if the browser could not be opened.
+    With `qr` the link is also shown as a QR code; else only if the browser could not be opened. With gamed_texts.py
+    beside this file the texts are in the language `locale`, the system's by default, else in English.
     """
 
-    def __init__(self, qr: bool = False) -> None:
+    def __init__(self, qr: bool = False, locale: str | None = None) -> None:
         self._qr = qr
+        self._texts = texts_in(system_locale() if locale is None else locale)
 
     def choose_provider(self, providers: Sequence[LoginProvider]) -> str:
         for number, provider in enumerate(providers, 1):
-            say(f"  {number}  Sign in with {provider.label}")
+            say(f"  {number}  " + self._text("Sign in with {provider}", provider=provider.label))
         while True:
-            line = read_line("Your choice: ")
+            line = read_line(self._text("How do you want to sign in?") + " ")
             if line is None:
                 raise LoginCancelled("login_cancelled", "No choice was made; name one with --provider.")
             for number, provider in enumerate(providers, 1):
@@ -1976,10 +2001,19 @@ class Terminal(Person):
                     return provider.name
 
     def problem(self, error: GamedError) -> None:
-        say(error.detail)
+        said = error.detail if self._texts is None else self._texts.problem(error)
+        say(said if encodable(said) else error.detail)
+
+    def _text(self, english: str, **values: object) -> str:
+        """Return a text in the player's language, if the terminal has its letters."""
+        said = english.format_map(values)
+        translated = said if self._texts is None else self._texts.text(english, **values)
+        return translated if encodable(translated) else said
 
     def browser_opened(self, url: str, opened: bool, qr_url: str | None) -> None:
-        say("Sign in in your browser. If it did not open, open this yourself:" if opened else "Open this in a browser:")
+        if opened:
+            say(self._text("The sign-in continues in your browser."))
+        say(self._text("Open this address in your browser to sign in:"))
         say(f"  {url}")
         if self._qr or (sys.stderr.isatty() and not opened):
             self._show_qr(url)
@@ -1988,26 +2022,44 @@ class Terminal(Person):
         """Show a QR code; print the reason if an option asks for one that cannot be shown."""
         code = qr_code(url, shows_colour())
         if code is not None and fits(code):
-            say(f"Or scan this with a phone:\n\n{code}\n")
+            say(self._text("To sign in with a phone, scan this:") + f"\n\n{code}\n")
         elif self._qr:
             say("No QR code: " + ("install segno for it." if code is None else "this terminal cannot show one."))
 
     def finish_code(self, show_code: Callable[[], None] | None, attempts_left: int | None) -> str | None:
         if attempts_left is not None:
-            say(f"That is not the code. You can try {attempts_left} more time{'' if attempts_left == 1 else 's'}.")
+            say(self._text("That is not the code. Attempts left: {count}", count=attempts_left))
         elif show_code is not None:
-            line = read_line("The browser has not come back. Press Enter for: Show me a code ")
+            line = read_line(self._text("Press Enter to see a code in the browser.") + " ")
             if line is None:
                 return None
             if finish_code(line):
                 return finish_code(line)
             show_code()
         while True:
-            line = read_line("Type the code the browser shows (like BKT-RVW): ")
+            line = read_line(self._text("Type the six letters that the sign-in page shows.") + " ")
             if line is None:
                 return None
             if code := finish_code(line):
                 return code
+
+
+def texts_in(name: str) -> Any:
+    """Return the texts of gamed_texts.py in a language; None if the game does not have that file."""
+    try:
+        module = importlib.import_module("gamed_texts")
+    except ImportError:
+        return None
+    return module.Texts(name)
+
+
+def encodable(text: str) -> bool:
+    """Return whether stderr has these characters; a console of Windows may lack them."""
+    try:
+        text.encode(sys.stderr.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def say(text: str) -> None:

@@ -4,7 +4,7 @@ import { Account, connectAccount } from "./account.mjs"
 import { GamedClient, GamedError, LoginCancelled, PlayerChanged, SignInRequired, finishCode } from "./gamed.mjs"
 import { Assets } from "./gamed_assets.mjs"
 import { InUse, Sync } from "./gamed_sync.mjs"
-import { STAGES, described, loaded, newGarden, pressed, saved } from "./garden.mjs"
+import { STAGES, described, faceOf, loaded, newGarden, pressed, saved } from "./garden.mjs"
 
 /** @import { Side, Status, SyncConflict } from "./gamed_sync.mjs" */
 /** @import { Garden } from "./garden.mjs" */
@@ -13,6 +13,8 @@ const SLOT = "garden"
 const APP = "garden"
 const SCENE = "meadow.svg"
 const TABS = 4
+/** A player who presses nothing for longer is not counted as playing. */
+const LONGEST_REST_SECONDS = 60
 /** Name of this device in the list of versions and in the player's list of devices. */
 const DEVICE = `Browser on ${/** @type {any} */ (navigator).userAgentData?.platform || navigator.platform}`
 
@@ -141,6 +143,7 @@ function wordsOf(error) {
 /** The game in one tab. */
 class Play {
   garden = newGarden()
+  lastPress = Date.now()
   /** @type {AbortController | undefined} */
   running
   /** @type {SyncConflict | undefined} the one that is shown */
@@ -212,7 +215,9 @@ class Play {
 
   /** @param {number} at */
   press(at) {
-    return this.replace(pressed(this.garden, at))
+    const since = Math.min((Date.now() - this.lastPress) / 1000, LONGEST_REST_SECONDS)
+    this.lastPress = Date.now()
+    return this.replace(pressed(this.garden, at, since))
   }
 
   /** Continue with this garden, and save it. @param {Garden} garden */
@@ -222,7 +227,7 @@ class Play {
     tell("state", "Saving")
     await this.sync.write(SLOT, saved(this.garden), {
       contentType: "application/json",
-      meta: { title: described(this.garden) },
+      meta: faceOf(this.garden),
     })
     this.look()
   }

@@ -90,10 +90,11 @@ class SaveFace(Struct, frozen=True):
 
 
 def _words(value: object) -> str | None:
-    """Return a text or number as one line of at most 64 visible characters."""
+    """Return a text or number as one line of at most 64 visible characters, the last "…" if it has more."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
-    return visible(" ".join(str(value)[:1024].split()))[:FACE_CHARACTERS] or None
+    line = visible(" ".join(str(value)[:1024].split()))
+    return f"{line[: FACE_CHARACTERS - 1].rstrip()}…" if len(line) > FACE_CHARACTERS else line or None
 
 
 class ShownSave(Struct, frozen=True):

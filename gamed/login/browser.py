@@ -50,6 +50,12 @@ class RedirectToResult(Struct, frozen=True):
     login_id: str
 
 
+class Declined(Struct, frozen=True):
+    """A login that a browser has declined, and the language of its game."""
+
+    locale: str | None
+
+
 class BrowserLoginService(Component, frozen=True, kw_only=True):
     """The service for the link of a login; `browser` is the index of the browser's cookie, None without a cookie."""
 
@@ -70,8 +76,8 @@ class BrowserLoginService(Component, frozen=True, kw_only=True):
             await self.mark_redirected(key)
         return page
 
-    async def decline(self, token: str, browser: Index, request_id: str = "") -> RedirectToResult | None:
-        """Decline the login ("This was not me"); return None once it is declined, also if it was before.
+    async def decline(self, token: str, browser: Index, request_id: str = "") -> RedirectToResult | Declined:
+        """Decline the login ("This was not me"); return Declined once it is declined, also if it was before.
 
         Any browser may decline an undecided login, and only the login's own browser one that the game can collect.
         """
@@ -91,7 +97,7 @@ class BrowserLoginService(Component, frozen=True, kw_only=True):
         if transition.stage_changed:
             values = {"provider": after.provider, "outcome": LoginFailure.LOGIN_DENIED.value, "request": request_id}
             self.context.audit.record(SecurityEvent.SIGN_IN_REFUSED, **values)
-        return None
+        return Declined(after.client.locale)
 
     async def fail(self, key: LoginLookup, browser: Index, outcome: LoginFailure) -> RedirectToResult:
         """End an undecided login that cannot succeed, so that the game need not wait; this browser sees the outcome."""
@@ -159,7 +165,7 @@ class BrowserLoginService(Component, frozen=True, kw_only=True):
 def require_own(login: LoginTransaction, browser: Index | None) -> None:
     """Raise LoginEnded for a final login, and WrongBrowser unless the login belongs to this browser."""
     if login.stage in FINAL:
-        raise LoginEnded(login.outcome)
+        raise LoginEnded(login.outcome, login.client.locale)
     if not login.belongs_to(browser):
         raise WrongBrowser
 

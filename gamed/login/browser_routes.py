@@ -141,6 +141,7 @@ class PageResponder(Struct, frozen=True):
             case UnknownLoginLink():
                 return self.error(request, 404, sentences.UNKNOWN_LINK)
             case LoginEnded():
+                request.locale = error.locale
                 return self.page(request, 410, views.ended_page(error.outcome))
             case WrongBrowser():
                 return self.error(request, 409, sentences.OTHER_BROWSER)
@@ -255,9 +256,10 @@ class BrowserRoutes(Component, frozen=True, kw_only=True):
     @app.route("/auth/login/<token:token>/decline", methods=["POST"])
     async def decline_login(self, request: Request, token: str) -> bytes:
         browser, _ = self.pages.guard.form(request, token)
-        redirect = await self.pages.tasks.run(self.browsers.decline(token, browser, request.request_id))
-        if redirect is not None:
-            return self.pages.redirect(request, redirect)
+        result = await self.pages.tasks.run(self.browsers.decline(token, browser, request.request_id))
+        if isinstance(result, RedirectToResult):
+            return self.pages.redirect(request, result)
+        request.locale = result.locale
         return self.pages.page(request, 200, views.denied_page())
 
     @app.route("/auth/login/<token:token>/name", methods=["GET"])

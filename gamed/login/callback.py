@@ -82,7 +82,7 @@ class CallbackService(Component, frozen=True, kw_only=True):
         if attempt is None or login is None or check in INVALIDATES_ATTEMPT:
             raise CallbackRejected(check)
         if check is CallbackCheck.ENDED:
-            raise LoginEnded(login.outcome) if login.final else CallbackRejected(check)
+            raise LoginEnded(login.outcome, login.client.locale) if login.final else CallbackRejected(check)
         if check is CallbackCheck.ALREADY_USED:
             own = login.belongs_to(request.browser)
             if own and login.stage is LoginStage.EXCHANGING:  # the result page is to show more than "in progress"

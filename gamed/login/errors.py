@@ -92,10 +92,10 @@ class LinkClosed(LoginError):
 
 
 class LoginEnded(LoginError):
-    """The link of a login that has ended; `outcome` is None when it was collected."""
+    """The link of a login that has ended; `outcome` is None when it was collected, `locale` is the game's language."""
 
-    def __init__(self, outcome: LoginFailure | None) -> None:
-        self.outcome = outcome
+    def __init__(self, outcome: LoginFailure | None, locale: str | None) -> None:
+        self.outcome, self.locale = outcome, locale
         super().__init__("This sign-in is over. Start again from the game.")
 
 

@@ -115,5 +115,5 @@ class NewcomerService(Component, frozen=True, kw_only=True):
         if not login.belongs_to(browser):
             raise WrongBrowser
         if login.outcome is not None:
-            raise LoginEnded(login.outcome)
+            raise LoginEnded(login.outcome, login.client.locale)
         return login

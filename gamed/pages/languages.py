@@ -38,6 +38,7 @@ RELATED: Final = {
     "tl": "fil",
     "zh": "zh-Hans",
     "zh-cn": "zh-Hans",
+    "zh-hant": "zh-Hant",
     "zh-hk": "zh-Hant",
     "zh-mo": "zh-Hant",
     "zh-sg": "zh-Hans",

@@ -1,9 +1,11 @@
 """The player's own page signs a browser in and out, and nothing but its cookie opens it."""
 
 from msgspec.structs import replace
+from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.account import sentences
 from gamed.account import store as player_store
+from gamed.account.views import SaveFace
 from gamed.crypto import Index, Secret
 from gamed.database.connection import Connection
 from gamed.login.keys import LoginLookup
@@ -423,3 +425,27 @@ class ForgeryTests(AccountCase):
             (page.status, "You are signed out here. Nothing was changed. Sign in again." in page.text), (403, True)
         )
         self.assertEqual(self.server.rows("SELECT count(*) FROM session WHERE revoked_ms IS NULL"), [(1,)])
+
+
+class FaceTests(SynchronousTestCase):
+    """What a save shows of its Save-Meta (docs/protocol.md: Saves)."""
+
+    def test_members(self) -> None:
+        """A save shows title, place and time; texts in one line, numbers as texts."""
+        face = SaveFace.of({"title": " Chapter\n4 ", "place": 7, "playtime_seconds": 90.5})
+        self.assertEqual(face, SaveFace("Chapter 4", "7", 90))
+
+    def test_other_forms(self) -> None:
+        """A member of another form is left out, whatever it is."""
+        for odd in (None, True, [], {}, "", " ", "\u202e"):
+            self.assertEqual(SaveFace.of({"title": odd, "place": odd, "playtime_seconds": odd}), SaveFace(), odd)
+        for seconds in (-1, 1e300, float("inf"), float("nan"), "90"):
+            self.assertEqual(SaveFace.of({"playtime_seconds": seconds}), SaveFace(), seconds)
+        for meta in (None, [], "title"):
+            self.assertEqual(SaveFace.of(meta), SaveFace())
+
+    def test_cut(self) -> None:
+        """A text of 64 visible characters is shown whole; a longer one ends in an ellipsis, within these 64."""
+        self.assertEqual(SaveFace.of({"title": "x" * 64}).title, "x" * 64)
+        self.assertEqual(SaveFace.of({"title": "x" * 65}).title, "x" * 63 + "\u2026")
+        self.assertEqual(SaveFace.of({"title": "x" * 62 + " yz"}).title, "x" * 62 + "\u2026")

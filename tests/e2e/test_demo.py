@@ -4,6 +4,8 @@ import json
 import re
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
+from http.client import HTTPConnection
 
 from playwright.sync_api import Page, Route
 
@@ -100,6 +102,22 @@ class DemoTests(CommandTestCase):
             return found
 
         self.assertEqual(self.window.step(look), [360, [], 360, []])
+
+    def test_face(self) -> None:
+        """The save has the three members that the player's account shows, in their documented form."""
+        tab = self.tab()
+        self.sign_in(tab)
+        self.does(lambda: tab.wait_for_timeout(1500))
+        self.press(tab, 1)
+        self.says(tab, "Saved")
+        players = json.loads((self.folder / "dev" / "players.json").read_text("utf-8"))["players"]
+        headers = {"Authorization": f"Bearer {players['anna']['access_token']}"}
+        with closing(HTTPConnection("127.0.0.1", self.ports["--port"], timeout=60)) as connection:
+            connection.request("GET", "/game/saves", headers=headers)
+            meta = json.load(connection.getresponse())["saves"][0]["meta"]
+        self.assertGreaterEqual(meta.pop("playtime_seconds"), 1)
+        self.assertEqual(meta, {"title": "0 flowers, 1 growing, 0 picked", "place": "Meadow"})
+        self.assertEqual(self.errors, [])
 
     def test_whole(self) -> None:
         """A player signs in, saves, plays in two tabs, chooses a side and reloads; that side loses nothing."""

@@ -13,6 +13,7 @@ from gamed.config.model import Config, LoginSettings, Mode, Provider, Registrati
 from gamed.crypto import Index, Keys, Secret
 from gamed.login.authorize import RedirectToProvider
 from gamed.login.browser import (
+    Declined,
     RedirectToResult,
     ReturnToGame,
     ShowFinishCode,
@@ -224,7 +225,7 @@ class LoginServer:
     def create(self, started: StartedLogin, name: str, password: str = PASSWORD, browser: Index = BROWSER) -> Any:
         return done(self.local.sign_in(self.form(started, browser, name, password), create=True))
 
-    def decline(self, started: StartedLogin, browser: Index = BROWSER) -> RedirectToResult | None:
+    def decline(self, started: StartedLogin, browser: Index = BROWSER) -> RedirectToResult | Declined:
         return done(self.browsers.decline(started.token, browser, REQUEST))
 
     def result(self, started: StartedLogin, browser: Index | None = BROWSER) -> Any:

@@ -70,3 +70,65 @@ class ChoiceTests(BrowserCase):
         """A page about an error is in the person's language, too."""
         page = Page(self.site.get("/auth/login/" + "A" * 22, {"Accept-Language": "ja"}))
         self.assertEqual((page.status, self.language(page)), (404, "ja"))
+
+
+class LocaleTests(BrowserCase):
+    """A game says its language when it starts a sign-in (docs/protocol.md: Start)."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.serve()
+
+    def language(self, locale: str | None, accepted: str = "", cookie: str = "") -> str:
+        """Return the language of the page that a game's link opens."""
+        path = self.game(locale=locale).url.removeprefix(BASE)
+        page = Page(self.site.get(path, {"Accept-Language": accepted, "Cookie": cookie}))
+        self.assertEqual(page.status, 200)
+        return page.html.partition('<html lang="')[2].partition('"')[0]
+
+    def test_page(self) -> None:
+        """The page is in the game's language, from its heading to its buttons."""
+        page = self.new_browser().get(self.game(locale="de-AT").url)
+        self.assertIn('<html lang="de"', page.html)
+        self.assertIn("Anmelden", page.html)
+
+    def test_direction(self) -> None:
+        """Arabic is written from right to left."""
+        self.assertIn('<html lang="ar" dir="rtl"', self.new_browser().get(self.game(locale="ar").url).html)
+
+    def test_order(self) -> None:
+        """The person's choice counts first, then the game's language, then the browser's."""
+        self.assertEqual(self.language("de", accepted="fr"), "de")
+        self.assertEqual(self.language("de", accepted="fr", cookie=f"{COOKIE}=ja"), "ja")
+        self.assertEqual(self.language("xx", accepted="fr"), "fr")
+
+    def test_forms(self) -> None:
+        """The answer to a form of the page is in the game's language, too."""
+        game, browser = self.game(locale="ja"), self.new_browser()
+        self.assertIn('<html lang="ja"', browser.sign_in(game.url, "Nobody").html)
+
+    def test_end(self) -> None:
+        """So are the page after a refusal, and that of a link which has ended."""
+        game, browser = self.game(locale="ja"), self.new_browser()
+        page = browser.post(browser.get(game.url).form("/decline"))
+        self.assertIn('<html lang="ja"', page.html)
+        page = browser.get(game.url)
+        self.assertEqual(page.status, 410)
+        self.assertIn('<html lang="ja"', page.html)
+
+    def test_systems(self) -> None:
+        """The names of languages that systems use are understood in either case, with a dash or an underscore."""
+        for locale, tag in {"pt_BR": "pt-BR", "ZH-hans-cn": "zh-Hans", "zh-CN": "zh-Hans", "de_DE": "de"}.items():
+            self.assertEqual((locale, self.language(locale)), (locale, tag))
+
+    def test_ignored(self) -> None:
+        """A text that names no language of the pages is ignored."""
+        for locale in (None, "", "C", "POSIX", "xx-XX", "zh-TW", "de.UTF-8", "-", "<b>", "d" * 35):
+            self.assertEqual((locale, self.language(locale, accepted="fr")), (locale, "fr"))
+
+    def test_refused(self) -> None:
+        """More than 35 characters, or another type than text, is 400 with the member's name."""
+        for locale in ("d" * 36, 7, ["de"], {}):
+            answer = self.game(locale=locale).answer
+            self.assertEqual((answer.status, answer.json["code"]), (400, "invalid_request"))
+            self.assertEqual(answer.json["errors"][0]["pointer"], "/locale")

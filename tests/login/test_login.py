@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from gamed.config.model import Mode
 from gamed.crypto import Secret
 from gamed.login.browser import (
+    Declined,
     Ended,
     Finished,
     InProgress,
@@ -438,8 +439,8 @@ class Ending(LoginCase):
         """Any browser with the link may decline an undecided login; the game learns it, and the link has ended."""
         server = self.local_server()
         started = server.start()
-        self.assertIsNone(server.decline(started, OTHER))
-        self.assertIsNone(server.decline(started, BROWSER))
+        self.assertEqual(server.decline(started, OTHER), Declined(None))
+        self.assertEqual(server.decline(started, BROWSER), Declined(None))
         self.assertEqual(server.collect(started), Failed(LoginFailure.LOGIN_DENIED))
         with self.assertRaises(LoginEnded) as caught:
             done(server.browsers.open(started.token, BROWSER))
@@ -453,7 +454,7 @@ class Ending(LoginCase):
         code = server.code(started)
         with self.assertRaises(WrongBrowser):
             server.decline(started, OTHER)
-        self.assertIsNone(server.decline(started))
+        self.assertEqual(server.decline(started), Declined(None))
         self.assertEqual(server.collect(started, code=code), Failed(LoginFailure.LOGIN_DENIED))
 
     def test_decline_too_late(self) -> None:

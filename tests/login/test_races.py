@@ -16,7 +16,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from gamed.crypto import Secret
-from gamed.login.browser import RedirectToResult
+from gamed.login.browser import Declined, RedirectToResult
 from gamed.login.collect import CollectRequest, Complete, Failed, Pending
 from gamed.login.errors import DeviceSecretInvalid, InvalidProof, LoginCollected, LoginEnded, LoginError, WrongBrowser
 from gamed.login.keys import LoginLookup, PresentedProof
@@ -80,7 +80,7 @@ class Browsers(LoginCase):
             started = server.start()
             no = partial(server.browsers.decline, started.token, decliner)
             declined, over = together(server, no, partial(server.local.sign_in, server.form(started)))
-            self.assertIsNone(declined)
+            self.assertIsInstance(declined, Declined)
             self.assertIsInstance(over, LoginEnded)
             self.assertEqual(server.collect(started), Failed(LoginFailure.LOGIN_DENIED))
 
@@ -93,7 +93,7 @@ class Browsers(LoginCase):
             signed_in, answer = together(server, partial(server.local.sign_in, server.form(started)), no)
             self.assertIsInstance(signed_in, RedirectToResult)
             if decliner is BROWSER:
-                self.assertIsNone(answer)
+                self.assertIsInstance(answer, Declined)
                 self.assertEqual(server.collect(started), Failed(LoginFailure.LOGIN_DENIED))
             else:
                 self.assertIsInstance(answer, WrongBrowser)

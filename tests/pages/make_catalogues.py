@@ -1,9 +1,9 @@
-"""Brings the catalogues of gamed/pages/locale up to date with the texts of the templates and of the code.
+"""Brings the catalogues of gamed/pages/locale up to date with the texts of the templates, the code and the clients.
 
     python -m tests.pages.make_catalogues [LANG...]
 
 A text that is new stands there with an empty msgstr; one that is not used any more is removed. With languages a
-catalogue is begun for each that has none.
+catalogue is begun for each that has none. Afterwards `python -m clients.texts` writes the clients' texts into them.
 """
 
 import sys
@@ -20,6 +20,7 @@ from gamed.pages.languages import ENDING, LOCALE
 
 PACKAGE = Path(gamed.__file__).parent
 TEMPLATES = PACKAGE / "pages" / "templates"
+CLIENTS = PACKAGE.parent / "clients" / "texts.py"
 FOLDER = Path(str(LOCALE))
 IN_TEMPLATES = {"_": None, "n_": (1, 2)}
 IN_CODE = {"text": None, "counted": (1, 2), "gettext": None}
@@ -43,7 +44,7 @@ def sources() -> Iterator[tuple[str, int, str | tuple[str, str]]]:
     templates = [(path, "jinja2.ext:babel_extract", IN_TEMPLATES) for path in sorted(TEMPLATES.iterdir())]
     code = [
         (path, "python", IN_CODE)
-        for path in sorted(PACKAGE.rglob("*.py"))
+        for path in (*sorted(PACKAGE.rglob("*.py")), CLIENTS)
         if "gamed.pages." in path.read_text("utf-8") or path.is_relative_to(PACKAGE / "pages")
     ]
     for path, method, keywords in (*templates, *code):

@@ -81,6 +81,7 @@ class ChoiceTests(SynchronousTestCase):
         expected = {
             "de-AT-1996": "de", "DE": "de", "de_CH": "de", "pt": "pt-BR", "pt-PT": "pt-BR", "pt-br": "pt-BR",
             "zh": "zh-Hans", "zh-CN": "zh-Hans", "zh-Hans-SG": "zh-Hans", "zh-TW": "en", "zh_TW": "en",
+            "zh-Hant-TW": "en",
         }  # fmt: skip
         self.assertEqual({tag: self.chosen("", tag) for tag in expected}, expected)
 

@@ -21,7 +21,7 @@ import gamed_client as gc
 import gamed_sync as gs
 
 FEATURES = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names"]
-FEATURES += ["ensure", "providers", "qr", "account", "commit", "return_uri", "loop", "pages"]
+FEATURES += ["ensure", "providers", "qr", "account", "commit", "return_uri", "loop", "pages", "locale"]
 OUT = threading.Lock()
 
 
@@ -83,6 +83,7 @@ class Seat:
             app=how.get("app") or "gamed",
             folder=Path(how["folder"]),
             device_name=how.get("device_name"),
+            locale=how.get("locale"),
             sleep=self._pause,
             now=lambda: time.time() + self.shift,
         )

@@ -29,6 +29,7 @@ CALLS = {
     "account",
     "commit",
     "return_uri",
+    "locale",
     "loop",
     "pages",
 }

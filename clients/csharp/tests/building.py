@@ -11,7 +11,7 @@ from shutil import rmtree, which
 CSHARP = Path(__file__).parents[1]
 CHECKS = Path(__file__).parent / "specimens" / "Checks.cs"
 ENGINES = CHECKS.with_name("Engines.cs")
-CLIENT = tuple(CSHARP / name for name in ("GamedClient.cs", "GamedSync.cs", "GamedAssets.cs"))
+CLIENT = tuple(CSHARP / name for name in ("GamedClient.cs", "GamedSync.cs", "GamedAssets.cs", "GamedTexts.cs"))
 UNITY = tuple(sorted((CSHARP / "unity").glob("*.cs")))
 COMPILER = ("mcs", "-langversion:6", "-warn:4", "-warnaserror", "-noconfig", "-r:System.dll", "-r:System.Core.dll")
 SECONDS = 240

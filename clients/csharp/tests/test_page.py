@@ -141,7 +141,7 @@ class TinyGame(GameCase):
         """A fresh second device reads the first one's save; after a revoke the game signs in again and continues."""
         first = self.play("desk")
         self.assertEqual(first.stdout, "Level 1\n")
-        self.assertIn("Sign in in your browser.", first.stderr)
+        self.assertIn("The sign-in continues in your browser.", first.stderr)
         self.assertEqual(self.play("sofa").stdout, "Level 2\n")
         again = self.play("desk")
         self.assertEqual((again.stdout, again.stderr), ("Level 3\n", ""))
@@ -149,7 +149,7 @@ class TinyGame(GameCase):
         self.revoke(before["access_token"])
         revoked = self.play("desk")
         self.assertEqual(revoked.stdout, "Level 4\n")
-        self.assertIn("Sign in in your browser.", revoked.stderr)
+        self.assertIn("The sign-in continues in your browser.", revoked.stderr)
         self.assertNotEqual(self.credential("desk")["session_id"], before["session_id"])
         self.assertEqual(self.play("sofa").stdout, "Level 5\n")
 

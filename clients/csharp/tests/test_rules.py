@@ -5,8 +5,10 @@ import subprocess
 from pathlib import Path
 from stat import S_IMODE
 
+from clients import texts
 from clients.csharp.tests.building import CHECKS, CSHARP, SECONDS, built, ran, tool
 from clients.python.tests.client.cases import ClientCase
+from gamed.pages.languages import Languages
 from tests.support.python_client import gamed_sync as gs
 
 
@@ -46,6 +48,15 @@ class Rules(ClientCase):
         """A cancelled sign-in shows nothing and starts no login, and does not wait for a server without a response."""
         self.assertEqual(self.check("Cancelled", self.server, self.folder), "")
         self.assertEqual(self.fake.requests("/auth/login"), [])
+
+    def test_texts(self) -> None:
+        """A text and a problem are in the player's language; English, and a code without a text, show the detail."""
+        blocked = texts.PLAYERS_PROBLEMS["player_blocked"]
+        for locale, tag in (("de_AT.UTF-8", "de"), ("ar", "ar"), ("zh-TW", "en"), ("C", "en")):
+            language = Languages().get(tag)
+            problem = ["In English."] if tag == "en" else [language.gettext(line.source) for line in blocked]
+            expected = [language.gettext("Show me a code"), *problem, "In English.", str(language.direction == "rtl")]
+            self.assertEqual(self.check("Texts", locale, "Show me a code").split("\n"), expected, locale)
 
     def test_console(self) -> None:
         """The ready person for consoles asks again after a typing error, and stops at the end of its input."""

@@ -14,6 +14,7 @@
 
 using System;
 using System.Collections.Generic;
+using System.Globalization;
 using System.Linq;
 using System.Text.RegularExpressions;
 using System.Threading;
@@ -76,6 +77,9 @@ namespace Gamed
         [Tooltip("On phones: the address with which the browser opens this app again.")]
         [SerializeField] string returnUri = "";
 
+        [Tooltip("The game's language, such as de or pt-BR, for the sign-in. Empty: the system's.")]
+        [SerializeField] string locale = "";
+
         [Tooltip("Sign in at the start, without a script.")]
         [SerializeField] bool signInAtStart = false;
 
@@ -127,6 +131,14 @@ namespace Gamed
             set { returnUri = value; }
         }
 
+        /// <summary>The game's language, such as `de` or `pt-BR`, for the pages and dialogs of a sign-in; empty: the
+        /// system's.</summary>
+        public string Locale
+        {
+            get { return locale == "" ? CultureInfo.CurrentUICulture.Name : locale; }
+            set { locale = value; }
+        }
+
         /// <summary>The dialogs of the sign-in, called on the main thread: by default a GamedDialog of this
         /// object.</summary>
         public IPerson Person
@@ -134,7 +146,11 @@ namespace Gamed
             get
             {
                 if (person == null)
-                    person = Dialog() ?? gameObject.AddComponent<GamedDialog>();
+                {
+                    GamedDialog dialog = Dialog() ?? gameObject.AddComponent<GamedDialog>();
+                    dialog.Locale = Locale;
+                    person = dialog;
+                }
                 return person;
             }
             set { person = value; }
@@ -150,6 +166,7 @@ namespace Gamed
                     client = new GamedClient(server, new GamedOptions
                     {
                         App = App, Version = NameOf(Application.version), DeviceName = SystemInfo.deviceName,
+                        Locale = Locale,
                         Folder = Application.isMobilePlatform ? Application.persistentDataPath : null,
                     });
                 return client;
@@ -393,7 +410,7 @@ namespace Gamed
         {
             if (ProblemFound != null)
                 ProblemFound(problem);
-            onProblem.Invoke(problem.Detail);
+            onProblem.Invoke(PlayerTexts.Problem(Locale, problem));
         }
 
         GamedDialog Dialog()

@@ -1,6 +1,6 @@
 // A ready dialog for the sign-in, drawn by Unity's IMGUI: it needs no canvas, prefab, font or input system.
 //
-// GamedBehaviour adds one to its object if its Person is not set. For another look or language write an IPerson.
+// GamedBehaviour adds one to its object if its Person is not set. For another look write an IPerson.
 
 using System;
 using System.Collections.Generic;
@@ -17,6 +17,7 @@ namespace Gamed
     {
         const int Width = 360;
 
+        string locale;
         IList<LoginProvider> providers;
         string link;
         Action showCode;
@@ -25,6 +26,14 @@ namespace Gamed
         string typed = "";
         bool wrong;
         TaskCompletionSource<string> choice, code;
+
+        /// <summary>The language of the texts. IMGUI cannot draw a script that is written from right to left: those
+        /// languages have the English texts.</summary>
+        public string Locale
+        {
+            get { return locale ?? CultureInfo.CurrentUICulture.Name; }
+            set { locale = value; }
+        }
 
         /// <summary>The action of the Cancel button.</summary>
         internal Action Cancelling { get; set; }
@@ -94,20 +103,30 @@ namespace Gamed
             GUILayout.EndArea();
         }
 
+        string Drawn
+        {
+            get { return PlayerTexts.IsRightToLeft(Locale) ? "en" : Locale; }
+        }
+
+        string Text(string english, string value = null)
+        {
+            return PlayerTexts.Text(Drawn, english, value);
+        }
+
         void DrawProblem()
         {
-            GUILayout.Label(problem.Detail);
-            if (GUILayout.Button("Continue"))
+            GUILayout.Label(PlayerTexts.Problem(Drawn, problem));
+            if (GUILayout.Button(Text("Continue")))
                 problem = null;
         }
 
         void DrawChoice()
         {
-            GUILayout.Label("Sign in");
+            GUILayout.Label(Text("How do you want to sign in?"));
             foreach (LoginProvider provider in providers)
-                if (GUILayout.Button("Sign in with " + provider.Label))
+                if (GUILayout.Button(Text("Sign in with {provider}", provider.Label)))
                     Choose(provider.Name);
-            if (GUILayout.Button("Cancel"))
+            if (GUILayout.Button(Text("Cancel")))
                 Choose(null);
         }
 
@@ -121,26 +140,26 @@ namespace Gamed
 
         void DrawBrowser()
         {
-            GUILayout.Label("Sign in in your browser.");
-            if (GUILayout.Button("Copy the link"))
+            GUILayout.Label(Text("The sign-in continues in your browser."));
+            if (GUILayout.Button(Text("Copy the link")))
                 GUIUtility.systemCopyBuffer = link;
             if (code != null)
                 DrawCode();
-            if (GUILayout.Button("Cancel") && Cancelling != null)
+            if (GUILayout.Button(Text("Cancel")) && Cancelling != null)
                 Cancelling();
         }
 
         void DrawCode()
         {
             if (attemptsLeft != null)
-                GUILayout.Label("That is not the code. Attempts left: " +
-                    attemptsLeft.Value.ToString(CultureInfo.InvariantCulture));
-            if (showCode != null && GUILayout.Button("Show me a code"))
+                GUILayout.Label(Text("That is not the code. Attempts left: {count}",
+                    attemptsLeft.Value.ToString(CultureInfo.InvariantCulture)));
+            if (showCode != null && GUILayout.Button(Text("Show me a code")))
                 showCode();
-            GUILayout.Label(wrong ? "A code has six letters, such as BKT-RVW."
-                : "Type the code that the browser shows:");
+            GUILayout.Label(Text(wrong ? "The code has six letters, like BKT-RVW."
+                : "Type the six letters that the sign-in page shows."));
             typed = GUILayout.TextField(typed, 16);
-            if (!GUILayout.Button("Continue"))
+            if (!GUILayout.Button(Text("Continue")))
                 return;
             string letters = SignIn.FinishCode(typed);
             wrong = letters == null;

@@ -10,6 +10,7 @@ from typing import ClassVar
 from clients.conformance.tests.test_godot3 import own_folders
 from clients.godot3.tests import scripts
 from clients.godot3.tests.readme_game import LIMIT_SECONDS, without_browser
+from gamed.pages.languages import Languages
 from tests.e2e.client import CONFIG, gamed
 from tests.e2e.service import Service
 
@@ -83,7 +84,10 @@ class DialogCase:
         self.addCleanup(self.service.close)
         (self.folder / "main.tscn").write_text(self.scene, "utf-8")
         (self.folder / "project.godot").write_text(self.project.replace("Watch", "Hands").replace("watch", "hands"))
-        for path in (HANDS, *(scripts.folder(self.version) / name for name in ("gamed.gd", "gamed_dialog.gd"))):
+        for path in (
+            HANDS,
+            *(scripts.folder(self.version) / name for name in ("gamed.gd", "gamed_dialog.gd", "gamed_texts.gd")),
+        ):
             copy(path, self.folder)
         # it calls ensure_signed_in until there is a session, then choose_provider; `said` is the outcome of each
         copy(scripts.game(self.version, "sign_in.gd"), self.folder / "main.gd")
@@ -92,8 +96,10 @@ class DialogCase:
         self.service.start()
         gamed(self.service, "players", "add", "anna", "--password-stdin", stdin=f"{PASSWORD}\n")
 
-    def run_game(self, loopback: str = "yes", return_seconds: float = 0.2, left: str = "no") -> Game:
-        options = {"LOOPBACK": loopback, "RETURN_SECONDS": return_seconds, "LEFT": left}
+    def run_game(
+        self, loopback: str = "yes", return_seconds: float = 0.2, left: str = "no", locale: str = "en"
+    ) -> Game:
+        options = {"LOOPBACK": loopback, "RETURN_SECONDS": return_seconds, "LEFT": left, "GAME_LOCALE": locale}
         environ = [f"{name}={value}" for name, value in {"GAMED_SERVER": self.service.base, **options}.items()]
         path = without_browser(self.folder)
         game = Game([*own_folders(), *environ, path, *self.engine(), "--path", str(self.folder)])
@@ -110,6 +116,14 @@ class DialogCase:
         self.service.start()
         game.press("Try again")
         self.assertEqual(game.shows("http://")[0], "not signed in 1")
+        self.assertNotIn("res://", game.close())
+
+    def test_language(self) -> None:
+        """The dialog is in the game's language."""
+        game, german = self.run_game(locale="de_AT.UTF-8"), Languages().get("de")
+        again = german.gettext("Try again")
+        self.assertNotEqual(again, "Try again")
+        self.assertIn(again, game.shows(again))
         self.assertNotIn("res://", game.close())
 
     def test_left(self) -> None:
@@ -130,7 +144,7 @@ class DialogCase:
         game.type("nonsense")
         game.shows("like BKT-RVW")
         game.type("BCDFGH" if code != "BCD-FGH" else "BCDFGJ")
-        game.shows("You can try 4 more times.")
+        game.shows("Attempts left: 4")
         game.type(code)
         game.shows("signed in 0")
         self.assertNotIn("res://", game.close())
@@ -156,7 +170,7 @@ class DialogCase:
         game = self.run_game(return_seconds=LIMIT_SECONDS)
         url = game.shows("http://")[2]
         game.press("Use a phone instead")
-        game.shows("Scan this with a phone")
+        game.shows("To sign in with a phone")
         Browser(self.service.port).sign_in(url, "anna", PASSWORD)
         game.press("Use a phone instead")
         game.shows("A browser has used the link already.")

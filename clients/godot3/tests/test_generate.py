@@ -224,10 +224,10 @@ class Command(SynchronousTestCase):
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     def test_game(self) -> None:
-        """A game gets the four files that it can need; its folder is made."""
+        """A game gets the five files that it can need; its folder is made."""
         folder = Path(self.mktemp()) / "game"
         self.assertEqual(self.run_it(str(folder)).returncode, 0)
-        names = {"gamed.gd", "gamed_assets.gd", "gamed_dialog.gd", "gamed_sync.gd"}
+        names = {"gamed.gd", "gamed_assets.gd", "gamed_dialog.gd", "gamed_sync.gd", "gamed_texts.gd"}
         self.assertEqual({path.name for path in folder.iterdir()}, names)
         self.assertEqual((folder / "gamed.gd").read_text("utf-8"), generate.scripts()["gamed.gd"])
 

@@ -18,6 +18,7 @@ FILES = (
     "gamed_sync.gd",
     "gamed_autoload.gd",
     "gamed_assets.gd",
+    "gamed_texts.gd",
     "driver.gd",
     "example.gd",
 )

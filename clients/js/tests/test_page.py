@@ -8,6 +8,7 @@ from shutil import copy
 
 from playwright.sync_api import Page
 
+from gamed.pages.languages import Languages
 from tests.cli.process import GAMED, ROOT, CommandTestCase, free_port
 from tests.e2e.chromium import Window
 from tests.e2e.other_origin import installed
@@ -32,7 +33,7 @@ class GamePageCase(CommandTestCase):
         game = self.folder / "game"
         game.mkdir()
         (game / "index.html").write_text(printed_page().replace("127.0.0.1:8080", f"127.0.0.1:{self.port}"))
-        for name in re.findall(r'from "\./(\w+\.mjs)"', printed_page()):
+        for name in ("gamed_texts.mjs", *re.findall(r'from "\./(\w+\.mjs)"', printed_page())):
             copy(FILES / name, game / name)
         ports = [f"--port={self.port}", f"--provider-port={free_port()}", f"--static-port={page_port}"]
         process = self.start(*GAMED, "dev", *ports, f"--folder={self.folder / 'dev'}", f"--static={game}")
@@ -107,17 +108,17 @@ class PageTests(GamePageCase):
         self.assertLessEqual(until, MOST_LINES)
 
 
-ENSURE = """async ([server, provider]) => {
+ENSURE = """async ([server, provider, locale]) => {
     const { GamedClient } = await import("/gamed.mjs")
     const { Dialog } = await import("/gamed_dialog.mjs")
     const client = await GamedClient.open(server, { app: "dialog" })
-    window.result = client.ensureSignedIn(new Dialog({ title: "Hello" }), { provider, openBrowser: null })
+    window.result = client.ensureSignedIn(new Dialog({ title: "Hello", locale }), { provider, openBrowser: null })
 }"""
 RESULT = "() => window.result"
 
 
 class DialogTests(GamePageCase):
-    def asked(self, server: str | None = None, provider: str | None = None) -> Window:
+    def asked(self, server: str | None = None, provider: str | None = None, locale: str = "en") -> Window:
         """Return a page without a game that calls `ensureSignedIn` with the dialog, and may not open a tab."""
         window = Window()
         self.addCleanup(window.close)
@@ -126,7 +127,7 @@ class DialogTests(GamePageCase):
         def opened(page: Page) -> None:
             page.on("pageerror", lambda error: self.problems.append(str(error)))
             page.goto(f"{self.address}gamed-dev.json")
-            page.evaluate(ENSURE, [address, provider])
+            page.evaluate(ENSURE, [address, provider, locale])
 
         window.step(opened)
         return window
@@ -153,6 +154,20 @@ class DialogTests(GamePageCase):
         link, width = window.step(shown)
         self.assertTrue(link.startswith(f"http://127.0.0.1:{self.port}/auth/login/"), link)
         self.assertGreater(width, 50)
+
+    def test_language(self) -> None:
+        """The dialog is in the game's language, from right to left if that is written so, and accessible in it."""
+        axe = (installed() / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+        for locale, tag, direction in (("de-AT", "de", "ltr"), ("ar_EG", "ar", "rtl"), ("xx", "en", "ltr")):
+            name = Languages().get(tag).gettext("Sign in")
+
+            def shown(page: Page, name: str = name) -> list[object]:
+                dialog = page.get_by_role("dialog")
+                page.get_by_role("link", name=name, exact=True).wait_for()
+                page.evaluate(axe)
+                return [dialog.get_attribute("lang"), dialog.get_attribute("dir"), page.evaluate(AXE)]
+
+            self.assertEqual(self.asked(provider="google", locale=locale).step(shown), [tag, direction, []])
 
     def test_problem(self) -> None:
         """A server that does not respond is reported in a text; the dialog closes when the player has read it."""

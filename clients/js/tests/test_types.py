@@ -40,6 +40,8 @@ BETWEEN_FILES = frozenset(
         "typeField",
         "bytesOf",
         "reasonOf",
+        "systemLocale",
+        "localeTag",
     ]
 )
 """Functions that the files of the client share; games do not call them."""

@@ -9,7 +9,7 @@ from gamed_packaging.files import PackageError, contents, read, readme, require,
 from gamed_packaging.versions import CLIENTS, semver, version
 
 FOLDER = CLIENTS / "csharp"
-SOURCES = ("GamedClient.cs", "GamedSync.cs", "GamedAssets.cs")
+SOURCES = ("GamedClient.cs", "GamedSync.cs", "GamedAssets.cs", "GamedTexts.cs")
 
 # --- NuGet ------------------------------------------------------------------------------------------------------------
 

@@ -62,7 +62,7 @@ LISTED = """
 from importlib.metadata import files, version
 print(version("gamed-client"), *files("gamed-client"), sep="\\n")
 """
-MODULES = ("gamed_client", "gamed_sync", "gamed_assets", "gamed_aio")
+MODULES = ("gamed_client", "gamed_sync", "gamed_assets", "gamed_aio", "gamed_texts")
 
 
 def packages() -> tuple[Path, Path]:

@@ -286,6 +286,16 @@ static class Checks
     }
 
     /// <summary>Asks as a game in a console does; prints the answers.</summary>
+    /// <summary>Prints a text and a problem in a language.</summary>
+    public static void Texts(string locale, string english)
+    {
+        Console.OutputEncoding = new System.Text.UTF8Encoding(false);
+        Console.WriteLine(PlayerTexts.Text(locale, english, "A"));
+        Console.WriteLine(PlayerTexts.Problem(locale, new GamedError("player_blocked", "In English.")));
+        Console.WriteLine(PlayerTexts.Problem(locale, new GamedError("teapot", "In English.")));
+        Console.WriteLine(PlayerTexts.IsRightToLeft(locale));
+    }
+
     public static void Asks()
     {
         var person = new ConsolePerson();

@@ -166,10 +166,10 @@ static class Scene
         Start("phone");
         Task<bool> signIn = gamed.SignInAsync();
         string code = Browse();
-        Stage.Until(() => Stage.Shown.Contains("Type the code that the browser shows:"), "it asks", scene);
+        Stage.Until(() => Stage.Shown.Contains("Type the six letters that the sign-in page shows."), "it asks", scene);
         Stage.Typed = "BKT";
         Stage.Press = "Continue";
-        Stage.Until(() => Stage.Shown.Contains("A code has six letters, such as BKT-RVW."), "it says so", scene);
+        Stage.Until(() => Stage.Shown.Contains("The code has six letters, like BKT-RVW."), "it says so", scene);
         Stage.Typed = code;
         Stage.Press = "Continue";
         Expect(Wait(signIn), "signed in");
@@ -197,7 +197,7 @@ static class Scene
     {
         Start("desk");
         Task<bool> signIn = gamed.SignInAsync();
-        Stage.Until(() => Stage.Shown.Contains("Sign in in your browser."), "the dialog", scene);
+        Stage.Until(() => Stage.Shown.Contains("The sign-in continues in your browser."), "the dialog", scene);
         Stage.Press = "Copy the link";
         Stage.Until(() => Stage.Press == null, "it copies", scene);
         Expect(GUIUtility.systemCopyBuffer == Stage.Opened[0], "the link");

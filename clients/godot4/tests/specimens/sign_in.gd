@@ -23,7 +23,8 @@ class Left:
 
 func _ready():
 	var seconds = float(OS.get_environment("RETURN_SECONDS"))
-	var client = GamedClient.new(OS.get_environment("GAMED_SERVER"), {"pauses": 0.01, "return_seconds": seconds})
+	var how = {"pauses": 0.01, "return_seconds": seconds, "locale": OS.get_environment("GAME_LOCALE")}
+	var client = GamedClient.new(OS.get_environment("GAMED_SERVER"), how)
 	var dialog = Dialog.new(client)
 	if OS.get_environment("LEFT") == "yes":
 		var left = Left.new()

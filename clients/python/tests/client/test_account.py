@@ -98,6 +98,30 @@ class Names(ClientCase):
             self.assertEqual(gc.GamedClient(self.server, device_name=given).device["device_name"], expected)
         self.assertTrue(gc.GamedClient(self.server).device["device_name"])
 
+    def test_locale(self) -> None:
+        """The game's language is the system's unless the game passes one, or changes it later."""
+        self.assertEqual(gc.GamedClient(self.server).locale, gc.system_locale())
+        client = gc.GamedClient(self.server, locale="de_AT")
+        self.assertEqual(client.locale, "de_AT")
+
+    def test_system_locale(self) -> None:
+        """The first of the variables of POSIX that is set and not empty names the system's language."""
+        self.assertEqual(gc.system_locale({"LC_ALL": "", "LC_MESSAGES": "fr_FR", "LANG": "de_DE"}), "fr_FR")
+        self.assertEqual(gc.system_locale({"LC_ALL": "C.UTF-8", "LANG": "de_DE"}), "C.UTF-8")
+        self.assertEqual(gc.system_locale({}), "")
+
+    def test_locale_tag(self) -> None:
+        """A system's name of a language becomes a tag of BCP 47; a name of no language is left out."""
+        for name, tag in {
+            "de_DE.UTF-8@euro": "de-DE",
+            "zh-Hant-TW": "zh-Hant-TW",
+            "fil": "fil",
+            "ar-u-nu-latn": "ar",
+        }.items():
+            self.assertEqual(gc.locale_tag(name), tag)
+        for name in ("", "C", "C.UTF-8", "POSIX", "German_Germany.1252", "x-klingon", "\u0434\u0435"):
+            self.assertEqual(gc.locale_tag(name), "", name)
+
 
 class Sessions(ClientCase):
     def test_odd_client(self) -> None:

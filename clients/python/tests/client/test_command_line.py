@@ -78,7 +78,7 @@ class CommandLine(ClientCase):
         done = self.run_client("login", "--no-browser", stdin=f"nonsense\nbbb-bbb\n{CODE}\n".encode())
         self.assertEqual(done.stdout, b"Signed in as ply_1.\n")
         self.assertIn(f"{self.server}/auth/login/".encode(), done.stderr)
-        self.assertIn(b"4 more times", done.stderr)
+        self.assertIn(b"Attempts left: 4", done.stderr)
         self.assertEqual(len([s for s in self.fake.requests("/auth/login/collect") if "finish_code" in s.json]), 2)
         for secret in [b"gds_", b"gat_", b"grc_"]:
             self.assertNotIn(secret, done.stdout + done.stderr)
@@ -113,7 +113,7 @@ class CommandLine(ClientCase):
         script.chmod(0o700)
         done = self.run_client("login", stdin=f"\n{CODE}\n".encode(), environ={"BROWSER": f"{script} %s"})
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn(b"Show me a code", done.stderr)
+        self.assertIn(b"Press Enter to see a code", done.stderr)
         url = self.fake.login_url.format(base=self.server)
         self.assertEqual((script.parent / "browser.url").read_text(), f"{url}\n{url}\n")
 

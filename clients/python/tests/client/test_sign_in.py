@@ -44,11 +44,18 @@ class Return(ClientCase):
         browser = self.browser(self.signs_in, self.comes_back)
         self.client.sign_in(player, open_browser=lambda url: [opened.append(url), browser(url)])
         body = self.fake.started
-        self.assertEqual(set(body), {"client", "loopback_port"})
+        self.assertEqual(body.keys() - {"locale"}, {"client", "loopback_port"})
         self.assertEqual(set(body["client"]), {"name", "version", "platform", "device_name"})
         self.assertGreaterEqual(body["loopback_port"], 1024)
         self.assertEqual(opened, player.urls)
         self.assertEqual(opened, [f"{self.server}/auth/login/AAAAAAAAAAAAAAAAAAAAAA"])
+
+    def test_locale(self) -> None:
+        """The start has the game's language as it is then, and none that names no language."""
+        for locale, sent in (("pt_BR.UTF-8", "pt-BR"), ("C", None)):
+            self.client.locale = locale
+            self.client.sign_in(self.player(), open_browser=self.browser(self.signs_in, self.comes_back))
+            self.assertEqual(self.fake.started.get("locale"), sent)
 
     @covers("threats/4")
     def test_foreign_return(self) -> None:
