@@ -86,8 +86,8 @@ class ProofTests(SynchronousTestCase):
         fixture = openid(late_ms=late_ms)
         fixture.fake.metadata |= OFFERED  # type: ignore[attr-defined]
         fixture.fake.clock_ms = lambda: fixture.now_ms() - late_ms
-        told = (fixture.now_ms() - late_ms) // 1000
-        for auth_time, right in ((told - 119, True), (told - 122, False)):
+        provider_seconds = (fixture.now_ms() - late_ms) // 1000
+        for auth_time, right in ((provider_seconds - 119, True), (provider_seconds - 122, False)):
             fixture.fake.claims |= {"auth_time": auth_time}  # type: ignore[attr-defined]
             waiting = started(fixture.identify(asked_ms=fixture.now_ms()))
             if right:
