@@ -60,7 +60,7 @@ class Reauthentication(StrEnum):
     AUTH_TIME = "auth_time"
     """By `max_age=0`; the ID token proves it by `auth_time`."""
     PROMPT = "prompt"
-    """By `prompt=login`; nothing proves it, and whoever has the browser can leave it out of the URL."""
+    """By `prompt=login`; nothing proves it, and the person at the browser can leave it out of the URL."""
     NONE = "none"
 
 

@@ -129,7 +129,7 @@ class ExpectedClaims(Struct, frozen=True):
     client_id: str
     nonce: str | None
     asked_ms: int | None = None
-    """When the provider was told to ask again, by our clock; None if it was not."""
+    """When the browser was sent to a provider that should ask again, by our clock; None for any other sign-in."""
 
 
 class UnverifiedToken(Struct, frozen=True):

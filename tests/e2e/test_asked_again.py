@@ -30,7 +30,7 @@ def leave_without_max_age(page: Page) -> None:
     away = page.context.request.post(f"{page.url}/sign-in", form=posted, headers=headers, max_redirects=0)
     location = away.headers["location"]
     if "max_age=0&" not in location:
-        raise AssertionError("the provider is not told to ask again")
+        raise AssertionError("the address does not ask for it")
     page.goto(location.replace("max_age=0&", ""))
 
 
