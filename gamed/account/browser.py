@@ -280,7 +280,8 @@ class AccountPage(Component, frozen=True, kw_only=True):
         """
         context, checked_ms = self.context, self.context.now_ms()
         name = (await self.store.names(visit.caller.player_id)).account
-        if await self.passwords.authenticate(replace(form, name=name or "")) != visit.caller.player_id:
+        typed = replace(form, name=name or "", session_id=visit.caller.session_id)
+        if await self.passwords.authenticate(typed) != visit.caller.player_id:
             raise SignInRejected(FormError.WRONG)
         password = await self.passwords.hash_new(new)
         new_browser = NewBrowserSession.generate(context.random)
