@@ -321,7 +321,8 @@ class AccountPage(Component, frozen=True, kw_only=True):
         Do not cancel this. Raise SignInRejected, AdoptionRefused or AccountReauthenticationRequired.
         """
         checked_ms = self.context.now_ms()
-        await self.account.adopt(visit.caller, await self.passwords.authenticate(form), checked_ms)
+        typed = replace(form, session_id=visit.caller.session_id)
+        await self.account.adopt(visit.caller, await self.passwords.authenticate(typed), checked_ms)
 
     async def account_name(self, visit: BrowserVisit) -> str | None:
         return (await self.store.names(visit.caller.player_id)).account
@@ -334,7 +335,8 @@ class AccountPage(Component, frozen=True, kw_only=True):
         """
         context, checked_ms = self.context, self.context.now_ms()
         name = await self.account_name(visit)
-        if await self.passwords.authenticate(replace(form, name=name or "")) != visit.caller.player_id:
+        typed = replace(form, name=name or "", session_id=visit.caller.session_id)
+        if await self.passwords.authenticate(typed) != visit.caller.player_id:
             raise SignInRejected(FormError.WRONG)
         password = await self.passwords.hash_new(new)
         new_browser = NewBrowserSession.generate(context.random, browser)

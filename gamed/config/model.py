@@ -54,6 +54,16 @@ class SubjectForm(StrEnum):
     """Text of 1 to 20 digits."""
 
 
+class Reauthentication(StrEnum):
+    """How a provider can be made to ask a player who is signed in there (OpenID Connect Core 3.1.2.1)."""
+
+    AUTH_TIME = "auth_time"
+    """By `max_age=0`; the ID token proves it by `auth_time`."""
+    PROMPT = "prompt"
+    """By `prompt=login`; nothing proves it, and the person at the browser can leave it out of the URL."""
+    NONE = "none"
+
+
 class Preset(Struct, frozen=True):
     """The settings of a known provider, or of all others of its protocol; the defaults are those of the others."""
 
@@ -72,6 +82,8 @@ class Preset(Struct, frozen=True):
     algorithms: tuple[str, ...] = ("RS256", "ES256")
     """Accepted for ID tokens; the first one if the metadata lists none."""
     subject_form: SubjectForm = SubjectForm.TEXT_OR_NUMBER
+    reauthentication: Reauthentication = Reauthentication.NONE
+    """AUTH_TIME is PROMPT at a provider whose metadata does not list the claim."""
     user_agent: str = "gamed/{version}"
     """A format of `public_url` and `version`."""
 
@@ -93,6 +105,8 @@ class Provider(Struct, frozen=True):
     userinfo_endpoint: str | None = None
     subject_field: str | None = None
     identity_namespace: str | None = None
+    reauthentication: Reauthentication | None = None
+    """The owner's setting, which counts more than the preset and the provider's metadata."""
 
     @property
     def protocol(self) -> ProviderProtocol:

@@ -5,16 +5,16 @@ from urllib.parse import urlsplit
 
 from gamed.config.errors import InvalidValue
 from gamed.config.json_reader import ObjectReader
-from gamed.config.model import Preset, Provider, ProviderProtocol, SubjectForm
+from gamed.config.model import Preset, Provider, ProviderProtocol, Reauthentication, SubjectForm
 from gamed.config.secrets import SecretSources, client_secret, variable_name
-from gamed.config.validators import field_name, parse_public_url, plain_text, printable_text, scope
+from gamed.config.validators import choice, field_name, parse_public_url, plain_text, printable_text, scope
 from gamed.crypto import Secret
 
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "userinfo_endpoint")
 OAUTH2_NEEDS = (*ENDPOINTS, "subject_field")
 OAUTH2_ONLY = (*OAUTH2_NEEDS, "identity_namespace")
 LISTED = ", ".join(ENDPOINTS) + " and subject_field"
-MEMBERS = ("client_id", "client_secret_env", "label", "scopes", "issuer", *OAUTH2_ONLY)
+MEMBERS = ("client_id", "client_secret_env", "label", "scopes", "issuer", "reauthentication", *OAUTH2_ONLY)
 NEVER_HERE = (
     "the {what} itself is never written to this file: put it into an environment variable and name that in {member}"
 )
@@ -51,6 +51,8 @@ GOOGLE = Preset(
     other_issuers=("accounts.google.com",),
     algorithms=("RS256",),
 )
+OPENID = Preset(ProviderProtocol.OIDC, scopes=("openid",), reauthentication=Reauthentication.AUTH_TIME)
+"""The settings of a provider that is known by its issuer alone."""
 PRESETS = {"discord": DISCORD, "google": GOOGLE}
 
 
@@ -96,6 +98,7 @@ def _provider(name: str, section: ObjectReader, sources: SecretSources | None) -
         **{endpoint: url or preset.endpoints.get(endpoint) for endpoint, url in own.items()},
         subject_field=section.value("subject_field", field_name, preset.subject_field),
         identity_namespace=section.value("identity_namespace", printable_text(255), None),
+        reauthentication=section.value("reauthentication", choice(Reauthentication), None),
     )
     return provider if client_id and (secret or sources is None) else None
 
@@ -111,12 +114,13 @@ def _preset(name: str, section: ObjectReader) -> Preset | None:
             return None
         for member in (member for member in OAUTH2_NEEDS if member not in section):
             section.problem(member, f"missing; an OAuth 2.0 provider needs {LISTED}")
-    preset = preset or Preset(ProviderProtocol.OIDC, scopes=("openid",))
+    preset = preset or OPENID
     if preset.protocol is ProviderProtocol.OIDC:
         for member in own:
             section.problem(member, "not for OpenID Connect, where the issuer defines it; leave it out")
-    elif "issuer" in section:
-        section.problem("issuer", "not for OAuth 2.0; leave it out")
+    else:
+        for member in (member for member in ("issuer", "reauthentication") if member in section):
+            section.problem(member, "not for OAuth 2.0; leave it out")
     return preset
 
 

@@ -66,8 +66,8 @@ class AttemptSecrets(Struct, frozen=True):
         state = base64url(random(ENTROPY_BYTES))
         return cls(state, generate_verifier(random), generate_nonce(random) if uses_nonce else None)
 
-    def authorization_request(self, redirect_uri: str) -> AuthorizationRequest:
-        return AuthorizationRequest(self.state, challenge_of(self.verifier), self.nonce, redirect_uri)
+    def authorization_request(self, redirect_uri: str, *, ask_again: bool) -> AuthorizationRequest:
+        return AuthorizationRequest(self.state, challenge_of(self.verifier), self.nonce, redirect_uri, ask_again)
 
     def attempt(
         self,

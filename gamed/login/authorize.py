@@ -128,7 +128,7 @@ class AuthorizeService(Component, frozen=True, kw_only=True):
         try:
             provider.require_available()
             uri = self.access.redirect_uri(provider.name)
-            target = await provider.authorization_url(secrets.authorization_request(uri))
+            target = await provider.authorization_url(secrets.authorization_request(uri, ask_again=login.asks_again))
         except ProviderFailure as e:
             return await self._fail(login, visit, e.outcome, str(e))
         now_ms = context.now_ms()

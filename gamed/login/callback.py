@@ -107,7 +107,7 @@ class CallbackService(Component, frozen=True, kw_only=True):
     ) -> None:
         """Write the identity that the provider returns for the code, or the failure."""
         try:
-            identity = await self._redeem(callback, attempt)
+            identity = await self._redeem(callback, attempt, login)
         except (ProviderFailure, DecryptionFailed) as e:
             outcome = e.outcome if isinstance(e, ProviderFailure) else LoginFailure.LOGIN_INTERRUPTED
             self.access.sign_in_failed(callback.provider, outcome, str(e), request_id)
@@ -118,13 +118,16 @@ class CallbackService(Component, frozen=True, kw_only=True):
         else:
             await self._identify(login, identity, attempt.player_id)
 
-    async def _redeem(self, callback: CallbackParameters, attempt: AuthorizationAttempt) -> ExternalIdentity:
+    async def _redeem(
+        self, callback: CallbackParameters, attempt: AuthorizationAttempt, login: LoginTransaction
+    ) -> ExternalIdentity:
         if callback.code is None:
             raise callback_failure(callback.error or "")
         provider = self.access.providers[callback.provider]
         verifier, nonce = attempt.unseal(self.context.keys)
         uri = self.access.redirect_uri(provider.name)
-        return await provider.identify(callback.code, verifier, nonce, uri, attempt.login_id)
+        asked_ms = attempt.created_ms if login.asks_again else None
+        return await provider.identify(callback.code, verifier, nonce, uri, attempt.login_id, asked_ms=asked_ms)
 
     async def _identify(self, login: LoginTransaction, identity: ExternalIdentity, player_id: str | None) -> None:
         """Write the identity; to which player it belongs is read after the game has sent its proof."""

@@ -69,6 +69,8 @@ class SignInForm(Struct, frozen=True):
     request_id: str = ""
     display_name: str | None = None
     """For a new account: the name that games show, None for none."""
+    session_id: str = ""
+    """The browser session that tries its player's password, if one does: its tries count, whatever its addresses."""
 
     def __repr__(self) -> str:
         return "SignInForm(...)"
@@ -148,12 +150,17 @@ class PasswordAuthenticator(Component, frozen=True, kw_only=True):
             raise SignInRejected(FormError.BUSY, e.retry_after) from None
 
     async def _limit(self, form: SignInForm) -> None:
-        """Count per account and address, and per address; never per account alone, which would lock its player out."""
+        """Count per account and address, per address, and per session.
+
+        Never per account alone, which would lock its player out.
+        """
         rate = RateLimit.per_minute(self.context.policy.limits.passwords_per_minute)
         if not rate.interval_ms:
             return
         indexer, account = self.context.keys.indexer, fold_typed(form.name).encode()
         buckets = {indexer.index(Purpose.LIMIT, b"password", client_network(form.address).encode(), account): rate}
+        if form.session_id:
+            buckets[indexer.index(Purpose.LIMIT, b"password", b"session", form.session_id.encode())] = rate
         buckets |= per_address(indexer, b"password", form.address, rate.times(PER_ADDRESS_FACTOR))
         try:
             await self.store.acquire(buckets, self.context.now_ms())

@@ -261,6 +261,16 @@ class LoginTransaction(Struct, frozen=True):
         return asked or self.intent is LoginIntent.LINK
 
     @property
+    def asks_again(self) -> bool:
+        """Return whether the provider should ask a player who is signed in there.
+
+        A sign-in for the account's page allows what cannot be undone for ten minutes, so an open session at the
+        provider is not enough for it. A link needs such a sign-in before, and an invite makes a new player.
+        """
+        own = self.requesting_session_id is None and self.invite_id is None
+        return own and self.intent is LoginIntent.ACCOUNT
+
+    @property
     def final(self) -> bool:
         return self.stage in FINAL
 

@@ -76,6 +76,8 @@ class ExternalIdentity(IdentityNamespace, frozen=True):
     """An account at a provider, independent of the provider's name in authentication.json."""
 
     subject: str
+    asked_again: bool = False
+    """The provider has proved that it asked the player to sign in, and did not answer for an open session there."""
 
     def index(self, indexer: Indexer) -> Index:
         """Return the index under which auth.db stores this identity (SPEC 2.2)."""
@@ -92,6 +94,8 @@ class AuthorizationRequest(Struct, frozen=True):
     nonce: str | None
     """None for a provider whose `uses_nonce` is False."""
     redirect_uri: str
+    ask_again: bool = False
+    """The provider should ask the player to sign in, even one who is signed in there."""
 
 
 @redacts("url")
@@ -129,9 +133,17 @@ class IdentityProvider(Protocol):
         """Return the authorization URL, for which metadata may be fetched; raise ProviderFailure."""
 
     def identify(
-        self, code: Secret, verifier: Secret, nonce: str | None, redirect_uri: str, login_id: str
+        self,
+        code: Secret,
+        verifier: Secret,
+        nonce: str | None,
+        redirect_uri: str,
+        login_id: str,
+        *,
+        asked_ms: int | None = None,
     ) -> Awaitable[ExternalIdentity]:
         """Exchange the code of the login `login_id` and return the account; raise ProviderFailure.
 
-        The code is sent once, and the call ends within 10 s.
+        The code is sent once, and the call ends within 10 s. `asked_ms` is when the browser was redirected, if the
+        provider should have asked again.
         """

@@ -29,6 +29,8 @@ class Metadata(Struct, frozen=True):
     basic_auth: bool
     """True for client_secret_basic, False for client_secret_post."""
     iss_promised: bool
+    auth_time: bool
+    """ID tokens have `auth_time` if `max_age` is sent."""
 
 
 def metadata_url(issuer: str) -> str:
@@ -55,6 +57,7 @@ def validate_metadata(document: Mapping[str, object], issuer: str, accepted: tup
         algorithms=frozenset(signed or accepted[:1]),
         basic_auth=_uses_basic(document),
         iss_promised=document.get("authorization_response_iss_parameter_supported") is True,
+        auth_time="auth_time" in (_string_list(document, "claims_supported") or ()),
     )
 
 

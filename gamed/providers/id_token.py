@@ -128,6 +128,8 @@ class ExpectedClaims(Struct, frozen=True):
     issuers: frozenset[str]
     client_id: str
     nonce: str | None
+    asked_ms: int | None = None
+    """When the browser was sent to a provider that should ask again, by our clock; None for any other sign-in."""
 
 
 class UnverifiedToken(Struct, frozen=True):
@@ -185,6 +187,8 @@ def validate_claims(claims: Mapping[str, object], expected: ExpectedClaims, now_
     given = nonce.encode("utf-8", "surrogatepass") if isinstance(nonce, str) else b""
     if not expected.nonce or not compare_digest(given, expected.nonce.encode()):
         raise ProviderError("ID token: nonce is not the one of this sign-in")
+    if expected.asked_ms is not None:
+        _validate_asked(claims, (expected.asked_ms + (offset_ms or 0)) / 1000)
     return openid_subject(claims.get("sub"))
 
 
@@ -235,6 +239,18 @@ def _validate_times(claims: Mapping[str, object], now_ms: int, offset_ms: int | 
         seconds, direction = abs(offset_ms) // 1000, "behind" if offset_ms > 0 else "ahead of"
         raise ServerClockSkew(f"ID token: this machine's clock is {seconds} s {direction} the provider's; correct it")
     raise ProviderError(f"ID token: {wrong}")
+
+
+def _validate_asked(claims: Mapping[str, object], asked: float) -> None:
+    """Check that the player has signed in there since `asked`, in seconds of the provider's clock.
+
+    A browser that took max_age out of the URL brings a token without the claim, or an old one.
+    """
+    if "auth_time" not in claims or _seconds("auth_time", claims) < asked - SKEW_SECONDS:
+        raise ProviderError(
+            "ID token: auth_time does not show that the provider asked the player again; if it never does, set "
+            'reauthentication to "prompt"'
+        )
 
 
 def _seconds(name: str, claims: Mapping[str, object]) -> float:

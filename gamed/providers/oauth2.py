@@ -52,7 +52,14 @@ class OAuth2Provider:
         return AuthorizationUrl(url, iss_promised=False)
 
     async def identify(
-        self, code: Secret, verifier: Secret, nonce: str | None, redirect_uri: str, login_id: str
+        self,
+        code: Secret,
+        verifier: Secret,
+        nonce: str | None,
+        redirect_uri: str,
+        login_id: str,
+        *,
+        asked_ms: int | None = None,
     ) -> ExternalIdentity:
         until = self._client.deadline()
         form = token_form(code, verifier, redirect_uri)

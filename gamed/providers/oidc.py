@@ -7,7 +7,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.web.iweb import IAgent
 
 from gamed import __version__
-from gamed.config.model import Provider, ProviderProtocol
+from gamed.config.model import Provider, ProviderProtocol, Reauthentication
 from gamed.config.providers import accepted_issuers
 from gamed.crypto import Secret
 from gamed.providers.base import (
@@ -44,6 +44,13 @@ from gamed.providers.messages import (
 from gamed.providers.oauth2 import OAuth2Provider
 from gamed.timestamps import Now
 
+ASKING: Mapping[Reauthentication, Mapping[str, str]] = {
+    Reauthentication.AUTH_TIME: {"max_age": "0"},
+    Reauthentication.PROMPT: {"prompt": "login"},
+    Reauthentication.NONE: {},
+}
+"""The parameters that let a provider ask a player who is signed in there (OpenID Connect Core 3.1.2.1)."""
+
 
 class OidcProvider:
     """A provider whose metadata and keys are fetched when first needed, so that the service starts without it."""
@@ -64,6 +71,7 @@ class OidcProvider:
         self._credentials = ClientCredentials(settings.client_id, settings.client_secret)
         self._scopes = settings.scopes
         self._preset = settings.preset
+        self._reauthentication = settings.reauthentication
         self._client = client
         self._breaker = breaker
         self._now_ms = now_ms
@@ -80,11 +88,21 @@ class OidcProvider:
     async def authorization_url(self, request: AuthorizationRequest) -> AuthorizationUrl:
         metadata = await self._metadata.get(self._client.deadline())
         endpoint, client_id = metadata.authorization_endpoint, self._credentials.client_id
-        url = authorization_url(endpoint, client_id, self._scopes, request, self._preset.authorization_parameters)
+        more = self._preset.authorization_parameters
+        if request.ask_again:
+            more = {**more, **ASKING[self._reauthentication_at(metadata)]}
+        url = authorization_url(endpoint, client_id, self._scopes, request, more)
         return AuthorizationUrl(url, metadata.iss_promised)
 
     async def identify(
-        self, code: Secret, verifier: Secret, nonce: str | None, redirect_uri: str, login_id: str
+        self,
+        code: Secret,
+        verifier: Secret,
+        nonce: str | None,
+        redirect_uri: str,
+        login_id: str,
+        *,
+        asked_ms: int | None = None,
     ) -> ExternalIdentity:
         until = self._client.deadline()
         metadata = await self._metadata.get(until)  # before the code is spent: a failure here could be tried again
@@ -93,9 +111,18 @@ class OidcProvider:
         response = await self._client.call(request, until)
         id_token = validate_tokens(response).id_token()
         claims = await self._claims(parse_token(id_token, metadata.algorithms), until)
-        expected = ExpectedClaims(accepted_issuers(self._issuer), self._credentials.client_id, nonce)
+        proves = asked_ms is not None and self._reauthentication_at(metadata) is Reauthentication.AUTH_TIME
+        issuers = accepted_issuers(self._issuer)
+        expected = ExpectedClaims(issuers, self._credentials.client_id, nonce, asked_ms if proves else None)
         subject = validate_claims(claims, expected, self._now_ms(), response.offset_ms)
-        return ExternalIdentity("oidc", self._issuer, subject)
+        return ExternalIdentity("oidc", self._issuer, subject, proves)
+
+    def _reauthentication_at(self, metadata: Metadata) -> Reauthentication:
+        """Return how this provider asks again: by the owner's setting, else by the preset and the metadata."""
+        if self._reauthentication is not None:
+            return self._reauthentication
+        listed = self._preset.reauthentication
+        return Reauthentication.PROMPT if listed is Reauthentication.AUTH_TIME and not metadata.auth_time else listed
 
     async def _claims(self, token: UnverifiedToken, until: float) -> Mapping[str, object]:
         """Verify the token with the cached keys, or with newer ones: providers change keys without notice."""

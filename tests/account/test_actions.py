@@ -799,6 +799,20 @@ class PasswordTests(AccountCase):
         self.browser.sign_in()
         self.assertEqual([self.change(old="something else").status for _ in range(2)], [200, 429])
 
+    def test_limit_of_a_session(self) -> None:
+        """A stolen session cannot guess the old password from many addresses, and the player can still sign in."""
+        self.serve(passwords_per_minute=2)
+        self.browser = self.new_account_browser()
+        self.browser.sign_in()
+        form = self.browser.get(HOME).form("/password")
+        typed = {"old": "something else", "new": NEW_PASSWORD}
+        sent = [self.browser.post_only(form, typed, X_Forwarded_For=f"203.0.113.{n}").status for n in range(4)]
+        self.assertEqual(sent, [200, 200, 429, 429])
+        other = self.new_account_browser()
+        shown = other.get(HOME).form("/sign-in")
+        other.post(shown, {"name": "Anna", "password": PASSWORD}, X_Forwarded_For="203.0.113.9")
+        self.assertIsNotNone(other.token)
+
     def test_replaced_meanwhile(self) -> None:
         """A password that the owner replaced in the same moment stays."""
         [(encoded,)] = self.server.rows("SELECT password FROM local_account")

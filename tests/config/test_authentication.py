@@ -500,6 +500,16 @@ class ProviderTests(SynchronousTestCase):
                 ["providers.discord.issuer: not for OAuth 2.0; leave it out"],
             ),
             (
+                "discord",
+                {**own, "reauthentication": "prompt"},
+                ["providers.discord.reauthentication: not for OAuth 2.0; leave it out"],
+            ),
+            (
+                "x",
+                {**own, "issuer": "https://x.example", "reauthentication": "always"},
+                ['providers.x.reauthentication: expected "auth_time" or "prompt" or "none"'],
+            ),
+            (
                 "google",
                 {**own, "scopes": ["openid", "email"]},
                 ['providers.google.scopes: only "openid" is ever asked of this provider'],

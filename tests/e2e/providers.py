@@ -107,6 +107,16 @@ GOOGLE = Stand(
     prompt="select_account",
     others=(OPENID, "/jwks"),
 )
+KEYCLOAK = Stand(
+    "keycloak",
+    _oidc_provider,
+    lambda base: {"issuer": base, "label": "Keycloak"},
+    "openid",
+    "/auth",
+    "/token",
+    others=(OPENID, "/jwks"),
+)
+"""npm oidc-provider with its session, which it keeps in the browser."""
 MOCK_SERVER = Stand(
     "mock-server",
     lambda port, base, redirect_uri: foreign.node("oauth2_mock_server.mjs", port=port, issuer=base),

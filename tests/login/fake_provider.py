@@ -45,10 +45,18 @@ class FakeProvider(Struct, eq=False):
         )
 
     def identify(
-        self, code: Secret, verifier: Secret, nonce: str | None, redirect_uri: str, login_id: str
+        self,
+        code: Secret,
+        verifier: Secret,
+        nonce: str | None,
+        redirect_uri: str,
+        login_id: str,
+        *,
+        asked_ms: int | None = None,
     ) -> "Deferred[ExternalIdentity]":
         """Check that the verifier belongs to a request and that each code is used once, as a real provider does."""
         self.calls.append({"code": code.reveal(), "nonce": nonce, "redirect_uri": redirect_uri, "login_id": login_id})
+        assert asked_ms is None, "only a sign-in to the account's page asks again"
         request = next(each for each in self.requests if each.challenge == challenge_of(verifier))
         assert (request.nonce, request.redirect_uri) == (nonce, redirect_uri)
         assert [call["code"] for call in self.calls].count(code.reveal()) == 1, "a code was sent twice"

@@ -23,7 +23,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
 from gamed.config.model import Preset, Provider, ProviderProtocol
-from gamed.config.providers import DISCORD, PRESETS
+from gamed.config.providers import DISCORD, OPENID, PRESETS
 from gamed.crypto import Secret
 from gamed.providers.base import AuthorizationRequest, AuthorizationUrl, ExternalIdentity, IdentityProvider
 from gamed.providers.messages import challenge_of
@@ -200,18 +200,23 @@ class ProviderFixture:
         return START_MS + int(self.clock.seconds() * 1000) + self.late_ms
 
     def identify(
-        self, code: str = "code-7", nonce: str | None = NONCE, login_id: str | None = None
+        self,
+        code: str = "code-7",
+        nonce: str | None = NONCE,
+        login_id: str | None = None,
+        *,
+        asked_ms: int | None = None,
     ) -> "Coroutine[Any, Any, ExternalIdentity]":
         """Redeem a code for a login, a new one each time unless `login_id` names it."""
         redirect_uri = f"{PUBLIC_URL}/auth/{self.settings.name}/callback"
         login_id = login_id or f"lgn_{next(self.numbers)}"
-        return whole(self.provider.identify(Secret(code.encode()), VERIFIER, nonce, redirect_uri, login_id))
+        redeemed = Secret(code.encode())
+        return whole(self.provider.identify(redeemed, VERIFIER, nonce, redirect_uri, login_id, asked_ms=asked_ms))
 
-    def go(self, nonce: str | None = NONCE) -> "Coroutine[Any, Any, AuthorizationUrl]":
+    def go(self, nonce: str | None = NONCE, *, ask_again: bool = False) -> "Coroutine[Any, Any, AuthorizationUrl]":
         redirect_uri = f"{PUBLIC_URL}/auth/{self.settings.name}/callback"
-        return whole(
-            self.provider.authorization_url(AuthorizationRequest("s" * 43, challenge_of(VERIFIER), nonce, redirect_uri))
-        )
+        request = AuthorizationRequest("s" * 43, challenge_of(VERIFIER), nonce, redirect_uri, ask_again)
+        return whole(self.provider.authorization_url(request))
 
 
 async def whole(waiting: Any) -> Any:
@@ -247,9 +252,9 @@ def generic(**changes: Any) -> ProviderFixture:
     )
 
 
-def openid(name: str = "idp", issuer: str = ISSUER, late_ms: int = 0) -> ProviderFixture:
-    preset = PRESETS.get(name, Preset(ProviderProtocol.OIDC))
-    settings = _settings(name, preset, name.title(), ("openid",), issuer=issuer)
+def openid(name: str = "idp", issuer: str = ISSUER, late_ms: int = 0, **more: Any) -> ProviderFixture:
+    preset = PRESETS.get(name, OPENID)
+    settings = _settings(name, preset, name.title(), ("openid",), issuer=issuer, **more)
     return ProviderFixture(FakeOpenIdProvider(issuer), settings, late_ms=late_ms)
 
 
