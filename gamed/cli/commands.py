@@ -109,7 +109,7 @@ class MainGroup(click.Group):
         except click.NoSuchOption as e:
             name = e.option_name
             if e.ctx is not None and e.ctx.command is serve and name in ("--port", "--host"):
-                text = f"No such option '{name}'. Use: --listen tcp:PORT:interface=127.0.0.1"
+                text = f"No such option '{name}'. Use: --listen PORT, or --listen HOST:PORT"
                 raise click.UsageError(text, e.ctx) from None
             if e.ctx is None or name not in {option for each in self.params for option in each.opts}:
                 raise
@@ -146,9 +146,9 @@ def gamed(context: click.Context, config: str | None, data: str | None) -> None:
 @click.option(
     "-l",
     "--listen",
-    metavar="ENDPOINT",
+    metavar="ADDRESS",
     multiple=True,
-    help="An endpoint to listen on; may be given several times. [default: tcp:8080:interface=127.0.0.1]",
+    help="PORT (this machine only), HOST:PORT, [IPV6]:PORT or an endpoint; may be repeated. [default: 8080]",
 )
 @click.option(
     "--private-listen",
@@ -157,8 +157,8 @@ def gamed(context: click.Context, config: str | None, data: str | None) -> None:
 )
 @click.option(
     "--admin",
-    metavar="ENDPOINT",
-    help="Serve the owner's page, /metrics and /readyz there, for this machine only: tcp:9100:interface=127.0.0.1.",
+    metavar="ADDRESS",
+    help="Serve the owner's page, /metrics and /readyz there, for this machine only, such as 9100.",
 )
 @click.option(
     "--log-format",

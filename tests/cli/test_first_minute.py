@@ -7,6 +7,9 @@ import re
 import shlex
 import signal
 import subprocess
+import time
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 
 from clients.godot3 import generate
@@ -44,6 +47,26 @@ class FirstMinuteTests(CommandTestCase):
         self.assertEqual(data, f"data {self.data}")
         self.assertRegex(key, rf"^key file {re.escape(str(self.data / 'auth.key'))}, fingerprint [0-9a-f]{{12}}: keep ")
         self.assertTrue(advice.startswith("next: "), advice)
+
+    def test_ipv6(self) -> None:
+        """On ::1 the banner, a sign-in's link and its QR code name the address where the server answers."""
+        port = free_port()
+        process = self.start(*GAMED, *self.places, "serve", f"--listen=[::1]:{port}")
+        deadline = time.monotonic() + WAIT_SECONDS
+        while "service_started" not in self.output() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        with closing(HTTPConnection("::1", port, timeout=WAIT_SECONDS)) as connection:
+            connection.request("POST", "/auth/login", "{}", {"Content-Type": "application/json"})
+            login = json.loads(connection.getresponse().read())
+        for name in ("login_url", "qr_url"):
+            self.assertTrue(login[name].startswith(f"http://[::1]:{port}/auth/"), login)
+            with closing(HTTPConnection("::1", port, timeout=WAIT_SECONDS)) as connection:
+                connection.request("GET", login[name].removeprefix(f"http://[::1]:{port}"))
+                self.assertEqual(connection.getresponse().status, 200)
+        self.assertEqual(self.gamed("health")[1], "ok\n")
+        self.assertIn(f"\nhttp://[::1]:{port}/auth/invite/", "\n" + self.gamed("players", "invite")[1])
+        self.stop(process)
+        self.assertIn(f" mode: http://[::1]:{port}, for this machine\n", self.output())
 
     def test_how_it_ends(self) -> None:
         """On a terminal the first line names Ctrl-C, which ends the server; there are still five lines."""
