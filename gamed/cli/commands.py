@@ -1,6 +1,8 @@
 """The console script `gamed`: the commands that an operator runs on the host, each imported only when it is named."""
 
 import os
+import signal
+import sys
 from importlib import import_module
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -9,7 +11,8 @@ import click
 
 from gamed import __version__
 from gamed.cli.context import CommandContext
-from gamed.cli.errors import exit_on_error
+from gamed.cli.errors import exit_on_error, exit_with
+from gamed.cli.interrupt import INTERRUPTED, may_change, raise_again, sentence
 from gamed.cli.process import exit_cleanly_on_sigterm, name_passed_sockets
 from gamed.gc_pause import gc_paused
 
@@ -106,6 +109,9 @@ class MainGroup(click.Group):
         try:
             with exit_on_error():
                 return super().invoke(ctx)
+        except (KeyboardInterrupt, click.Abort):  # the second is Ctrl-C at a prompt
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would show a traceback of the end
+            exit_with(INTERRUPTED, f"{chr(10) * sys.stderr.isatty()}gamed: {sentence(ctx.meta)}")
         except click.NoSuchOption as e:
             name = e.option_name
             if e.ctx is not None and e.ctx.command is serve and name in ("--port", "--host"):
@@ -137,6 +143,7 @@ def gamed(context: click.Context, config: str | None, data: str | None) -> None:
     Commands marked [key] need the key that the server has: from the variable that master_key_env names, that variable's
     _FILE form, or a systemd credential; in local mode without master_key_env, from the key file in the data folder.
     """
+    raise_again()
     context.obj = CommandContext(config, data, development=bool(context.obj))
 
 
@@ -189,6 +196,7 @@ def serve(  # noqa: PLR0917
     The first run writes a configuration in local mode, and the key file.
     """
     exit_cleanly_on_sigterm()
+    may_change()
     with gc_paused():
         name_passed_sockets(os.environ)
         from gamed.cli.service import serve as cli_serve  # late: it is most of Twisted

@@ -19,6 +19,7 @@ from gamed.cli import keys, paths
 from gamed.cli.data.move_note import refuse_moved
 from gamed.cli.data.restore_journal import refuse_unfinished
 from gamed.cli.errors import CommandFailed, DatabaseNotFound, SetupError, echo, warn
+from gamed.cli.interrupt import may_change
 from gamed.cli.paths import AUTH_DB, Paths
 from gamed.cli.process import erase_variables, harden, ran_by, switch_to_owner
 from gamed.clock import now_ms
@@ -222,10 +223,12 @@ class OfflineDatabases(Struct, frozen=True):
 
     def write_auth(self, transaction: Callable[[Connection], T]) -> T:
         """Run a write transaction on auth.db."""
+        may_change()
         return self._run(self.store.run_transaction, AUTH, transaction)
 
     def write_state(self, transaction: Callable[[Connection], T]) -> T:
         """Run a write transaction on state.db."""
+        may_change()
         return self._run(self.store.run_transaction, STATE, transaction)
 
     def read_auth(self, transaction: Callable[[Connection], T]) -> T:

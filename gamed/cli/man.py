@@ -13,6 +13,7 @@ EXIT_CODES = {
     "1": "Failure, or not possible now: a database that another program holds, a full disk, a port that is taken.",
     "2": "Wrong usage.",
     "78": "The configuration must be corrected first; the reasons are on stderr.",
+    "130": "Interrupted with Ctrl-C.",
 }
 ENVIRONMENT = {
     "GAMED_CONFIG": "The configuration file, unless --config names one.",

@@ -98,7 +98,17 @@ class DescribedTests(SynchronousTestCase):
 
     def test_no_address(self) -> None:
         """Show the accepted forms for anything that only resembles an address."""
-        for text in ("999.1.1.1:80", "1.2:80", "[::g]:80", "[1.2.3.4]:80", "[]:80", "[::1]", "::1:80", "host:80", "80 "):
+        for text in (
+            "999.1.1.1:80",
+            "1.2:80",
+            "[::g]:80",
+            "[1.2.3.4]:80",
+            "[]:80",
+            "[::1]",
+            "::1:80",
+            "host:80",
+            "80 ",
+        ):
             self.assertIn(f"Expected {EXAMPLES}.", str(self.assertRaises(SetupError, parse, text)), text)
 
     def test_colons(self) -> None:
@@ -180,7 +190,9 @@ class CheckTests(SynchronousTestCase):
         """One exposed port among local ones is enough to be refused, and is the one named."""
         both = [parse("tcp:8080:interface=127.0.0.1"), parse("tcp:8081:interface=192.168.1.5")]
         self.assertTrue(
-            str(self.assertRaises(SetupError, check_listeners, both, PLAIN, private=False)).startswith("--listen tcp:8081")
+            str(self.assertRaises(SetupError, check_listeners, both, PLAIN, private=False)).startswith(
+                "--listen tcp:8081"
+            )
         )
 
     def test_no_address(self) -> None:

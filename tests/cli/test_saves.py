@@ -219,6 +219,12 @@ class ChangeTests(SavesTestCase):
         [(slots, erasing, erased)] = self.state("SELECT slots, erasing, erased_ms IS NOT NULL FROM player_saves")
         self.assertEqual((slots, erasing, erased), (0, 0, 1))
 
+    def test_no_answer(self) -> None:
+        """End the question without an answer as an interruption that changed nothing."""
+        code, _, err = self.gamed_at_terminal("\x04", "saves", "erase", ANNA)
+        self.assertEqual((code, err.splitlines()[-1]), (130, "gamed: Interrupted. Nothing was changed."))
+        self.assertEqual(self.current(), b"three")
+
 
 class CheckTests(SavesTestCase):
     def test_well(self) -> None:

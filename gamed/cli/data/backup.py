@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from gamed import __version__
 from gamed.cli.context import CommandContext, OfflineDatabases, reports_json
 from gamed.cli.errors import CommandFailed, SetupError, warn
+from gamed.cli.interrupt import may_change
 from gamed.cli.output import counted, measured
 from gamed.cli.paths import MAX_FILE_BYTES, Paths, read_file, write_whole
 from gamed.clock import now_ms
@@ -84,6 +85,7 @@ def backup(context: CommandContext, folder: Path, keep: int | None) -> None:
     files = context.open_keyless()
     try:
         target = _target(folder, where.data)
+        may_change()
         with exclusive(target):
             made = _made(files.store, where, target)
             pruned = [] if keep is None else prune(target, made.path.name, keep)

@@ -33,6 +33,7 @@ from gamed.cli.data.move_note import (
 )
 from gamed.cli.data.restore_journal import refuse_unfinished
 from gamed.cli.errors import CommandFailed, DatabaseNotFound, SetupError
+from gamed.cli.interrupt import may_change
 from gamed.cli.keys import database_errors
 from gamed.cli.output import counted
 from gamed.cli.paths import AUTH_DB, STATE_DB, Paths, command_line, virtual_environment
@@ -80,6 +81,7 @@ def move_data(context: CommandContext, folder: Path) -> None:
     harden()
     if not folder.is_absolute():
         raise click.UsageError(f"{folder} is not an absolute path. Give the whole path: {folder.absolute()}")
+    may_change()
     done = move(context.places(), folder)
     context.report(_members(done), _lines(done))
 

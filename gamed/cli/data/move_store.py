@@ -16,6 +16,7 @@ from gamed.cli.context import CommandContext, reports_json, require_driver
 from gamed.cli.data import restore_journal
 from gamed.cli.data.move_note import refuse_moved
 from gamed.cli.errors import CommandFailed, DatabaseNotFound
+from gamed.cli.interrupt import may_change
 from gamed.cli.output import counted, utf8
 from gamed.cli.paths import Paths, command_line
 from gamed.cli.process import erase_variables, harden, ran_by, switch_to_owner
@@ -64,6 +65,7 @@ def move_store(context: CommandContext, target: str, password_env: str | None) -
     )
 
     lock = Lock.acquire(places.data, "gamed move-store")
+    may_change()
     with open_session(address) as session:
         if target == SQLITE:
             done = move_to_sqlite(places.data, session, address.url, runner)

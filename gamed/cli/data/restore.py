@@ -21,6 +21,7 @@ from gamed.cli.data.backup import Backup, hash_file
 from gamed.cli.data.restore_journal import RestoreJournal
 from gamed.cli.data.restored import finish_auth, finish_state
 from gamed.cli.errors import CommandFailed, SetupError, warn
+from gamed.cli.interrupt import may_change
 from gamed.cli.output import counted
 from gamed.cli.paths import AUTH_DB, STATE_DB, Paths, command_line, read_file, write_whole
 from gamed.cli.process import harden, ran_by, switch_to_owner
@@ -86,6 +87,7 @@ def restore(context: CommandContext, folder: Path, check: bool) -> None:
     switch_to_owner(where.data)
     paths.open_data(where.data)
     lock = Lock.acquire(where.data, "gamed restore")
+    may_change()
     if (cut_off := restore_journal.unfinished(where.data)) is not None:
         done = RestoreResult(tuple(restore_journal.finish(where.data, cut_off)), 0, 0)
         if cut_off.origin != str(path.resolve()):

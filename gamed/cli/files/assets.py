@@ -35,7 +35,7 @@ def assets() -> None:
 @reports_json
 def set_channel(context: CommandContext, channel: str, release: str) -> None:
     """Point a channel at a stored release; create the channel if it does not exist."""
-    opened = Assets.open(context)
+    opened = Assets.open_to_change(context)
     with asset_errors(opened.store.folder):
         moved = channel_store.set_channel(opened.store, channel, release, opened.keep, now_ms())
     _report(context, opened, "assets set-channel", moved)
@@ -49,7 +49,7 @@ def rollback(context: CommandContext, channel: str) -> None:
 
     The present release stays stored; `gamed assets set-channel` points the channel at it again.
     """
-    opened = Assets.open(context)
+    opened = Assets.open_to_change(context)
     with asset_errors(opened.store.folder):
         moved = channel_store.rollback(opened.store, channel, opened.keep, now_ms())
     _report(context, opened, "assets rollback", moved)
@@ -64,7 +64,7 @@ def delete_channel(context: CommandContext, channel: str, yes: bool) -> None:
 
     The releases stay until a later `gamed assets gc` deletes them; `gamed assets set-channel` creates it again.
     """
-    opened = Assets.open(context)
+    opened = Assets.open_to_change(context)
     with asset_errors(opened.store.folder):
         if channel in opened.store.channels():
             confirm(f"Delete the channel {channel}?", DELETED.format(channel=channel), yes=yes)

@@ -20,6 +20,7 @@ from gamed.assets.manifest import is_channel, is_release
 from gamed.assets.store import FOLDER, AssetStore
 from gamed.cli.context import CommandContext, OfflineDatabases, read_game_settings
 from gamed.cli.errors import CommandFailed, SetupError, warn
+from gamed.cli.interrupt import may_change
 from gamed.cli.output import utf8
 from gamed.cli.paths import Paths
 from gamed.config.game import GameSettings
@@ -61,6 +62,11 @@ class Assets(Struct, frozen=True):
         places, files = context.places(), context.open_keyless()
         files.require(AUTH)
         return cls(AssetStore(files.data / FOLDER), read_game_settings(places), places, files)
+
+    @classmethod
+    def open_to_change(cls, context: CommandContext) -> "Assets":
+        may_change()
+        return cls.open(context)
 
     @property
     def keep(self) -> int:

@@ -68,7 +68,7 @@ def gc(context: CommandContext, older_than: int, dry_run: bool) -> None:
 
     Each channel needs its release and its previous ones, as many as `assets.keep_releases` in game.json.
     """
-    opened = Assets.open(context)
+    opened = Assets.open(context) if dry_run else Assets.open_to_change(context)
     with asset_errors(opened.store.folder):
         done = asset_gc.collect_garbage(opened.store, opened.keep, older_than, now_ms(), dry_run=dry_run)
     if not dry_run and (done.releases or done.objects):

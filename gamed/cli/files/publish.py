@@ -78,7 +78,7 @@ def publish(  # noqa: PLR0917
     Players get the complete release or nothing of it: the channel changes last. Only files that are not stored yet
     are stored. If one file cannot be published, none is, and the error lists all such files.
     """
-    assets = Assets.open(context)
+    assets = Assets.open(context) if dry_run else Assets.open_to_change(context)
     source = _source(folder, assets)
     limits = assets.game.saves
     request = PublishRequest(source, channel, note, meta, dict(types), hidden=hidden, repair=repair)
