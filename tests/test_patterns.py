@@ -50,6 +50,8 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.cli.service.listen:_PIECE": [("", "a", "\\"), ("", "\\a", "\\"), ("", ":", "\\")],
     "gamed.cli.service.listen:_ADDRESS": [("", "1", "a"), ("[", ":", "]"), ("", "1.", "a"), ("[::1]:", "1", "a")],
     "gamed.cli.service.listen:_BARE_IPV6": [("", "a", ""), ("tcp:", "1", "a"), ("tcp:1:interface=", ":", "!")],
+    "gamed.cli.data.save_archive:_NAME": [("saves/", "a", ""), ("saves/a/1", "0", "a")],
+    "gamed.cli.data.save_archive:_FOLDER": [("saves/", "a", ""), ("saves/", "/", "")],
     "gamed.cli.setup.samples:_PLAIN_PATH": [("", "a", " "), ("/", "./", "$")],
     "gamed.cli.context:_ID": [("ply_", "a", "!")],
     "gamed.ops.listeners:_NAMED": [("", "a", ""), ("", "_", ":"), ("a", "0", "")],

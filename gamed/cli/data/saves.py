@@ -1,4 +1,4 @@
-"""`gamed saves` lists, restores, exports and erases players' saves beside the running service.
+"""`gamed saves` lists, restores, exports, imports and erases players' saves beside the running service.
 
 See docs/protocol.md: Saves.
 """
@@ -13,6 +13,7 @@ import click
 from msgspec.structs import asdict, replace
 
 from gamed.cli.context import CommandContext, OfflineDatabases, reports_json
+from gamed.cli.data.saves_import import import_
 from gamed.cli.errors import CommandFailed
 from gamed.cli.output import confirm, counted, progress, table, utf8, who_argument, yes_option
 from gamed.cli.people.removal import CommandSaveRemoval
@@ -55,9 +56,9 @@ T = TypeVar("T")
 Run = Callable[[Callable[[Connection], T]], T]
 
 
-@click.group()
+@click.group(commands=[import_])
 def saves() -> None:
-    """Show players' saves, restore versions, export, erase.
+    """Show players' saves, restore versions, export, import, erase.
 
     Name a player by id, which needs no key, or by local name, which needs the key.
     """
