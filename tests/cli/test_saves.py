@@ -158,7 +158,7 @@ class ChangeTests(SavesTestCase):
         """Make a restored version current, and record the command for the server's log."""
         self.assertEqual(
             self.output_of("saves", "restore", ANNA, "auto", "1"),
-            "auto is version 5 now, with the 3 bytes of version 1\n",
+            "auto is version 5 now, with the 3 B of version 1\n",
         )
         self.assertEqual(self.current(), b"one")
         self.assertEqual(json.loads(self.output_of("saves", "undelete", ANNA, "old", "--json"))["version"], 3)

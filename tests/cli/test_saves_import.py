@@ -254,7 +254,7 @@ class HostileTests(ImportTestCase):
     def test_manifest_bomb(self) -> None:
         """Stop reading a manifest that is larger than any export's."""
         self.write_zip({"manifest.json": b" " * (save_archive.MANIFEST_BYTES + 1)})
-        self.assertIn(f"manifest.json has more than {save_archive.MANIFEST_BYTES} bytes", self.refused())
+        self.assertIn("manifest.json has more than 32 MiB", self.refused())
 
     def test_lying_sizes(self) -> None:
         """Refuse an entry with another size than its header has."""

@@ -26,6 +26,7 @@ from gamed.config.model import PostgresqlAddress
 from gamed.config.store_address import load_store
 from gamed.database.connection import AUTH
 from gamed.database.sqlite.store import SqliteStore
+from gamed.readable import size
 
 if TYPE_CHECKING:
     from gamed.cli.data.store_copy import StoreMove
@@ -90,8 +91,8 @@ def _lines(done: "StoreMove", place: str) -> Iterator[str]:
         yield f"An earlier move to {place} is finished."
     else:
         rows = sum(each.rows for each in done.digests.values())
-        size = sum(each.size for each in done.digests.values())
-        yield f"{counted(rows, 'row')}, {size} bytes, are in {place} now, compared by their hashes."
+        copied = size(sum(each.size for each in done.digests.values()))
+        yield f"{counted(rows, 'row')}, {copied}, are in {place} now, compared by their hashes."
     yield f"The previous databases are {' and '.join(done.previous)}. Delete them when the server works."
 
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from gamed.account import store as player_store
 from gamed.account.store import NO_BLOCKED_PLAYERS, BlockedPlayers
 from gamed.cli import keys, paths
+from gamed.cli.completing import complete_backups
 from gamed.cli.context import CommandContext, read_with_key, reports_json
 from gamed.cli.data import backup as cli_backup
 from gamed.cli.data import restore_journal
@@ -41,6 +42,7 @@ from gamed.database.sqlite.migrations import prepare_file
 from gamed.database.sqlite.store import SqliteStore
 from gamed.database.sqlite.write_lock import lock_writes
 from gamed.players.keyring import KeyRecord
+from gamed.readable import size
 from gamed.stores import open_store
 
 SPARE_BYTES = 16 * 1024 * 1024
@@ -64,7 +66,7 @@ class RestoreResult(Struct, frozen=True):
 
 
 @click.command()
-@click.argument("folder", metavar="DIR", type=click.Path(exists=True, path_type=Path))
+@click.argument("folder", metavar="DIR", type=click.Path(exists=True, path_type=Path), shell_complete=complete_backups)
 @click.option("--check", is_flag=True, help="Only print what the backup has, and whether it is complete.")
 @reports_json
 def restore(context: CommandContext, folder: Path, check: bool) -> None:
@@ -297,7 +299,7 @@ def _blocked(present: Path) -> BlockedPlayers:
 def _require_space(backup: Backup, data: Path) -> None:
     needed = sum(path.stat().st_size for path in backup.stores.values()) + SPARE_BYTES
     if (free := shutil.disk_usage(data).free) < needed:
-        raise CommandFailed(f"{data} has {free} bytes free, and the restore needs {needed}. Nothing was changed.")
+        raise CommandFailed(f"{data} has {size(free)} free, and the restore needs {size(needed)}. Nothing was changed.")
 
 
 def _copy(source: Path, target: Path, sha256: str) -> None:

@@ -22,6 +22,7 @@ from msgspec import MsgspecError, Struct
 from msgspec.json import decode
 
 from gamed.cli.errors import CommandFailed
+from gamed.readable import size
 from gamed.saves.errors import SaveError
 from gamed.saves.export_store import MANIFEST
 from gamed.saves.validation import check_slot
@@ -43,7 +44,7 @@ _UNREADABLE = (
 """What zipfile raises for damaged and hostile files."""
 
 
-class Entry(Struct, frozen=True):
+class ArchivedFile(Struct, frozen=True):
     """A file in an export; `size` is what the ZIP announces, None in a folder."""
 
     open: Callable[[], IO[bytes]]
@@ -70,7 +71,7 @@ class ManifestVersion(Struct, frozen=True):
     meta: dict[str, Any] | None = None
 
 
-class Manifest(Struct, frozen=True):
+class ExportManifest(Struct, frozen=True):
     """The manifest of an export."""
 
     versions: Sequence[ManifestVersion] = ()
@@ -83,7 +84,7 @@ class Archive(Struct, frozen=True):
     """Of each slot the version that was current; without a manifest the one with the highest number."""
     older: int
     """How many other versions the export has."""
-    _entries: Mapping[str, Entry]
+    _entries: Mapping[str, ArchivedFile]
 
     def read(self, save: ArchivedSave) -> Iterator[bytes]:
         """Yield the bytes in parts, more than the ZIP announces too; raise CommandFailed if they cannot be read."""
@@ -109,7 +110,7 @@ def open_archive(source: Path) -> Iterator[Archive]:
         yield _archive(entries)
 
 
-def _archive(entries: dict[str, Entry]) -> Archive:
+def _archive(entries: dict[str, ArchivedFile]) -> Archive:
     listed = entries.pop(MANIFEST, None)
     known = {} if listed is None else _read_manifest(listed)
     found: dict[str, list[int]] = {}
@@ -128,19 +129,19 @@ def _archive(entries: dict[str, Entry]) -> Archive:
     return Archive(saves, len(entries) - len(saves), entries)
 
 
-def _read_manifest(entry: Entry) -> Mapping[tuple[str, int], ManifestVersion]:
+def _read_manifest(entry: ArchivedFile) -> Mapping[tuple[str, int], ManifestVersion]:
     text = bytearray()
     for part in _read(MANIFEST, entry):
         if len(text := text + part) > MANIFEST_BYTES:
-            raise _refused(MANIFEST, f"has more than {MANIFEST_BYTES} bytes")
+            raise _refused(MANIFEST, f"has more than {size(MANIFEST_BYTES)}")
     try:
-        manifest = decode(text, type=Manifest)
+        manifest = decode(text, type=ExportManifest)
     except (MsgspecError, RecursionError) as e:
         raise CommandFailed(f"{MANIFEST} is not that of an export: {e}. Nothing was changed.") from None
     return {(each.slot, each.version): each for each in manifest.versions}
 
 
-def _read(name: str, entry: Entry) -> Iterator[bytes]:
+def _read(name: str, entry: ArchivedFile) -> Iterator[bytes]:
     read = 0
     try:
         with entry.open() as file:
@@ -170,7 +171,7 @@ class _BoundedFile(BufferedReader):
         return data
 
 
-def _zip_entries(opened: ZipFile) -> Iterator[tuple[str, Entry]]:
+def _zip_entries(opened: ZipFile) -> Iterator[tuple[str, ArchivedFile]]:
     """Yield the entries with bytes by name; raise CommandFailed for one that an export cannot have."""
     if len(opened.infolist()) > MOST_ENTRIES:
         raise _too_many()
@@ -190,14 +191,14 @@ def _zip_entries(opened: ZipFile) -> Iterator[tuple[str, Entry]]:
             raise _refused(name, "is encrypted")
         if entry.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
             raise _refused(name, "is compressed in another way than Deflate")
-        yield name, Entry(partial(_open_entry, opened, entry), entry.file_size)
+        yield name, ArchivedFile(partial(_open_entry, opened, entry), entry.file_size)
 
 
 def _open_entry(opened: ZipFile, entry: ZipInfo) -> IO[bytes]:
     return opened.open(entry)
 
 
-def _folder_entries(folder: Path) -> Iterator[tuple[str, Entry]]:
+def _folder_entries(folder: Path) -> Iterator[tuple[str, ArchivedFile]]:
     """Yield the regular files by name; raise CommandFailed for any other name, and for links."""
     waiting, count = [""], 0
     while waiting:
@@ -213,7 +214,7 @@ def _folder_entries(folder: Path) -> Iterator[tuple[str, Entry]]:
                 if not S_ISREG(mode) and not S_ISDIR(mode):
                     raise _refused(name, SPECIAL)
                 _check_name(name)
-                yield name, Entry(partial(_open_file, folder / name))
+                yield name, ArchivedFile(partial(_open_file, folder / name))
 
 
 def _open_file(path: Path) -> IO[bytes]:

@@ -1,6 +1,6 @@
 """`gamed saves import` writes the saves of an export beside the running service.
 
-See docs/owners/players.md: Moving saves.
+See docs/owners/commands.md: An export of saves.
 """
 
 import json
@@ -21,7 +21,8 @@ from msgspec.structs import replace
 from gamed.cli.context import CommandContext, OfflineDatabases, read_game_settings, reports_json
 from gamed.cli.data.save_archive import PART_BYTES, Archive, ArchivedSave, open_archive
 from gamed.cli.errors import CommandFailed
-from gamed.cli.output import counted, progress, who_argument
+from gamed.cli.output import counted, who_argument
+from gamed.cli.terminal import steps_shown
 from gamed.clock import now_ms
 from gamed.config.game import SaveLimits
 from gamed.database import blob_rows
@@ -68,7 +69,7 @@ def import_(context: CommandContext, who: str, source: Path, dry_run: bool) -> N
         importer = Importer.of(files, player_id, limits)
         if not dry_run:
             files.write_auth(lambda connection: files.record(connection, "saves import", player_id))
-        with progress(saves, "importing") as shown:
+        with steps_shown(saves, "importing") as shown:
             done = [(each, importer.preview(each) if dry_run else importer.write(archive, each)) for each in shown]
     refused = [each.archived.slot for each, outcome in done if _result(outcome) == "refused"]
     members = [_members(each, outcome) for each, outcome in done]

@@ -89,6 +89,8 @@ def advise(opened: OpenedConfiguration, style: LogFormat) -> None:
             f"Stop the server, then move them: {command_line(places, 'move-data', str(_better_folder()))}"
         )
     if style is LogFormat.TEXT:
+        if os.geteuid() == 0:
+            warn("the server runs as root. Give it a user of its own, as the unit of `gamed unit` does")
         echo(f"next: {command_line(places, *_next(places, opened.config))}")
 
 
