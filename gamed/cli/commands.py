@@ -3,15 +3,18 @@
 import os
 import signal
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from gamed import __version__
+from gamed.cli.completing import complete_files, complete_folders
 from gamed.cli.context import CommandContext
 from gamed.cli.errors import exit_on_error, exit_with
+from gamed.cli.examples import add_examples
 from gamed.cli.interrupt import INTERRUPTED, may_change, raise_again, sentence
 from gamed.cli.process import exit_cleanly_on_sigterm, name_passed_sockets
 from gamed.gc_pause import gc_paused
@@ -19,6 +22,7 @@ from gamed.gc_pause import gc_paused
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+T = TypeVar("T", bound=Callable[..., Any])
 COMMANDS = {
     "serve": ("run", "commands", "[key] Run the game server."),
     "dev": ("run", "dev.command", "Run a server and a provider to try things with."),
@@ -63,6 +67,14 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 78 wrong configuration.
 """
 
 
+def config_option(text: str) -> Callable[[T], T]:
+    return click.option("-c", "--config", metavar="FILE", shell_complete=complete_files, help=text)
+
+
+def data_option(text: str) -> Callable[[T], T]:
+    return click.option("-d", "--data", metavar="DIR", shell_complete=complete_folders, help=text)
+
+
 class MainGroup(click.Group):
     """The group of all commands; it imports a command's module when that command runs, and none to list them.
 
@@ -77,6 +89,7 @@ class MainGroup(click.Group):
             return None
         module = import_module(f"gamed.cli.{COMMANDS[cmd_name][1]}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        add_examples(command, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -128,8 +141,8 @@ class MainGroup(click.Group):
     cls=MainGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(__version__, message="gamed %(version)s")
-@click.option("-c", "--config", metavar="FILE", help="The configuration file. [env GAMED_CONFIG]")
-@click.option("-d", "--data", metavar="DIR", help="The data folder. [env GAMED_DATA]")
+@config_option("The configuration file. [env GAMED_CONFIG]")
+@data_option("The data folder. [env GAMED_DATA]")
 @click.pass_context
 def gamed(context: click.Context, config: str | None, data: str | None) -> None:
     """Run a self-hosted game server: sign-in, saves and assets.
@@ -148,8 +161,8 @@ def gamed(context: click.Context, config: str | None, data: str | None) -> None:
 
 
 @click.command(short_help="[key] Run the game server.")
-@click.option("-c", "--config", metavar="FILE", help="The same as before the command's name.")
-@click.option("-d", "--data", metavar="DIR", help="The same as before the command's name.")
+@config_option("The same as before the command's name.")
+@data_option("The same as before the command's name.")
 @click.option(
     "-l",
     "--listen",
