@@ -94,7 +94,7 @@ class GamedService(MultiService):
         failures = LoggedSignInFailures(counters)
         self._access = ProviderAccess(
             providers=build_providers(context, report),
-            public_url=settings.config.public_url,
+            public_url=settings.config.public_url or settings.own_url,
             port=lambda: self._listeners.port,
             sign_in_failed=failures.sign_in_failed,
         )
@@ -374,7 +374,8 @@ def _new_access_log(context: ServiceContext, counters: "Counters | None") -> Acc
 
 def _http_settings(settings: Settings) -> HttpSettings:
     config = settings.config
-    host = urlsplit(config.public_url).hostname if config.public_url else None
+    url = config.public_url or settings.own_url
+    host = urlsplit(url).hostname if url else None
     return HttpSettings(
         host or "127.0.0.1",
         config.trusted_proxies,

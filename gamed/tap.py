@@ -24,7 +24,7 @@ from gamed.cli.process import exit_cleanly_on_sigterm, exit_with_code, harden, s
 from gamed.cli.service import serve as cli_serve
 from gamed.cli.service import start_report
 from gamed.cli.service.folder_lock import SERVE, SHARE, Lock
-from gamed.cli.service.listen import numbered
+from gamed.cli.service.listen import endpoint_of, numbered
 from gamed.cli.service.prepare import Start, prepare_worker
 from gamed.cli.service.workers import (
     MARK,
@@ -76,7 +76,7 @@ class ServeOptions(StderrOptions):
             "The configuration file [$GAMED_CONFIG, else authentication.json beside the executable].",
         ],
         ["data", "d", None, "The data folder [$GAMED_DATA, else `data` beside the configuration file]."],
-        ["admin", None, None, "The endpoint of /metrics and /readyz, for this machine only [none]."],
+        ["admin", None, None, "The port or endpoint of /metrics and /readyz, for this machine only [none]."],
         ["log-format", None, "text", "The format of the log: text, json or journal (for systemd)."],
         ["workers", None, None, "Serve with this number of processes, 2 to 16 [one process]."],
     ]
@@ -100,7 +100,7 @@ class ServeOptions(StderrOptions):
         self.listen: list[str] = []
 
     def opt_listen(self, endpoint: str) -> None:
-        """Listen at this endpoint; may be given several times [tcp:8080:interface=127.0.0.1]."""
+        """Listen at PORT, HOST:PORT or an endpoint; may be given several times [127.0.0.1:8080]."""
         self.listen.append(endpoint)
 
     opt_l = opt_listen
@@ -188,7 +188,7 @@ def make_parent(options: Options, report: start_report.Report) -> IService:
     use_monotonic_clock(reactor)
     serve, notifier = options.subOptions, SystemdNotifier.from_environment(os.environ)
     with exit_on_error(), cli_serve.format_early_output(serve.log_format):
-        refuse_kinds(serve.listen)
+        refuse_kinds([endpoint_of(text) for text in serve.listen])
         numbers = range(1, serve.workers + 1)
         admins = [numbered(serve["admin"], number) for number in numbers] if serve["admin"] else []
         twistd = options.parent or {"nodaemon": True}

@@ -1,21 +1,28 @@
 """The console script `gamed`: the commands that an operator runs on the host, each imported only when it is named."""
 
 import os
+import signal
+import sys
+from collections.abc import Callable
 from importlib import import_module
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from gamed import __version__
+from gamed.cli.completing import complete_files, complete_folders
 from gamed.cli.context import CommandContext
-from gamed.cli.errors import exit_on_error
+from gamed.cli.errors import exit_on_error, exit_with
+from gamed.cli.examples import add_examples
+from gamed.cli.interrupt import INTERRUPTED, may_change, raise_again, sentence
 from gamed.cli.process import exit_cleanly_on_sigterm, name_passed_sockets
 from gamed.gc_pause import gc_paused
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+T = TypeVar("T", bound=Callable[..., Any])
 COMMANDS = {
     "serve": ("run", "commands", "[key] Run the game server."),
     "dev": ("run", "dev.command", "Run a server and a provider to try things with."),
@@ -60,6 +67,14 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 78 wrong configuration.
 """
 
 
+def config_option(text: str) -> Callable[[T], T]:
+    return click.option("-c", "--config", metavar="FILE", shell_complete=complete_files, help=text)
+
+
+def data_option(text: str) -> Callable[[T], T]:
+    return click.option("-d", "--data", metavar="DIR", shell_complete=complete_folders, help=text)
+
+
 class MainGroup(click.Group):
     """The group of all commands; it imports a command's module when that command runs, and none to list them.
 
@@ -74,6 +89,7 @@ class MainGroup(click.Group):
             return None
         module = import_module(f"gamed.cli.{COMMANDS[cmd_name][1]}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        add_examples(command, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -106,10 +122,13 @@ class MainGroup(click.Group):
         try:
             with exit_on_error():
                 return super().invoke(ctx)
+        except (KeyboardInterrupt, click.Abort):  # the second is Ctrl-C at a prompt
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would show a traceback of the end
+            exit_with(INTERRUPTED, f"{chr(10) * sys.stderr.isatty()}gamed: {sentence(ctx.meta)}")
         except click.NoSuchOption as e:
             name = e.option_name
             if e.ctx is not None and e.ctx.command is serve and name in ("--port", "--host"):
-                text = f"No such option '{name}'. Use: --listen tcp:PORT:interface=127.0.0.1"
+                text = f"No such option '{name}'. Use: --listen PORT, or --listen HOST:PORT"
                 raise click.UsageError(text, e.ctx) from None
             if e.ctx is None or name not in {option for each in self.params for option in each.opts}:
                 raise
@@ -122,8 +141,8 @@ class MainGroup(click.Group):
     cls=MainGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(__version__, message="gamed %(version)s")
-@click.option("-c", "--config", metavar="FILE", help="The configuration file. [env GAMED_CONFIG]")
-@click.option("-d", "--data", metavar="DIR", help="The data folder. [env GAMED_DATA]")
+@config_option("The configuration file. [env GAMED_CONFIG]")
+@data_option("The data folder. [env GAMED_DATA]")
 @click.pass_context
 def gamed(context: click.Context, config: str | None, data: str | None) -> None:
     """Run a self-hosted game server: sign-in, saves and assets.
@@ -137,18 +156,19 @@ def gamed(context: click.Context, config: str | None, data: str | None) -> None:
     Commands marked [key] need the key that the server has: from the variable that master_key_env names, that variable's
     _FILE form, or a systemd credential; in local mode without master_key_env, from the key file in the data folder.
     """
+    raise_again()
     context.obj = CommandContext(config, data, development=bool(context.obj))
 
 
 @click.command(short_help="[key] Run the game server.")
-@click.option("-c", "--config", metavar="FILE", help="The same as before the command's name.")
-@click.option("-d", "--data", metavar="DIR", help="The same as before the command's name.")
+@config_option("The same as before the command's name.")
+@data_option("The same as before the command's name.")
 @click.option(
     "-l",
     "--listen",
-    metavar="ENDPOINT",
+    metavar="ADDRESS",
     multiple=True,
-    help="An endpoint to listen on; may be given several times. [default: tcp:8080:interface=127.0.0.1]",
+    help="PORT (this machine only), HOST:PORT, [IPV6]:PORT or an endpoint; may be repeated. [default: 8080]",
 )
 @click.option(
     "--private-listen",
@@ -157,8 +177,8 @@ def gamed(context: click.Context, config: str | None, data: str | None) -> None:
 )
 @click.option(
     "--admin",
-    metavar="ENDPOINT",
-    help="Serve the owner's page, /metrics and /readyz there, for this machine only: tcp:9100:interface=127.0.0.1.",
+    metavar="ADDRESS",
+    help="Serve the owner's page, /metrics and /readyz there, for this machine only, such as 9100.",
 )
 @click.option(
     "--log-format",
@@ -189,6 +209,7 @@ def serve(  # noqa: PLR0917
     The first run writes a configuration in local mode, and the key file.
     """
     exit_cleanly_on_sigterm()
+    may_change()
     with gc_paused():
         name_passed_sockets(os.environ)
         from gamed.cli.service import serve as cli_serve  # late: it is most of Twisted

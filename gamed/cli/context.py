@@ -4,7 +4,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from re import ASCII, compile
@@ -15,10 +15,11 @@ import click
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from gamed.cli import keys, paths
+from gamed.cli import keys, paths, terminal
 from gamed.cli.data.move_note import refuse_moved
 from gamed.cli.data.restore_journal import refuse_unfinished
 from gamed.cli.errors import CommandFailed, DatabaseNotFound, SetupError, echo, warn
+from gamed.cli.interrupt import may_change
 from gamed.cli.paths import AUTH_DB, Paths
 from gamed.cli.process import erase_variables, harden, ran_by, switch_to_owner
 from gamed.clock import now_ms
@@ -183,6 +184,15 @@ class CommandContext(Struct, frozen=True):
         refuse_unfinished(places.data)
         return OfflineDatabases(open_store(Config(store=address), places.data), places.data, runner)
 
+    def open_for_names(self) -> "OfflineDatabases":
+        """Return the databases with the key if it can be had, so that players have names; else without it."""
+        runner = ran_by()
+        try:
+            return self.open()
+        except (ConfigError, SetupError, CommandFailed):
+            files = self.open_keyless()
+            return OfflineDatabases(files.store, files.data, runner)
+
     def open_for(self, who: str) -> "tuple[OfflineDatabases, str]":
         """Return the databases and a player's id: this id, which needs no key, or that of the player with this name."""
         if _ID.fullmatch(who):
@@ -190,13 +200,22 @@ class CommandContext(Struct, frozen=True):
         store = self.open()
         return store, store.read(lambda connection, keys: get_player(connection, keys, who)).player.player_id
 
-    def report(self, result: object, lines: str | Iterable[str], indent: int | None = None) -> None:
-        """Print the result of a command: as JSON for a script with --json, else as lines for a person."""
+    def report(
+        self, result: object, lines: str | Iterable[str], indent: int | None = None, *, paged: bool = False
+    ) -> None:
+        """Print the result of a command: as JSON for a script with --json, else as lines for a person.
+
+        With `paged`, lines that a terminal has no room for are shown in a pager.
+        """
         if self.as_json:
             echo(json.dumps(result, indent=indent))
-        else:
-            for line in [lines] if isinstance(lines, str) else lines:
-                echo(line)
+            return
+        printed = [lines] if isinstance(lines, str) else lines
+        if paged:
+            terminal.show(list(printed), echo)
+            return
+        for line in printed:
+            echo(line)
 
 
 def reports_json(command: Callable[Concatenate[CommandContext, P], None]) -> Callable[P, None]:
@@ -222,10 +241,12 @@ class OfflineDatabases(Struct, frozen=True):
 
     def write_auth(self, transaction: Callable[[Connection], T]) -> T:
         """Run a write transaction on auth.db."""
+        may_change()
         return self._run(self.store.run_transaction, AUTH, transaction)
 
     def write_state(self, transaction: Callable[[Connection], T]) -> T:
         """Run a write transaction on state.db."""
+        may_change()
         return self._run(self.store.run_transaction, STATE, transaction)
 
     def read_auth(self, transaction: Callable[[Connection], T]) -> T:
@@ -240,6 +261,10 @@ class OfflineDatabases(Struct, frozen=True):
         """Raise DatabaseNotFound unless the database exists."""
         if not self.store.exists(database):
             raise DatabaseNotFound(self.store, database)
+
+    def names_of(self, player_ids: Collection[str]) -> Mapping[str, str]:
+        """Return what to call players: a local name, a shown name with the id, or the id; only the key shows names."""
+        return {player_id: player_id for player_id in player_ids}
 
     def record(self, connection: Connection, command: str, player_id: str | None) -> None:
         """Record who ran which command, for the service's log; call this within a transaction on auth.db."""
@@ -298,6 +323,16 @@ class KeyedDatabases(OfflineDatabases, frozen=True):
         """Run a read transaction on auth.db; the key was compared when it was chosen."""
         keys_now = self.keys
         return self.read_auth(lambda connection: transaction(connection, keys_now))
+
+    def names_of(self, player_ids: Collection[str]) -> Mapping[str, str]:
+        if not player_ids:
+            return {}
+        try:
+            listed = self.read(lambda connection, keys: list_players(connection, keys.sealer))
+        except CommandFailed:  # a server that was never started
+            listed = []
+        names = {each.player.player_id: named_in_words(each) for each in listed}
+        return {player_id: names.get(player_id, player_id) for player_id in player_ids}
 
     def _similar(self, wanted: str) -> str:
         from difflib import get_close_matches  # late: only mistakes need it
@@ -362,3 +397,10 @@ def player_members(named: NamedPlayer, keys: Keys) -> dict[str, object]:
 def display_name(named: NamedPlayer) -> str:
     """Return the local name with the id, or the id alone."""
     return f"{named.name} ({named.player.player_id})" if named.name else named.player.player_id
+
+
+def named_in_words(named: NamedPlayer) -> str:
+    """Return the local name, which no other player has, else the shown name with the id, or the id alone."""
+    if named.name or not named.display_name:
+        return named.name or named.player.player_id
+    return f"{named.display_name} ({named.player.player_id})"

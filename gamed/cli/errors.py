@@ -6,12 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn, TextIO
 
+import click
+
+from gamed.cli.terminal import BAD, WARNING, is_coloured
 from gamed.config.errors import ConfigError
 from gamed.database.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable, DiskFull, MigrationError
 from gamed.database.store import Store
 
 DONE, NOT_DONE, USAGE, CONFIGURATION = 0, 1, 2, 78
 """Exit codes; 78 is EX_CONFIG of sysexits.h: a restart changes nothing before the operator has corrected something."""
+
+
+MARK, WARNED = "gamed:", "gamed: warning:"
 
 
 class SetupError(Exception):
@@ -30,7 +36,7 @@ class DatabaseNotFound(CommandFailed):
 
 
 def warn(text: str) -> None:
-    _write(f"gamed: warning: {text}", sys.stderr)
+    _write(f"{WARNED} {text}", sys.stderr)
 
 
 def echo(text: str) -> None:
@@ -66,6 +72,8 @@ def _write(text: str, stream: TextIO | None) -> None:
     """Write a line to a stream that may be closed or full: neither changes the result or the exit code."""
     if stream is None:  # print() would write to stdout instead
         return
+    if text.startswith(MARK) and is_coloured(stream):
+        text = click.style(MARK, WARNING if text.startswith(WARNED) else BAD, bold=True) + text.removeprefix(MARK)
     try:
         print(text, file=stream, flush=True)
     except OSError:

@@ -7,12 +7,14 @@ from click.shell_completion import get_completion_class
 
 from gamed import __version__
 from gamed.cli.errors import echo
+from gamed.cli.examples import EXAMPLES
 
 EXIT_CODES = {
     "0": "Success.",
     "1": "Failure, or not possible now: a database that another program holds, a full disk, a port that is taken.",
     "2": "Wrong usage.",
     "78": "The configuration must be corrected first; the reasons are on stderr.",
+    "130": "Interrupted with Ctrl-C.",
 }
 ENVIRONMENT = {
     "GAMED_CONFIG": "The configuration file, unless --config names one.",
@@ -28,6 +30,8 @@ FILES = {
     "auth.key": "The server's key, in the data folder, in local mode without a master key. Keep a copy elsewhere.",
     "assets": "The published releases, in the data folder.",
 }
+
+SEE_ALSO = "systemd.unit(5), systemd.socket(5), nginx(8), sqlite3(1), psql(1); docs/owners/commands.md"
 
 
 @click.command()
@@ -66,10 +70,15 @@ def manual_page(top: click.Command) -> Iterator[str]:
         yield f'.SS "{_text(usage)}"'
         yield from _paragraphs(command.help or "")
         yield from _options(command, inner)
+        yield from _examples(inner.command_path.partition(" ")[2])
+    yield ".SH EXAMPLES"
+    yield from _examples("")
     for title, entries in (("EXIT STATUS", EXIT_CODES), ("ENVIRONMENT", ENVIRONMENT), ("FILES", FILES)):
         yield f".SH {title}"
         for term, meaning in entries.items():
             yield from (".TP", rf"\fB{_text(term)}\fR", _text(meaning))
+    yield ".SH SEE ALSO"
+    yield _text(SEE_ALSO)
 
 
 def _commands(command: click.Command, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
@@ -89,6 +98,11 @@ def _options(command: click.Command, context: click.Context) -> Iterator[str]:
         record = option.get_help_record(context)
         if record is not None and (context.parent is None or "--help" not in option.opts):
             yield from (".TP", rf"\fB{_text(record[0])}\fR", _text(record[1]))
+
+
+def _examples(words: str) -> Iterator[str]:
+    for example in EXAMPLES.get(words, ()):
+        yield from (".PP", rf"\fB{_text(example)}\fR")
 
 
 def _paragraphs(text: str) -> Iterator[str]:

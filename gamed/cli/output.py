@@ -1,20 +1,29 @@
-"""Commands share their arguments and options, counts in words, progress bars, confirmations and password prompts."""
+"""Commands share their arguments and options, counts in words, tables, confirmations and password prompts."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TypeVar, cast
+from collections.abc import Callable, Iterable, Sequence
 from unicodedata import combining, east_asian_width
 
 import click
 
+from gamed.cli.completing import complete_players
 from gamed.cli.errors import CommandFailed
+from gamed.cli.terminal import BAD, GOOD, WARNING, painted
 from gamed.crypto import Secret
 from gamed.players.errors import PlayerError
 from gamed.players.names import PASSWORD_MAX, PASSWORD_MIN, parse_password
 from gamed.timestamps import DurationMalformed, parse_duration
 
-T = TypeVar("T")
+COLOURS = {
+    ("STATE", "pending"): WARNING,
+    ("STATE", "blocked"): BAD,
+    ("STATE", "erasing"): BAD,
+    ("KIND", "current"): GOOD,
+    ("KIND", "conflict"): WARNING,
+    ("SIZE", "damaged"): BAD,
+    ("CHANNELS", "not needed"): WARNING,
+}
+"""The colours of cells, by the heading of their column."""
 WHO = "NAME-or-ID"
 
 
@@ -27,7 +36,7 @@ def utf8(text: str) -> str:
     return text
 
 
-who_argument = click.argument("who", metavar=WHO, type=utf8)
+who_argument = click.argument("who", metavar=WHO, type=utf8, shell_complete=complete_players)
 password_option = click.option(
     "--password-stdin", is_flag=True, help="Read the password from standard input, one line."
 )
@@ -45,11 +54,17 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     if not cells:
         return []
     widths = [max(map(_width, column)) for column in zip(headings, *cells, strict=True)]
-    return [_line(row, widths) for row in (headings, *cells)]
+    return [painted(_line(headings, widths), bold=True), *(_line(row, widths, headings) for row in cells)]
 
 
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(value + " " * (width - _width(value)) for value, width in zip(row, widths, strict=True)).rstrip()
+def _line(row: Sequence[str], widths: Sequence[int], headings: Sequence[str] = ()) -> str:
+    """Return a row of a table; with headings its states have colours, which take no columns."""
+    padded = [value + " " * (width - _width(value)) for value, width in zip(row, widths, strict=True)]
+    padded[-1] = padded[-1].rstrip()
+    for index, (heading, value) in enumerate(zip(headings, row, strict=False)):
+        if (colour := COLOURS.get((heading, value))) is not None:
+            padded[index] = painted(padded[index], colour)
+    return "  ".join(padded).rstrip()
 
 
 def _width(text: str) -> int:
@@ -63,25 +78,6 @@ def duration_seconds(text: str) -> int:
         return parse_duration(text)
     except DurationMalformed:
         raise click.BadParameter("expected a duration such as 24h or 7d.") from None
-
-
-def progress(steps: Iterable[T], label: str, length: int | None = None) -> AbstractContextManager[Iterable[T]]:
-    """Return the steps with a progress bar on stderr if that is a terminal; `length` if they have no `len()`."""
-    if not sys.stderr.isatty():
-        return nullcontext(steps)
-    bar = click.progressbar(steps, length=length, label=label, file=sys.stderr)
-    return cast(AbstractContextManager[Iterable[T]], bar)
-
-
-@contextmanager
-def measured(label: str, length: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on stderr; yield a function to call with the amount of `length` that is done."""
-    if not sys.stderr.isatty():
-        yield lambda done: None
-        return
-    with click.progressbar(length=max(length, 1), label=label, file=sys.stderr) as bar:
-        yield lambda done: bar.update(max(0, min(done, length) - bar.pos))
-        bar.update(max(0, bar.length - bar.pos) if bar.length else 0)
 
 
 def confirm(question: str, consequence: str = "This cannot be undone.", *, yes: bool) -> None:

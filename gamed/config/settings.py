@@ -56,7 +56,7 @@ class Settings(Struct, frozen=True):
     config_path: Path
     data: Path
     listen: tuple[str, ...]
-    """Endpoint strings, at least one; without `public_url` the first TCP one determines the base URL."""
+    """Endpoint strings, at least one."""
     private_listen: bool
     """The operator declares that non-loopback ports are reachable from this machine only."""
     master_key: Secret
@@ -65,6 +65,8 @@ class Settings(Struct, frozen=True):
     game: GameSettings = field(default_factory=GameSettings)
     catalogues: Mapping[str, bytes] = {}
     """The owner's texts of pages, as they were read, by the names of their files."""
+    own_url: str | None = None
+    """The base URL without `public_url`; None is 127.0.0.1 with the port that the kernel chooses."""
     log_format: LogFormat = LogFormat.TEXT
     admin: str | None = None
     """The endpoint string of `/metrics` and `/readyz`; None disables both."""

@@ -1,6 +1,6 @@
 """A finding of `gamed doctor` names a check, its result, and what to do; the checks get HTTP replies or failures."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct, field
@@ -47,10 +47,10 @@ def problem(check: str, text: str, advice: str) -> Finding:
     return Finding(check, Level.PROBLEM, text, advice)
 
 
-def lines(findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield the findings as lines for a person."""
+def lines(findings: Sequence[Finding], show: Callable[[Level, str], str] = lambda level, text: text) -> Iterator[str]:
+    """Yield the findings as lines for a person; `show` may colour the word of a level."""
     for finding in findings:
-        yield f"{finding.level.value:8} {finding.check}: {finding.text}"
+        yield f"{show(finding.level, f'{finding.level.value:8}')} {finding.check}: {finding.text}"
         if finding.advice:
             yield f"{'':8} -> {finding.advice}"
 

@@ -17,10 +17,10 @@ from gamed.database.sqlite.files import EXTERNAL_LIMIT_BYTES
 from gamed.database.store import ServerFacts, Store
 from gamed.open_files import RESERVED_FILES
 from gamed.ops.findings import FailureCause, Finding, HttpFailure, Level, Reached, ok, problem, skipped, warning
+from gamed.readable import size
 
 OTHERS = 0o077
 WRITTEN_BY_ALL = 0o002
-MIB = 1024 * 1024
 SKEW_SECONDS = 120
 """The clock skew that ID token checks accept."""
 DRIFT_SECONDS = 10
@@ -64,7 +64,7 @@ def check_checkpoints(config: Config, store: Store) -> list[Finding]:
         return []
     logs = [path.with_name(f"{path.name}-wal") for path in store.files]
     largest = max((path.stat().st_size for path in logs if path.exists()), default=0)
-    text = f"another program makes them, and the largest write-ahead log has {largest // MIB} MiB"
+    text = f"another program makes them, and the largest write-ahead log has {size(largest)}"
     if largest > EXTERNAL_LIMIT_BYTES:
         return [warning("checkpoints", text, "Start that program, or remove the member checkpoints.")]
     return [ok("checkpoints", text)]
@@ -125,7 +125,7 @@ def check_disk(free_bytes: int, min_free_bytes: int) -> Finding:
 
     See docs/owners/configuration.md: Saves and assets.
     """
-    text = f"{free_bytes // MIB} MiB free, and min_free_bytes is {min_free_bytes // MIB} MiB"
+    text = f"{size(free_bytes)} free, and min_free_bytes is {size(min_free_bytes)}"
     if free_bytes < min_free_bytes:
         return problem("disk", f"{text}: saves are refused", "Free space on this disk, or move the data folder.")
     if free_bytes < 2 * min_free_bytes:

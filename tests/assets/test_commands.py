@@ -74,10 +74,10 @@ class PublishCommandTests(CommandCase):
         """Publishing prints its result as text or JSON; the service's log gets the commands that changed something."""
         self.put({".git/config": b""})
         dry = self.run_text("publish", str(self.source), "--dry-run")
-        self.assertIn("would be stored: 2 objects, 405 bytes", dry)
+        self.assertIn("would be stored: 2 objects, 405 B", dry)
         out = self.run_text("publish", str(self.source), "--note", "1.0")
         self.assertIn("left out because the name begins with a dot: .git (--hidden", out)
-        self.assertIn("2 files, 405 bytes; stored: 2 objects, 405 bytes", out)
+        self.assertIn("2 files, 405 B; stored: 2 objects, 405 B", out)
         release = self.store.pointer("stable").release
         self.assertIn(f"stable points at {release}\n", out)
         self.assertIn("already, which has these files", self.run_text("publish", str(self.source), "--note", "1.0"))
@@ -196,6 +196,7 @@ class MaintenanceTests(CommandCase):
         for arguments in (["rollback", "beta"], ["delete-channel", "beta", "--yes"]):
             self.refused(1, "There is no channel beta", arguments=arguments)
         self.refused(1, "There is no release", arguments=["set-channel", "beta", "r" + "0" * 16])
+        self.refused(1, "There is no channel stabel. Did you mean stable? See:", arguments=["rollback", "stabel"])
 
     def test_list(self) -> None:
         """The list has channels, releases and their sizes."""
@@ -230,7 +231,7 @@ class MaintenanceTests(CommandCase):
         err = self.refused(1, "is damaged: readme.txt of", "1 error", "--repair", arguments=["verify", self.two])
         self.assertNotIn("Traceback", err)
         self.assertEqual(self.run_json("verify", self.one)["errors"], [])
-        self.assertIn("1 object, 3 bytes", self.run_text("publish", str(self.source), "--note", "2.0", "--repair"))
+        self.assertIn("1 object, 3 B", self.run_text("publish", str(self.source), "--note", "2.0", "--repair"))
         self.assertIn("no errors", self.run_text("verify"))
         self.refused(1, "There is no release", arguments=["verify", "r" + "0" * 16])
 
@@ -242,9 +243,9 @@ class MaintenanceTests(CommandCase):
         """`gc` prints what it deletes or would delete, and what is not old enough."""
         self.put({"readme.txt": b"three"})
         self.published("--note", "3.0")
-        self.assertIn("not needed, but not yet for that time: 1 release, 5 bytes", self.run_text("gc"))
+        self.assertIn("not needed, but not yet for that time: 1 release, 5 B", self.run_text("gc"))
         would = self.run_text("gc", "--older-than", "0s", "--dry-run")
-        self.assertIn(f"{self.one} would be deleted\nwould be deleted: 1 release, 1 object, 5 bytes", would)
+        self.assertIn(f"{self.one} would be deleted\nwould be deleted: 1 release, 1 object, 5 B", would)
         done = self.run_json("gc", "--older-than", "0s")
         self.assertEqual((done["releases"], done["objects"], done["bytes"]), ([self.one], 1, 5))
         self.assertNotIn(self.one, self.run_text("list"))

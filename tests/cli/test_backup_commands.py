@@ -157,9 +157,9 @@ class CommandTests(BackupCase):
         finally:
             setrlimit(RLIMIT_FSIZE, before)
         self.patch(shutil, "disk_usage", lambda path: disk_usage(path)._replace(free=4096))
-        self.refused(1, "has 4096 bytes free", "backup", str(self.target))
+        self.refused(1, "has 4 KiB free", "backup", str(self.target))
         before_it = self.stores()
-        self.refused(1, "has 4096 bytes free", "restore", self.made)
+        self.refused(1, "has 4 KiB free", "restore", self.made)
         self.assertEqual(self.stores(), before_it)
         self.assertEqual([str(path) for path in self.target.iterdir()], [self.made])
 

@@ -38,7 +38,7 @@ class EventCommandTests(PeopleCase):
         self.assertEqual({each["values"]["command"] for each in adds}, {"players add"})
         text = self.gamed("events")[1]
         self.assertRegex(text, r"^LAST +TIMES +EVENT +PLAYER +DETAILS\n")
-        self.assertRegex(text, rf"\njust now +1 +command +{self.anna} +command=\"players block\" by=uid:\d+\n")
+        self.assertRegex(text, r"\njust now +1 +command +Anna +command=\"players block\" by=uid:\d+\n")
 
     def test_of_one_player(self) -> None:
         """Choose the events of a player by id, without the key, or by name."""

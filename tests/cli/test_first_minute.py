@@ -7,6 +7,9 @@ import re
 import shlex
 import signal
 import subprocess
+import time
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 
 from clients.godot3 import generate
@@ -15,8 +18,8 @@ from tests.cli.process import GAMED, ROOT, TWISTD, WAIT_SECONDS, CommandTestCase
 from tests.support.stores import POSTGRESQL, sqlite_files
 
 NEXT = re.compile(r"(?m)^next: (.+)$")
-LINES = 6 if POSTGRESQL else 5
-"""The lines before the first event; one more names a store elsewhere."""
+LINES = (6 if POSTGRESQL else 5) + (os.geteuid() == 0)
+"""The lines before the first event; one more names a store elsewhere, one more warns of root."""
 
 
 class FirstMinuteTests(CommandTestCase):
@@ -38,12 +41,37 @@ class FirstMinuteTests(CommandTestCase):
         port = free_port()
         process, _ = self.serve(port=port)
         self.stop(process)
-        first, config, data, key, advice = self.output().splitlines()[:5]
+        first, config, data, key, *_, advice = self.output().splitlines()[:LINES]
         self.assertEqual(first, f"gamed {__version__} in local mode: http://127.0.0.1:{port}, for this machine")
         self.assertEqual(config, f"configuration {self.config} (made just now)")
         self.assertEqual(data, f"data {self.data}")
         self.assertRegex(key, rf"^key file {re.escape(str(self.data / 'auth.key'))}, fingerprint [0-9a-f]{{12}}: keep ")
         self.assertTrue(advice.startswith("next: "), advice)
+
+    def test_root(self) -> None:
+        """Warn in one line of a server that runs as root, and of no other."""
+        self.started()
+        self.assertEqual(self.output().count("the server runs as root"), int(os.geteuid() == 0))
+
+    def test_ipv6(self) -> None:
+        """On ::1 the banner, a sign-in's link and its QR code name the address where the server answers."""
+        port = free_port()
+        process = self.start(*GAMED, *self.places, "serve", f"--listen=[::1]:{port}")
+        deadline = time.monotonic() + WAIT_SECONDS
+        while "service_started" not in self.output() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        with closing(HTTPConnection("::1", port, timeout=WAIT_SECONDS)) as connection:
+            connection.request("POST", "/auth/login", "{}", {"Content-Type": "application/json"})
+            login = json.loads(connection.getresponse().read())
+        for name in ("login_url", "qr_url"):
+            self.assertTrue(login[name].startswith(f"http://[::1]:{port}/auth/"), login)
+            with closing(HTTPConnection("::1", port, timeout=WAIT_SECONDS)) as connection:
+                connection.request("GET", login[name].removeprefix(f"http://[::1]:{port}"))
+                self.assertEqual(connection.getresponse().status, 200)
+        self.assertEqual(self.gamed("health")[1], "ok\n")
+        self.assertIn(f"\nhttp://[::1]:{port}/auth/invite/", "\n" + self.gamed("players", "invite")[1])
+        self.stop(process)
+        self.assertIn(f" mode: http://[::1]:{port}, for this machine\n", self.output())
 
     def test_how_it_ends(self) -> None:
         """On a terminal the first line names Ctrl-C, which ends the server; there are still five lines."""
@@ -144,7 +172,7 @@ class VirtualEnvironmentTests(CommandTestCase):
         (self.folder / "pyvenv.cfg").touch()
         process, _ = self.serve()
         self.stop(process)
-        [line] = re.findall(r"(?m)^gamed: warning: (.+)$", self.output())
+        [line] = re.findall(r"(?m)^gamed: warning: (?!the server runs as root)(.+)$", self.output())
         lost = "the configuration and all assets" if POSTGRESQL else "all players and saves"
         where = f"the data are in the virtual environment {self.folder}"
         self.assertIn(f"{where}: deleting it also deletes {lost}.", line)

@@ -1,18 +1,22 @@
 """`gamed --help`, the manual page, the completions of shells and the hints for mistyped words."""
 
+import json
 import os
 import pty
 import select
+import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from shutil import which
+from zipfile import ZipFile
 
 import click
 from click.testing import CliRunner
 
 from gamed.cli.commands import COMMANDS, gamed
+from gamed.cli.examples import EXAMPLES
 from gamed.cli.man import manual_page
 from tests.cli.process import ROOT, WAIT_SECONDS, CommandTestCase, environment
 from tests.support.commands import members
@@ -69,6 +73,28 @@ class HelpTests(CommandTestCase):
         result = CliRunner().invoke(gamed, ["xyzzy"])
         self.assertEqual(result.exit_code, 2)
         self.assertTrue(result.stderr.endswith("No such command 'xyzzy'.\n"), result.stderr)
+
+    def test_examples(self) -> None:
+        """End the help of a command with examples that the command accepts."""
+        found = dict(every_command(gamed))
+        for words, examples in EXAMPLES.items():
+            for example in examples:
+                line = shlex.split(example.partition(" > ")[0].removeprefix("source <(").removesuffix(")"))
+                if words:
+                    shown = found[f"gamed {words}"].get_help(click.Context(found[f"gamed {words}"]))
+                    self.assertIn(example, shown)
+                command, rest = gamed, line[1:]
+                while isinstance(command, click.Group):
+                    _, command, rest = command.resolve_command(click.Context(command), rest)
+                if "/mnt" not in example:
+                    command.make_context("example", rest)
+
+    def test_manual_examples(self) -> None:
+        """Show the examples in the manual page, and what to read next."""
+        page = "\n".join(manual_page(gamed)).replace(r"\-", "-")
+        self.assertIn("gamed players list --state pending", page)
+        self.assertIn(".SH EXAMPLES", page)
+        self.assertIn(".SH SEE ALSO", page)
 
 
 class ManualTests(CommandTestCase):
@@ -206,3 +232,53 @@ class CompletionTests(CommandTestCase):
         self.assertEqual((code, len(found)), (0, len(COMMANDS)))
         self.assertNotIn("players", loaded)
         self.assertNotIn("assets", loaded)
+
+
+class ServerCompletionTests(CommandTestCase):
+    def completed(self, words: str, number: int) -> list[str]:
+        """Return what bash is offered for the word with this number."""
+        self.environ |= {"GAMED_CONFIG": str(self.config), "GAMED_DATA": str(self.data)}
+        asked = {"_GAMED_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(number)}
+        self.environ |= asked
+        try:
+            code, out, err = self.run_command()
+        finally:
+            for name in asked:
+                del self.environ[name]
+        self.assertEqual((code, err), (0, ""))
+        return out.split()
+
+    def test_of_a_server(self) -> None:
+        """Complete players, saves, channels, releases and backups of this server."""
+        process, _ = self.serve()
+        self.stop(process)
+        for name in ("anna", "ben"):
+            self.gamed("players", "add", name, "--password-stdin", stdin="correct horse\n")
+        (self.folder / "build").mkdir()
+        (self.folder / "build/a").write_text("a")
+        release = json.loads(self.gamed("assets", "publish", str(self.folder / "build"), "--json")[1])["release"]
+        with ZipFile(self.folder / "a.zip", "w") as archive:
+            archive.writestr("saves/slot-1/1", b"x")
+        self.gamed("saves", "import", "anna", str(self.folder / "a.zip"))
+        backup = json.loads(self.gamed("backup", str(self.folder / "backups"), "--json")[1])["backup"]
+        for words, number, offered in (
+            ("gamed players show A", 3, ["anna"]),
+            ("gamed players merge ben --into ", 5, ["anna", "ben"]),
+            ("gamed saves versions anna ", 4, ["slot-1"]),
+            ("gamed assets rollback ", 3, ["stable"]),
+            ("gamed assets verify r", 3, [release]),
+            (f"gamed restore {self.folder}/backups/g", 2, [backup]),
+        ):
+            self.assertEqual(sorted(self.completed(words, number)), [f"plain,{each}" for each in offered], words)
+
+    def test_paths(self) -> None:
+        """Complete files after --config and folders after --data."""
+        self.assertEqual(self.completed("gamed --config x", 2), ["file,x"])
+        self.assertEqual(self.completed("gamed serve --data x", 3), ["dir,x"])
+
+    def test_no_server(self) -> None:
+        """Offer nothing and print nothing where there is no server, or where its configuration is wrong."""
+        self.assertEqual(self.completed("gamed players show ", 3), [])
+        self.config.write_text("{")
+        for words in ("gamed players show ", "gamed assets rollback ", "gamed saves versions ply_A "):
+            self.assertEqual(self.completed(words, len(words.split())), [], words)

@@ -6,10 +6,13 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.cli.errors import CommandFailed, SetupError
 from gamed.cli.service.listen import (
+    EXAMPLES,
     Listener,
     check_listeners,
     describe,
     describe_inherited,
+    numbered,
+    own_url,
     parse_listener,
     probe,
     refuse_repeated,
@@ -61,7 +64,7 @@ class DescribedTests(SynchronousTestCase):
         """Refuse a string that Twisted cannot listen on, with an example of an endpoint."""
         for text in (
             "",
-            "8080",
+            ":8080",
             "tcp",
             "tcp:",
             "tcp:http",
@@ -75,15 +78,68 @@ class DescribedTests(SynchronousTestCase):
             "systemd:domain=INET:index=0",
             "ssl:8443:privateKey=/none.pem",
         ):
-            self.assertIn("such as tcp:8080:interface=127.0.0.1", str(self.assertRaises(SetupError, parse, text)), text)
+            self.assertIn(f"Expected {EXAMPLES}.", str(self.assertRaises(SetupError, parse, text)), text)
 
-    def test_a_port_alone(self) -> None:
-        """Accept a port number alone, as other servers do, as an endpoint on exactly that port."""
-        for text in ("9000", ":9000", "127.0.0.1:9000", "localhost:9000"):
+    def test_addresses(self) -> None:
+        """Accept a port, which is for this machine only, and an address with a port, as other servers do."""
+        for text, host, port, local in (
+            ("9000", "127.0.0.1", 9000, True),
+            ("127.0.0.1:9000", "127.0.0.1", 9000, True),
+            ("localhost:9000", "localhost", 9000, True),
+            ("0.0.0.0:9000", "0.0.0.0", 9000, False),
+            ("192.168.1.5:80", "192.168.1.5", 80, False),
+            ("[::1]:9000", "::1", 9000, True),
+            ("[0:0::1]:9000", "::1", 9000, True),
+            ("[::]:9000", "::", 9000, False),
+        ):
+            listener = parse(text)
+            self.assertEqual((listener.host, listener.port, listener.local), (host, port, local), text)
+            self.assertEqual(listener.name, f"--listen {text}")
+
+    def test_no_address(self) -> None:
+        """Show the accepted forms for anything that only resembles an address."""
+        for text in (
+            "999.1.1.1:80",
+            "1.2:80",
+            "[::g]:80",
+            "[1.2.3.4]:80",
+            "[]:80",
+            "[::1]",
+            "::1:80",
+            "host:80",
+            "80 ",
+        ):
+            self.assertIn(f"Expected {EXAMPLES}.", str(self.assertRaises(SetupError, parse, text)), text)
+
+    def test_colons(self) -> None:
+        """Show how to write an IPv6 address whose colons Twisted reads as separators."""
+        for text, advice in (
+            ("tcp:8090:interface=::1", "[::1]:8090"),
+            ("tcp6:8090:interface=[::1]", "[::1]:8090"),
+            ("tcp:port=81:interface=fe80::2", "[fe80::2]:81"),
+            ("tcp6:8090:interface=::", "[::]:8090"),
+        ):
             error = str(self.assertRaises(SetupError, parse, text))
-            self.assertTrue(error.endswith("Expected an endpoint such as tcp:9000:interface=127.0.0.1."), error)
-        for text in ("", "0", "70000", "tcp", "nonsense"):
-            self.assertIn("such as tcp:8080:interface=127.0.0.1.", str(self.assertRaises(SetupError, parse, text)))
+            self.assertEqual(error, f"--listen {text}: Twisted reads these colons as separators. Write {advice}.")
+
+    def test_workers(self) -> None:
+        """Give the second worker the next port of an address, too."""
+        self.assertEqual(numbered("9100", 2), "tcp:9101:interface=127.0.0.1")
+        self.assertEqual(numbered("[::1]:9100", 2), "tcp6:9101:interface=\\:\\:1")
+
+    def test_own_url(self) -> None:
+        """Name the address by which this machine reaches the first TCP listener."""
+        for texts, url in (
+            (["8090"], "http://127.0.0.1:8090"),
+            (["[::1]:8090"], "http://[::1]:8090"),
+            (["[::]:8090"], "http://[::1]:8090"),
+            (["tcp:80"], "http://127.0.0.1:80"),
+            (["127.0.0.9:80"], "http://127.0.0.9:80"),
+            (["unix:/run/g.sock", "192.168.1.5:80", "81"], "http://192.168.1.5:80"),
+            (["0", "81"], None),
+            (["unix:/run/g.sock"], None),
+        ):
+            self.assertEqual(own_url([parse(text) for text in texts]), url, texts)
 
     def test_no_port(self) -> None:
         """Refuse an invalid port before listening, with a message of gamed."""
@@ -128,13 +184,15 @@ class CheckTests(SynchronousTestCase):
     def test_the_port_that_was_meant(self) -> None:
         """The advice to stay on this machine has the owner's own port."""
         error = str(self.assertRaises(SetupError, check_listeners, [parse("tcp:9000")], PLAIN, private=False))
-        self.assertIn("Listen on tcp:9000:interface=127.0.0.1;", error)
+        self.assertIn("Listen on 127.0.0.1:9000;", error)
 
     def test_one_of_several(self) -> None:
         """One exposed port among local ones is enough to be refused, and is the one named."""
         both = [parse("tcp:8080:interface=127.0.0.1"), parse("tcp:8081:interface=192.168.1.5")]
         self.assertTrue(
-            str(self.assertRaises(SetupError, check_listeners, both, PLAIN, private=False)).startswith("tcp:8081")
+            str(self.assertRaises(SetupError, check_listeners, both, PLAIN, private=False)).startswith(
+                "--listen tcp:8081"
+            )
         )
 
     def test_no_address(self) -> None:
@@ -146,6 +204,13 @@ class CheckTests(SynchronousTestCase):
         self.assertIn("public_url", str(self.assertRaises(SetupError, check_listeners, unix, PLAIN, private=False)))
         check_listeners(unix, LOOPBACK_URL, private=False)
         check_listeners([*unix, parse("tcp:8080:interface=127.0.0.1")], PLAIN, private=False)
+
+    def test_unknown_port(self) -> None:
+        """Refuse a port that the kernel chooses where links would have another host than 127.0.0.1."""
+        error = self.assertRaises(SetupError, check_listeners, [parse("[::1]:0")], PLAIN, private=False)
+        self.assertIn("needs a port", str(error))
+        check_listeners([parse("0")], PLAIN, private=False)
+        check_listeners([parse("[::1]:0")], LOOPBACK_URL, private=False)
 
     def test_inherited(self) -> None:
         """A socket that systemd passed is checked by the address it is bound to."""

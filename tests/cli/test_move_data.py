@@ -302,7 +302,7 @@ class RefusedTests(MoveCase):
     def test_no_room(self) -> None:
         """A disk that is too small is refused before anything is copied."""
         self.small_disk("1M")
-        self.assertIn("bytes free, and the move needs", self.refused())
+        self.assertIn(" free, and the move needs", self.refused())
 
     def test_disk_becomes_full(self) -> None:
         """A disk that becomes full while the copy is made is left empty, and a later run works."""
@@ -403,6 +403,9 @@ class CommandTests(CommandTestCase):
             code, out, err = self.gamed(*command)
             self.assertEqual((code, out), (78, ""), command)
             self.assertIn("were moved to", err)
+        code, out, err = self.gamed("doctor")
+        self.assertEqual((code, out.count("problem  "), "gamed serve" in out + err), (78, 1, False), out)
+        self.assertIn(f"were moved to {self.new}", out)
         code, out, err = self.run_command(*self.places[:2], "--data", f"{self.new}/data", "players", "list")
         self.assertEqual((code, out), (78, ""))
         self.assertIn(f"The configuration {self.config} was moved to {self.new}. Use it there with --config ", err)

@@ -106,13 +106,39 @@ class AdmissionTests(PeopleCase):
         """Show each player under a heading, with the time of the last request or sign-in in words."""
         held = self.token("anna")
         self.assertEqual(get(self.port, "/auth/sessions", held["access_token"])[0], 200)
-        headings, anna, ben = self.gamed("players", "list")[1].splitlines()
+        headings, anna, ben, _ = self.gamed("players", "list")[1].splitlines()
         self.assertEqual(headings.split(), ["PLAYER", "NAME", "SHOWN", "AS", "STATE", "LAST", "SEEN", "CODE"])
         self.assertRegex(anna, rf"^{self.anna}  Anna  - +active  just now   -$")
         self.assertRegex(ben, rf"^{self.ben}  ben   - +active  never      -$")
         first, second = self.done("players", "list")
         self.assertRegex(first["last_seen_at"], r"^2\S+Z$")
         self.assertIsNone(second["last_seen_at"])
+
+    def test_chosen(self) -> None:
+        """Choose players by a part of a name or id, by state and by number, the newest; count all that match."""
+        self.done("players", "block", "ben")
+        for options, ids in (
+            (("--find", "NN"), [self.anna]),
+            (("--find", self.ben[4:]), [self.ben]),
+            (("--state", "blocked"), [self.ben]),
+            (("--state", "active", "--find", "ben"), []),
+            (("--limit", "1"), [self.ben]),
+        ):
+            self.assertEqual([each["id"] for each in self.done("players", "list", *options)], ids, options)
+        self.assertEqual(self.gamed("players", "list")[1].splitlines()[-1], "2 players: 1 active, 1 blocked")
+        last = self.gamed("players", "list", "--limit", "1")[1].splitlines()[-1]
+        self.assertEqual(last, "2 players: 1 active, 1 blocked; the newest 1 are shown")
+        self.assertEqual(self.gamed("players", "list", "--find", "zoe")[1], "no such players\n")
+        for wrong in (("--state", "odd"), ("--limit", "0"), ("--pending", "--state", "active")):
+            self.assertEqual(self.gamed("players", "list", *wrong)[0], 2, wrong)
+
+    def test_names(self) -> None:
+        """Name players in texts wherever the key is there; JSON has their ids, and without the key so has the text."""
+        self.done("owner", "claim", "anna")
+        self.assertEqual(self.gamed("owner", "show")[1], "Anna\n")
+        self.assertEqual(self.done("owner", "show"), {"owner": self.anna})
+        self.assertIn("of ben ended", self.gamed("sessions", "revoke", self.ben)[1])
+        self.assertRegex(self.gamed("events")[1], r" command +Anna +command=.owner claim")
 
     def test_only_newcomers(self) -> None:
         """Only newcomers are approved or rejected."""

@@ -193,7 +193,7 @@ class ListeningTests(RefusalTestCase):
 
     def test_malformed(self) -> None:
         """Refuse a malformed endpoint with an example of a valid one."""
-        self.assertIn("such as tcp:8080:interface=127.0.0.1", self.refused("--listen=8080"))
+        self.assertIn("Expected 8080, 127.0.0.1:8080", self.refused("--listen=:8080"))
 
 
 @covers("threats/52")

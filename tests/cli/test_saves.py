@@ -158,7 +158,7 @@ class ChangeTests(SavesTestCase):
         """Make a restored version current, and record the command for the server's log."""
         self.assertEqual(
             self.output_of("saves", "restore", ANNA, "auto", "1"),
-            "auto is version 5 now, with the 3 bytes of version 1\n",
+            "auto is version 5 now, with the 3 B of version 1\n",
         )
         self.assertEqual(self.current(), b"one")
         self.assertEqual(json.loads(self.output_of("saves", "undelete", ANNA, "old", "--json"))["version"], 3)
@@ -218,6 +218,12 @@ class ChangeTests(SavesTestCase):
             self.assertEqual(self.state(f"SELECT count(*) FROM {table}"), [(0,)])
         [(slots, erasing, erased)] = self.state("SELECT slots, erasing, erased_ms IS NOT NULL FROM player_saves")
         self.assertEqual((slots, erasing, erased), (0, 0, 1))
+
+    def test_no_answer(self) -> None:
+        """End the question without an answer as an interruption that changed nothing."""
+        code, _, err = self.gamed_at_terminal("\x04", "saves", "erase", ANNA)
+        self.assertEqual((code, err.splitlines()[-1]), (130, "gamed: Interrupted. Nothing was changed."))
+        self.assertEqual(self.current(), b"three")
 
 
 class CheckTests(SavesTestCase):

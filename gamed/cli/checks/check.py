@@ -10,9 +10,10 @@ import click
 from gamed.cli import keys
 from gamed.cli.context import CommandContext, OfflineDatabases, reports_json
 from gamed.cli.errors import CommandFailed
-from gamed.cli.output import counted, progress
+from gamed.cli.output import counted
 from gamed.cli.service.folder_lock import Lock
 from gamed.cli.setup.config import check_config
+from gamed.cli.terminal import GOOD, painted, steps_shown
 from gamed.database import blob_rows
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseCorrupt
@@ -62,7 +63,10 @@ def data(context: CommandContext, fix: bool) -> None:
     if lock is not None:
         lock.release()
     text = [f"{repaired} counts repaired"] if repaired else []
-    context.report({"errors": found, "repaired": repaired}, text if found else [*text, "no errors", *_unchecked(files)])
+    context.report(
+        {"errors": found, "repaired": repaired},
+        text if found else [*text, painted("no errors", GOOD), *_unchecked(files)],
+    )
     if found:
         shown = [] if context.as_json else found
         raise CommandFailed("\n".join([*shown, counted(len(found), "error"), *_advice(found, files.store, fix=fix)]))
@@ -90,7 +94,7 @@ def _structure(files: OfflineDatabases, database: str) -> list[str]:
     files.require(database)
     with keys.database_errors(store, database):
         try:
-            with store.open_reader(database) as run, progress(damage_steps(store, database, run), name) as steps:
+            with store.open_reader(database) as run, steps_shown(damage_steps(store, database, run), name) as steps:
                 return [finding.text for step in steps for finding in step()]
         except DatabaseCorrupt as e:
             return [f"{name}: {e}"]
@@ -99,10 +103,10 @@ def _structure(files: OfflineDatabases, database: str) -> list[str]:
 def find_in_saves(run: Run) -> list[str]:
     """Return a line for each wrong count of `state`, and for each save whose bytes do not have their hash."""
     found: list[str] = []
-    with progress(integrity.CHECKS, "counts") as checks:
+    with steps_shown(integrity.CHECKS, "counts") as checks:
         for each in checks:
             found += run(partial(integrity.find_errors, check=each))
-    with progress(_damaged(run), "saves", run(integrity.count_blobs)) as blobs:
+    with steps_shown(_damaged(run), "saves", run(integrity.count_blobs)) as blobs:
         for users in blobs:
             found += [f"{DAMAGED}: {user}" for user in users]
     return found

@@ -25,13 +25,15 @@ from gamed.cli.context import (
     read_with_key,
     reports_json,
 )
+from gamed.cli.data.move_note import refuse_moved
 from gamed.cli.data.restore_journal import refuse_unfinished
 from gamed.cli.errors import CONFIGURATION, CommandFailed, SetupError, exit_with
-from gamed.cli.output import progress, utf8
+from gamed.cli.output import utf8
 from gamed.cli.paths import Paths
 from gamed.cli.people.players import sign_in
 from gamed.cli.people.removal import removal_service, run_inline
 from gamed.cli.process import harden, ran_by, switch_to_owner
+from gamed.cli.terminal import BAD, GOOD, WARNING, painted, steps_shown
 from gamed.clock import now_ms
 from gamed.config.errors import ConfigError, InvalidValue
 from gamed.config.game import SaveLimits
@@ -70,6 +72,7 @@ SLOT = "/game/saves/doctor"
 FIRST, LAST = 1000, 1999
 UNKNOWN_TAG = '"9-0000000000000000"'
 """A tag that the save never had."""
+COLOURS = {Level.OK: GOOD, Level.SKIPPED: None, Level.WARNING: WARNING, Level.PROBLEM: BAD}
 NOTE = "made by gamed doctor, to be erased"
 
 
@@ -100,7 +103,8 @@ def doctor(context: CommandContext, public: str | None, write: bool) -> None:
         findings = list(check_public(context.places(), public, write=write))
     bad = any_problem(findings)
     last = [] if bad or refused else [summary(findings)]
-    context.report({"ok": not bad, "findings": [finding.members() for finding in findings]}, [*lines(findings), *last])
+    shown = lines(findings, lambda level, word: painted(word, COLOURS[level]))
+    context.report({"ok": not bad, "findings": [finding.members() for finding in findings]}, [*shown, *last])
     if refused is not None:
         exit_with(CONFIGURATION, f"gamed: {summary(findings)}; the configuration must be corrected first")
     if bad:
@@ -109,6 +113,10 @@ def doctor(context: CommandContext, public: str | None, write: bool) -> None:
 
 def check_machine(places: Paths) -> tuple[list[Finding], Exception | None]:
     """Return the findings about this machine, and the error of the configuration if there is one."""
+    try:
+        refuse_moved(places)
+    except SetupError as e:  # every other check would miss what is elsewhere, and advise to begin a new server
+        return [problem("configuration", str(e), "Use the server at its new place.")], e
     opened, refused = None, None
     try:
         opened = _read(places, providers=True)
@@ -161,7 +169,7 @@ def _read_without_secrets(places: Paths) -> OpenedConfiguration | None:
 
 
 def _run_steps(steps: Sequence[Step]) -> list[Finding]:
-    with progress(steps, "doctor") as shown:
+    with steps_shown(steps, "doctor") as shown:
         return [finding for step in shown for finding in _run_step(step)]
 
 

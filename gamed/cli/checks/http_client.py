@@ -20,6 +20,7 @@ from gamed.cli.errors import CommandFailed
 from gamed.cli.output import utf8
 from gamed.cli.paths import command_line
 from gamed.cli.process import read_listeners
+from gamed.cli.terminal import GOOD, painted
 from gamed.ops.findings import CertificateTimes, FailureCause, HttpFailure, HttpReply, Reached
 
 REQUEST_TIMEOUT_SECONDS = 10.0
@@ -128,7 +129,7 @@ def health(context: CommandContext, url: str | None) -> None:
         raise CommandFailed(f"Not healthy: {answer.status} {answer.reason}")
     if body != b"ok":
         raise CommandFailed("The answer is not from gamed: another program uses that address.")
-    context.report({"health": "ok", "instance": answer.getheader("Gamed-Instance")}, "ok")
+    context.report({"health": "ok", "instance": answer.getheader("Gamed-Instance")}, painted("ok", GOOD))
 
 
 def _to_url(url: str) -> HTTPConnection:

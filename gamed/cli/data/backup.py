@@ -19,8 +19,10 @@ from msgspec.structs import replace
 from gamed import __version__
 from gamed.cli.context import CommandContext, OfflineDatabases, reports_json
 from gamed.cli.errors import CommandFailed, SetupError, warn
-from gamed.cli.output import counted, measured
+from gamed.cli.interrupt import may_change
+from gamed.cli.output import counted
 from gamed.cli.paths import MAX_FILE_BYTES, Paths, read_file, write_whole
+from gamed.cli.terminal import bar
 from gamed.clock import now_ms
 from gamed.config.settings import KEY_FILE, KeySource
 from gamed.database import backup_format
@@ -45,6 +47,7 @@ from gamed.database.sqlite import offline
 from gamed.database.store import Store
 from gamed.disk import sync_folder
 from gamed.players import keyring
+from gamed.readable import size
 from gamed.timestamps import rfc3339
 
 CHUNK = 1024 * 1024
@@ -84,6 +87,7 @@ def backup(context: CommandContext, folder: Path, keep: int | None) -> None:
     files = context.open_keyless()
     try:
         target = _target(folder, where.data)
+        may_change()
         with exclusive(target):
             made = _made(files.store, where, target)
             pruned = [] if keep is None else prune(target, made.path.name, keep)
@@ -121,7 +125,9 @@ def _made(store: Store, where: Paths, target: Path) -> Backup:
         size = sum(map(offline.size_of, store.files)) if store.files else sum(store.sizes().values())
         needed = size + SPARE_BYTES
         if (free := shutil.disk_usage(target).free) < needed:
-            raise CommandFailed(f"{target} has {free} bytes free, and a backup may need {needed}. Nothing was copied.")
+            raise CommandFailed(
+                f"{target} has {size(free)} free, and a backup may need {size(needed)}. Nothing was copied."
+            )
         return write(store, where, target, now_ms())
     except DiskFull as e:
         raise CommandFailed(f"{target} is full, or a disk fails ({e.__cause__}). No backup was made.") from None
@@ -136,9 +142,9 @@ def _made(store: Store, where: Paths, target: Path) -> Backup:
 def _lines(made: Backup, where: Paths, pruned: Sequence[str]) -> Iterator[str]:
     yield str(made.path)
     if made.manifest is not None:
-        size = sum(file.bytes for file in made.manifest.files.values())
+        copied = size(sum(file.bytes for file in made.manifest.files.values()))
         kept = f"{counted(made.manifest.players, 'player')}, {counted(made.manifest.saves, 'save')}"
-        yield f"{kept}, {size} bytes, read again and undamaged"
+        yield f"{kept}, {copied}, read again and undamaged"
     if made.ring is not None:
         yield f"The key is not in it: without the key the backup is worthless (fingerprint {made.ring.fingerprint})."
         kept = "your master key" if made.ring.source is KeySource.MASTER else f"a copy of {where.data / KEY_FILE}"
@@ -217,7 +223,7 @@ def hash_file(path: Path, out: Callable[[bytes], object] = lambda chunk: None) -
     """Return size and hash of a file; pass every byte to `out`."""
     digest, size = sha256(), path.stat().st_size
     done = 0
-    with open(path, "rb") as file, measured(f"reading {path.name}", size) as shown:
+    with open(path, "rb") as file, bar(f"reading {path.name}", size) as shown:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
             out(chunk)
@@ -266,7 +272,7 @@ def _dumped(backup: Backup, ring: keyring.KeyRecord | None, contents: DumpConten
 
 
 def _copy(source: Path, target: Path) -> None:
-    with measured(f"copying {source.name}", offline.size_of(source)) as shown:
+    with bar(f"copying {source.name}", offline.size_of(source)) as shown:
 
         def working() -> None:
             with suppress(FileNotFoundError):

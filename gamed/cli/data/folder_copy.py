@@ -13,7 +13,7 @@ from typing import BinaryIO
 from msgspec import Struct
 
 from gamed.cli.errors import CommandFailed
-from gamed.cli.output import measured
+from gamed.cli.terminal import bar
 from gamed.disk import sync_folder
 
 CHUNK = 1024 * 1024
@@ -97,7 +97,7 @@ class FolderCopy(Struct, frozen=True):
         """Make the target with all entries, on disk; return its files. Raise OSError."""
         self.target.mkdir(mode=0o700)
         copied, done = [], 0
-        with measured("copying", sum(entry.size for entry in entries)) as shown:
+        with bar("copying", sum(entry.size for entry in entries)) as shown:
             for entry in entries:
                 place = self.target / entry.path
                 if S_ISDIR(entry.state.st_mode):
@@ -118,7 +118,7 @@ class FolderCopy(Struct, frozen=True):
     def compare(self, copied: Collection[CopiedFile]) -> None:
         """Read every copied file again; raise CommandFailed if one has other bytes."""
         done = 0
-        with measured("comparing", sum(each.size for each in copied)) as shown:
+        with bar("comparing", sum(each.size for each in copied)) as shown:
             for each in copied:
                 with open(self.target / each.path, "rb", buffering=0) as file:
                     size, digest = _read(file, lambda chunk: None, partial(_show, shown, done))

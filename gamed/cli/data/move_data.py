@@ -33,6 +33,7 @@ from gamed.cli.data.move_note import (
 )
 from gamed.cli.data.restore_journal import refuse_unfinished
 from gamed.cli.errors import CommandFailed, DatabaseNotFound, SetupError
+from gamed.cli.interrupt import may_change
 from gamed.cli.keys import database_errors
 from gamed.cli.output import counted
 from gamed.cli.paths import AUTH_DB, STATE_DB, Paths, command_line, virtual_environment
@@ -45,6 +46,7 @@ from gamed.database.sqlite.offline import write_locked
 from gamed.database.sqlite.store import SqliteStore
 from gamed.database.sqlite.write_lock import lock_files
 from gamed.disk import sync_folder
+from gamed.readable import size
 
 FOLDER_ONLY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 COPIED = ".copied"
@@ -80,6 +82,7 @@ def move_data(context: CommandContext, folder: Path) -> None:
     harden()
     if not folder.is_absolute():
         raise click.UsageError(f"{folder} is not an absolute path. Give the whole path: {folder.absolute()}")
+    may_change()
     done = move(context.places(), folder)
     context.report(_members(done), _lines(done))
 
@@ -94,7 +97,8 @@ def _lines(done: MoveResult) -> Iterator[str]:
     if done.files is None:
         yield f"An earlier move to {done.folder} is finished."
     else:
-        yield f"{counted(done.files, 'file')}, {done.size} bytes, are in {done.folder} now, compared by their hashes."
+        copied = size(done.size or 0)
+        yield f"{counted(done.files, 'file')}, {copied}, are in {done.folder} now, compared by their hashes."
     variables = {"GAMED_CONFIG": str(new.config)}
     if os.environ.get("GAMED_DATA") or os.environ.get("STATE_DIRECTORY"):
         variables["GAMED_DATA"] = str(new.data)
@@ -301,7 +305,7 @@ def _copy(
             raise CommandFailed(f"{source.data / path} is a link. Nothing was moved. Put the file itself there first.")
     needed = sum(entry.size for entry in entries) + SPARE_BYTES
     if (free := shutil.disk_usage(folder).free) < needed:
-        raise CommandFailed(f"{folder} has {free} bytes free, and the move needs {needed}. Nothing was moved.")
+        raise CommandFailed(f"{folder} has {size(free)} free, and the move needs {size(needed)}. Nothing was moved.")
     names = sorted({entry.path.parts[0] for entry in entries})
     journal = MoveJournal(str(source.config), str(source.data), names)
     write_journal(_path(staged), journal)

@@ -16,6 +16,7 @@ from gamed.cli.context import CommandContext, reports_json, require_driver
 from gamed.cli.data import restore_journal
 from gamed.cli.data.move_note import refuse_moved
 from gamed.cli.errors import CommandFailed, DatabaseNotFound
+from gamed.cli.interrupt import may_change
 from gamed.cli.output import counted, utf8
 from gamed.cli.paths import Paths, command_line
 from gamed.cli.process import erase_variables, harden, ran_by, switch_to_owner
@@ -25,6 +26,7 @@ from gamed.config.model import PostgresqlAddress
 from gamed.config.store_address import load_store
 from gamed.database.connection import AUTH
 from gamed.database.sqlite.store import SqliteStore
+from gamed.readable import size
 
 if TYPE_CHECKING:
     from gamed.cli.data.store_copy import StoreMove
@@ -64,6 +66,7 @@ def move_store(context: CommandContext, target: str, password_env: str | None) -
     )
 
     lock = Lock.acquire(places.data, "gamed move-store")
+    may_change()
     with open_session(address) as session:
         if target == SQLITE:
             done = move_to_sqlite(places.data, session, address.url, runner)
@@ -88,8 +91,8 @@ def _lines(done: "StoreMove", place: str) -> Iterator[str]:
         yield f"An earlier move to {place} is finished."
     else:
         rows = sum(each.rows for each in done.digests.values())
-        size = sum(each.size for each in done.digests.values())
-        yield f"{counted(rows, 'row')}, {size} bytes, are in {place} now, compared by their hashes."
+        copied = size(sum(each.size for each in done.digests.values()))
+        yield f"{counted(rows, 'row')}, {copied}, are in {place} now, compared by their hashes."
     yield f"The previous databases are {' and '.join(done.previous)}. Delete them when the server works."
 
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from gamed.account import store as player_store
 from gamed.account.store import NO_BLOCKED_PLAYERS, BlockedPlayers
 from gamed.cli import keys, paths
+from gamed.cli.completing import complete_backups
 from gamed.cli.context import CommandContext, read_with_key, reports_json
 from gamed.cli.data import backup as cli_backup
 from gamed.cli.data import restore_journal
@@ -21,6 +22,7 @@ from gamed.cli.data.backup import Backup, hash_file
 from gamed.cli.data.restore_journal import RestoreJournal
 from gamed.cli.data.restored import finish_auth, finish_state
 from gamed.cli.errors import CommandFailed, SetupError, warn
+from gamed.cli.interrupt import may_change
 from gamed.cli.output import counted
 from gamed.cli.paths import AUTH_DB, STATE_DB, Paths, command_line, read_file, write_whole
 from gamed.cli.process import harden, ran_by, switch_to_owner
@@ -40,6 +42,7 @@ from gamed.database.sqlite.migrations import prepare_file
 from gamed.database.sqlite.store import SqliteStore
 from gamed.database.sqlite.write_lock import lock_writes
 from gamed.players.keyring import KeyRecord
+from gamed.readable import size
 from gamed.stores import open_store
 
 SPARE_BYTES = 16 * 1024 * 1024
@@ -63,7 +66,7 @@ class RestoreResult(Struct, frozen=True):
 
 
 @click.command()
-@click.argument("folder", metavar="DIR", type=click.Path(exists=True, path_type=Path))
+@click.argument("folder", metavar="DIR", type=click.Path(exists=True, path_type=Path), shell_complete=complete_backups)
 @click.option("--check", is_flag=True, help="Only print what the backup has, and whether it is complete.")
 @reports_json
 def restore(context: CommandContext, folder: Path, check: bool) -> None:
@@ -86,6 +89,7 @@ def restore(context: CommandContext, folder: Path, check: bool) -> None:
     switch_to_owner(where.data)
     paths.open_data(where.data)
     lock = Lock.acquire(where.data, "gamed restore")
+    may_change()
     if (cut_off := restore_journal.unfinished(where.data)) is not None:
         done = RestoreResult(tuple(restore_journal.finish(where.data, cut_off)), 0, 0)
         if cut_off.origin != str(path.resolve()):
@@ -295,7 +299,7 @@ def _blocked(present: Path) -> BlockedPlayers:
 def _require_space(backup: Backup, data: Path) -> None:
     needed = sum(path.stat().st_size for path in backup.stores.values()) + SPARE_BYTES
     if (free := shutil.disk_usage(data).free) < needed:
-        raise CommandFailed(f"{data} has {free} bytes free, and the restore needs {needed}. Nothing was changed.")
+        raise CommandFailed(f"{data} has {size(free)} free, and the restore needs {size(needed)}. Nothing was changed.")
 
 
 def _copy(source: Path, target: Path, sha256: str) -> None:

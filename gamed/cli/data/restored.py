@@ -10,6 +10,7 @@ from gamed.account import store as player_store
 from gamed.account.store import NO_BLOCKED_PLAYERS, BlockedPlayers
 from gamed.cli import keys
 from gamed.cli.context import CommandContext, OfflineDatabases, reports_json
+from gamed.cli.interrupt import may_change
 from gamed.cli.output import counted
 from gamed.cli.service.folder_lock import Lock
 from gamed.clock import now_ms
@@ -30,6 +31,7 @@ def restored(context: CommandContext) -> None:
     files = context.open_keyless()
     files.require(AUTH)
     lock = Lock.acquire(files.data, "gamed restored")
+    may_change()
     with keys.database_errors(files.store, AUTH), files.store.alone():
         sessions, _ = _finish(files)
     lock.release()

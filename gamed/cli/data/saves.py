@@ -1,4 +1,4 @@
-"""`gamed saves` lists, restores, exports and erases players' saves beside the running service.
+"""`gamed saves` lists, restores, exports, imports and erases players' saves beside the running service.
 
 See docs/protocol.md: Saves.
 """
@@ -12,10 +12,13 @@ from typing import Any, TypeVar
 import click
 from msgspec.structs import asdict, replace
 
+from gamed.cli.completing import complete_slots
 from gamed.cli.context import CommandContext, OfflineDatabases, reports_json
+from gamed.cli.data.saves_import import import_
 from gamed.cli.errors import CommandFailed
-from gamed.cli.output import confirm, counted, progress, table, utf8, who_argument, yes_option
+from gamed.cli.output import confirm, counted, table, utf8, who_argument, yes_option
 from gamed.cli.people.removal import CommandSaveRemoval
+from gamed.cli.terminal import steps_shown
 from gamed.clock import now_ms
 from gamed.config.game import TIB, SaveLimits
 from gamed.database import blob_rows
@@ -55,9 +58,9 @@ T = TypeVar("T")
 Run = Callable[[Callable[[Connection], T]], T]
 
 
-@click.group()
+@click.group(commands=[import_])
 def saves() -> None:
-    """Show players' saves, restore versions, export, erase.
+    """Show players' saves, restore versions, export, import, erase.
 
     Name a player by id, which needs no key, or by local name, which needs the key.
     """
@@ -74,12 +77,12 @@ def list_(context: CommandContext, who: str) -> None:
     entries = files.read_state(lambda connection: save_tables.slots_by_name(connection, player_id, "", ALL))
     now = now_ms()
     lines = table(SLOT_HEADINGS, [_slot_row(entry, now) for entry in entries]) or f"{player_id} has no saves"
-    context.report([entry_info(entry) for entry in entries], lines, indent=2)
+    context.report([entry_info(entry) for entry in entries], lines, indent=2, paged=True)
 
 
 @saves.command("versions", short_help="Show the versions of one save.")
 @who_argument
-@click.argument("slot", type=utf8)
+@click.argument("slot", type=utf8, shell_complete=complete_slots)
 @reports_json
 def versions_(context: CommandContext, who: str, slot: str) -> None:
     """Show every stored version of a save, newest first."""
@@ -91,12 +94,14 @@ def versions_(context: CommandContext, who: str, slot: str) -> None:
     current = view.current.version if view.current else None
     shown = [{**version_info(version), "current": version.version == current} for version in versions]
     now = now_ms()
-    context.report(shown, table(VERSION_HEADINGS, [_version_row(each, current, now) for each in versions]), indent=2)
+    context.report(
+        shown, table(VERSION_HEADINGS, [_version_row(each, current, now) for each in versions]), indent=2, paged=True
+    )
 
 
 @saves.command(short_help="Make an old version of a save current again.")
 @who_argument
-@click.argument("slot", type=utf8)
+@click.argument("slot", type=utf8, shell_complete=complete_slots)
 @click.argument("number", type=click.IntRange(1), metavar="VERSION")
 @reports_json
 def restore(context: CommandContext, who: str, slot: str, number: int) -> None:
@@ -107,7 +112,7 @@ def restore(context: CommandContext, who: str, slot: str, number: int) -> None:
 
 @saves.command(short_help="Restore a deleted save.")
 @who_argument
-@click.argument("slot", type=utf8)
+@click.argument("slot", type=utf8, shell_complete=complete_slots)
 @reports_json
 def undelete(context: CommandContext, who: str, slot: str) -> None:
     """Restore a deleted save as it was."""
@@ -131,7 +136,7 @@ def export(context: CommandContext, who: str, file: Path) -> None:
     files, player_id = _player_with_saves(context, who)
     with files.store.open_reader(STATE) as run:
         kept = run(lambda connection: count_versions(connection, player_id))
-        with progress(export_saves(run, file.absolute(), player_id), "exporting", kept) as shown:
+        with steps_shown(export_saves(run, file.absolute(), player_id), "exporting", kept) as shown:
             copied = [(each.good, f"{each.version.slot} {each.version.version}") for each in shown]
     damaged = [name for good, name in copied if not good]
     done = {"player": player_id, "file": str(file), "versions": len(copied), "damaged": damaged}
@@ -161,7 +166,7 @@ def erase(context: CommandContext, who: str, yes: bool) -> None:
 @reports_json
 def stats(context: CommandContext) -> None:
     """Show the totals of all players' saves, and the players who use most bytes."""
-    files = context.open_keyless()
+    files = context.open_keyless() if context.as_json else context.open_for_names()
     players = files.read_auth(count_players)
     totals = files.read_state(lambda connection: state_totals(connection, *files.store.allocated(connection)))
     members = {"players": players, **{name: kept for name, kept in asdict(totals).items() if name in TOTALS}}
@@ -170,7 +175,8 @@ def stats(context: CommandContext) -> None:
     known = {name: count for name, count in members.items() if count is not None}
     rows = [(words[name], size(count) if "bytes" in name else str(count)) for name, count in known.items()]
     lines = table(("OF ALL PLAYERS", "TOTAL"), rows)
-    lines += table(("PLAYER", "BYTES"), [(player_id, size(kept)) for player_id, kept in totals.largest])
+    names = files.names_of([player_id for player_id, _ in totals.largest])
+    lines += table(("PLAYER", "SIZE"), [(names[player_id], size(kept)) for player_id, kept in totals.largest])
     context.report({**members, "largest": largest}, lines, indent=2)
 
 
@@ -222,7 +228,7 @@ def restore_version(
     old = files.read_state(lambda connection: _check_version(connection, player_id, slot, number))
     now = files.write_state(lambda connection: _restore(connection, player_id, slot, number))
     files.write_auth(lambda connection: files.record(connection, command, player_id))
-    text = f"{slot} is version {now.version} now, with the {old.size} bytes of version {number}"
+    text = f"{slot} is version {now.version} now, with the {size(old.size)} of version {number}"
     return {"player": player_id, **save_info(now)}, text
 
 

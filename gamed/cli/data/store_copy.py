@@ -12,13 +12,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from gamed import readable
 from gamed.cli import keys
 from gamed.cli.checks.check import find_in_saves
 from gamed.cli.data import restore_journal
 from gamed.cli.data.restore import SPARE_BYTES, require_no_log
 from gamed.cli.data.restore_journal import RestoreJournal
 from gamed.cli.errors import CommandFailed, DatabaseNotFound, SetupError
-from gamed.cli.output import measured
+from gamed.cli.terminal import bar
 from gamed.clock import now_ms
 from gamed.config.model import PostgresqlAddress
 from gamed.config.settings import DATABASE_NOTE, KeySource
@@ -236,7 +237,7 @@ def _shown(label: str, size: int) -> Iterator[Progress]:
         done += more
         show(done)
 
-    with measured(label, size) as show:
+    with bar(label, size) as show:
         yield add
 
 
@@ -309,9 +310,8 @@ def _require_same_files(data: Path, session: PlainSession, where: str, size: int
 
 def _fill_files(data: Path, session: PlainSession, where: str, ran_by: str, size: int) -> Digests:
     if (free := shutil.disk_usage(data).free) < size + SPARE_BYTES:
-        raise CommandFailed(
-            f"{data} has {free} bytes free, and the move needs {size + SPARE_BYTES}. Nothing was moved."
-        )
+        needed = readable.size(size + SPARE_BYTES)
+        raise CommandFailed(f"{data} has {readable.size(free)} free, and the move needs {needed}. Nothing was moved.")
     staged = restore_journal.begin(data)
     try:
         with keys.database_errors(SqliteStore(data=staged), AUTH), _shown("copying", size) as shown:

@@ -14,7 +14,7 @@ from gamed.account import store as player_store
 from gamed.account.store import NO_BLOCKED_PLAYERS, BlockedPlayers
 from gamed.cli.data.restored import finish_auth, finish_state
 from gamed.cli.errors import CommandFailed, warn
-from gamed.cli.output import measured
+from gamed.cli.terminal import bar
 from gamed.database.backup_format import DumpContents
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.errors import DatabaseError, DatabaseUnavailable, MigrationError
@@ -32,7 +32,7 @@ def write_dump(store: Store, target: Path) -> tuple[KeyRecord | None, DumpConten
     Return the contents, and the record of the key, without its check value. Raise BackupError or DatabaseError.
     """
     theirs = cast("PostgresqlStore", store)
-    with measured("dumping the schemas", sum(store.sizes().values())) as shown:
+    with bar("dumping the schemas", sum(store.sizes().values())) as shown:
 
         def transaction(connection: Connection) -> tuple[KeyRecord | None, DumpContents]:
             ring = read_key_record(connection)

@@ -26,6 +26,7 @@ from gamed.cli.dev import setup as dev_setup
 from gamed.cli.dev.script import LOG_FILE, ScriptRunner, environment
 from gamed.cli.dev.setup import LOOPBACK, NEWCOMERS, SAMPLES, DevOptions
 from gamed.cli.errors import CommandFailed, SetupError, echo
+from gamed.cli.interrupt import may_change
 from gamed.cli.paths import BUILD, PACKAGE
 from gamed.cli.service import start_report
 from gamed.cli.service.listen import Listener
@@ -125,6 +126,7 @@ def dev(
         raise SetupError(f"Two ports are the same. Choose different ones for {' and '.join(options.ports)}.")
     for option, number in options.ports.items():
         _probe(option, number)
+    may_change()
     if chosen and fresh:
         dev_setup.clear(chosen)
     if chosen:

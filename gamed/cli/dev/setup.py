@@ -16,10 +16,10 @@ from gamed.assets.publish import Publisher, PublishRequest
 from gamed.assets.store import FOLDER, AssetStore
 from gamed.cli.errors import SetupError
 from gamed.cli.files.context import asset_errors
-from gamed.cli.output import measured
 from gamed.cli.paths import read_file, write_whole
 from gamed.cli.people.players import sign_in
 from gamed.cli.service.folder_lock import Lock
+from gamed.cli.terminal import bar
 from gamed.clock import now_ms
 from gamed.config.authentication import FILE_NAME
 from gamed.config.game import GameSettings
@@ -217,7 +217,7 @@ def prepare_assets(data: Path, game: GameSettings, folder: Path | None) -> Seque
     """
     store = AssetStore(data / FOLDER)
     publisher = Publisher(
-        store=store, progress=measured, now_ms=now_ms, min_free_bytes=0, keep_releases=game.assets.keep_releases
+        store=store, progress=bar, now_ms=now_ms, min_free_bytes=0, keep_releases=game.assets.keep_releases
     )
     if folder is not None:
         _publish(publisher, PublishRequest(folder, "stable", "gamed dev"))
@@ -233,7 +233,7 @@ def prepare_assets(data: Path, game: GameSettings, folder: Path | None) -> Seque
 
 def _publish(publisher: Publisher, request: PublishRequest) -> None:
     try:
-        with asset_errors(request.folder):
+        with asset_errors(publisher.store):
             publisher.publish(request)
     except PublishRefused as e:
         reasons = [f"  {refused.path}: {refused.reason}" for refused in e.refused[:SHOWN_REFUSALS]]

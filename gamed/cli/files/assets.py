@@ -7,6 +7,7 @@ import click
 
 from gamed.assets import channel_store
 from gamed.assets.channel_store import ChannelUpdate
+from gamed.cli.completing import complete_releases
 from gamed.cli.context import CommandContext, reports_json
 from gamed.cli.files.context import Assets, asset_errors, channel_argument, release_id
 from gamed.cli.files.maintenance import gc, list_, verify
@@ -31,12 +32,12 @@ def assets() -> None:
 
 @assets.command("set-channel", short_help="Point a channel at a release.")
 @channel_argument
-@click.argument("release", type=release_id)
+@click.argument("release", type=release_id, shell_complete=complete_releases)
 @reports_json
 def set_channel(context: CommandContext, channel: str, release: str) -> None:
     """Point a channel at a stored release; create the channel if it does not exist."""
-    opened = Assets.open(context)
-    with asset_errors(opened.store.folder):
+    opened = Assets.open_to_change(context)
+    with asset_errors(opened.store):
         moved = channel_store.set_channel(opened.store, channel, release, opened.keep, now_ms())
     _report(context, opened, "assets set-channel", moved)
 
@@ -49,8 +50,8 @@ def rollback(context: CommandContext, channel: str) -> None:
 
     The present release stays stored; `gamed assets set-channel` points the channel at it again.
     """
-    opened = Assets.open(context)
-    with asset_errors(opened.store.folder):
+    opened = Assets.open_to_change(context)
+    with asset_errors(opened.store):
         moved = channel_store.rollback(opened.store, channel, opened.keep, now_ms())
     _report(context, opened, "assets rollback", moved)
 
@@ -64,8 +65,8 @@ def delete_channel(context: CommandContext, channel: str, yes: bool) -> None:
 
     The releases stay until a later `gamed assets gc` deletes them; `gamed assets set-channel` creates it again.
     """
-    opened = Assets.open(context)
-    with asset_errors(opened.store.folder):
+    opened = Assets.open_to_change(context)
+    with asset_errors(opened.store):
         if channel in opened.store.channels():
             confirm(f"Delete the channel {channel}?", DELETED.format(channel=channel), yes=yes)
         before = channel_store.delete_channel(opened.store, channel, opened.keep, now_ms())

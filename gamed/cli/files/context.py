@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from difflib import get_close_matches
 
 import click
 from msgspec import Struct
@@ -18,8 +18,10 @@ from gamed.assets.errors import (
 )
 from gamed.assets.manifest import is_channel, is_release
 from gamed.assets.store import FOLDER, AssetStore
+from gamed.cli.completing import complete_channels
 from gamed.cli.context import CommandContext, OfflineDatabases, read_game_settings
 from gamed.cli.errors import CommandFailed, SetupError, warn
+from gamed.cli.interrupt import may_change
 from gamed.cli.output import utf8
 from gamed.cli.paths import Paths
 from gamed.config.game import GameSettings
@@ -44,7 +46,7 @@ def release_id(text: str) -> str:
     return text
 
 
-channel_argument = click.argument("channel", type=channel_name)
+channel_argument = click.argument("channel", type=channel_name, shell_complete=complete_channels)
 
 
 class Assets(Struct, frozen=True):
@@ -62,6 +64,11 @@ class Assets(Struct, frozen=True):
         files.require(AUTH)
         return cls(AssetStore(files.data / FOLDER), read_game_settings(places), places, files)
 
+    @classmethod
+    def open_to_change(cls, context: CommandContext) -> "Assets":
+        may_change()
+        return cls.open(context)
+
     @property
     def keep(self) -> int:
         return self.game.assets.keep_releases
@@ -75,8 +82,9 @@ class Assets(Struct, frozen=True):
 
 
 @contextmanager
-def asset_errors(folder: Path) -> Iterator[None]:
+def asset_errors(store: AssetStore) -> Iterator[None]:
     """Turn errors of the assets folder into CommandFailed, as sentences."""
+    folder = store.folder
     try:
         yield
     except (AssetsBusy, AssetsUnreadable, NoPreviousRelease) as e:
@@ -85,9 +93,12 @@ def asset_errors(folder: Path) -> Iterator[None]:
         raise CommandFailed(
             f"Nothing was changed: {e}. Free space on the disk of {folder}, or run: gamed assets gc"
         ) from None
-    except (ChannelNotFound, ReleaseNotFound) as e:
-        kind = "channel" if isinstance(e, ChannelNotFound) else "release"
-        raise CommandFailed(f"There is no {kind} {e}. See: gamed assets list") from None
+    except ReleaseNotFound as e:
+        raise CommandFailed(f"There is no release {e}. See: gamed assets list") from None
+    except ChannelNotFound as e:
+        similar = get_close_matches(str(e), store.channels())
+        meant = f" Did you mean {' or '.join(similar)}?" if similar else ""
+        raise CommandFailed(f"There is no channel {e}.{meant} See: gamed assets list") from None
     except AssetsDamaged as e:
         advice = "To list all damage, run: gamed assets verify"
         raise CommandFailed(f"Nothing was changed: {folder} is damaged: {e}. {advice}") from None

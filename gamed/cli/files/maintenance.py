@@ -11,10 +11,12 @@ from gamed.assets import gc as asset_gc
 from gamed.assets import verify as asset_verify
 from gamed.assets.gc import GcResult
 from gamed.assets.verify import Overview, ReleaseListing, VerifyResult
+from gamed.cli.completing import complete_releases
 from gamed.cli.context import CommandContext, reports_json
 from gamed.cli.errors import CommandFailed
 from gamed.cli.files.context import Assets, asset_errors, release_id
-from gamed.cli.output import counted, duration_seconds, measured, table
+from gamed.cli.output import counted, duration_seconds, table
+from gamed.cli.terminal import bar
 from gamed.clock import now_ms
 from gamed.readable import ago, size
 from gamed.timestamps import rfc3339
@@ -27,13 +29,13 @@ RELEASE_HEADINGS = ("RELEASE", "PUBLISHED", "FILES", "SIZE", "ITS OWN", "CHANNEL
 def list_(context: CommandContext) -> None:
     """Show the release of each channel, the stored releases, and their size on disk."""
     opened = Assets.open(context)
-    with asset_errors(opened.store.folder):
+    with asset_errors(opened.store):
         found = asset_verify.overview(opened.store, opened.keep, now_ms())
     context.report(_overview_members(found), _overview_lines(found), indent=2)
 
 
 @click.command(short_help="Read every object, and check its hash.")
-@click.argument("release", type=release_id, required=False)
+@click.argument("release", type=release_id, required=False, shell_complete=complete_releases)
 @reports_json
 def verify(context: CommandContext, release: str | None) -> None:
     """Read every object, or those of one release, and check that its hash is its name.
@@ -41,10 +43,10 @@ def verify(context: CommandContext, release: str | None) -> None:
     The exit code is 0 if there are no errors, else 1, with a line for each error.
     """
     opened = Assets.open(context)
-    with asset_errors(opened.store.folder):
-        found = asset_verify.verify(opened.store, measured, release)
+    with asset_errors(opened.store):
+        found = asset_verify.verify(opened.store, bar, release)
     counts = {"releases": found.releases, "objects": found.objects, "bytes": found.bytes}
-    read = f"{counted(found.releases, 'release')}, {counted(found.objects, 'object')}, {found.bytes} bytes"
+    read = f"{counted(found.releases, 'release')}, {counted(found.objects, 'object')}, {size(found.bytes)}"
     text = [] if found.errors else [f"no errors: {read} read"]
     context.report({**counts, "errors": found.errors}, text, indent=2)
     if found.errors:
@@ -68,8 +70,8 @@ def gc(context: CommandContext, older_than: int, dry_run: bool) -> None:
 
     Each channel needs its release and its previous ones, as many as `assets.keep_releases` in game.json.
     """
-    opened = Assets.open(context)
-    with asset_errors(opened.store.folder):
+    opened = Assets.open(context) if dry_run else Assets.open_to_change(context)
+    with asset_errors(opened.store):
         done = asset_gc.collect_garbage(opened.store, opened.keep, older_than, now_ms(), dry_run=dry_run)
     if not dry_run and (done.releases or done.objects):
         opened.record("assets gc")
@@ -154,8 +156,8 @@ def _advice(found: VerifyResult) -> Iterator[str]:
 def _deleted_lines(done: GcResult, *, dry_run: bool) -> Iterator[str]:
     for release in done.releases:
         yield f"{release} {'would be' if dry_run else 'is'} deleted"
-    gone = f"{counted(len(done.releases), 'release')}, {counted(len(done.objects), 'object')}, {done.bytes} bytes"
+    gone = f"{counted(len(done.releases), 'release')}, {counted(len(done.objects), 'object')}, {size(done.bytes)}"
     yield f"{'would be deleted' if dry_run else 'deleted'}: {gone}"
     if done.waiting or done.waiting_bytes:
-        waiting = f"{counted(len(done.waiting), 'release')}, {done.waiting_bytes} bytes"
+        waiting = f"{counted(len(done.waiting), 'release')}, {size(done.waiting_bytes)}"
         yield f"not needed, but not yet for that time: {waiting}"

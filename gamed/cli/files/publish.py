@@ -11,11 +11,14 @@ from gamed.assets.errors import PublishRefused
 from gamed.assets.manifest import is_media_type, parse_meta, validate_note
 from gamed.assets.paths import Refused
 from gamed.assets.publish import Published, Publisher, PublishRequest
+from gamed.cli.completing import complete_channels
 from gamed.cli.context import CommandContext, reports_json
 from gamed.cli.errors import CommandFailed
 from gamed.cli.files.context import Assets, asset_errors, channel_name
-from gamed.cli.output import counted, measured, utf8
+from gamed.cli.output import counted, utf8
+from gamed.cli.terminal import bar
 from gamed.clock import now_ms
+from gamed.readable import size
 from gamed.strict_json import JsonMalformed
 
 SHOWN_REFUSALS = 100
@@ -48,6 +51,7 @@ def _suffix_and_type(text: str) -> tuple[str, str]:
 @click.option(
     "--channel",
     type=channel_name,
+    shell_complete=complete_channels,
     default="stable",
     show_default=True,
     metavar="CHANNEL",
@@ -78,19 +82,19 @@ def publish(  # noqa: PLR0917
     Players get the complete release or nothing of it: the channel changes last. Only files that are not stored yet
     are stored. If one file cannot be published, none is, and the error lists all such files.
     """
-    assets = Assets.open(context)
+    assets = Assets.open(context) if dry_run else Assets.open_to_change(context)
     source = _source(folder, assets)
     limits = assets.game.saves
     request = PublishRequest(source, channel, note, meta, dict(types), hidden=hidden, repair=repair)
     publisher = Publisher(
         store=assets.store,
-        progress=measured,
+        progress=bar,
         now_ms=now_ms,
         min_free_bytes=limits.min_free_bytes,
         keep_releases=assets.keep,
     )
     try:
-        with asset_errors(assets.store.folder):
+        with asset_errors(assets.store):
             done = Published(publisher.plan(request), None) if dry_run else publisher.publish(request)
     except PublishRefused as e:
         _refuse(context, e.refused)
@@ -160,8 +164,8 @@ def _lines(done: Published, channel: str) -> Iterator[str]:
         shown = ", ".join(_shown(path) for path in plan.hidden[:SHOWN_HIDDEN])
         more = f" and {len(plan.hidden) - SHOWN_HIDDEN} more" if len(plan.hidden) > SHOWN_HIDDEN else ""
         yield f"left out because the name begins with a dot: {shown}{more} (--hidden publishes them)"
-    files, new = f"{counted(len(plan.files), 'file')}, {plan.bytes} bytes", counted(len(plan.new), "object")
-    yield f"{files}; {'would be stored' if done.release is None else 'stored'}: {new}, {plan.new_bytes} bytes"
+    files, new = f"{counted(len(plan.files), 'file')}, {size(plan.bytes)}", counted(len(plan.new), "object")
+    yield f"{files}; {'would be stored' if done.release is None else 'stored'}: {new}, {size(plan.new_bytes)}"
     if done.past_lost:
         yield f"the pointer of {channel} was damaged, so its previous releases are not known"
     if done.release is None:

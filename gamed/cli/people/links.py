@@ -136,15 +136,14 @@ def reset_link(context: CommandContext, who: str, expires: int) -> None:
 def base_url_of(store: KeyedDatabases) -> str:
     """Return the address that the server's links begin with; raise CommandFailed if it is not known here.
 
-    Without public_url it has the port of the listener that the server recorded when it started.
+    Without public_url it is that of the listener that the server recorded when it started.
     """
     if store.config.public_url is not None:
         return store.config.public_url
-    from gamed.cli.service.listen import describe  # late: it is most of Twisted
+    from gamed.cli.service.listen import describe, own_url  # late: it is most of Twisted
 
-    listeners = [describe(text) for text in read_listeners(store.data)]
-    port = next((each.port for each in listeners if each.kind in ("tcp", "tcp6") and each.port), None)
-    if port is None:
+    url = own_url([describe(text) for text in read_listeners(store.data)])
+    if url is None:
         raise CommandFailed("The address of this server is not known here. Set public_url, or start the server once.")
     warn("the link is for this machine only; set public_url for players elsewhere")
-    return f"http://127.0.0.1:{port}"
+    return url

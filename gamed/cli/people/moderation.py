@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import click
 
+from gamed.cli.completing import complete_players
 from gamed.cli.context import CommandContext, display_name, get_pending_player, get_player, reports_json
 from gamed.cli.errors import CommandFailed
 from gamed.cli.output import utf8, who_argument
@@ -21,7 +22,7 @@ Find = Callable[[Connection, Keys, str], NamedPlayer]
 
 
 @click.command(short_help="[key] Approve a new player.")
-@click.argument("who", metavar="CODE-NAME-or-ID", type=utf8)
+@click.argument("who", metavar="CODE-NAME-or-ID", type=utf8, shell_complete=complete_players)
 @reports_json
 def approve(context: CommandContext, who: str) -> None:
     """Approve a player who waits for approval, and who may sign in from now on. [key]
@@ -32,7 +33,7 @@ def approve(context: CommandContext, who: str) -> None:
 
 
 @click.command(short_help="[key] Reject a new player.")
-@click.argument("who", metavar="CODE-NAME-or-ID", type=utf8)
+@click.argument("who", metavar="CODE-NAME-or-ID", type=utf8, shell_complete=complete_players)
 @reports_json
 def reject(context: CommandContext, who: str) -> None:
     """Reject a player who waits for approval, and delete the request. [key]
@@ -136,8 +137,9 @@ def claim(context: CommandContext, who: str) -> None:
 @reports_json
 def show(context: CommandContext) -> None:
     """Show which player is the owner."""
-    current = context.open_keyless().read_auth(player_tables.find_owner)
-    context.report({"owner": current}, current or "no owner")
+    files = context.open_keyless() if context.as_json else context.open_for_names()
+    current = files.read_auth(player_tables.find_owner)
+    context.report({"owner": current}, files.names_of([current])[current] if current else "no owner")
 
 
 @owner.command()

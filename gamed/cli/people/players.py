@@ -3,6 +3,7 @@
 See docs/protocol.md: Collect.
 """
 
+from collections.abc import Sequence
 from secrets import token_bytes
 
 import click
@@ -19,7 +20,7 @@ from gamed.cli.context import (
     reports_json,
 )
 from gamed.cli.errors import CommandFailed, warn
-from gamed.cli.output import password_option, password_reader, table, utf8, who_argument
+from gamed.cli.output import counted, password_option, password_reader, table, utf8, who_argument
 from gamed.cli.people.links import invite, list_invites, reset_link, revoke_invite
 from gamed.cli.people.moderation import approve, block, reject, unblock
 from gamed.cli.people.removal import erase, merge
@@ -52,6 +53,7 @@ from gamed.sessions.tables import last_uses, list_sessions, open_session
 from gamed.timestamps import rfc3339
 
 PROVIDER = "local"
+STATES: Sequence[State] = ("active", "pending", "blocked", "erasing")
 HEADINGS = ("PLAYER", "NAME", "SHOWN AS", "STATE", "LAST SEEN", "CODE")
 CLIENT_INFO = ClientInfo.of({"name": "gamed players token"}).to_json()
 
@@ -106,19 +108,25 @@ def _require_free(connection: Connection, keys: Keys, name: str) -> None:
 
 
 @players.command("list", short_help="[key] Show every player.")
-@click.option("--pending", is_flag=True, help="Only those who wait for approval, with their codes.")
+@click.option("--pending", is_flag=True, help="The same as --state pending.")
+@click.option("--state", type=click.Choice(STATES), help="Only players in this state; pending ones have a code.")
+@click.option("--find", "wanted", metavar="TEXT", type=utf8, help="Only players with this in a name or the id.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the newest N of them.")
 @reports_json
-def list_(context: CommandContext, pending: bool) -> None:
-    """Show every player, oldest first. [key]"""
+def list_(context: CommandContext, pending: bool, state: State | None, wanted: str | None, limit: int | None) -> None:
+    """Show every player, oldest first, or those that the options choose. [key]"""
+    if pending and state not in (None, "pending"):
+        raise click.UsageError("Give --pending or --state, not both.")
     store, now = context.open(), now_ms()
-    state: State | None = "pending" if pending else None
+    state = "pending" if pending else state
 
     def transaction(connection: Connection, keys: Keys) -> list[tuple[NamedPlayer, int | None]]:
         used = last_uses(connection)
-        chosen = list_players(connection, keys.sealer, state)
+        chosen = [each for each in list_players(connection, keys.sealer, state) if _matches(each, wanted)]
         return [(named, _last_seen(named.player, used.get(named.player.player_id))) for named in chosen]
 
-    listed = store.read(transaction)
+    matching = store.read(transaction)
+    listed = matching if limit is None else matching[-limit:]
     found = [
         {**player_members(named, store.keys), "last_seen_at": None if seen is None else rfc3339(seen)}
         for named, seen in listed
@@ -134,8 +142,22 @@ def list_(context: CommandContext, pending: bool) -> None:
         )
         for each, (named, seen) in zip(found, listed, strict=True)
     ]
-    nothing = "no player waits for approval" if pending else "no players yet"
-    context.report(found, table(HEADINGS, rows) or nothing, indent=2)
+    nothing = "no players yet" if wanted is None and state is None else "no such players"
+    lines = [*table(HEADINGS, rows), _totals([named.player.state for named, _ in matching], len(listed))]
+    none = "no player waits for approval" if state == "pending" and wanted is None else nothing
+    context.report(found, lines if rows else none, indent=2, paged=True)
+
+
+def _matches(named: NamedPlayer, wanted: str | None) -> bool:
+    texts = (named.name, named.display_name, named.player.player_id)
+    return wanted is None or any(wanted.casefold() in text.casefold() for text in texts if text)
+
+
+def _totals(states: Sequence[str], shown: int) -> str:
+    """Return the number of players, as `12 players: 11 active, 1 pending`."""
+    parts = [f"{states.count(state)} {state}" for state in STATES if state in states]
+    rest = "" if shown == len(states) else f"; the newest {shown} are shown"
+    return f"{counted(len(states), 'player')}: {', '.join(parts)}{rest}"
 
 
 def _last_seen(player: Player, used_ms: int | None) -> int | None:

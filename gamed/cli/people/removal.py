@@ -13,6 +13,7 @@ import click
 from gamed.account import store as player_store
 from gamed.account.service import Removal, RemovalService
 from gamed.account.store import MergeResult
+from gamed.cli.completing import complete_players
 from gamed.cli.context import CommandContext, KeyedDatabases, OfflineDatabases, display_name, get_player, reports_json
 from gamed.cli.errors import CommandFailed
 from gamed.cli.output import confirm, utf8, who_argument, yes_option
@@ -91,9 +92,15 @@ class CommandPlayerRecords(Component, frozen=True, kw_only=True):
 
 
 @click.command(short_help="[key] Merge a player into another.")
-@click.argument("old", metavar="OLD", type=utf8)
+@click.argument("old", metavar="OLD", type=utf8, shell_complete=complete_players)
 @click.option(
-    "--into", "new", required=True, metavar="NEW", type=utf8, help="The player who keeps existing, by name or id."
+    "--into",
+    "new",
+    required=True,
+    metavar="NEW",
+    type=utf8,
+    shell_complete=complete_players,
+    help="The player who keeps existing, by name or id.",
 )
 @reports_json
 def merge(context: CommandContext, old: str, new: str) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import click
 
+from gamed.cli.completing import complete_players
 from gamed.cli.context import CommandContext, get_player, reports_json
 from gamed.cli.errors import CommandFailed
 from gamed.cli.output import WHO, counted, table, utf8
@@ -27,7 +28,7 @@ def sessions() -> None:
 
 
 @sessions.command("list", short_help="[key] Show who is signed in.")
-@click.argument("who", metavar=f"[{WHO}]", type=utf8, required=False)
+@click.argument("who", metavar=f"[{WHO}]", type=utf8, required=False, shell_complete=complete_players)
 @reports_json
 def list_(context: CommandContext, who: str | None) -> None:
     """Show the sessions of a player, or of everybody. [key]"""
@@ -46,11 +47,11 @@ def list_(context: CommandContext, who: str | None) -> None:
         (row.session_id, each.player.player_id, each.name or "", ago(row.last_used_ms, now_ms()), device(row))
         for each, row in listed
     ]
-    context.report(members, table(HEADINGS, rows) or "no sessions", indent=2)
+    context.report(members, table(HEADINGS, rows) or "no sessions", indent=2, paged=True)
 
 
 @sessions.command(short_help="[key] Sign a player out, everywhere or on one device.")
-@click.argument("who", metavar=f"{WHO}-or-SESSION", type=utf8)
+@click.argument("who", metavar=f"{WHO}-or-SESSION", type=utf8, shell_complete=complete_players)
 @reports_json
 def revoke(context: CommandContext, who: str) -> None:
     """Sign a player out on every device, or end one session by its id; from the next request on. [key]"""
@@ -70,7 +71,7 @@ def revoke(context: CommandContext, who: str) -> None:
     player_id, ended = store.write(transaction)
     context.report(
         {"player": player_id, "revoked": ended},
-        f"{counted(ended, 'session')} of {player_id} ended",
+        f"{counted(ended, 'session')} of {store.names_of([player_id])[player_id]} ended",
     )
 
 

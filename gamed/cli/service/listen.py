@@ -8,10 +8,10 @@ import os
 import socket
 from collections.abc import Sequence
 from contextlib import closing
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import combinations
 from pathlib import Path
-from re import compile
+from re import ASCII, compile
 from typing import Any
 
 from msgspec import Struct
@@ -27,8 +27,11 @@ NETWORK = ("tcp", "tcp6", "ssl")
 USUAL_PORT, LAST_PORT = 8080, 65535
 _PIECE = compile(r"((?:[^:\\]|\\.|\\\Z)*+)(?::|\Z)")
 _ESCAPE = compile(r"\\(.)")
-_PORT_ALONE = compile(r"(?:[\w.]*:)?(\d+)")
-"""A port as other servers accept it, with a host or without."""
+_ADDRESS = compile(r"(?:(?:\[([\da-fA-F:.]++)\]|([\d.]++|localhost)):)?(\d++)", ASCII)
+"""A port as other servers accept it, alone or behind an IPv6 address in brackets, an IPv4 address or `localhost`."""
+_BARE_IPV6 = compile(r"[a-z\d]++:(?:port=)?(\d*+):interface=\[?([\da-fA-F.]*+:[\da-fA-F:.]*+)\]?", ASCII)
+"""An endpoint whose IPv6 address lacks the backslashes that Twisted needs before its colons."""
+EXAMPLES = "8080, 127.0.0.1:8080, [::1]:8080 or unix:/run/gamed/http.sock"
 
 
 class Listener(Struct, frozen=True):
@@ -45,6 +48,12 @@ class Listener(Struct, frozen=True):
     """The descriptor of a socket that another process opened and passed on."""
     option: str = "--listen"
     """The option that named the endpoint, for messages."""
+    typed: str = ""
+    """The endpoint as the operator wrote it, for messages; `text` is the string for Twisted."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.option} {self.typed or self.text}"
 
     @property
     def local(self) -> bool:
@@ -77,28 +86,59 @@ class Listener(Struct, frozen=True):
         return f"tcp:{self.port}:interface={quoteStringArgument(self.host)}"
 
 
-def parse_listener(reactor: Any, text: str, option: str = "--listen") -> Listener:
-    """Parse an endpoint string, without opening it; raise SetupError if Twisted would reject it.
+def parse_listener(reactor: Any, typed: str, option: str = "--listen") -> Listener:
+    """Parse a port, an address with a port or an endpoint string, without opening it.
 
-    A socket that systemd passed is described by its own address.
+    Raise SetupError if Twisted would reject it. A socket that systemd passed is described by its own address.
     """
     try:
+        text = endpoint_of(typed)
         listener = describe(text)
         endpoint = serverFromString(reactor, with_mode(text))
         if isinstance(endpoint, AdoptedStreamServerEndpoint):
             listener = describe_inherited(text, endpoint.fileno, endpoint.addressFamily)
-        return replace(listener, option=option)
+        return replace(listener, option=option, typed=typed)
     except (SSL.Error, crypto.Error):
-        raise SetupError(f"{option} {text}: the certificate or its key cannot be used. Name the right files.") from None
+        raise SetupError(
+            f"{option} {typed}: the certificate or its key cannot be used. Name the right files."
+        ) from None
     except (ValueError, TypeError, LookupError, OSError) as e:
-        meant = _PORT_ALONE.fullmatch(text)
-        advice = loopback(int(meant[1][:6]) if meant else USUAL_PORT)
-        raise SetupError(f"{option} {text}: {e or type(e).__name__}. Expected an endpoint such as {advice}.") from None
+        if (bare := _BARE_IPV6.fullmatch(typed)) is not None:
+            address = f"[{bare[2]}]:{bare[1] or USUAL_PORT}"
+            raise SetupError(f"{option} {typed}: Twisted reads these colons as separators. Write {address}.") from None
+        raise SetupError(f"{option} {typed}: {e or type(e).__name__}. Expected {EXAMPLES}.") from None
+
+
+def endpoint_of(typed: str) -> str:
+    """Return the endpoint string of a port, for this machine only, or of an address with a port; others as they are."""
+    if (found := _ADDRESS.fullmatch(typed)) is None:
+        return typed
+    v6, host, port = found.groups()
+    try:
+        if v6 is not None:
+            return f"tcp6:{port}:interface={quoteStringArgument(str(IPv6Address(v6)))}"
+        if host not in (None, "localhost"):
+            IPv4Address(host)
+    except ValueError:  # Twisted rejects it
+        return typed
+    return f"tcp:{port}:interface={host or '127.0.0.1'}"
 
 
 def loopback(port: int) -> str:
-    """Return the endpoint to advise, for this machine only: with this port, or with the default one."""
-    return f"tcp:{port if 0 < port <= LAST_PORT else USUAL_PORT}:interface=127.0.0.1"
+    """Return the address to advise, for this machine only: with this port, or with the default one."""
+    return f"127.0.0.1:{port if 0 < port <= LAST_PORT else USUAL_PORT}"
+
+
+def own_url(listeners: Sequence[Listener]) -> str | None:
+    """Return the base URL without `public_url`: that of the first TCP listener, as this machine reaches it.
+
+    Return None if there is none, or if the kernel chooses its port.
+    """
+    first = next((each for each in listeners if each.kind in ("tcp", "tcp6")), None)
+    if first is None or not first.port:
+        return None
+    host = f"[{first.client_host}]" if ":" in first.client_host else first.client_host
+    return f"http://{host}:{first.port}"
 
 
 def describe(text: str) -> Listener:
@@ -120,7 +160,7 @@ def describe(text: str) -> Listener:
 
 def numbered(text: str, number: int) -> str:
     """Return the endpoint of a worker: the first has `text` itself, the next the next port, or the path with `.2`."""
-    kind, *rest = _raw_pieces(text)
+    kind, *rest = _raw_pieces(endpoint_of(text))
     name = "address=" if kind == "unix" else "port="
     for index, piece in enumerate(rest):
         value = piece.removeprefix(name)
@@ -138,10 +178,9 @@ def refuse_repeated(listeners: Sequence[Listener]) -> None:
         if not _overlap(one, other):
             continue
         if one.text == other.text:
-            raise SetupError(f"{one.option} {one.text} is given twice. Leave one of them out.")
+            raise SetupError(f"{one.name} is given twice. Leave one of them out.")
         what = "socket" if one.path else "port"
-        both = f"{one.option} {one.text} and {other.option} {other.text}"
-        raise SetupError(f"{both} name one {what}. Leave one of them out.")
+        raise SetupError(f"{one.name} and {other.name} name one {what}. Leave one of them out.")
 
 
 def check_listeners(listeners: Sequence[Listener], config: Config, *, private: bool) -> None:
@@ -150,11 +189,16 @@ def check_listeners(listeners: Sequence[Listener], config: Config, *, private: b
     exposed = [listener for listener in listeners if listener.plain and not listener.local]
     if exposed and not https and not private:
         raise SetupError(
-            f"{exposed[0].text} can be reached from other machines, without encryption. Listen on "
+            f"{exposed[0].name} can be reached from other machines, without encryption. Listen on "
             f"{loopback(exposed[0].port)}; or set an https public_url and put a proxy in front; or pass "
             "--private-listen if only this machine reaches the port."
         )
-    if config.public_url is None and not any(listener.kind in ("tcp", "tcp6") for listener in listeners):
+    if config.public_url is not None:
+        return
+    first = next((listener for listener in listeners if listener.kind in ("tcp", "tcp6")), None)
+    if first is not None and not first.port and first.client_host != "127.0.0.1":
+        raise SetupError(f"{first.name}: without public_url the server needs a port for its links. Name one.")
+    if first is None:
         raise SetupError(
             "Without a tcp listener of its own the server does not know its address. Set public_url in "
             "authentication.json, such as http://localhost:8080 on this machine only, or add "
@@ -166,14 +210,11 @@ def check_admin(listener: Listener, others: Sequence[Listener]) -> None:
     """Raise SetupError if an `--admin` endpoint is open to other machines, or is an endpoint of the game."""
     if listener.kind not in ("tcp", "tcp6", "unix") or not listener.local:
         raise SetupError(
-            f"{listener.option} {listener.text}: only this machine may reach it. Expected an endpoint such as "
-            "tcp:9100:interface=127.0.0.1 or unix:/run/gamed/admin.sock."
+            f"{listener.name}: only this machine may reach it. Expected 9100 or unix:/run/gamed/admin.sock."
         )
-    shared = [other.text for other in others if _same(listener, other)]
+    shared = [other.typed or other.text for other in others if _same(listener, other)]
     if shared:
-        raise SetupError(
-            f"{listener.option} {listener.text}: the game is served there, by {shared[0]}. Name another endpoint."
-        )
+        raise SetupError(f"{listener.name}: the game is served there, by {shared[0]}. Name another endpoint.")
 
 
 def _same(one: Listener, other: Listener) -> bool:
@@ -241,39 +282,36 @@ def _probe_port(listener: Listener) -> None:
         try:
             trial.bind((listener.host, listener.port))
         except OSError as e:
-            raise cannot_listen(listener.text, e, listener.option) from None
+            raise cannot_listen(listener.name, e) from None
 
 
 def _probe_path(listener: Listener) -> None:
     """Check that a unix socket can be opened; Twisted replaces a socket file that a killed server left."""
     path = Path(listener.path)
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise SetupError(f"{listener.option} {listener.text}: {path.parent} is not a folder that can be written.")
+        raise SetupError(f"{listener.name}: {path.parent} is not a folder that can be written.")
     if path.exists() and not path.is_socket():
-        raise SetupError(f"{listener.option} {listener.text}: another file has that name. Name another path.")
+        raise SetupError(f"{listener.name}: another file has that name. Name another path.")
     with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as trial:
         try:
             trial.connect(listener.path)
         except OSError as e:
             if e.errno is None:  # Python's own: the path is longer than a socket's may be
-                raise cannot_listen(listener.text, e, listener.option) from None
+                raise cannot_listen(listener.name, e) from None
             return
-    raise CommandFailed(
-        f"{listener.option} {listener.text}: another program listens there. Stop that, or name another path."
-    )
+    raise CommandFailed(f"{listener.name}: another program listens there. Stop that, or name another path.")
 
 
-def cannot_listen(text: str, error: BaseException, option: str = "--listen") -> CommandFailed | SetupError:
-    """Return the exception for a port that could not be opened; `text` is the endpoint, or what is known of it.
+def cannot_listen(name: str, error: BaseException) -> CommandFailed | SetupError:
+    """Return the exception for a port that could not be opened; `name` is the option with the endpoint.
 
     It is CommandFailed, so that a systemd unit retries, if a program has the port or the machine lacks the address.
     """
-    code = getattr(error, "errno", None)
+    code, option = getattr(error, "errno", None), name.partition(" ")[0]
     if code == errno.EADDRINUSE:
-        free = f"{option} tcp:PORT:interface=127.0.0.1"
         taken = "the port is taken by another program. Stop that, or name another port with"
-        return CommandFailed(f"{option} {text}: {taken} {free}.")
+        return CommandFailed(f"{name}: {taken} {option} PORT.")
     if code == errno.EACCES:
-        return SetupError(f"{option} {text}: this user may not open that port. Name a port from 1024 on with {option}.")
+        return SetupError(f"{name}: this user may not open that port. Name a port from 1024 on with {option}.")
     kind = CommandFailed if code == errno.EADDRNOTAVAIL else SetupError
-    return kind(f"{option} {text}: {getattr(error, 'strerror', None) or error}.")
+    return kind(f"{name}: {getattr(error, 'strerror', None) or error}.")

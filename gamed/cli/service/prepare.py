@@ -81,11 +81,11 @@ class Start(Struct, frozen=True, kw_only=True):
         with paths.opened_data(places.data), closing(open_store(opened.config, places.data)) as store:
             opener = StoreOpener(store=store, notifier=self.notifier, migrate=self.migrate)
             folder = _open_folder(opener, opened, probed, self.purpose)
-            settings = _settings(store, opened, endpoints, folder.choice, private=self._private)
+            settings = _settings(store, opened, listeners, folder.choice, private=self._private)
         # Last, as `gamed health` asks what this file names: a start that fails before leaves the running server's.
         self._note_listeners(listeners, joined=folder.joined)
         self.report(settings, opened, listeners, folder.accounts)
-        admin = self.admins[0] if self.admins else None
+        admin = cli_listen.endpoint_of(self.admins[0]) if self.admins else None
         return replace(settings, admin=admin, share=self.purpose == SHARE), folder.lock
 
     @property
@@ -115,18 +115,21 @@ def prepare_worker(
         raise CommandFailed("The process that started this one has ended. Start the server again.")
     with closing(open_store(opened.config, opened.places.data)) as store:
         choice = _join(StoreOpener(store=store, notifier=notifier, migrate=False), opened, lock)
-        settings = _settings(store, opened, tuple(inherited_sockets(reactor)), choice, private=True)
+        listeners = [cli_listen.parse_listener(reactor, text) for text in inherited_sockets(reactor)]
+        settings = _settings(store, opened, listeners, choice, private=True)
     return replace(settings, admin=admin, share=True), lock
 
 
 def _settings(
-    store: Store, opened: OpenedConfiguration, texts: tuple[str, ...], choice: keys.KeyChoice, *, private: bool
+    store: Store, opened: OpenedConfiguration, listeners: Sequence[Listener], choice: keys.KeyChoice, *, private: bool
 ) -> Settings:
     config, places = opened.config, opened.places
+    texts = tuple(listener.text for listener in listeners)
     with keys.database_errors(store, AUTH):
         store_id = store.run_read(AUTH, keyring.read_store_id)
     settings = Settings(config, places.config, places.data, texts, private, choice.key, choice.source, opened.game)
-    return replace(settings, store_id=store_id, catalogues=opened.catalogues)
+    own_url = cli_listen.own_url(listeners)
+    return replace(settings, store_id=store_id, catalogues=opened.catalogues, own_url=own_url)
 
 
 class OpenedFolder(Struct, frozen=True):

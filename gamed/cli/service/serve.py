@@ -49,7 +49,7 @@ def run(arguments: Sequence[str]) -> None:
     try:
         runApp(options)
     except CannotListenError as e:  # the port was free a moment ago
-        raise cannot_listen(f"{e.interface or ''}:{e.port}", e.socketError) from None
+        raise cannot_listen(f"--listen {e.interface or ''}:{e.port}", e.socketError) from None
 
 
 def parse_log_format(text: str) -> LogFormat:

@@ -13,7 +13,7 @@ from gamed.cli.context import OpenedConfiguration
 from gamed.cli.errors import echo, warn
 from gamed.cli.output import counted
 from gamed.cli.paths import Paths, command_line, virtual_environment
-from gamed.cli.service.listen import Listener
+from gamed.cli.service.listen import Listener, own_url
 from gamed.config.model import Config, Mode
 from gamed.config.settings import KEY_FILE, KeySource, LogFormat, Settings
 from gamed.crypto import Keys
@@ -59,8 +59,7 @@ def _address(config: Config, listeners: Sequence[Listener]) -> str:
     """Return the address of the server; a port that the kernel chooses is known later, and then logged."""
     if config.public_url:
         return config.public_url
-    port = next((each.port for each in listeners if each.kind in ("tcp", "tcp6")), 0)
-    return f"http://127.0.0.1:{port}, for this machine" if port else "a free port, for this machine"
+    return f"{own_url(listeners) or 'a free port'}, for this machine"
 
 
 def _key(settings: Settings) -> str:
@@ -90,6 +89,8 @@ def advise(opened: OpenedConfiguration, style: LogFormat) -> None:
             f"Stop the server, then move them: {command_line(places, 'move-data', str(_better_folder()))}"
         )
     if style is LogFormat.TEXT:
+        if os.geteuid() == 0:
+            warn("the server runs as root. Give it a user of its own, as the unit of `gamed unit` does")
         echo(f"next: {command_line(places, *_next(places, opened.config))}")
 
 
