@@ -41,6 +41,7 @@ ROWS = {
     "gamed/dev": "tests.dev tests.readme tests.e2e.test_dev tests.e2e.test_demo tests.test_game_developers",
     "gamed/http": "tests.http tests.contract tests.proxies tests.startup clients.conformance.tests.test_python",
     "gamed/login": SIGN_IN,
+    "gamed/notify": "tests.notify tests.cli.test_notify",
     "gamed/ops": "tests.ops tests.startup tests.cli.test_doctor_command tests.e2e.test_owner_page",
     "gamed/pages": "tests.pages tests.login tests.account tests.ops.test_owner_page tests.e2e.test_pages",
     "gamed/players": "tests.players tests.contract tests.cli",
@@ -80,7 +81,15 @@ ROWS = {
 }
 """Tests by path. The longest path counts; a module without `test_` in its name means the tests that import it."""
 WHOLE = ("tests", "clients")
-STORED = ("tests.account", "tests.database", "tests.login", "tests.players", "tests.saves", "tests.sessions")
+STORED = (
+    "tests.account",
+    "tests.database",
+    "tests.login",
+    "tests.notify",
+    "tests.players",
+    "tests.saves",
+    "tests.sessions",
+)
 """Folders whose tests `.ci/run` also runs on PostgreSQL."""
 WIRING = {"__init__", "__main__", "clock", "context", "service", "stores", "tap"}
 """Modules that build everything, or are in everything: they have no row, and count as no folder's importers."""

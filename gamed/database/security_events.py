@@ -24,9 +24,11 @@ ROWS = 100_000
 CLEANUP_ROWS = 1000
 LOGGED_ROWS = 200
 """How many commands one transaction marks as logged, in a few milliseconds."""
+LATEST_ROWS = 1000
+"""How many different events latest_of() returns; there are fewer than 100 in fact."""
 VALUE_CHARACTERS = 64
 """The longest value that is stored whole; every value of this project is shorter."""
-LEFT_OUT = frozenset({"player", "session", "request", "row", "at"})
+LEFT_OUT = frozenset({"player", "session", "request", "row", "at", "free_bytes", "min_free_bytes"})
 """Values that have a column of their own, or that differ in each event: such events would never share a row."""
 
 
@@ -173,6 +175,23 @@ def list_events(
     """
     values = {"since_ms": since_ms, "player_id": player_id, "rows": rows}
     return [EventCount(EventKey(*row[:4]), *row[4:]) for row in connection.execute(query, values)]
+
+
+def latest_of(connection: Connection, events: Iterable[SecurityEvent], since_ms: int) -> list[EventCount]:
+    """Return the events of these kinds since then that concern no player, one row for equal values, the latest last.
+
+    The index by player, hour and event finds them, however many events of players there are.
+    """
+    names = [each.value for each in events]
+    marks = ", ".join(f":event{number}" for number in range(len(names)))
+    query = f"""
+        SELECT max(hour), event, player_id, detail, min(first_ms), max(last_ms), sum(times) FROM security_event
+        WHERE player_id = '' AND hour >= :hour AND event IN ({marks}) AND times > 0
+        GROUP BY event, player_id, detail ORDER BY max(last_ms), event LIMIT :rows
+    """
+    values: dict[str, str | bytes | int] = {f"event{number}": name for number, name in enumerate(names)}
+    values |= {"hour": since_ms // MERGE_MS, "rows": LATEST_ROWS}
+    return [EventCount(EventKey(*row[:4]), *map(int, row[4:])) for row in connection.execute(query, values)]
 
 
 def list_activity(connection: Connection, player_id: str, rows: int) -> list[EventCount]:
