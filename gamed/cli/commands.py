@@ -22,6 +22,7 @@ COMMANDS = {
     "health": ("run", "checks.http_client", "Ask the running server whether it is healthy."),
     "doctor": ("run", "checks.doctor", "[key] Find what is wrong with this server."),
     "check": ("run", "checks.check", "Check the configuration, or the stored data."),
+    "notify": ("run", "checks.notify", "Send the owner a message, to try it."),
     "unit": ("run", "setup.samples", "Print settings for systemd and proxies."),
     "nginx": ("run", "setup.samples", "Print settings for systemd and proxies."),
     "caddy": ("run", "setup.samples", "Print settings for systemd and proxies."),
