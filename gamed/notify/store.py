@@ -21,6 +21,7 @@ from gamed.players.tables import list_waiting, newest_waiting
 from gamed.structs import Component
 
 DISK_EVENTS = (SecurityEvent.DISK_NEARLY_FULL, SecurityEvent.DISK_HAS_ROOM)
+EVENTS = (SecurityEvent.OWNER_NOTIFIED, SecurityEvent.DAMAGE_FOUND, *DISK_EVENTS)
 
 
 class NoticeStore(Component, frozen=True, kw_only=True):
@@ -53,18 +54,21 @@ class NoticeStore(Component, frozen=True, kw_only=True):
 
 def read_facts(connection: Connection, keys: Keys | None, now_ms: int) -> Facts:
     """Return what `auth` shows; without keys no names are read."""
+    # One search for all kinds: it reads the index of all events without a player.
+    found = latest_of(connection, EVENTS, now_ms - KEPT_MS)
+    events = {event: [each for each in found if each.key.event == event.value] for event in EVENTS}
     sent = {
         each.values["about"]: SentNotice(each.values["state"], each.last_ms)
-        for each in latest_of(connection, [SecurityEvent.OWNER_NOTIFIED], now_ms - KEPT_MS)
+        for each in events[SecurityEvent.OWNER_NOTIFIED]
     }
+    damaged = [each for each in events[SecurityEvent.DAMAGE_FOUND] if each.last_ms >= now_ms - AGAIN_MS]
     backup = read_last_backup(connection)
-    damaged = latest_of(connection, [SecurityEvent.DAMAGE_FOUND], now_ms - AGAIN_MS)
     return Facts(
         waiting=_waiting(connection, keys, sent.get(WAITING), now_ms),
         backup_ms=read_created_ms(connection) if backup is None else backup.made_ms,
         any_backup=backup is not None,
-        full_disks=_full_disks(latest_of(connection, DISK_EVENTS, now_ms - KEPT_MS)),
-        damaged=frozenset(each.values["database"] for each in damaged if each.last_ms >= now_ms - AGAIN_MS),
+        full_disks=_full_disks([each for each in found if each.key.event in DISK_EVENTS]),
+        damaged=frozenset(each.values["database"] for each in damaged),
         outcomes=latest_outcomes(connection),
         sent=sent,
     )
