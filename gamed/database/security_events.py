@@ -9,7 +9,7 @@ logged it. Each command has a line in the log with its own instant, so a row can
 the same hour, which the first row counts, gets a row with `times` = 0, which is deleted when it is logged.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from json import dumps, loads
 
 from msgspec import Struct
@@ -177,21 +177,21 @@ def list_events(
     return [EventCount(EventKey(*row[:4]), *row[4:]) for row in connection.execute(query, values)]
 
 
-def latest_of(connection: Connection, events: Iterable[SecurityEvent], since_ms: int) -> list[EventCount]:
-    """Return the events of these kinds since then that concern no player, one row for equal values, the latest last.
+def latest_of(connection: Connection, events: Sequence[SecurityEvent], since_ms: int) -> list[EventCount]:
+    """Return the events of up to four kinds since then that concern no player, the latest last.
 
-    The index by player, hour and event finds them, however many events of players there are.
+    Equal ones are one row. The index by player, hour and event finds them, however many events of players there are.
     """
-    names = [each.value for each in events]
-    marks = ", ".join(f":event{number}" for number in range(len(names)))
-    query = f"""
+    query = """
         SELECT max(hour), event, player_id, detail, min(first_ms), max(last_ms), sum(times) FROM security_event
-        WHERE player_id = '' AND hour >= :hour AND event IN ({marks}) AND times > 0
+        WHERE player_id = '' AND hour >= :hour AND event IN (:event_1, :event_2, :event_3, :event_4) AND times > 0
         GROUP BY event, player_id, detail ORDER BY max(last_ms), event LIMIT :rows
     """
-    values: dict[str, str | bytes | int] = {f"event{number}": name for number, name in enumerate(names)}
-    values |= {"hour": since_ms // MERGE_MS, "rows": LATEST_ROWS}
-    return [EventCount(EventKey(*row[:4]), *map(int, row[4:])) for row in connection.execute(query, values)]
+    first, *others = (each.value for each in events)
+    names = dict(zip(("event_1", "event_2", "event_3", "event_4"), [first, *others, *([first] * 3)], strict=False))
+    values = {"hour": since_ms // MERGE_MS, "rows": LATEST_ROWS}
+    found = connection.execute(query, {**names, **values}).fetchall()
+    return [EventCount(EventKey(*row[:4]), *map(int, row[4:])) for row in found]
 
 
 def list_activity(connection: Connection, player_id: str, rows: int) -> list[EventCount]:
