@@ -1,5 +1,8 @@
 """Security events have stable names and log values that identify no person (docs/owners/monitoring.md).
 
+Among them are what the server notices about itself, and which messages went to the owner (gamed.notify): by the rows of
+these events its processes learn of each other, and a restart repeats no message.
+
 A line may hold public ids, names of providers, outcomes and commands. It never holds a secret, a name that a player
 chose, or an address.
 """
@@ -32,6 +35,10 @@ class SecurityEvent(StrEnum):
     ERASED = "erased"
     PLAYERS_MERGED = "players_merged"
     DECRYPTION_FAILED = "decryption_failed"
+    DISK_NEARLY_FULL = "disk_nearly_full"
+    DISK_HAS_ROOM = "disk_has_room"
+    DAMAGE_FOUND = "damage_found"
+    OWNER_NOTIFIED = "owner_notified"
     COMMAND = "command"
 
 
@@ -54,12 +61,24 @@ FIELDS: Mapping[SecurityEvent, tuple[str, ...]] = MappingProxyType(
         SecurityEvent.ERASED: ("player",),
         SecurityEvent.PLAYERS_MERGED: ("player", "from"),
         SecurityEvent.DECRYPTION_FAILED: ("value", "row"),
+        SecurityEvent.DISK_NEARLY_FULL: ("machine", "free_bytes", "min_free_bytes"),
+        SecurityEvent.DISK_HAS_ROOM: ("machine", "free_bytes", "min_free_bytes"),
+        SecurityEvent.DAMAGE_FOUND: ("database",),
+        SecurityEvent.OWNER_NOTIFIED: ("about", "state"),
         SecurityEvent.COMMAND: ("command", "player", "by", "at"),
     }
 )
 """The keys of each line, in this order."""
 
-WARNINGS = frozenset({SecurityEvent.CALLBACK_REJECTED, SecurityEvent.REFRESH_REUSED, SecurityEvent.DECRYPTION_FAILED})
+WARNINGS = frozenset(
+    {
+        SecurityEvent.CALLBACK_REJECTED,
+        SecurityEvent.REFRESH_REUSED,
+        SecurityEvent.DECRYPTION_FAILED,
+        SecurityEvent.DISK_NEARLY_FULL,
+        SecurityEvent.DAMAGE_FOUND,
+    }
+)
 """Events that the operator should investigate; they have the level `warn`, all others `info`."""
 
 

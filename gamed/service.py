@@ -30,6 +30,7 @@ from gamed.http.settings import HttpSettings
 from gamed.login.build import build_login, build_pages, build_providers
 from gamed.login.keys import LOCAL
 from gamed.login.policy import ProviderAccess
+from gamed.notify.build import build_notify
 from gamed.open_files import is_limited, most_connections
 from gamed.ops.late_modules import LateModules
 from gamed.ops.listeners import ListenerService
@@ -75,7 +76,8 @@ class GamedService(MultiService):
         backend = self._store.backend(reactor, instance_id, give_up)
         databases = Databases.open(reactor, backend, settings.data, now_ms, staged_ms)
         self._counters = counters = _new_counters(settings)
-        self._events = StoringAuditLog(_new_audit_log(counters), databases.auth, now_ms)
+        audit = _new_audit_log(counters)
+        self._events = StoringAuditLog(audit, databases.auth, now_ms)
         self._context = context = ServiceContext(
             reactor=reactor,
             settings=settings,
@@ -102,6 +104,7 @@ class GamedService(MultiService):
         self._pages = build_pages(context, self._access)
         self._account = build_account(context, revoked)
         self._assets = AssetComponents(context, self._sessions)
+        self._notify = build_notify(context, audit)
         self._access_log = _new_access_log(context, counters)
         self._server = build_server(
             self._routes(),
@@ -248,6 +251,8 @@ class GamedService(MultiService):
             self._periodic(EVENTS_SECONDS, self._events.flush, "write_events"),
             self._periodic(seconds, self._login.recover, "recover_logins"),
             self._periodic(seconds, self._assets.clean_up, "clean_up_assets"),
+            self._periodic(seconds, self._notify.disk.look, "watch_disk"),
+            self._periodic(seconds, self._notify.notifier.run, "notify_owner"),
             *(
                 self._periodic(seconds, partial(self._in_one_process, clean_up), f"clean_up_{name}")
                 for name, clean_up in cleanups

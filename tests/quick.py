@@ -63,6 +63,7 @@ ROWS = {
         "clients.conformance.tests.test_python"
     ),
     "gamed/login": SIGN_IN,
+    "gamed/notify": "tests.notify tests.cli.test_notify",
     "gamed/ops": "tests.ops tests.startup tests.cli.test_doctor_command tests.e2e.test_owner_page",
     "gamed/pages": (
         "tests.pages tests.login tests.account tests.ops.test_owner_page tests.e2e.test_pages tests.e2e.test_languages "
@@ -109,7 +110,15 @@ ROWS = {
 WHOLE = ("tests", "clients")
 ONLY_GATE = ("the container: .ci/container", "the README's first command: .ci/run")
 """Checks that no change makes this program run: they build or install everything anew."""
-STORED = ("tests.account", "tests.database", "tests.login", "tests.players", "tests.saves", "tests.sessions")
+STORED = (
+    "tests.account",
+    "tests.database",
+    "tests.login",
+    "tests.notify",
+    "tests.players",
+    "tests.saves",
+    "tests.sessions",
+)
 """Folders whose tests `.ci/run` also runs on PostgreSQL."""
 WIRING = {"__init__", "__main__", "clock", "context", "service", "stores", "tap"}
 """Modules that build everything, or are in everything: they have no row, and count as no folder's importers."""

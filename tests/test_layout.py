@@ -15,7 +15,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 ROOT = Path(__file__).parent.parent
-FEATURES = {"account", "login", "providers", "sessions", "players", "saves", "assets"}
+FEATURES = {"account", "login", "providers", "sessions", "players", "saves", "assets", "notify"}
 
 
 class Kind(Enum):
@@ -121,6 +121,8 @@ OTHERS = {
     "assets/verify": Kind.FILES,
     "assets/cache": Kind.FILES,
     "assets/open_file": Kind.FILES,
+    "notify/client": Kind.FILES,
+    "notify/watch": Kind.FILES,
     "ops/owner_page": Kind.OWNER_PAGE,
     "ops/owner_report": Kind.OWNER_PAGE,
 }

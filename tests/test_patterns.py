@@ -70,6 +70,8 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.config.validators:_HOST_PORT": [
         ("[", "a", ""), ("[", "]", "\n"), ("", ":", "\n"), ("", "a", "\n"), ("", "[", ":\n"),
     ],
+    "gamed.config.notify:_URL": [("", "a", " ")],
+    "gamed.notify.format_rules:_SIGNS": [("", "a", "")],
     "gamed.config.store_address:_LABEL": [("a", "-", ""), ("", "a", "-"), ("", "_", ".")],
     "gamed.config.store_address:_LONE_PERCENT": [("", "%41", ""), ("", "%4", ""), ("", "a", "")],
     "gamed.config.store_address:_NUMBER": [("1", "0", "")],

@@ -26,7 +26,8 @@ from gamed.clock import now_ms
 from gamed.config.authentication import load
 from gamed.config.errors import ConfigError, ConfigErrors, InvalidValue
 from gamed.config.game import GameSettings, parse_game
-from gamed.config.model import Config, PostgresqlAddress
+from gamed.config.model import Config, Notify, PostgresqlAddress
+from gamed.config.notify import load_notify
 from gamed.config.settings import KeySource
 from gamed.config.store_address import load_store
 from gamed.crypto import Keys
@@ -106,6 +107,20 @@ def read(places: Paths, *, providers: bool = True) -> OpenedConfiguration:
     for warning in loaded.warnings:
         warn(warning)
     return OpenedConfiguration(places, loaded.config, first_run=text is None)
+
+
+def read_notify(places: Paths) -> tuple[Notify | None, str]:
+    """Return the webhook for messages to the owner, and the server's name; nothing else of the configuration matters.
+
+    The URL's variable is erased from the environment; raise ConfigError.
+    """
+    refuse_moved(places)
+    text = paths.read_config(places)
+    if text is None:
+        return None, ""
+    notify, name, variable = load_notify(text, dict(os.environ), paths.read_file, str(places.config))
+    erase_variables([variable] if variable else [])
+    return notify, name
 
 
 def require_driver() -> None:

@@ -20,6 +20,7 @@ from gamed.config.model import (
     ReturnProofSetting,
     SessionLifetimes,
 )
+from gamed.config.notify import parse_backup_interval, parse_notify, url_variable
 from gamed.config.providers import NEVER_HERE, parse_providers, secret_names
 from gamed.config.secrets import ReadFile, SecretSources, master_key, variable_name, weak
 from gamed.config.store_address import StoreSources
@@ -42,6 +43,8 @@ MEMBERS = (
     "cors_origins",
     "login",
     "limits",
+    "notify",
+    "backup_interval",
 )
 HINTS = {
     "master_key": NEVER_HERE.format(what="key", member="master_key_env"),
@@ -77,9 +80,10 @@ def load(
 ) -> LoadedConfiguration:
     """Return the configuration; raise ConfigError with all problems, in which `file` is the name of the file.
 
-    Secrets are read from `environ` and from files that it names. Without `providers` the secrets of providers are not
-    read, and are empty: enough for a command that needs only the master key. `read_mark` reads the picture of the
-    pages, by default as `read_file` does. `require_driver` raises InvalidValue without a driver for PostgreSQL.
+    Secrets are read from `environ` and from files that it names. Without `providers` the secrets of providers and the
+    URL of `notify` are not read, and are empty: enough for a command that needs only the master key. `read_mark` reads
+    the picture of the pages, by default as `read_file` does. `require_driver` raises InvalidValue without a driver for
+    PostgreSQL.
     """
     sources = SecretSources(environ=environ, read_file=read_file)
     store_sources = StoreSources(environ=environ, read_file=read_file, require_driver=require_driver)
@@ -105,9 +109,11 @@ def load(
             look=parse_look(top.section("look"), read_mark or read_file, file),
             trusted_proxies=_trusted_proxies(top),
             cors_origins=top.items("cors_origins", origin, ()),
+            notify=parse_notify(top, sources if providers else None),
+            backup_seconds=parse_backup_interval(top),
         )
     named = (top.value(member, variable_name, None) for member in ("master_key_env", "store_password_env"))
-    names = (*filter(None, named), *secret_names(top.section("providers")))
+    names = (*filter(None, (*named, url_variable(top))), *secret_names(top.section("providers")))
     if config.store is not None:
         names += store_sources.ignored_variables(names)
     return LoadedConfiguration(config, tuple(warning.line(file) for warning in top.warnings), names)

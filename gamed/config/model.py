@@ -163,6 +163,25 @@ class Look(Struct, frozen=True):
     """The language of pages for browsers that accept none of those there are."""
 
 
+class NotifyFormat(StrEnum):
+    """The form in which the receiver of messages to the owner expects them."""
+
+    DISCORD = "discord"
+    NTFY = "ntfy"
+    SLACK = "slack"
+    JSON = "json"
+
+
+@redacts("url")
+class Notify(Struct, frozen=True):
+    """The webhook that gets messages for the owner; everyone who has its URL can write there."""
+
+    url: Secret
+    format: NotifyFormat
+    names: bool = False
+    """Whether messages have the names of players."""
+
+
 class Checkpoints(StrEnum):
     """The program that moves SQLite's write-ahead log into the database: gamed, or a tool that copies the log first."""
 
@@ -213,3 +232,6 @@ class Config(Struct, frozen=True):
     trusted_proxies: tuple[Network, ...] = LOOPBACK
     """Peers whose X-Forwarded-For is trusted; unix sockets are always trusted."""
     cors_origins: tuple[str, ...] = ()
+    notify: Notify | None = None
+    backup_seconds: int | None = None
+    """After how long a backup is too old; None if other tools make the backups."""

@@ -343,6 +343,16 @@ def _ipv6(text: str) -> str:
     return _reachable(address, f"[{address}]")
 
 
+def is_private(text: str) -> bool | None:
+    """Return whether an address is one to which the internet has no route, such as 192.168.0.7; None for a name."""
+    try:
+        address = ip_address(text.partition("%")[0])  # without the zone of a link-local address
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return not (mapped or address).is_global
+
+
 def _reachable(address: IPv4Address | IPv6Address, text: str) -> str:
     if address.is_unspecified or address.is_multicast:
         raise InvalidValue("expected the address of one host that players can reach")

@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred, gatherResults
 from gamed.database.blobs import KEPT_MS, BlobStore
 from gamed.database.changes import ChangeSource
 from gamed.database.engine import Database, Engine
+from gamed.database.errors import DatabaseCorrupt, DatabaseUnavailable
 from gamed.database.health import Health, WatchdogProbe, unresponsive
 from gamed.database.periodic import PeriodicTask
 from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue, WriteQueue
@@ -136,6 +137,16 @@ class Databases:
     def queues(self) -> Mapping[str, DatabaseQueue]:
         """Return all queues by name."""
         return {"read": self.reads, "auth": self.auth, "state": self.state, "blob": self.blobs.queue}
+
+    @property
+    def titles(self) -> Mapping[str, str]:
+        """Return the titles of both databases, for messages to operators, by their names."""
+        return {each.name: each.title for each in self._backend.databases}
+
+    def damaged(self) -> frozenset[str]:
+        """Return the names of the databases that this process found damaged or could not open."""
+        unusable = (DatabaseCorrupt, DatabaseUnavailable)
+        return frozenset(each.name for each in self._backend.databases if each.unavailable_as in unusable)
 
     def unresponsive(self) -> Deferred[list[str]]:
         """Fire with a sentence for each database that does not respond now."""

@@ -9,7 +9,7 @@ logged it. Each command has a line in the log with its own instant, so a row can
 the same hour, which the first row counts, gets a row with `times` = 0, which is deleted when it is logged.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from json import dumps, loads
 
 from msgspec import Struct
@@ -24,9 +24,11 @@ ROWS = 100_000
 CLEANUP_ROWS = 1000
 LOGGED_ROWS = 200
 """How many commands one transaction marks as logged, in a few milliseconds."""
+LATEST_ROWS = 1000
+"""How many different events latest_of() returns; there are fewer than 100 in fact."""
 VALUE_CHARACTERS = 64
 """The longest value that is stored whole; every value of this project is shorter."""
-LEFT_OUT = frozenset({"player", "session", "request", "row", "at"})
+LEFT_OUT = frozenset({"player", "session", "request", "row", "at", "free_bytes", "min_free_bytes"})
 """Values that have a column of their own, or that differ in each event: such events would never share a row."""
 
 
@@ -173,6 +175,23 @@ def list_events(
     """
     values = {"since_ms": since_ms, "player_id": player_id, "rows": rows}
     return [EventCount(EventKey(*row[:4]), *row[4:]) for row in connection.execute(query, values)]
+
+
+def latest_of(connection: Connection, events: Sequence[SecurityEvent], since_ms: int) -> list[EventCount]:
+    """Return the events of up to four kinds since then that concern no player, the latest last.
+
+    Equal ones are one row. The index by player, hour and event finds them, however many events of players there are.
+    """
+    query = """
+        SELECT max(hour), event, player_id, detail, min(first_ms), max(last_ms), sum(times) FROM security_event
+        WHERE player_id = '' AND hour >= :hour AND event IN (:event_1, :event_2, :event_3, :event_4) AND times > 0
+        GROUP BY event, player_id, detail ORDER BY max(last_ms), event LIMIT :rows
+    """
+    first, *others = (each.value for each in events)
+    names = dict(zip(("event_1", "event_2", "event_3", "event_4"), [first, *others, *([first] * 3)], strict=False))
+    values = {"hour": since_ms // MERGE_MS, "rows": LATEST_ROWS}
+    found = connection.execute(query, {**names, **values}).fetchall()
+    return [EventCount(EventKey(*row[:4]), *map(int, row[4:])) for row in found]
 
 
 def list_activity(connection: Connection, player_id: str, rows: int) -> list[EventCount]:

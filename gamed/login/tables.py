@@ -179,6 +179,23 @@ def expire_logins(connection: Connection, now_ms: int) -> tuple[Index, ...]:
     return tuple(login.secret_index for login in due)
 
 
+OUTCOME_ROWS = 2000
+"""How many of the logins that ended last show whether providers work: reading them takes a few milliseconds."""
+
+
+def latest_outcomes(connection: Connection) -> list[tuple[str, str, int]]:
+    """Return provider, outcome and end of the logins that ended last, the latest first; "" for one that was collected.
+
+    Rows of ended logins stay for an hour.
+    """
+    query = """
+        SELECT provider, coalesce(outcome, ''), stage_ms FROM login
+        WHERE stage IN ('collected', 'denied', 'failed', 'cancelled', 'expired')
+        ORDER BY stage_ms DESC LIMIT :rows
+    """
+    return [tuple(row) for row in connection.execute(query, {"rows": OUTCOME_ROWS})]
+
+
 def exchanging_instances(connection: Connection) -> frozenset[str]:
     """Return the processes that redeem codes, or did when they ended."""
     rows = connection.execute("SELECT instance_id FROM login WHERE stage = 'exchanging'")

@@ -11,7 +11,7 @@ from shutil import disk_usage
 
 from msgspec import Struct
 
-from gamed.config.model import LOOPBACK, Checkpoints, Config
+from gamed.config.model import LOOPBACK, Checkpoints, Config, Notify
 from gamed.config.settings import KEY_FILE
 from gamed.database.sqlite.files import EXTERNAL_LIMIT_BYTES
 from gamed.database.store import ServerFacts, Store
@@ -241,6 +241,15 @@ def check_provider(name: str, what: str, answer: Reached) -> Finding:
     if answer.status >= 500:
         return warning(check, f"{what} answers {answer.status}", "Try again later.")
     return ok(check, f"{what} answers")
+
+
+def describe_notify(notify: Notify | None) -> Finding:
+    """Report whether the server sends messages to its owner; nothing is sent, so the webhook itself is not tried."""
+    if notify is None:
+        return skipped("notify", "authentication.json has no notify", "Add it to hear of waiting players and problems.")
+    return ok(
+        "notify", f"messages to the owner go out in the format {notify.format.value}; gamed notify test sends one"
+    )
 
 
 def redirect_uri(config: Config, name: str) -> Finding:

@@ -44,6 +44,12 @@ def read_store_id(connection: Connection) -> str:
     return str(store_id)
 
 
+def read_created_ms(connection: Connection) -> int | None:
+    """Return when auth.db was given its key, which is at the first start; None before that."""
+    row = connection.execute("SELECT created_ms FROM key_record").fetchone()
+    return None if row is None else int(row[0])
+
+
 def check_key(connection: Connection, keys: Keys, source: KeySource, now_ms: int, store: Store) -> None:
     """Record the key at the first start; at every later start raise KeyMismatch unless it is the same key."""
     record = read_key_record(connection)

@@ -265,6 +265,23 @@ def latest_players(
     return list(_named(connection, sealer, where, values, f"ORDER BY {signed_in} DESC, p.player_id DESC LIMIT :rows"))
 
 
+def newest_waiting(connection: Connection, until_ms: int) -> tuple[int, int | None]:
+    """Count the players who wait for approval; also return when the newest of them came, up to `until_ms`."""
+    query = """
+        SELECT count(*), max(CASE WHEN created_ms <= :until_ms THEN created_ms END)
+        FROM player WHERE state = 'pending'
+    """
+    count, newest = connection.execute(query, {"until_ms": until_ms}).fetchone()
+    return int(count), newest
+
+
+def list_waiting(connection: Connection, sealer: Sealer, after_ms: int, until_ms: int, rows: int) -> list[NamedPlayer]:
+    """Return up to `rows` players who wait for approval and came in this time, the newest first."""
+    where = "WHERE p.state = 'pending' AND p.created_ms > :after_ms AND p.created_ms <= :until_ms"
+    values: dict[str, str | bytes | int] = {"after_ms": after_ms, "until_ms": until_ms, "rows": rows}
+    return list(_named(connection, sealer, where, values, "ORDER BY p.created_ms DESC, p.player_id LIMIT :rows"))
+
+
 def find_named(connection: Connection, keys: Keys, name_or_id: str) -> NamedPlayer:
     """Find the player with this id, otherwise with this local name; raise PlayerUnknown if there is neither.
 

@@ -1,5 +1,7 @@
 """The HTTP client for providers sends a request once, and returns a small JSON object or raises ProviderFailure.
 
+The messages for the owner go out by it, too (gamed.notify.client): nothing of their responses is read but the head.
+
 A provider has 10 s for head and content and at most 64 KiB; redirects, cookies and content codings are not accepted
 (docs/internals/threats.md: Providers). Only a request that may be repeated is sent again, once, after a `Retry-After`
 of at most 3 s.
@@ -32,6 +34,7 @@ from gamed.providers.transport import (
     MAX_BODY_BYTES,
     BytesBody,
     IdentityEncodingAgent,
+    PlainToPublic,
     ResponseTooLarge,
     discard_body,
     read_body,
@@ -91,11 +94,7 @@ class ProviderHttpClient:
         """Send the request and return the response, both before `until`; raise ProviderFailure."""
         began, outcome = self._clock.seconds(), "cancelled"
         try:
-            reply = await self._with_retry_after(request, until)
-            if 300 <= reply.status < 400:
-                raise ProviderError(f"{request.setting}: redirects ({reply.status}), which is never followed")
-            if _is_unavailable(reply.status):
-                raise ProviderUnavailable(f"{request.setting}: answered {reply.status}", reply.retry_after)
+            reply = await self._answered(request, until)
             members = _members(request, reply)
             outcome = "answered" if reply.status == 200 else "refused"
             return ProviderResponse(request.setting, reply.status, members, reply.offset_ms)
@@ -105,6 +104,21 @@ class ProviderHttpClient:
         finally:
             if self._report is not None:
                 self._report(outcome, self._clock.seconds() - began)
+
+    async def deliver(self, request: ProviderRequest, until: float) -> None:
+        """Send the request before `until`; raise ProviderFailure unless the status is 2xx."""
+        reply = await self._answered(request, until)
+        if not 200 <= reply.status < 300:
+            raise ProviderError(f"{request.setting}: answered {reply.status}")
+
+    async def _answered(self, request: ProviderRequest, until: float) -> _HttpReply:
+        """Return a reply that is neither a redirect nor a temporary failure; raise ProviderFailure."""
+        reply = await self._with_retry_after(request, until)
+        if 300 <= reply.status < 400:
+            raise ProviderError(f"{request.setting}: redirects ({reply.status}), which is never followed")
+        if _is_unavailable(reply.status):
+            raise ProviderUnavailable(f"{request.setting}: answered {reply.status}", reply.retry_after)
+        return reply
 
     async def _with_retry_after(self, request: ProviderRequest, until: float) -> _HttpReply:
         """Send the request, with at most one wait: before the first try, or between it and a second one."""
@@ -175,7 +189,7 @@ class ProviderHttpClient:
         )
         sent_ms = _http_date(response, b"Date")
         offset_ms = None if sent_ms is None else sent_ms - self._now_ms()
-        return _HttpReply(response.code, await _body(response), offset_ms, self._retry_after(response))
+        return _HttpReply(response.code, await _body(request, response), offset_ms, self._retry_after(response))
 
     def _left(self, until: float) -> float:
         """Return the seconds that are left, never more than TIMEOUT_SECONDS, in case the clock is set back."""
@@ -195,6 +209,8 @@ class ProviderHttpClient:
         # At the deadline addTimeout() cancels whatever is under way, and translates only a CancelledError of that.
         if isinstance(error, DeadlineError) or self._left(until) < 0.05:
             return ProviderUnavailable(f"{setting}: the response was not complete within {TIMEOUT_SECONDS} s")
+        if isinstance(error, PlainToPublic):
+            return ProviderError(f"{setting}: its address is public, and http is for private ones; use https")
         if isinstance(error, DNSLookupError):
             return ProviderUnavailable(f"{setting}: the DNS lookup of its host failed")
         if isinstance(error, NOT_SENT):
@@ -208,10 +224,11 @@ def _is_unavailable(status: int) -> bool:
     return status in (408, 425, 429) or status >= 500  # a later try may succeed; other 4xx would be the same again
 
 
-async def _body(response: IResponse) -> bytes | None:
+async def _body(request: ProviderRequest, response: IResponse) -> bytes | None:
     """Read the content of a response whose content can matter."""
     # The JSON of a 4xx names the error; other bodies are not worth the time and the bytes of a provider that fails.
-    ignored = response.code < 200 or 300 <= response.code < 400 or _is_unavailable(response.code)
+    code = response.code
+    ignored = not request.reads_content or code < 200 or 300 <= code < 400 or _is_unavailable(code)
     if ignored or response.headers.hasHeader(ENCODED_MARKER):
         discard_body(response)
         return None

@@ -220,8 +220,12 @@ def basic_authorization(client_id: str, secret: Secret) -> Secret:
 
 
 @redacts("headers", "body")
+@redacts("url")
 class ProviderRequest(Struct, frozen=True):
-    """A request to a provider; secrets are in its fields and body, never in the URL."""
+    """A request to a provider; secrets are in its fields and body, never in the URL.
+
+    Only the URL of a webhook is a secret itself.
+    """
 
     setting: str
     """The setting that named the URL."""
@@ -231,6 +235,8 @@ class ProviderRequest(Struct, frozen=True):
     body: Secret | None = None
     repeatable: bool = True
     """False if it carries a code: then it is not sent again once a byte of it was sent."""
+    reads_content: bool = True
+    """False if only the status of the response counts."""
     login_id: str | None = None
     """The login whose code or access token the request carries; None for a public document."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
+from twisted.internet.error import ConnectError
 from twisted.internet.interfaces import IConsumer, IProtocol, IProtocolFactory, IStreamClientEndpoint
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
@@ -17,6 +18,8 @@ from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgent, IAgentEndpointFactory, IBodyProducer, IPolicyForHTTPS, IResponse
 from zope.interface import implementer
 
+from gamed.config.validators import is_private
+
 MAX_BODY_BYTES = 64 * 1024
 MAX_CONNECTION_BYTES = 256 * 1024
 """The limit of a whole response with head, chunk sizes and trailers; the content has a limit of its own."""
@@ -26,6 +29,10 @@ ENCODED_MARKER = b"x-refused-content-encoding"
 
 class ResponseTooLarge(Exception):
     """A response with more bytes than allowed."""
+
+
+class PlainToPublic(ConnectError):
+    """A connection without TLS to a public address; nothing was sent."""
 
 
 class _ByteLimitedFactory(WrappingFactory):
@@ -63,14 +70,24 @@ class _ByteLimitedConnection(ProtocolWrapper):
 
 @implementer(IStreamClientEndpoint)
 class _ByteLimitedEndpoint:
-    """An endpoint whose connections are byte-limited."""
+    """An endpoint whose connections are byte-limited; without `tls` they lead to private addresses only.
 
-    def __init__(self, endpoint: IStreamClientEndpoint) -> None:
+    The address is checked once the connection is there, before its first byte: a name may lead anywhere.
+    """
+
+    def __init__(self, endpoint: IStreamClientEndpoint, *, tls: bool) -> None:
         self._endpoint = endpoint
+        self._tls = tls
 
     def connect(self, protocolFactory: IProtocolFactory) -> "Deferred[IProtocol]":
         connecting: Deferred[Any] = self._endpoint.connect(_ByteLimitedFactory(protocolFactory))
-        return connecting.addCallback(lambda connection: connection.wrappedProtocol)
+        return connecting.addCallback(self._checked)
+
+    def _checked(self, connection: Any) -> Any:
+        if not self._tls and not is_private(connection.getPeer().host):
+            connection.loseConnection()
+            raise PlainToPublic
+        return connection.wrappedProtocol
 
 
 @implementer(IAgentEndpointFactory)
@@ -83,9 +100,10 @@ class _ByteLimitedEndpoints:
 
     def endpointForURI(self, uri: URI) -> IStreamClientEndpoint:
         endpoint: IStreamClientEndpoint = HostnameEndpoint(self._reactor, uri.host, uri.port)
-        if uri.scheme != b"http":
+        tls: bool = uri.scheme != b"http"
+        if tls:
             endpoint = wrapClientTLS(self._policy.creatorForNetloc(uri.host, uri.port), endpoint)
-        return _ByteLimitedEndpoint(endpoint)
+        return _ByteLimitedEndpoint(endpoint, tls=tls)
 
 
 @implementer(IAgent)

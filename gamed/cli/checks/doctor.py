@@ -123,7 +123,7 @@ def check_machine(places: Paths) -> tuple[list[Finding], Exception | None]:
     except (ConfigError, SetupError) as e:
         refused = e
         problems = e.problems if isinstance(e, ConfigError) else ()
-        if any(problem.path[-1:] == ("client_secret_env",) for problem in problems):
+        if any(problem.path[-1:] in (("client_secret_env",), ("url_env",)) for problem in problems):
             opened = _read_without_secrets(places)
     switch_to_owner(places.data)
     found = list(doctor_local.unreadable(refused)) if refused else []
@@ -152,7 +152,7 @@ def check_public(places: Paths, url: str, *, write: bool) -> Iterator[Finding]:
 
 
 def _read(places: Paths, *, providers: bool = False) -> OpenedConfiguration:
-    """Read both configuration files; without `providers` their secrets are not read."""
+    """Read both configuration files; without `providers` their secrets and the webhook's URL are not read."""
     opened = read_with_key(places, providers=providers)
     if opened.first_run:
         raise SetupError(f"There is no {places.config} yet. `gamed serve` writes one.")
@@ -161,7 +161,7 @@ def _read(places: Paths, *, providers: bool = False) -> OpenedConfiguration:
 
 
 def _read_without_secrets(places: Paths) -> OpenedConfiguration | None:
-    """Return the configuration if only providers' secrets are wrong with it: no other check needs them."""
+    """Return the configuration if only secrets for other servers are wrong with it: no other check needs them."""
     try:
         return _read(places)
     except (ConfigError, SetupError):

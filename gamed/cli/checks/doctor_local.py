@@ -67,6 +67,7 @@ def steps(places: Paths, opened: OpenedConfiguration | None, *, complete: bool) 
         lambda: [machine_checks.check_proxies(config, local=_is_local(places.data))],
         *(partial(_provider, config, provider, offsets) for provider in config.providers.values()),
         lambda: [machine_checks.check_clock(min(offsets, key=abs) if offsets else None)],
+        lambda: [machine_checks.describe_notify(config.notify)],
     ]
 
 
@@ -155,6 +156,6 @@ def unreadable(reason: Exception) -> Iterator[Finding]:
     """Yield a problem for each line of the configuration's errors."""
     for line in str(reason).splitlines():
         advice = "Correct the configuration, then check it: gamed check config"
-        if "client_secret_env" in line:
+        if "client_secret_env" in line or "notify.url_env" in line:
             advice += " If systemd gives the service its secrets, run this with gamedctl."
         yield problem("configuration", line, advice)

@@ -61,6 +61,7 @@ def _summary(opened: OpenedConfiguration) -> dict[str, object]:
         "mode": config.mode.value,
         "public_url": config.public_url,
         "providers": list(config.providers),
+        "notify": config.notify.format.value if config.notify else None,
     }
 
 
@@ -69,6 +70,9 @@ def _lines(opened: OpenedConfiguration) -> Iterator[str]:
     yield f"{places.config} is valid: {config.mode.value} mode"
     yield f"address {config.public_url or 'of the first tcp listener, on this machine only'}"
     yield f"providers {', '.join(config.providers) or 'none'}"
+    if config.notify is not None:
+        names = "with" if config.notify.names else "without"
+        yield f"notify {config.notify.format.value}, {names} names of players"
     if places.game.exists():
         yield f"{places.game} is valid"
     yield f"data {places.data}"

@@ -1,0 +1,1 @@
+"""Messages to the owner: what is worth one, its forms, and the webhook."""
