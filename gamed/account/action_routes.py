@@ -14,9 +14,9 @@ from gamed.http.app import make_html_app
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.errors import RouteNotFound
 from gamed.http.request import Request
-from gamed.login.browser_routes import see_other
 from gamed.login.local import FormError, SignInForm, SignInRejected
 from gamed.login.problems import LOGIN_ERRORS
+from gamed.login.responder import see_other
 from gamed.login.sentences import REFUSED
 from gamed.login.views import too_many
 from gamed.pages.model import Text
