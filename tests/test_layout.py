@@ -69,6 +69,7 @@ OTHERS = {
     "login/local": Kind.SERVICE,
     "login/newcomer": Kind.SERVICE,
     "login/csrf": Kind.ROUTES,
+    "login/responder": Kind.ROUTES,
     "login/sentences": Kind.ROUTES,
     "login/views": Kind.ROUTES,
     "providers/base": Kind.RULES,

@@ -84,7 +84,7 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.config.look:_ACCENT": [("#", "a", "g"), ("#", "aaa", "g")],
     "gamed.config.look:_LOCAL": [("url(#a", "a", "")],
     "gamed.config.look:_PLAIN": [("", "a", ":")],
-    "gamed.login.browser_routes:_PLACE": [
+    "gamed.login.responder:_PLACE": [
         ("/auth/account/saves/", "a", "/"), ("/auth/login/", "a", ""), ("/auth/invite/", "-", "."),
         ("", "/auth/account/saves/", ""),
     ],

@@ -17,9 +17,9 @@ from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.conditional import UNCONDITIONAL
 from gamed.http.errors import RouteNotFound
 from gamed.http.request import Request
-from gamed.login.browser_routes import see_other
 from gamed.login.local import FormError, SignInForm, SignInRejected
 from gamed.login.problems import LOGIN_ERRORS
+from gamed.login.responder import see_other
 from gamed.login.sentences import REFUSED
 from gamed.login.transaction import ClientInfo, ClientInfoTooLong
 from gamed.login.views import too_many

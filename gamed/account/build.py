@@ -24,8 +24,8 @@ from gamed.config.model import Mode
 from gamed.context import ServiceContext
 from gamed.database.errors import DatabaseError
 from gamed.http.app import RouteGroup
-from gamed.login.browser_routes import PageResponder
 from gamed.login.build import LoginComponents
+from gamed.login.responder import PageResponder
 from gamed.ops.stored_events import CommandLogger
 from gamed.players.names import SignInMethods
 from gamed.providers.discovery import identity_namespace

@@ -7,7 +7,7 @@ from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.errors import RouteNotFound
 from gamed.http.problems import Problem, RenderedError, render_json
 from gamed.http.request import Request
-from gamed.login.browser_routes import PageResponder
+from gamed.login.responder import PageResponder
 from gamed.login.sentences import Place
 from gamed.login.views import home_page
 from gamed.pages.model import PAGE_HEADERS

@@ -10,11 +10,11 @@ from gamed.http.app import make_html_app
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.problems import Problem, RenderedError
 from gamed.http.request import Request
-from gamed.login.browser_routes import PageResponder, report, see_other
 from gamed.login.csrf import CsrfError, FramedRequest, PrefetchRequest, require_top_level_navigation
 from gamed.login.errors import ProviderUnknown
 from gamed.login.local import FormError, SignInForm, SignInRejected
 from gamed.login.problems import LOGIN_ERRORS
+from gamed.login.responder import PageResponder, report, see_other
 from gamed.login.sentences import NO_COOKIE, PREFETCH, Place
 from gamed.login.views import FormFeedback
 from gamed.pages.model import Text

@@ -19,9 +19,9 @@ from gamed.http.errors import BadRequest, HttpError, RouteNotFound
 from gamed.http.json_body import read_query
 from gamed.http.problems import Problem, RenderedError
 from gamed.http.request import Request
-from gamed.login.browser_routes import PageResponder, see_other
 from gamed.login.csrf import CsrfError, FramedRequest, PrefetchRequest
 from gamed.login.errors import LoginEnded, ReauthenticationRequired, UnknownLoginLink, WrongBrowser
+from gamed.login.responder import PageResponder, see_other
 from gamed.login.sentences import TITLE_OTHER, TITLES, Place
 from gamed.login.views import FormFeedback
 from gamed.pages.model import Text, text

@@ -13,20 +13,14 @@ from gamed.event_log import EventLog
 from gamed.http.app import RouteGroup
 from gamed.login.authorize import AuthorizeService
 from gamed.login.browser import BrowserLoginService, LoginLifecycle, ResultService
-from gamed.login.browser_routes import (
-    BrowserRoutes,
-    CallbackRoutes,
-    LanguageRoutes,
-    LookRoutes,
-    PageResponder,
-    ResultRoutes,
-)
+from gamed.login.browser_routes import BrowserRoutes, CallbackRoutes, LanguageRoutes, LookRoutes, ResultRoutes
 from gamed.login.callback import CallbackService
 from gamed.login.collect import CollectService
 from gamed.login.csrf import BrowserGuard
 from gamed.login.local import LocalLoginService, PasswordAuthenticator
 from gamed.login.newcomer import NewcomerService
 from gamed.login.policy import LoginContext, LoginPolicy, ProviderAccess
+from gamed.login.responder import PageResponder
 from gamed.login.routes import LoginRoutes, QrRoutes
 from gamed.login.start import StartService
 from gamed.login.store import FindEnded, LoginStore, advanced_logins

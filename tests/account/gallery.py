@@ -99,7 +99,7 @@ def accounts() -> Iterator[Shown]:
     yield Shown.of("account refused", views.account_page(VISIT, overview(), WITH_PASSWORD, forms=wrong))
     for field, typed, sentence in (
         ("name", "Anna\u200b", sentences.NAME_UNUSABLE),
-        ("word", "W" * 64, sentences.NOT_TYPED),
+        ("word", "delte", sentences.NOT_TYPED),
     ):
         refused_field = views.AccountForms({field: typed}, field, sentence)
         page = views.account_page(VISIT, overview("discord"), AT_PROVIDERS, forms=refused_field)

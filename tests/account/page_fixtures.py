@@ -11,7 +11,7 @@ from gamed.config.game import SaveLimits
 from gamed.context import ServiceContext
 from gamed.http.app import RouteGroup
 from gamed.http.spool import run_inline
-from gamed.login.browser_routes import PageResponder
+from gamed.login.responder import PageResponder
 from gamed.login.transaction import ClientInfo
 from gamed.saves.build import build_saves, build_waits
 from gamed.sessions.build import build_sessions

@@ -7,8 +7,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.account.home_routes import HomeRoutes, render_for_any
 from gamed.crypto import Indexer
 from gamed.http.background import ShieldedTasks
-from gamed.login.browser_routes import PageResponder
 from gamed.login.csrf import BrowserGuard
+from gamed.login.responder import PageResponder
 from gamed.pages.languages import Languages
 from gamed.pages.render import PageRenderer
 from tests.support.http import START_MS, Answer, Browser

@@ -13,8 +13,8 @@ from gamed.context import ServiceContext
 from gamed.http.app import RouteGroup
 from gamed.http.background import ShieldedTasks
 from gamed.http.settings import HttpSettings
-from gamed.login.browser_routes import PageResponder
 from gamed.login.build import build_pages
+from gamed.login.responder import PageResponder
 from tests.login.fixtures import PASSWORD, TERMS, LoginServer
 from tests.support.http import BASE_HOST, Answer, Browser, Connection
 

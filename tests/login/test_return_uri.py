@@ -255,7 +255,7 @@ class PageTests(BrowserCase):
         other.get(game.url)
         where = browser.sign_in(game.url).headers["location"]
         for page in (other.get(where), self.new_browser().get(where)):
-            self.assertEqual((page.status, page.links, "refresh" in page.headers), (409, [], False))
+            self.assertEqual((page.status, page.links, "refresh" in page.headers), (409, ["/"], False))
         self.assertTrue(browser.get(where).links[0].startswith(URI))
 
     def test_no_proof_wanted(self) -> None:

@@ -11,8 +11,8 @@ from gamed.account.home_routes import HomeRoutes
 from gamed.config.model import Look
 from gamed.crypto import Indexer
 from gamed.http.background import ShieldedTasks
-from gamed.login.browser_routes import PageResponder
 from gamed.login.csrf import BrowserGuard
+from gamed.login.responder import PageResponder
 from gamed.pages.language import ENGLISH, Forms, Language, fill_plain
 from gamed.pages.languages import Languages
 from gamed.pages.model import Counted, Frame, LanguageChoice, Page, ServerName, Text
