@@ -89,9 +89,10 @@ TEXTS: Mapping[str, Collection[Text]] = {
         ("msgstr[", "0", "]"), ("", '"', "a"),
     ],
     "gamed.pages.catalogue:_ESCAPE": [("", "\\", ""), ("a", "\\n", "\\")],
-    "gamed.pages.catalogue:_HEADER": [
-        (" ", " ", "x"), ("nplurals=2; plural=", "n", ""), ("nplurals=2;", " ", "x"),
-        ("nplurals=2; plural=n;", " ", "x"),
+    "gamed.pages.catalogue:_RULE": [
+        ("Plural-Forms:", " ", "x"), ("Plural-Forms: nplurals=2;", " ", "x"), ("", "Plural-Forms:", ""),
+        ("Plural-Forms: nplurals=2; plural=", "n", ""), ("", "\n", "P"),
+        ("", "\nPlural-Forms: nplurals=2; plural=n", ""),
     ],
     "gamed.pages.languages:_WEIGHT": [("0.", "0", "x"), ("", "0", "")],
     "gamed.pages.catalogue:_PLACEHOLDER": [("", "{", "}"), ("{", "a", ""), ("", "{a", "}"), ("{", "_", "{")],
