@@ -61,6 +61,7 @@ OTHERS = {
     "login/policy": Kind.RULES,
     "login/callback_rules": Kind.RULES,
     "login/diagram": Kind.RULES,
+    "login/places": Kind.RULES,
     "login/start": Kind.SERVICE,
     "login/authorize": Kind.SERVICE,
     "login/callback": Kind.SERVICE,

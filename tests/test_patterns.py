@@ -79,10 +79,12 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.config.look:_ACCENT": [("#", "a", "g"), ("#", "aaa", "g")],
     "gamed.config.look:_LOCAL": [("url(#a", "a", "")],
     "gamed.config.look:_PLAIN": [("", "a", ":")],
-    "gamed.login.browser_routes:_PLACE": [
-        ("/auth/account/saves/", "a", "/"), ("/auth/login/", "a", ""), ("/auth/invite/", "-", "."),
-        ("", "/auth/account/saves/", ""),
+    "gamed.login.places:_PLACE": [
+        ("/account/saves/", "a", "/"), ("/login/", "a", ""), ("/invite/", "-", "."), ("", "/account/saves/", ""),
+        ("/account/after/", "a.", "!"), ("/account/saves/a/before/", "1", "x"), ("/login/done/login_id/lgn_", "a", ""),
+        ("/account/saves/a/versions/", "1", "/delete"),
     ],
+    "gamed.login.places:_FORM": [("/login/", "a", "/local"), ("", "/login/", "")],
     "gamed.config.look:_TAG": [("de", "-aa", "-"), ("", "a", ""), ("de-", "a", "-")],
     "gamed.pages.catalogue:_LINE": [
         ('msgid "', "a", ""), ('msgid "', "\\\\", "\\"), ("msgid", " ", "x"), ('"', '\\"', "\\x"), 

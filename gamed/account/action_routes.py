@@ -102,7 +102,7 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
         if not unlinked.own_ended:
             return self.responder.done(action.request, "unlinked")
         self.responder.guard.delete_cookie(action.request)
-        return self.responder.pages.page(action.request, 200, views.unlinked_page())
+        return self.responder.pages.page(action.request, 200, views.unlinked_page(), at="")
 
     async def _name(self, action: PostedAction) -> bytes:
         typed = action.fields.get("name", "")
@@ -133,7 +133,7 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
             return self.responder.pages.page(action.request, 400, views.failure_page(sentences.NOT_TYPED))
         await self.responder.run(self.responder.services.account.erase(action.visit.caller))
         self.responder.guard.delete_cookie(action.request)
-        return self.responder.pages.page(action.request, 200, views.deleted_page())
+        return self.responder.pages.page(action.request, 200, views.deleted_page(), at="")
 
 
 def _version(action: PostedAction) -> tuple[str, int]:

@@ -4,16 +4,15 @@ See docs/protocol.md: Signing in.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from re import ASCII, compile
 from typing import Any, Final
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from gamed.config.model import Look, Mark, Registration
 from gamed.config.settings import Intervals
-from gamed.http.app import HtmlApp, make_app, make_html_app
+from gamed.http.app import HtmlApp, make_html_app
 from gamed.http.background import ShieldedTasks
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.errors import RouteNotFound
@@ -42,6 +41,7 @@ from gamed.login.errors import CallbackMalformed, LoginEnded, NameSettled, Unkno
 from gamed.login.keys import LOCAL
 from gamed.login.local import FormError, FormRejected, LocalLoginService, SignInForm
 from gamed.login.newcomer import Newcomer, NewcomerService
+from gamed.login.places import place_of
 from gamed.login.problems import LOGIN_ERRORS
 from gamed.login.return_rules import return_address
 from gamed.login.sentences import Place
@@ -49,8 +49,8 @@ from gamed.login.transaction import LoginTransaction
 from gamed.login.views import SERVER_ERROR, DeviceInfo, FormFeedback
 from gamed.pages.language import Language
 from gamed.pages.languages import Languages
-from gamed.pages.model import MARK_PATH, PAGE_HEADERS, Frame, LanguageChoice, Page, ServerName, Text
-from gamed.pages.render import PageRenderer
+from gamed.pages.model import PAGE_HEADERS, Frame, LanguageChoice, Page, ServerName, Text
+from gamed.pages.render import PageRenderer, built_in_mark
 from gamed.players.errors import DisplayNameInvalid
 from gamed.players.problems import PLAYER_ERRORS
 from gamed.sessions.problems import SESSION_ERRORS
@@ -58,13 +58,6 @@ from gamed.structs import Component
 from gamed.timestamps import Now
 
 LANGUAGE: Final = "/auth/language"
-YEAR_SECONDS: Final = 365 * 24 * 3600
-PLACE_CHARACTERS: Final = 256
-_PLACE = compile(
-    r"/auth/(?:account|account/saves/[^/]{1,128}|login/[A-Za-z0-9_-]{22}(?:/create|/name)?|(?:invite|reset)/[A-Za-z0-9_-]{1,64})",
-    ASCII,
-)
-"""The pages on which a person chooses a language: those that GET shows again."""
 
 
 class PageResponder(Struct, frozen=True):
@@ -84,19 +77,25 @@ class PageResponder(Struct, frozen=True):
     def server(self) -> ServerName:
         return ServerName(self.server_name, urlsplit(self.base_url()).netloc, self.look)
 
-    def page(self, request: Request, status: int, shown: Page) -> bytes:
-        """Return the page, and set its status and header fields."""
+    @property
+    def mark(self) -> Mark:
+        """Return the owner's picture, or the built-in one."""
+        return (self.look and self.look.mark) or built_in_mark()
+
+    def page(self, request: Request, status: int, shown: Page, *, at: str | None = None) -> bytes:
+        """Return the page, and set its status and header fields.
+
+        `at` is the path of the page that GET shows again where the request's address does not tell it, "" if none does:
+        the page says what has just happened, and offers no languages.
+        """
         request.setResponseCode(status)
         request.setHeaders(self.renderer.headers)
-        return self.render(request, shown)
+        return self.render(request, shown, at)
 
-    def render(self, request: Request, shown: Page) -> bytes:
+    def render(self, request: Request, shown: Page, at: str | None = None) -> bytes:
+        place = place_of(request.head.path, request.head.query) if at is None else place_of(at)
         choices: Sequence[LanguageChoice] = ()
-        if (
-            request.head.method == "GET"
-            and not request.head.query
-            and (place := place_of(request.head.path)) is not None
-        ):
+        if place is not None:
             choices = [LanguageChoice(tag, name, f"{LANGUAGE}/{tag}{place}") for tag, name in self.languages.names]
         frame = Frame(self.server, request.request_id, self.now_ms(), choices)
         return self.renderer.render(shown, frame, self.language(request))
@@ -164,13 +163,6 @@ def report(request: Request, feedback: FormFeedback | None) -> tuple[int, FormFe
         request.setHeader("Retry-After", str(feedback.retry_after))
     status = feedback.error.status
     return status, feedback if status < SERVER_ERROR else replace(feedback, request_id=request.request_id)
-
-
-def place_of(path: str) -> str | None:
-    """Return the path after that of a language which leads back to this page; None for a page without one."""
-    if path in ("/", "/auth/"):
-        return ""
-    return quote(path.removeprefix("/auth")) if _PLACE.fullmatch(path[:PLACE_CHARACTERS]) else None
 
 
 def see_other(request: Request, url: str) -> bytes:
@@ -253,7 +245,7 @@ class BrowserRoutes(Component, frozen=True, kw_only=True):
         redirect = await self.pages.tasks.run(self.browsers.decline(token, browser, request.request_id))
         if redirect is not None:
             return self.pages.redirect(request, redirect)
-        return self.pages.page(request, 200, views.denied_page())
+        return self.pages.page(request, 200, views.denied_page(), at="")
 
     @app.route("/auth/login/<token:token>/name", methods=["GET"])
     async def open_name_form(self, request: Request, token: str) -> bytes:
@@ -331,7 +323,7 @@ class BrowserRoutes(Component, frozen=True, kw_only=True):
             return self._page(request, token, cookie, prompt, feedback or FormFeedback(FormError.CLOSED))
         device, (status, feedback) = self.pages.device(request, prompt.login, token, cookie), report(request, feedback)
         content = views.create_page(device, self.registration, feedback)
-        return self.pages.page(request, status, content)
+        return self.pages.page(request, status, content, at=f"/auth/login/{token}/create")
 
 
 REJECTED: Mapping[CallbackCheck, tuple[int, Text]] = {
@@ -434,7 +426,8 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
         if not game.startswith("https:"):
             request.setHeader("Refresh", f"{self.pages.intervals.page_return_seconds}; url={game}")
         code_url = self.pages.result_url(login.login_id)
-        return self.pages.page(request, 200, views.return_page(game, code_url, app=login.return_uri is not None))
+        shown = views.return_page(game, code_url, app=login.return_uri is not None)
+        return self.pages.page(request, 200, shown, at="")  # GET shows the code from now on
 
     def _finished_page(self, result: Finished) -> Page:
         if result.linked:
@@ -453,53 +446,3 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
             request.setHeader("Refresh", str(self.pages.intervals.page_refresh_seconds))
         shown = views.back_page(newcomer.name) if signed_in else views.waiting_page(device, newcomer.name)
         return self.pages.page(request, 200, shown)
-
-
-class LanguageRoutes(Component, frozen=True, kw_only=True):
-    """The route by which a person chooses the language of the pages, for this browser."""
-
-    app = make_login_app()
-    prefixes = (f"{LANGUAGE}/",)
-    body_policies = DEFAULT_BODY_POLICIES
-
-    pages: PageResponder
-
-    @app.route("/auth/language/<string:tag>", methods=["GET"])
-    async def choose_language(self, request: Request, tag: str) -> bytes:
-        return self._choose(request, tag, "")
-
-    @app.route("/auth/language/<string:tag>/<path:place>", methods=["GET"])
-    async def choose_language_of_page(self, request: Request, tag: str, place: str) -> bytes:
-        return self._choose(request, tag, place)
-
-    def _choose(self, request: Request, tag: str, place: str) -> bytes:
-        """Set the cookie and return to the page; raise RouteNotFound for a language or a page that is not there."""
-        require_top_level_navigation(request)
-        back = place_of(f"/auth/{place}")
-        if back is None or tag not in dict(self.pages.languages.names):
-            raise RouteNotFound
-        secure = "; Secure" if self.pages.guard.secure else ""
-        field = f"{self.pages.language_cookie}={tag}; Path=/{secure}; HttpOnly; SameSite=Lax; Max-Age={YEAR_SECONDS}"
-        request.addHeader("Set-Cookie", field)
-        return see_other(request, f"{self.pages.base_url()}{f'/auth{back}' if back else '/'}")
-
-
-class LookRoutes(Component, frozen=True, kw_only=True):
-    """The route of the owner's picture or the built-in one, which only the pages of this server show."""
-
-    app = make_app()
-    prefixes = (MARK_PATH,)
-    body_policies = DEFAULT_BODY_POLICIES
-
-    mark: Mark
-
-    @app.route(MARK_PATH, methods=["GET"])
-    def show_mark(self, request: Request) -> bytes:
-        request.setHeaders({**MARK_HEADERS, "Content-Type": self.mark.content_type})
-        return self.mark.content
-
-
-MARK_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
