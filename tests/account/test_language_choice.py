@@ -29,7 +29,7 @@ class AccountTests(LinkCase):
         self.assertEqual(self.choice(self.browser.get(f"{HOME}?after=auto&a=//evil.example")), f"{HOME}?after=auto")
 
     def test_wrong_queries(self) -> None:
-        """What a link adds beside the forms that this server makes leads to the page without it."""
+        """A query of another form than those of this server leads to the page without it."""
         self.browser.sign_in()
         for query in ("after=A", "after=a%26b", "after=..", "before=1", "next=//evil.example", "login_id=lgn_x"):
             self.assertEqual(self.choice(self.browser.get(f"{HOME}?{query}")), HOME, query)
