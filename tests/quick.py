@@ -41,8 +41,9 @@ ROWS = {
     "gamed/dev": "tests.dev tests.readme tests.e2e.test_dev tests.e2e.test_demo tests.test_game_developers",
     "gamed/http": "tests.http tests.contract tests.proxies tests.startup clients.conformance.tests.test_python",
     "gamed/login": SIGN_IN,
-    "gamed/ops": "tests.ops tests.startup tests.cli.test_doctor_command tests.e2e.test_owner_page",
-    "gamed/pages": "tests.pages tests.login tests.account tests.ops.test_owner_page tests.e2e.test_pages",
+    "gamed/ops": "tests.ops tests.startup tests.cli.test_doctor_command",
+    "gamed/owner": "tests.owner tests.ops.test_admin tests.pages tests.e2e.test_owner_page",
+    "gamed/pages": "tests.pages tests.login tests.account tests.owner tests.e2e.test_pages",
     "gamed/players": "tests.players tests.contract tests.cli",
     "gamed/providers": f"tests.providers {SIGN_IN}",
     "gamed/saves": (

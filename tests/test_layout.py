@@ -35,7 +35,7 @@ class Kind(Enum):
     POSTGRESQL = "database/postgresql/"
     CONFIG = "config/"
     OPS = "ops/"
-    OWNER_PAGE = "the owner's page"
+    OWNER_PAGE = "owner/"
     DEV = "dev/"
     WIRING = "builds everything"
     COMMANDS = "command line"
@@ -121,10 +121,8 @@ OTHERS = {
     "assets/verify": Kind.FILES,
     "assets/cache": Kind.FILES,
     "assets/open_file": Kind.FILES,
-    "ops/owner_page": Kind.OWNER_PAGE,
-    "ops/owner_report": Kind.OWNER_PAGE,
 }
-"""The kind of a file that has a name of its own, in a feature's folder or in `ops/`."""
+"""The kind of a file that has a name of its own, in a feature's folder."""
 
 TOP = {
     "crypto": Kind.SHARED,
@@ -155,6 +153,7 @@ FOLDERS = {
     "config": Kind.CONFIG,
     "pages": Kind.PAGES,
     "ops": Kind.OPS,
+    "owner": Kind.OWNER_PAGE,
     "dev": Kind.DEV,
     "cli": Kind.COMMANDS,
 }

@@ -53,7 +53,7 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.cli.context:_ID": [("ply_", "a", "!")],
     "gamed.ops.listeners:_NAMED": [("", "a", ""), ("", "_", ":"), ("a", "0", "")],
     "gamed.ops.listeners:_PIECE": [("", "a", ""), ("", "\\", ""), ("a", "\\:", ":"), ("", ":", "")],
-    "gamed.ops.owner_page:_POSITION": [("", "1", "-"), ("1-ply_", "a", "!")],
+    "gamed.owner.routes:_POSITION": [("", "1", "-"), ("1-ply_", "a", "!")],
     "gamed.config.json_reader:_COMMENT": [("/*", "*", ""), ("/*", "a\n", "*"), ("//", "/", "\n"), ("", "/", "*")],
     "gamed.config.json_reader:_ESCAPE": [("\\u", "0", "")],
     "gamed.config.json_reader:_NUMBER": [("1", "0", "e"), ("1.", "0", "e+"), ("1e", "1", "e")],
