@@ -1,6 +1,6 @@
 """The service builds everything from its settings, starts it and stops it; it decides nothing."""
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
@@ -27,8 +27,10 @@ from gamed.http.app import RouteGroup
 from gamed.http.health_routes import AdminRoutes, PublicRoutes
 from gamed.http.server import HttpServer, build_server
 from gamed.http.settings import HttpSettings
+from gamed.login.responder import PageResponder
 from gamed.login.build import build_login, build_pages, build_providers
 from gamed.login.keys import LOCAL
+from gamed.login.look_routes import LookRoutes
 from gamed.login.policy import ProviderAccess
 from gamed.notify.build import build_notify
 from gamed.open_files import is_limited, most_connections
@@ -37,8 +39,6 @@ from gamed.ops.listeners import ListenerService
 from gamed.ops.logging import RAW, LoggedSignInFailures, TwistedAuditLog
 from gamed.ops.stored_events import StoringAuditLog
 from gamed.ops.systemd import SystemdNotifier, SystemdSupervisor
-from gamed.pages.languages import Languages
-from gamed.pages.render import PageRenderer
 from gamed.saves.build import build_saves, build_waits
 from gamed.sessions.build import build_sessions
 from gamed.sessions.routes import SessionRoutes
@@ -47,7 +47,7 @@ from gamed.stores import open_store
 
 if TYPE_CHECKING:
     from gamed.ops.metrics import Counters, Metrics
-    from gamed.ops.owner_report import MachineReport, OwnerReporter
+    from gamed.owner.report import MachineReport, OwnerReporter
 
 ADMIN_CONNECTIONS = 16
 EVENTS_SECONDS = 5
@@ -203,7 +203,7 @@ class GamedService(MultiService):
         if context.settings.admin is None or self._counters is None:
             return None
         from gamed.ops.metrics import Gauges, Metrics  # prometheus_client is imported only with --admin
-        from gamed.ops.owner_report import OwnerReporter, versions
+        from gamed.owner.report import OwnerReporter, versions
 
         gauges = Gauges(
             context.databases.queues,
@@ -223,12 +223,13 @@ class GamedService(MultiService):
             metrics,
             context.databases,
             reporter,
-            languages=self._pages.languages,
+            self._pages,
+            self._login.labels,
         )
 
     def _look_at_machine(self) -> "Deferred[MachineReport]":
         """Check the files of this machine in a thread, as a disk may block."""
-        from gamed.ops.owner_report import read_machine
+        from gamed.owner.report import read_machine
 
         reactor, settings = self._context.reactor, self._context.settings
         return deferToThreadPool(reactor, reactor.getThreadPool(), read_machine, settings, self._store, now_ms())
@@ -276,25 +277,27 @@ class AdminServer:
     that leads to this machine. A browser cannot open a unix socket, so any name is right there.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917
         self,
         reactor: Any,
         endpoint: str,
         metrics: "Metrics",
         databases: Databases,
         reporter: "OwnerReporter",
-        *,
-        languages: Languages,
+        pages: PageResponder,
+        labels: Mapping[str, str],
     ) -> None:
+        """Use `pages` for the look and the languages; `labels` are the providers' names for people."""
         from gamed.ops.metrics import CONTENT_TYPE
-        from gamed.ops.owner_page import OwnerRoutes
+        from gamed.owner.routes import OwnerRoutes
 
         self._databases = databases
         self._stopping = False
         self._server: HttpServer = build_server(
             [
                 AdminRoutes(source=metrics, content_type=CONTENT_TYPE, readiness=self),
-                OwnerRoutes(reporter=reporter, readiness=self, renderer=PageRenderer(), languages=languages),
+                OwnerRoutes(reporter=reporter, readiness=self, pages=pages, labels=labels),
+                LookRoutes(mark=pages.mark),
             ],
             HttpSettings(None if endpoint.startswith("unix:") else "localhost", connections=ADMIN_CONNECTIONS),
             reactor,

@@ -64,9 +64,10 @@ ROWS = {
     ),
     "gamed/login": SIGN_IN,
     "gamed/notify": "tests.notify tests.cli.test_notify",
-    "gamed/ops": "tests.ops tests.startup tests.cli.test_doctor_command tests.e2e.test_owner_page",
+    "gamed/ops": "tests.ops tests.startup tests.cli.test_doctor_command",
+    "gamed/owner": "tests.owner tests.ops.test_admin tests.pages tests.e2e.test_owner_page",
     "gamed/pages": (
-        "tests.pages tests.login tests.account tests.ops.test_owner_page tests.e2e.test_pages tests.e2e.test_languages "
+        "tests.pages tests.login tests.account tests.owner tests.e2e.test_pages tests.e2e.test_languages "
         "clients.packaging.tests.test_texts"
     ),
     "gamed/players": "tests.players tests.contract tests.cli",

@@ -206,6 +206,14 @@ class PagesTests(SynchronousTestCase):
         rows = re.findall(r"(?m)^\| `([a-z -]+)` \| .+ \| (?:yes|no) \|$", page)
         self.assertEqual(sorted(rows), sorted(commands(gamed)))
 
+    def test_every_cookie_is_described(self) -> None:
+        """The privacy page has a row for each cookie, and for no other."""
+        page = (ROOT / "docs/players/privacy.md").read_text("utf-8")
+        sources = [file.read_text("utf-8") for file in (ROOT / "gamed").rglob("*.py")]
+        named = {name for source in sources for name in re.findall(r'"(__Host-[a-z]+)"', source)}
+        self.assertEqual(set(re.findall(r"(?m)^\| `(__Host-[a-z]+)` \|", page)), named)
+        self.assertGreater(len(named), 3)
+
     def test_every_folder_is_described(self) -> None:
         """The tree of the architecture page has a line for each folder of the package."""
         page = (ROOT / ARCHITECTURE).read_text("utf-8")

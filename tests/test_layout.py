@@ -35,7 +35,7 @@ class Kind(Enum):
     POSTGRESQL = "database/postgresql/"
     CONFIG = "config/"
     OPS = "ops/"
-    OWNER_PAGE = "the owner's page"
+    OWNER_PAGE = "owner/"
     DEV = "dev/"
     WIRING = "builds everything"
     COMMANDS = "command line"
@@ -61,6 +61,7 @@ OTHERS = {
     "login/policy": Kind.RULES,
     "login/callback_rules": Kind.RULES,
     "login/diagram": Kind.RULES,
+    "login/places": Kind.RULES,
     "login/start": Kind.SERVICE,
     "login/authorize": Kind.SERVICE,
     "login/callback": Kind.SERVICE,
@@ -124,10 +125,8 @@ OTHERS = {
     "assets/open_file": Kind.FILES,
     "notify/client": Kind.FILES,
     "notify/watch": Kind.FILES,
-    "ops/owner_page": Kind.OWNER_PAGE,
-    "ops/owner_report": Kind.OWNER_PAGE,
 }
-"""The kind of a file that has a name of its own, in a feature's folder or in `ops/`."""
+"""The kind of a file that has a name of its own, in a feature's folder."""
 
 TOP = {
     "crypto": Kind.SHARED,
@@ -158,6 +157,7 @@ FOLDERS = {
     "config": Kind.CONFIG,
     "pages": Kind.PAGES,
     "ops": Kind.OPS,
+    "owner": Kind.OWNER_PAGE,
     "dev": Kind.DEV,
     "cli": Kind.COMMANDS,
 }

@@ -56,7 +56,7 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.cli.context:_ID": [("ply_", "a", "!")],
     "gamed.ops.listeners:_NAMED": [("", "a", ""), ("", "_", ":"), ("a", "0", "")],
     "gamed.ops.listeners:_PIECE": [("", "a", ""), ("", "\\", ""), ("a", "\\:", ":"), ("", ":", "")],
-    "gamed.ops.owner_page:_POSITION": [("", "1", "-"), ("1-ply_", "a", "!")],
+    "gamed.owner.routes:_POSITION": [("", "1", "-"), ("1-ply_", "a", "!")],
     "gamed.config.json_reader:_COMMENT": [("/*", "*", ""), ("/*", "a\n", "*"), ("//", "/", "\n"), ("", "/", "*")],
     "gamed.config.json_reader:_ESCAPE": [("\\u", "0", "")],
     "gamed.config.json_reader:_NUMBER": [("1", "0", "e"), ("1.", "0", "e+"), ("1e", "1", "e")],
@@ -84,22 +84,26 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.config.look:_ACCENT": [("#", "a", "g"), ("#", "aaa", "g")],
     "gamed.config.look:_LOCAL": [("url(#a", "a", "")],
     "gamed.config.look:_PLAIN": [("", "a", ":")],
-    "gamed.login.responder:_PLACE": [
-        ("/auth/account/saves/", "a", "/"), ("/auth/login/", "a", ""), ("/auth/invite/", "-", "."),
-        ("", "/auth/account/saves/", ""),
-    ],
     "gamed.account.return_rules:_PAGE": [
         ("/auth/account/saves/", "a", "/"), ("/auth/account/saves/a/versions/", "1", "x"), ("", "/auth/account", ""),
     ],
+    "gamed.account.return_rules:_SESSION": [("ses_", "a", "."), ("", "ses_", "")],
+    "gamed.login.places:_PLACE": [
+        ("/account/saves/", "a", "/"), ("/login/", "a", ""), ("/invite/", "-", "."), ("", "/account/saves/", ""),
+        ("/account/after/", "a.", "!"), ("/account/saves/a/before/", "1", "x"), ("/login/done/login_id/lgn_", "a", ""),
+        ("/account/saves/a/versions/", "1", "/delete"), ("/account/devices/ses_", "a", "."),
+    ],
+    "gamed.login.places:_FORM": [("/login/", "a", "/local"), ("", "/login/", "")],
     "gamed.config.look:_TAG": [("de", "-aa", "-"), ("", "a", ""), ("de-", "a", "-")],
     "gamed.pages.catalogue:_LINE": [
         ('msgid "', "a", ""), ('msgid "', "\\\\", "\\"), ("msgid", " ", "x"), ('"', '\\"', "\\x"), 
         ("msgstr[", "0", "]"), ("", '"', "a"),
     ],
     "gamed.pages.catalogue:_ESCAPE": [("", "\\", ""), ("a", "\\n", "\\")],
-    "gamed.pages.catalogue:_HEADER": [
-        (" ", " ", "x"), ("nplurals=2; plural=", "n", ""), ("nplurals=2;", " ", "x"),
-        ("nplurals=2; plural=n;", " ", "x"),
+    "gamed.pages.catalogue:_RULE": [
+        ("Plural-Forms:", " ", "x"), ("Plural-Forms: nplurals=2;", " ", "x"), ("", "Plural-Forms:", ""),
+        ("Plural-Forms: nplurals=2; plural=", "n", ""), ("", "\n", "P"),
+        ("", "\nPlural-Forms: nplurals=2; plural=n", ""),
     ],
     "gamed.pages.languages:_WEIGHT": [("0.", "0", "x"), ("", "0", "")],
     "gamed.pages.catalogue:_PLACEHOLDER": [("", "{", "}"), ("{", "a", ""), ("", "{a", "}"), ("{", "_", "{")],

@@ -157,7 +157,7 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
         if not unlinked.own_ended:
             return self.responder.done(action.request, "unlinked")
         self.responder.guard.delete_cookie(action.request)
-        return self.responder.pages.page(action.request, 200, views.unlinked_page())
+        return self.responder.pages.page(action.request, 200, views.unlinked_page(), at="")
 
     async def _adopt(self, action: PostedAction) -> bytes:
         """Bring an old local account into this one; only a server that has left local mode has such accounts."""
@@ -209,7 +209,7 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
             return await self._refused(action, "word", sentences.NOT_TYPED, {"word": action.fields.get("word", "")})
         await self.responder.run(self.responder.services.account.erase(action.visit.caller))
         self.responder.guard.delete_cookie(action.request)
-        return self.responder.pages.page(action.request, 200, views.deleted_page())
+        return self.responder.pages.page(action.request, 200, views.deleted_page(), at="")
 
     async def _rejected(
         self,

@@ -106,7 +106,7 @@ class LinkRoutes(Component, frozen=True, kw_only=True):
             name = await self.resets.open(link, request.head.address)
             status, feedback = report(request, FormFeedback(e.error, e.retry_after))
             return self.pages.page(request, status, views.reset_page(self._view(request, link), name, feedback))
-        return self.pages.page(request, 200, views.reset_done_page())
+        return self.pages.page(request, 200, views.reset_done_page(), at="")
 
     def _view(self, request: Request, token: str) -> LinkView:
         """Return the view of the page; a browser without the cookie of its forms gets one."""

@@ -4,11 +4,9 @@ See docs/protocol.md: Signing in.
 """
 
 from collections.abc import Mapping
-from typing import Final
 from urllib.parse import urlencode
 
-from gamed.config.model import Mark, Registration
-from gamed.http.app import make_app
+from gamed.config.model import Registration
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.errors import RouteNotFound
 from gamed.http.json_body import read_query
@@ -35,15 +33,13 @@ from gamed.login.errors import CallbackMalformed, WrongBrowser
 from gamed.login.keys import LOCAL
 from gamed.login.local import FormError, FormRejected, LocalLoginService, SignInForm
 from gamed.login.newcomer import Newcomer, NewcomerService
-from gamed.login.responder import LANGUAGE, PageResponder, make_login_app, place_of, report, see_other
+from gamed.login.responder import PageResponder, make_login_app, report, see_other
 from gamed.login.return_rules import return_address
 from gamed.login.transaction import LoginTransaction
 from gamed.login.views import FormFeedback
-from gamed.pages.model import MARK_PATH, Page, Text
+from gamed.pages.model import Page, Text
 from gamed.players.errors import DisplayNameInvalid
 from gamed.structs import Component
-
-YEAR_SECONDS: Final = 365 * 24 * 3600
 
 
 class BrowserRoutes(Component, frozen=True, kw_only=True):
@@ -103,7 +99,7 @@ class BrowserRoutes(Component, frozen=True, kw_only=True):
         if isinstance(result, RedirectToResult):
             return self.pages.redirect(request, result)
         request.locale = result.locale
-        return self.pages.page(request, 200, views.denied_page())
+        return self.pages.page(request, 200, views.denied_page(), at="")
 
     @app.route("/auth/login/<token:token>/name", methods=["GET"])
     async def open_name_form(self, request: Request, token: str) -> bytes:
@@ -181,7 +177,7 @@ class BrowserRoutes(Component, frozen=True, kw_only=True):
             return self._page(request, token, cookie, prompt, feedback or FormFeedback(FormError.CLOSED))
         device, (status, feedback) = self.pages.device(request, prompt.login, token, cookie), report(request, feedback)
         content = views.create_page(device, self.registration, feedback)
-        return self.pages.page(request, status, content)
+        return self.pages.page(request, status, content, at=f"/auth/login/{token}/create")
 
 
 REJECTED: Mapping[CallbackCheck, tuple[int, Text]] = {
@@ -284,7 +280,8 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
         if not game.startswith("https:"):
             request.setHeader("Refresh", f"{self.pages.intervals.page_return_seconds}; url={game}")
         code_url = self.pages.result_url(login.login_id)
-        return self.pages.page(request, 200, views.return_page(game, code_url, app=login.return_uri is not None))
+        shown = views.return_page(game, code_url, app=login.return_uri is not None)
+        return self.pages.page(request, 200, shown, at="")  # GET shows the code from now on
 
     def _finished_page(self, result: Finished) -> Page:
         if result.linked:
@@ -303,53 +300,3 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
             request.setHeader("Refresh", str(self.pages.intervals.page_refresh_seconds))
         shown = views.back_page(newcomer.name) if signed_in else views.waiting_page(device, newcomer.name)
         return self.pages.page(request, 200, shown)
-
-
-class LanguageRoutes(Component, frozen=True, kw_only=True):
-    """The route by which a person chooses the language of the pages, for this browser."""
-
-    app = make_login_app()
-    prefixes = (f"{LANGUAGE}/",)
-    body_policies = DEFAULT_BODY_POLICIES
-
-    pages: PageResponder
-
-    @app.route("/auth/language/<string:tag>", methods=["GET"])
-    async def choose_language(self, request: Request, tag: str) -> bytes:
-        return self._choose(request, tag, "")
-
-    @app.route("/auth/language/<string:tag>/<path:place>", methods=["GET"])
-    async def choose_language_of_page(self, request: Request, tag: str, place: str) -> bytes:
-        return self._choose(request, tag, place)
-
-    def _choose(self, request: Request, tag: str, place: str) -> bytes:
-        """Set the cookie and return to the page; raise RouteNotFound for a language or a page that is not there."""
-        require_top_level_navigation(request)
-        back = place_of(f"/auth/{place}")
-        if back is None or tag not in dict(self.pages.languages.names):
-            raise RouteNotFound
-        secure = "; Secure" if self.pages.guard.secure else ""
-        field = f"{self.pages.language_cookie}={tag}; Path=/{secure}; HttpOnly; SameSite=Lax; Max-Age={YEAR_SECONDS}"
-        request.addHeader("Set-Cookie", field)
-        return see_other(request, f"{self.pages.base_url()}{f'/auth{back}' if back else '/'}")
-
-
-class LookRoutes(Component, frozen=True, kw_only=True):
-    """The route of the owner's picture or the built-in one, which only the pages of this server show."""
-
-    app = make_app()
-    prefixes = (MARK_PATH,)
-    body_policies = DEFAULT_BODY_POLICIES
-
-    mark: Mark
-
-    @app.route(MARK_PATH, methods=["GET"])
-    def show_mark(self, request: Request) -> bytes:
-        request.setHeaders({**MARK_HEADERS, "Content-Type": self.mark.content_type})
-        return self.mark.content
-
-
-MARK_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}

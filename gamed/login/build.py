@@ -13,11 +13,12 @@ from gamed.event_log import EventLog
 from gamed.http.app import RouteGroup
 from gamed.login.authorize import AuthorizeService
 from gamed.login.browser import BrowserLoginService, LoginLifecycle, ResultService
-from gamed.login.browser_routes import BrowserRoutes, CallbackRoutes, LanguageRoutes, LookRoutes, ResultRoutes
+from gamed.login.browser_routes import BrowserRoutes, CallbackRoutes, ResultRoutes
 from gamed.login.callback import CallbackService
 from gamed.login.collect import CollectService
 from gamed.login.csrf import BrowserGuard
 from gamed.login.local import LocalLoginService, PasswordAuthenticator
+from gamed.login.look_routes import LanguageRoutes, LookRoutes
 from gamed.login.newcomer import NewcomerService
 from gamed.login.policy import LoginContext, LoginPolicy, ProviderAccess
 from gamed.login.responder import PageResponder
@@ -26,7 +27,7 @@ from gamed.login.start import StartService
 from gamed.login.store import FindEnded, LoginStore, advanced_logins
 from gamed.long_poll import LongPollRegistry
 from gamed.pages.languages import Languages
-from gamed.pages.render import PageRenderer, built_in_mark
+from gamed.pages.render import PageRenderer
 from gamed.players.passwords import AsyncPasswordHasher
 from gamed.providers.base import IdentityProvider
 from gamed.providers.discovery import namespace_indexes
@@ -77,7 +78,7 @@ class LoginComponents(Struct, kw_only=True, eq=False):
 
     def routes(self, pages: PageResponder) -> Sequence[RouteGroup]:
         """Return the routes for games, for the pages of a login, and for callbacks."""
-        policy, look = self.context.policy, pages.look
+        policy = self.context.policy
         newcomers = NewcomerService(context=self.context, browsers=self.browsers, store=self.store)
         local = self.local if policy.mode is Mode.LOCAL else None
         return (
@@ -102,7 +103,7 @@ class LoginComponents(Struct, kw_only=True, eq=False):
             CallbackRoutes(callbacks=self.callbacks, pages=pages),
             ResultRoutes(results=self.results, labels=self.labels, newcomers=newcomers, pages=pages),
             LanguageRoutes(pages=pages),
-            LookRoutes(mark=built_in_mark() if look is None or look.mark is None else look.mark),
+            LookRoutes(mark=pages.mark),
         )
 
     async def log_providers(self) -> None:

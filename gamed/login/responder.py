@@ -1,14 +1,13 @@
 """The pages of all browser routes: what surrounds them, their language, redirects, and the pages of errors."""
 
 from collections.abc import Callable, Sequence
-from re import ASCII, compile
 from typing import Any, Final
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gamed.config.model import Look
+from gamed.config.model import Look, Mark
 from gamed.config.settings import Intervals
 from gamed.http.app import HtmlApp, make_html_app
 from gamed.http.background import ShieldedTasks
@@ -16,11 +15,10 @@ from gamed.http.problems import Problem, RenderedError
 from gamed.http.request import Request
 from gamed.login import sentences, views
 from gamed.login.authorize import RedirectToProvider
-from gamed.login.browser import (
-    RedirectToResult,
-)
+from gamed.login.browser import RedirectToResult
 from gamed.login.csrf import BrowserGuard, CsrfError, FramedRequest, PrefetchRequest
 from gamed.login.errors import LoginEnded, NameSettled, UnknownLoginLink, WrongBrowser
+from gamed.login.places import place_of
 from gamed.login.problems import LOGIN_ERRORS
 from gamed.login.sentences import Place
 from gamed.login.transaction import LoginTransaction
@@ -28,18 +26,12 @@ from gamed.login.views import SERVER_ERROR, DeviceInfo, FormFeedback
 from gamed.pages.language import Language
 from gamed.pages.languages import Languages
 from gamed.pages.model import PAGE_HEADERS, Frame, LanguageChoice, Page, ServerName, Text
-from gamed.pages.render import PageFailed, PageRenderer
+from gamed.pages.render import PageFailed, PageRenderer, built_in_mark
 from gamed.players.problems import PLAYER_ERRORS
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.timestamps import Now
 
 LANGUAGE: Final = "/auth/language"
-PLACE_CHARACTERS: Final = 256
-_PLACE = compile(
-    r"/auth/(?:account|account/saves/[^/]{1,128}|login/[A-Za-z0-9_-]{22}(?:/create|/name)?|(?:invite|reset)/[A-Za-z0-9_-]{1,64})",
-    ASCII,
-)
-"""The pages on which a person chooses a language: those that GET shows again."""
 
 
 class PageResponder(Struct, frozen=True):
@@ -59,20 +51,26 @@ class PageResponder(Struct, frozen=True):
     def server(self) -> ServerName:
         return ServerName(self.server_name, urlsplit(self.base_url()).netloc, self.look)
 
-    def page(self, request: Request, status: int, shown: Page) -> bytes:
-        """Return the page, and set its status and header fields."""
+    @property
+    def mark(self) -> Mark:
+        """Return the owner's picture, or the built-in one."""
+        return (self.look and self.look.mark) or built_in_mark()
+
+    def page(self, request: Request, status: int, shown: Page, *, at: str | None = None) -> bytes:
+        """Return the page, and set its status and header fields.
+
+        `at` is the path of the page that GET shows again where the request's address does not tell it, "" if none does:
+        the page says what has just happened, and offers no languages.
+        """
         request.setResponseCode(status)
         request.setHeaders(self.renderer.headers)
-        return self.render(request, shown)
+        return self.render(request, shown, at)
 
-    def render(self, request: Request, shown: Page) -> bytes:
+    def render(self, request: Request, shown: Page, at: str | None = None) -> bytes:
         """Return the page; set the status to 500 if its template fails."""
+        place = place_of(request.head.path, request.head.query) if at is None else place_of(at)
         choices: Sequence[LanguageChoice] = ()
-        if (
-            request.head.method == "GET"
-            and not request.head.query
-            and (place := place_of(request.head.path)) is not None
-        ):
+        if place is not None:
             choices = [LanguageChoice(tag, name, f"{LANGUAGE}/{tag}{place}") for tag, name in self.languages.names]
         frame = Frame(self.server, request.request_id, self.now_ms(), choices)
         try:
@@ -145,13 +143,6 @@ def report(request: Request, feedback: FormFeedback | None) -> tuple[int, FormFe
         request.setHeader("Retry-After", str(feedback.retry_after))
     status = feedback.error.status
     return status, feedback if status < SERVER_ERROR else replace(feedback, request_id=request.request_id)
-
-
-def place_of(path: str) -> str | None:
-    """Return the path after that of a language which leads back to this page; None for a page without one."""
-    if path in ("/", "/auth/"):
-        return ""
-    return quote(path.removeprefix("/auth")) if _PLACE.fullmatch(path[:PLACE_CHARACTERS]) else None
 
 
 def see_other(request: Request, url: str) -> bytes:

@@ -1,1 +1,1 @@
-"""The running service as an operator sees it: logs, metrics, checks, the owner's page."""
+"""The running service as an operator sees it: logs, metrics and checks."""

@@ -87,6 +87,7 @@ def words(language: Language, now_ms: int) -> dict[str, Any]:
         "plain": lambda filled, **values: fill_plain(filled, language, values),
         "age": lambda instant_ms: language.age(instant_ms, now_ms),
         "day": lambda instant_ms: language.day(instant_ms, now_ms),
+        "number": language.number,
         "size": language.size,
         "duration": language.duration,
     }

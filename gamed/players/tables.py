@@ -13,7 +13,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from gamed.crypto import DecryptionFailed, Index, Keys, Purpose, Sealer
-from gamed.database.connection import Connection
+from gamed.database.connection import Connection, rows_in
 from gamed.players.errors import NameTaken, PlayerUnknown
 from gamed.players.names import LOCAL, SignInMethod, name_index
 from gamed.structs import redacts
@@ -150,7 +150,11 @@ def player_of(row: Sequence[Any]) -> Player:
     return Player(player_id, state, bool(owner), *others)
 
 
-_PLAYER = "p.player_id, p.state, p.owner, p.created_ms, p.last_sign_in_ms, p.approval_code"
+_NAMED = """
+    SELECT p.player_id, p.state, p.owner, p.created_ms, p.last_sign_in_ms, p.approval_code, p.sealed_display_name,
+        a.sealed_name
+    FROM player p LEFT JOIN local_account a ON a.player_id = p.player_id
+"""
 
 
 @redacts("password")
@@ -170,6 +174,11 @@ class NamedPlayer(Struct, frozen=True):
     player: Player
     name: str | None
     display_name: str | None = None
+
+    @property
+    def shown(self) -> str | None:
+        """Return the name by which people know the player."""
+        return self.display_name or self.name
 
 
 def find_account(connection: Connection, index: Index) -> LocalAccount | None:
@@ -282,6 +291,29 @@ def list_waiting(connection: Connection, sealer: Sealer, after_ms: int, until_ms
     return list(_named(connection, sealer, where, values, "ORDER BY p.created_ms DESC, p.player_id LIMIT :rows"))
 
 
+def waiting_players(connection: Connection, sealer: Sealer, rows: int) -> list[NamedPlayer]:
+    """Return up to `rows` players who wait for approval, the oldest request first."""
+    return list(
+        _named(connection, sealer, "WHERE p.state = 'pending'", {"rows": rows}, "ORDER BY p.created_ms LIMIT :rows")
+    )
+
+
+def named_players(connection: Connection, sealer: Sealer, player_ids: Sequence[str]) -> list[NamedPlayer]:
+    """Return these players in any order; unknown ids are left out."""
+    rows = rows_in(connection, f"{_NAMED} WHERE p.player_id IN ", player_ids)
+    return [_unsealed(sealer, row) for row in rows]
+
+
+def ways_of(connection: Connection, player_ids: Sequence[str]) -> dict[str, list[str]]:
+    """Return the names of the sign-in methods of these players by id, providers first."""
+    identities = rows_in(connection, "SELECT player_id, provider FROM identity WHERE player_id IN ", player_ids)
+    accounts = rows_in(connection, "SELECT player_id FROM local_account WHERE player_id IN ", player_ids)
+    ways: dict[str, list[str]] = {}
+    for player_id, provider in [*sorted(identities), *((player_id, LOCAL) for (player_id,) in accounts)]:
+        ways.setdefault(player_id, []).append(provider)
+    return ways
+
+
 def find_named(connection: Connection, keys: Keys, name_or_id: str) -> NamedPlayer:
     """Find the player with this id, otherwise with this local name; raise PlayerUnknown if there is neither.
 
@@ -311,15 +343,15 @@ def _named(
     values: Mapping[str, str | bytes | int],
     order: str = "ORDER BY p.created_ms, p.player_id",
 ) -> Iterator[NamedPlayer]:
-    query = f"""
-        SELECT {_PLAYER}, p.sealed_display_name, a.sealed_name
-        FROM player p LEFT JOIN local_account a ON a.player_id = p.player_id
-        {where} {order}
-    """
-    for *row, shown, sealed in connection.execute(query, values):
-        player = player_of(row)
-        name = None if sealed is None else sealer.unseal(Purpose.ACCOUNT_NAME, player.player_id, sealed).decode()
-        yield NamedPlayer(player, name, unseal_display_name(sealer, player.player_id, shown))
+    for row in connection.execute(f"{_NAMED} {where} {order}", values):
+        yield _unsealed(sealer, row)
+
+
+def _unsealed(sealer: Sealer, row: Sequence[Any]) -> NamedPlayer:
+    *members, shown, sealed = row
+    player = player_of(members)
+    name = None if sealed is None else sealer.unseal(Purpose.ACCOUNT_NAME, player.player_id, sealed).decode()
+    return NamedPlayer(player, name, unseal_display_name(sealer, player.player_id, shown))
 
 
 def identity_owner(connection: Connection, index: Index) -> str | None:

@@ -47,6 +47,17 @@ def bytes_of(connection: Connection, player_ids: Iterable[str]) -> dict[str, int
     return {player_id: row[0] for player_id, row in found.items() if row is not None}
 
 
+def total_usage(connection: Connection) -> Usage:
+    """Return the totals of all players."""
+    query = """
+        SELECT CAST(coalesce(sum(slots), 0) AS BIGINT), CAST(coalesce(sum(live_bytes), 0) AS BIGINT),
+            CAST(coalesce(sum(kept_bytes), 0) AS BIGINT)
+        FROM player_saves
+    """  # PostgreSQL's sum of BIGINT is a NUMERIC
+    slots, live, kept = connection.execute(query).fetchone()
+    return Usage(slots=slots, bytes=live, history_bytes=kept)
+
+
 def find_player(connection: Connection, player_id: str) -> SavesSummary:
     """Return the player's totals; they are empty for a player who never saved."""
     row = connection.execute(_FIND_PLAYER, (player_id,)).fetchone()

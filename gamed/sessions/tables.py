@@ -382,6 +382,12 @@ def count_sessions(connection: Connection, player_ids: Iterable[str], now_ms: in
     return {player_id: count for player_id, count in counts.items() if count}
 
 
+def count_active(connection: Connection, since_ms: int) -> int:
+    """Return how many players signed in or refreshed since then; it reads every session."""
+    query = "SELECT count(DISTINCT player_id) FROM session WHERE last_used_ms >= :since_ms"
+    return int(connection.execute(query, {"since_ms": since_ms}).fetchone()[0])
+
+
 def last_uses(connection: Connection) -> dict[str, int]:
     """Return when each player last signed in or refreshed, by player id; for commands, as it reads every session."""
     return dict(connection.execute("SELECT player_id, max(last_used_ms) FROM session GROUP BY player_id").fetchall())

@@ -1,6 +1,7 @@
 """The gallery has the pages of a browser after the login: your page, invite, reset, and the owner's."""
 
 from collections.abc import Iterator, Mapping
+from json import dumps
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,9 +20,10 @@ from gamed.login.local import FormError
 from gamed.login.transaction import ClientInfo
 from gamed.login.views import FormFeedback
 from gamed.ops.findings import Finding, Level
-from gamed.ops.owner_page import owner_page
-from gamed.ops.owner_report import ListedPlayer, MachineReport, OwnerReport, StoredReport
 from gamed.outcomes import LoginFailure
+from gamed.owner import sentences as owner_sentences
+from gamed.owner.report import WAITING, ListedPlayer, MachineReport, OwnerReport, StoredReport
+from gamed.owner.views import owner_page
 from gamed.players.names import LOCAL, SignInMethod
 from gamed.players.tables import NamedPlayer, Player
 from gamed.saves.limits import Usage
@@ -40,6 +42,7 @@ LINK = views.LinkView(TOKEN, FORM)
 AT_PROVIDERS = views.SignInChoice({"discord": "Discord", "google": "Google"})
 WITH_PASSWORD = views.SignInChoice({})
 BROWSERS = (BrowserName("Firefox", "Linux"), BrowserName("Chrome"), BrowserName(None, "Android"), BrowserName())
+LABELS = {"discord": "Discord", "google": "Google"}
 VERSIONS = {"gamed": "1.0.0", "Python": "3.11.2", "Twisted": "26.10.0", "SQLite": "3.40.1"}
 
 
@@ -160,15 +163,30 @@ def of_links() -> Iterator[Shown]:
 
 def of_owner() -> Iterator[Shown]:
     """Yield the owner's page."""
-    yield Shown.of("owner", owner_page(report()))
-    empty = StoredReport((), {}, (), None)
+    yield Shown.of("owner", owner_page(report(), LABELS))
     machine = MachineReport(NOW_MS, (), {}, None)
-    yield Shown.of("owner of nobody", owner_page(OwnerReport(NOW_MS, (), None, empty, machine, (), VERSIONS)))
-    many = [replace(each, last_ms=NOW_MS - number) for number, each in enumerate(report().stored.events * 50)]  # type: ignore[union-attr]
-    busy = replace(report(), more=(NOW_MS, PLAYERS[0]), stored=replace(report().stored, events=many))
-    yield Shown.of("owner of many", owner_page(busy))
+    nobody = OwnerReport(NOW_MS, (), None, StoredReport(), machine, (), VERSIONS, Usage())
+    yield Shown.of("owner of nobody", owner_page(nobody, {}))
+    stored = report().stored
+    assert stored is not None
+    many = [*every_event(), *list(stored.events) * 30]
+    waiting = list(stored.waiting) * (WAITING + 1)
+    busy = replace(report(), more=(NOW_MS, PLAYERS[0]), stored=replace(stored, events=many, waiting=waiting))
+    yield Shown.of("owner of many", owner_page(busy, LABELS), LONG)
     without = OwnerReport(NOW_MS, (), None, None, None, ["state.db is full"], VERSIONS)
-    yield Shown.of("owner without databases", owner_page(without))
+    yield Shown.of("owner without databases", owner_page(without, {}))
+
+
+def every_event() -> Iterator[EventCount]:
+    """Yield an event for each sentence that the owner reads."""
+    values = [{"command": command} for command in (*owner_sentences.COMMANDS, "saves export")]
+    values += [{"outcome": outcome} for outcome in (*owner_sentences.REFUSED, *owner_sentences.REFUSED_PLAYER)]
+    values += [{"scope": scope} for scope in owner_sentences.SCOPES] + [{"created": "yes"}, {"value": "note"}]
+    for event in (*SecurityEvent, "moon_landed"):
+        for player in ("", PLAYERS[0], PLAYERS[2], "ply_gone"):
+            for each in values:
+                detail = dumps({"provider": "discord", **each})
+                yield EventCount(EventKey(0, str(event), player, detail), NOW_MS - HOUR_MS, NOW_MS - HOUR_MS, 1)
 
 
 def overview(*providers: str, clients: Mapping[str, Any] | None = None, slot: str = "level-2") -> AccountOverview:
@@ -260,18 +278,36 @@ def versions(slot: str, device: str, copies: int = 1) -> dict[str, object]:
 
 
 def report() -> OwnerReport:
-    """Return what the owner sees of three players."""
+    """Return what the owner sees of four players, of whom two wait."""
     anna = Player(PLAYERS[0], "active", True, NOW_MS - 90 * DAY_MS, NOW_MS - HOUR_MS)
     blocked = Player(PLAYERS[1], "blocked", False, NOW_MS - 80 * DAY_MS, NOW_MS - 20 * DAY_MS)
     pending = Player(PLAYERS[2], "pending", False, NOW_MS - DAY_MS, None, NUMBER)
-    named = [NamedPlayer(anna, "anna", "Anna"), NamedPlayer(blocked, "W" * 32), NamedPlayer(pending, None, "Cleo")]
-    listed = [ListedPlayer(named[0], 2, 6_891_920), ListedPlayer(named[1], 0, 4096), ListedPlayer(named[2], 0, 0)]
-    events = [
-        EventCount(EventKey(0, "sign_in", PLAYERS[0], '{"provider": "local"}'), NOW_MS - HOUR_MS, NOW_MS - HOUR_MS, 1),
-        EventCount(EventKey(0, "sign_in_refused", "", '{"reason": "password"}'), NOW_MS - DAY_MS, NOW_MS - DAY_MS, 7),
+    leaving = Player("ply_" + "D" * 22, "erasing", False, NOW_MS - DAY_MS, None)
+    named = [
+        NamedPlayer(anna, "anna", "Anna"),
+        NamedPlayer(blocked, "W" * 32),
+        NamedPlayer(pending, None),
+        NamedPlayer(leaving, None, "Eve"),
     ]
-    stored = StoredReport(named, {PLAYERS[0]: 2}, events, LastBackup(NOW_MS - 9 * HOUR_MS, 7_400_000))
+    asked = Player("ply_" + "P" * 22, "pending", False, NOW_MS - 12 * MINUTE_MS, None, "515072")
+    penny = NamedPlayer(asked, None, "Penny")
+    ways = {each.player.player_id: [LOCAL] for each in named}
+    ways |= {PLAYERS[0]: ["discord", LOCAL], asked.player_id: ["discord"]}
+    listed = [
+        ListedPlayer(each, devices, size)
+        for each, devices, size in zip(named, (2, 1, 0, 0), (6_891_920, 4096, 0, 0), strict=True)
+    ]
+    events = [
+        EventCount(EventKey(0, "sign_in", PLAYERS[0], '{"provider": "discord"}'), 0, NOW_MS - HOUR_MS, 1),
+        EventCount(EventKey(0, "command", PLAYERS[1], '{"command": "players block"}'), 0, NOW_MS - 2 * HOUR_MS, 1),
+        EventCount(EventKey(0, "sign_in_refused", "", '{"outcome": "wrong_password"}'), 0, NOW_MS - DAY_MS, 7),
+        EventCount(EventKey(0, "refresh_reused", PLAYERS[0], "{}"), 0, NOW_MS - DAY_MS, 1),
+    ]
+    names = {each.player.player_id: each.shown for each in named}
+    backup = LastBackup(NOW_MS - 9 * HOUR_MS, 7_400_000)
+    stored = StoredReport(named, [named[2], penny], ways, {PLAYERS[0]: 2}, 14, 5, events, names, backup)
     warning = Finding("disk", Level.WARNING, "the disk is nearly full", "Delete something.")
-    sizes = {"auth.db": 245_760, "state.db": 7_340_032}
-    machine = MachineReport(NOW_MS - MINUTE_MS // 2, [warning], sizes, 812_000_000)
-    return OwnerReport(NOW_MS, listed, None, stored, machine, (), VERSIONS)
+    files = {"auth.db": 245_760, "state.db": 7_340_032}
+    machine = MachineReport(NOW_MS - MINUTE_MS // 2, [warning], files, 812_000_000)
+    usage = Usage(slots=148, bytes=12_391_920, history_bytes=314_500_000)
+    return OwnerReport(NOW_MS, listed, None, stored, machine, (), VERSIONS, usage)

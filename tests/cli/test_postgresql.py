@@ -94,7 +94,7 @@ class ServingTests(PostgresqlTestCase):
         self.assertRegex(metrics, r'gamed_build_info\{postgresql="[0-9.]+",')
         self.assertRegex(page, r"PostgreSQL</dt><dd>[0-9.]+<")
         for name in ("schema auth", "schema state"):
-            self.assertRegex(page, f"<small[^>]*>{name}</small><b>[0-9]+ KiB")
+            self.assertRegex(page, f"<dt lang=.en.>{name}</dt><dd>[0-9]+ KiB")
         self.assertEqual(self.stop(process), 0, self.output())
 
 

@@ -47,7 +47,7 @@ class BrowserTests(CommandTestCase):
         def look(page: Page) -> list[object]:
             page.goto(f"http://localhost:{self.admin}/")
             page.get_by_role("heading", name="Your server").wait_for()
-            page.get_by_text("anna", exact=True).wait_for()
+            page.get_by_role("table").get_by_text("anna", exact=True).wait_for()
             page.get_by_text("blocked", exact=True).wait_for()
             found: list[object] = []
             for size in (NARROW, {"width": 1280, "height": 800}):
@@ -64,10 +64,11 @@ class BrowserTests(CommandTestCase):
         self.assertEqual(window.step(look), [])
         said = words(window.html.encode())
         self.assertIn("Last backup just now", said)
-        self.assertRegex(said, r"ply_\S+ just now 1 device 0 B")
+        self.assertRegex(said, r"A anna name and password just now 1 device 0 B")
+        self.assertIn("anna was added by the owner", said)
         for secret in (self.token["access_token"], self.token["refresh_credential"], self.token["session_id"]):
             self.assertNotIn(secret, window.html)
-        self.assertNotIn("127.0.0.1", said)
+        self.assertNotIn("127.0.0.1", said.replace(f"127.0.0.1:{self.port}", ""))  # the server's address is its name
 
     @covers("threats/34")
     def test_other_names(self) -> None:

@@ -3,6 +3,7 @@
 from tests.login.browser_fixtures import BASE, BrowserCase, Page
 
 COOKIE = "__Host-language"
+LOGIN = "lgn_" + "A" * 22
 
 
 class ChoiceTests(BrowserCase):
@@ -31,9 +32,14 @@ class ChoiceTests(BrowserCase):
     def test_only_to_pages(self) -> None:
         """Whatever stands behind the language, the redirect stays on this server, on a page that GET shows."""
         for place, back in {
-            "": "/", "/account": "/auth/account", "/account/saves/a%20b": "/auth/account/saves/a%20b",
+            "": "/", "/account": "/auth/account", "/account/saves/a-b": "/auth/account/saves/a-b",
             "/login/" + "A" * 22: "/auth/login/" + "A" * 22, "/invite/" + "b" * 22: "/auth/invite/" + "b" * 22,
             "/account?next=//evil.example": "/auth/account",
+            "/account/after/auto": "/auth/account?after=auto",
+            "/account/saves/after/before/7": "/auth/account/saves/after?before=7",
+            "/account/saves/a/versions/7/delete": "/auth/account/saves/a/versions/7/delete",
+            f"/login/done/login_id/{LOGIN}": f"/auth/login/done?login_id={LOGIN}",
+            f"/account/done/login_id/{LOGIN}?login_id=other": f"/auth/account/done?login_id={LOGIN}",
         }.items():  # fmt: skip
             answer = self.site.get(f"/auth/language/de{place}")
             self.assertEqual((place, answer.status, answer.headers.get("location")), (place, 303, f"{BASE}{back}"))
@@ -43,6 +49,20 @@ class ChoiceTests(BrowserCase):
             "/https:%2f%2fevil.example",
             "/account%0d%0aX",
             "/saves/%2f.",
+            "/account/saves/a%20b",
+            "/account/after/A",
+            "/account/after/a%26b=c",
+            "/account/after/a/b",
+            "/account/before/7",
+            "/account/saves/a/before/x",
+            "/account/saves/a/versions/7",
+            "/account/do/delete",
+            "/account/login_id/" + LOGIN,
+            "/login/done",
+            "/login/done/login_id/lgn_x",
+            "/login/done/login_id/" + LOGIN + "%26a",
+            "/google/callback",
+            "/" + "account/" * 400,
         ):
             answer = self.site.get(f"/auth/language/de{place}")
             self.assertEqual((place, answer.status, answer.cookies), (place, 404, []))
@@ -59,12 +79,49 @@ class ChoiceTests(BrowserCase):
             answer = self.site.get("/auth/language/de/account", fields)
             self.assertEqual((answer.status, answer.cookies), (status, []))
 
-    def test_no_way_back(self) -> None:
-        """An answer to a form and a page with a query offer no languages: their links could not lead back."""
+    def choice(self, page: Page) -> str | None:
+        """Return where the page's link for German leads; None without links. The link itself must lead somewhere."""
+        links = [link for link in page.languages if "/de" in link]
+        if not links:
+            self.assertEqual(page.languages, [])
+            return None
+        answer = self.site.get(links[0])
+        self.assertEqual(answer.status, 303, links)
+        return answer.headers["location"].removeprefix(BASE)
+
+    def test_answers_to_forms(self) -> None:
+        """The answer to a form leads to the page that has the form."""
         game, browser = self.game(), self.new_browser()
-        self.assertGreater(len(browser.get(game.url).languages), 2)
-        self.assertEqual(browser.sign_in(game.url, "Nobody").languages, [])
-        self.assertEqual(browser.get(f"{game.url}?a=b").languages, [])
+        path = game.url.removeprefix(BASE)
+        self.assertEqual(self.choice(browser.sign_in(game.url, "Nobody")), path)
+        self.assertEqual(self.choice(browser.create(game.url, "")), f"{path}/create")
+        form = browser.get(game.url).form("/local")
+        foreign = browser.post(form, Sec_Fetch_Site="cross-site")
+        self.assertEqual((foreign.status, self.choice(foreign)), (403, path))
+
+    def test_queries(self) -> None:
+        """A page with a query leads back with the members that name it, and without others."""
+        game, browser = self.game(), self.new_browser()
+        self.assertEqual(self.choice(browser.get(f"{game.url}?a=b&login_id={LOGIN}")), game.url.removeprefix(BASE))
+        done = browser.sign_in(game.url).headers["location"]
+        code = browser.get(done)
+        self.assertEqual(code.status, 200)
+        self.assertEqual(self.choice(code), done.removeprefix(BASE))
+        self.assertEqual(self.language(browser.get(done, Accept_Language="de")), "de")
+        odd = browser.get(f"/auth/login/done?login_id={LOGIN}&next=//evil.example")
+        self.assertEqual((odd.status, self.choice(odd)), (404, f"/auth/login/done?login_id={LOGIN}"))
+        for wrong in ("x", "", f"{LOGIN}%26a=b", "%00", "%ff", LOGIN + "&login_id=" + LOGIN):
+            page = browser.get(f"/auth/login/done?login_id={wrong}")
+            self.assertIn(page.status, (400, 404), wrong)
+            self.assertIn(self.choice(page), (None, f"/auth/login/done?login_id={LOGIN}"), wrong)
+
+    def test_no_way_back(self) -> None:
+        """A page that GET does not show again offers no languages: the return to a game, and a declined sign-in."""
+        game, browser = self.game(loopback_port=51004), self.new_browser()
+        self.assertEqual(browser.get(browser.sign_in(game.url).headers["location"]).languages, [])
+        game = self.game()
+        self.assertEqual(browser.post(browser.get(game.url).form("/decline")).languages, [])
+        self.assertEqual(browser.get("/auth/local/callback?code=a&state=b").languages, [])
 
     def test_problems(self) -> None:
         """A page about an error is in the person's language, too."""

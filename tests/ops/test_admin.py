@@ -4,6 +4,7 @@ import re
 from contextlib import closing
 from http.client import HTTPConnection
 from json import dumps, loads
+from secrets import token_bytes
 
 from twisted.internet.defer import succeed
 from twisted.internet.testing import MemoryReactorClock
@@ -12,9 +13,13 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.cli.errors import SetupError
 from gamed.cli.service.listen import check_admin, parse_listener, probe
 from gamed.database.errors import DatabaseCorrupt
+from gamed.http.background import ShieldedTasks
+from gamed.login.responder import PageResponder
+from gamed.login.csrf import BrowserGuard
 from gamed.ops.metrics import Counters, Metrics
-from gamed.ops.owner_report import MachineReport, OwnerReporter
+from gamed.owner.report import MachineReport, OwnerReporter
 from gamed.pages.languages import Languages
+from gamed.pages.render import PageRenderer
 from gamed.service import AdminServer
 from tests.account.killed_command import KEYS
 from tests.cli.process import WAIT_SECONDS, CommandTestCase, get
@@ -26,6 +31,14 @@ from tests.support.ports import free_port
 from tests.support.stores import POSTGRESQL
 from tests.test_spec import ROOT
 
+
+def new_pages() -> PageResponder:
+    """Return the look and the languages of Anna's server."""
+    guard = BrowserGuard(indexer=KEYS.indexer, random=token_bytes, secure=True)
+    base, clock = "https://game.example", lambda: START_MS
+    return PageResponder(guard, lambda: base, "Anna's Arena", clock, ShieldedTasks(), PageRenderer(), Languages())
+
+
 MACHINE = MachineReport(START_MS, (), {"auth.db": 4096, "state.db": 0}, 5 * 1024**3)
 ENDPOINT = "tcp:9100:interface=127.0.0.1"
 AUTH_TITLE, STATE_TITLE = (b"schema auth", b"schema state") if POSTGRESQL else (b"auth.db", b"state.db")
@@ -36,7 +49,7 @@ class AdminTests(SynchronousTestCase):
         self.reactor, self.stores = MemoryReactorClock(), memory_databases(self)
         reporter = OwnerReporter(self.stores, KEYS, lambda: START_MS, lambda: succeed(MACHINE), self.reactor, {})
         metrics = Metrics(Counters([]), gauges(**self.stores.queues), {})
-        self.admin = AdminServer(self.reactor, ENDPOINT, metrics, self.stores, reporter, languages=Languages())
+        self.admin = AdminServer(self.reactor, ENDPOINT, metrics, self.stores, reporter, new_pages(), {})
         self.admin.open()
         [(port, self.site, _, interface)] = self.reactor.tcpServers
         self.assertEqual((port, interface), (9100, "127.0.0.1"))
@@ -84,13 +97,14 @@ class AdminTests(SynchronousTestCase):
         self.successResultOf(self.admin.close())
 
     def test_only_to_be_read(self) -> None:
-        """GET and HEAD; no other method, and nothing of the game."""
+        """GET and HEAD; no other method, and nothing of the game but its picture."""
         for method in ("POST", "PUT", "DELETE", "OPTIONS"):
             for path, allowed in (("/metrics", "GET, HEAD"), ("/", "GET")):
                 answer = self.ask(path, method)
                 self.assertEqual((answer.status, answer.headers["allow"]), (405, allowed))
                 self.assertNotIn("access-control-allow-origin", answer.headers)
         self.assertEqual(self.ask("/metrics", "HEAD").status, 200)
+        self.assertEqual(self.ask("/auth/mark").headers["content-type"], "image/svg+xml")
         for path in ("/healthz", "/auth/config", "/game/saves", "/auth/account"):
             self.assertEqual(self.ask(path).status, 404, path)
 

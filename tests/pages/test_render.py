@@ -1,9 +1,11 @@
 """Pages are rendered whole or not at all, and a value is never markup."""
 
+import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from jinja2 import nodes
 from msgspec import Struct
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -13,11 +15,14 @@ from gamed.crypto import Indexer
 from gamed.http.background import ShieldedTasks
 from gamed.login.csrf import BrowserGuard
 from gamed.login.responder import PageResponder
+from gamed.pages.catalogue import Catalogue
+from gamed.pages.environment import new_environment
 from gamed.pages.language import ENGLISH, Forms, Language, fill_plain
 from gamed.pages.languages import Languages
 from gamed.pages.model import Counted, Frame, LanguageChoice, Page, ServerName, Text
-from gamed.pages.render import PageFailed, plain_page
+from gamed.pages.render import FOLDER, PageFailed, plain_page
 from tests.login.gallery import ID, NOW_MS, RENDERER, SERVERS
+from tests.pages.test_languages import EveryText
 from tests.pages.test_texts import shown
 from tests.support.http import START_MS, Browser
 
@@ -139,6 +144,52 @@ class FailingTemplateTests(SynchronousTestCase):
         answer = self.browser.request("GET", "/", {"Accept": "text/html", "Host": "other.example"})
         self.assertEqual(answer.status, 500)
         self.assertIn(answer.headers["x-request-id"], answer.body.decode())
+
+
+TRAP = "<i>%s%(a)s{0}{a.b}{{ a }}&amp;</i>"
+"""What a translator could write to be read as markup, a format or a template."""
+
+
+class Trapped(EveryText):
+    """A catalogue in which each text ends with the trap."""
+
+    def __getitem__(self, source: str) -> Sequence[str]:
+        return [source + TRAP]
+
+
+class MarkupTests(SynchronousTestCase):
+    def unescaped(self, template: str) -> list[str]:
+        """Return what a template does to write a value as markup, or to read a translation as a format."""
+        tree, kinds = new_environment().parse(template), (nodes.MarkSafe, nodes.EvalContextModifier, nodes.Mod)
+        found = [f"| {each.name}" for each in tree.find_all(nodes.Filter) if each.name in {"safe", "format"}]
+        found += [each.attr for each in tree.find_all(nodes.Getattr) if each.attr in {"format", "format_map"}]
+        return found + [type(each).__name__ for kind in kinds for each in tree.find_all(kind)]
+
+    def test_templates(self) -> None:
+        """No template writes a value as markup or formats a translation, and no extension does either."""
+        self.assertEqual(new_environment().extensions, {})
+        self.assertTrue(new_environment().autoescape)
+        for file in (FOLDER / "templates").iterdir():
+            self.assertEqual((file.name, self.unescaped(file.read_text("utf-8"))), (file.name, []))
+
+    def test_planted(self) -> None:
+        """The check above finds each of these."""
+        for planted in (
+            "{{ a | safe }}", "{{ _('a') | format(b) }}", "{{ _('a').format(b) }}", "{{ _('a') % b }}",
+            "{% autoescape false %}{{ a }}{% endautoescape %}",
+        ):  # fmt: skip
+            self.assertEqual(len(self.unescaped(planted)), 1, planted)
+
+    def test_translations(self) -> None:
+        """A translation is text: its markup is escaped, and nothing in it is a format."""
+        language = Language("xx", Forms(), lambda _: 0, [Catalogue(Trapped(), lambda _: 0)])
+        for each in shown():
+            page = each.spoken(language).decode()
+            body = page.partition("<body>")[2]
+            self.assertNotIn("<i>", page, each.name)
+            said = html.unescape(re.sub(r"<[^>]+>", "", body))
+            self.assertIn(TRAP, said, each.name)
+            self.assertEqual(said.count("<i>"), said.count(TRAP), each.name)
 
 
 class LanguageTests(SynchronousTestCase):

@@ -14,8 +14,8 @@ import gamed
 from gamed.account import views as account_views
 from gamed.http.problems import CODES, plain_problem
 from gamed.login import sentences, views
-from gamed.ops import owner_page
 from gamed.outcomes import LoginFailure
+from gamed.owner import views as owner_views
 from gamed.pages.environment import new_environment
 from gamed.pages.model import text
 from gamed.pages.render import FOLDER
@@ -79,7 +79,7 @@ class WordTests(SynchronousTestCase):
     def test_every_page_is_in_the_gallery(self) -> None:
         """The galleries call each function that makes a page, and show each template."""
         made, called = set(), set()
-        for module in (views, account_views, owner_page):
+        for module in (views, account_views, owner_views):
             made |= {name for name in vars(module) if name.endswith("_page") and not name.startswith("_")}
         for module in (gallery, player_gallery):
             tree = ast.parse(Path(module.__file__ or "").read_text("utf-8"))

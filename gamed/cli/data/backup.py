@@ -122,8 +122,8 @@ def _made(store: Store, where: Paths, target: Path) -> Backup:
         raise CommandFailed(f"There is no {where.config} to copy. Name the configuration: gamed --config FILE backup")
     try:
         # The greatest size that a copy may have; how much of it is needed is known only afterwards.
-        size = sum(map(offline.size_of, store.files)) if store.files else sum(store.sizes().values())
-        needed = size + SPARE_BYTES
+        largest = sum(map(offline.size_of, store.files)) if store.files else sum(store.sizes().values())
+        needed = largest + SPARE_BYTES
         if (free := shutil.disk_usage(target).free) < needed:
             raise CommandFailed(
                 f"{target} has {size(free)} free, and a backup may need {size(needed)}. Nothing was copied."

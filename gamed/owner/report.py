@@ -1,4 +1,4 @@
-"""The report for the owner's page: players, disk, last backup, findings, security events and versions."""
+"""The report for the owner's page: who waits, players, saves, disk, last backup, findings, events and versions."""
 
 import platform
 from collections.abc import Callable, Mapping, Sequence
@@ -25,14 +25,23 @@ from gamed.database.store import Store
 from gamed.event_log import EventLog
 from gamed.ops.findings import Finding
 from gamed.ops.machine import Machine, quick_steps
-from gamed.players.tables import NamedPlayer, latest_players
-from gamed.saves.tables import bytes_of
-from gamed.sessions.tables import count_sessions
+from gamed.players.tables import (
+    NamedPlayer,
+    count_players,
+    latest_players,
+    named_players,
+    waiting_players,
+    ways_of,
+)
+from gamed.saves.limits import Usage
+from gamed.saves.tables import bytes_of, total_usage
+from gamed.sessions.tables import count_active, count_sessions
 from gamed.timestamps import Now
 
 PLAYERS = 200
+WAITING = 50
 EVENTS = 100
-EVENTS_MS = 7 * 24 * 3_600_000
+RECENT_MS = 7 * 24 * 3_600_000
 MACHINE_MS = 60_000
 """How long one look at the machine's files is used."""
 MACHINE_SECONDS = 3
@@ -64,10 +73,20 @@ class MachineReport(Struct, frozen=True):
 class StoredReport(Struct, frozen=True):
     """The part of the report that auth.db has."""
 
-    players: Sequence[NamedPlayer]
-    sessions: Mapping[str, int]
-    events: Sequence[EventCount]
-    backup: LastBackup | None
+    players: Sequence[NamedPlayer] = ()
+    waiting: Sequence[NamedPlayer] = ()
+    """Players whom the owner must approve, the oldest request first, and one more than the page shows."""
+    ways: Mapping[str, Sequence[str]] = {}
+    """The names of the sign-in methods of all these players by id."""
+    sessions: Mapping[str, int] = {}
+    count: int = 0
+    """The number of players in all states."""
+    active: int = 0
+    """The number of players who played or signed in within seven days."""
+    events: Sequence[EventCount] = ()
+    names: Mapping[str, str | None] = {}
+    """The names of the players of the events by id; a deleted player is not among them."""
+    backup: LastBackup | None = None
 
 
 class OwnerReport(Struct, frozen=True):
@@ -85,6 +104,8 @@ class OwnerReport(Struct, frozen=True):
     """The reasons why the service is not ready."""
     versions: Mapping[str, str]
     """The versions of the programs that the service consists of."""
+    usage: Usage | None = None
+    """The totals of all saves; None if state.db is not available."""
 
 
 class OwnerReporter:
@@ -119,28 +140,39 @@ class OwnerReporter:
             return OwnerReport(now, (), None, None, machine, problems, self._versions)
         shown = stored.players[:PLAYERS]
         more = _position(shown[-1]) if len(stored.players) > PLAYERS else None
-        sizes = await self._sizes([named.player.player_id for named in shown])
+        ids = [named.player.player_id for named in shown]
+        try:
+            usage, sizes = await self._databases.reads.submit(partial(_read_state, player_ids=ids))
+        except DatabaseError:
+            usage, sizes = None, {}
         players = [
             ListedPlayer(
                 named,
-                stored.sessions.get(named.player.player_id, 0),
-                None if sizes is None else sizes.get(named.player.player_id, 0),
+                stored.sessions.get(player_id, 0),
+                None if usage is None else sizes.get(player_id, 0),
             )
-            for named in shown
+            for player_id, named in zip(ids, shown, strict=True)
         ]
-        return OwnerReport(now, players, more, stored, machine, problems, self._versions)
+        return OwnerReport(now, players, more, stored, machine, problems, self._versions, usage)
 
     def _read_auth(self, connection: Connection, before: Position | None, now_ms: int) -> StoredReport:
-        players = latest_players(connection, self._keys.sealer, PLAYERS + 1, before)
-        sessions = count_sessions(connection, [each.player.player_id for each in players], now_ms)
-        events = list_events(connection, now_ms - EVENTS_MS, rows=EVENTS)
-        return StoredReport(players, sessions, events, read_last_backup(connection))
-
-    async def _sizes(self, player_ids: Sequence[str]) -> Mapping[str, int] | None:
-        try:
-            return await self._databases.reads.submit(partial(bytes_of, player_ids=player_ids))
-        except DatabaseError:
-            return None
+        sealer = self._keys.sealer
+        players = latest_players(connection, sealer, PLAYERS + 1, before)
+        waiting = waiting_players(connection, sealer, WAITING + 1)
+        ids = [each.player.player_id for each in players]
+        events = list_events(connection, now_ms - RECENT_MS, rows=EVENTS)
+        of_events = list(dict.fromkeys(each.key.player_id for each in events if each.key.player_id))
+        return StoredReport(
+            players,
+            waiting,
+            ways_of(connection, list({*ids, *(each.player.player_id for each in waiting)})),
+            count_sessions(connection, ids, now_ms),
+            count_players(connection),
+            count_active(connection, now_ms - RECENT_MS),
+            events,
+            {each.player.player_id: each.shown for each in named_players(connection, sealer, of_events)},
+            read_last_backup(connection),
+        )
 
     async def _current_machine(self, now_ms: int) -> MachineReport | None:
         """Return the last look at the machine, a new one if it is old; other requests meanwhile get the old one."""
@@ -165,6 +197,10 @@ class OwnerReporter:
         self._looking = False
         if not waiting.called:
             waiting.callback(None)
+
+
+def _read_state(connection: Connection, player_ids: Sequence[str]) -> tuple[Usage, Mapping[str, int]]:
+    return total_usage(connection), bytes_of(connection, player_ids)
 
 
 def _position(named: NamedPlayer) -> Position:

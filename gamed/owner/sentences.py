@@ -1,0 +1,110 @@
+"""What happened on a server, as sentences with names for its owner, in English.
+
+`{player}` begins a sentence wherever that is possible: it may be a text such as "A player without a name".
+"""
+
+from collections.abc import Mapping
+
+from gamed.account.sentences import LOCAL_WAY
+from gamed.audit import SecurityEvent
+from gamed.database.security_events import EventCount
+from gamed.outcomes import LoginFailure
+from gamed.pages.model import Text, text
+from gamed.players.names import LOCAL
+
+NAMELESS = text("A player without a name")
+DELETED = text("A deleted player")
+UNKNOWN = text("Something happened that this version does not know: {event}")
+
+EVENTS: Mapping[SecurityEvent, Text] = {
+    SecurityEvent.SIGN_IN: text("{player} signed in with {provider}"),
+    SecurityEvent.SIGN_IN_REFUSED: text("A sign-in with {provider} did not work"),
+    SecurityEvent.CALLBACK_REJECTED: text("A browser came back from {provider} without a sign-in of its own"),
+    SecurityEvent.REFRESH_REUSED: text("{player} lost a device, because a copy of its sign-in was used"),
+    SecurityEvent.SIGNED_OUT: text("{player} signed out"),
+    SecurityEvent.SESSION_REVOKED: text("{player} signed out another device"),
+    SecurityEvent.SESSION_LIMIT_REACHED: text("{player} has too many devices, so the least used one was signed out"),
+    SecurityEvent.PASSWORD_CHANGED: text("{player} has a new password"),
+    SecurityEvent.INVITE_USED: text("{player} used an invite"),
+    SecurityEvent.IDENTITY_LINKED: text("{player} linked {provider}"),
+    SecurityEvent.IDENTITY_UNLINKED: text("{player} unlinked {provider}"),
+    SecurityEvent.PLAYER_RENAMED: text("{player} has a new name"),
+    SecurityEvent.ERASE_STARTED: text("{player} is being deleted"),
+    SecurityEvent.ERASED: text("An account was deleted"),
+    SecurityEvent.PLAYERS_MERGED: text("{player} has the saves of another account now"),
+    SecurityEvent.DECRYPTION_FAILED: text("A stored value cannot be read with the key of this server: {value}"),
+    SecurityEvent.COMMAND: text("The owner ran {command}"),
+}
+CREATED = text("{player} signed in for the first time, with {provider}")
+OUT_OTHERS = text("{player} signed out everywhere else")
+OUT_EVERYWHERE = text("{player} signed out everywhere")
+SCOPES: Mapping[str, Text] = {"others": OUT_OTHERS, "all": OUT_EVERYWHERE}
+COMMAND_FOR = text("The owner ran {command} for {player}")
+
+REFUSED: Mapping[str, Text] = {
+    "too_many_passwords": text("Somebody tried too many passwords"),
+    LoginFailure.LOGIN_DENIED.value: text("Somebody declined a sign-in"),
+    LoginFailure.PROVIDER_DENIED.value: text("Somebody cancelled a sign-in at {provider}"),
+    LoginFailure.REGISTRATION_CLOSED.value: text("Somebody without an account tried to sign in with {provider}"),
+    LoginFailure.PROVIDER_UNAVAILABLE.value: text("A sign-in did not work, because {provider} did not answer"),
+    LoginFailure.PROVIDER_MISCONFIGURED.value: text("A sign-in did not work: {provider} is not set up correctly"),
+    LoginFailure.SERVER_CLOCK_SKEW.value: text("A sign-in did not work: the clock of this server is wrong"),
+}
+"""By the outcome of a refused sign-in; others have the sentence of the event."""
+WRONG_PASSWORD = text("Somebody typed a wrong name or password")
+REFUSED_PLAYER: Mapping[str, Text] = {
+    "wrong_password": text("{player} or somebody else typed a wrong password"),
+    LoginFailure.PLAYER_BLOCKED.value: text("{player} is blocked and tried to sign in"),
+    LoginFailure.PLAYER_PENDING.value: text("{player} waits for you and tried to sign in"),
+}
+
+COMMANDS: Mapping[str, Text] = {
+    "players add": text("{player} was added by the owner"),
+    "players approve": text("{player} was approved by the owner"),
+    "players reject": text("The owner rejected a player who waited"),
+    "players block": text("{player} was blocked by the owner"),
+    "players unblock": text("{player} was unblocked by the owner"),
+    "players password": text("{player} got a new password from the owner"),
+    "players reset-link": text("{player} got a link for a new password from the owner"),
+    "players erase": text("The owner deleted an account"),
+    "players invite": text("The owner made an invite"),
+    "players revoke-invite": text("The owner revoked an invite"),
+    "sessions revoke": text("{player} was signed out by the owner"),
+    "owner claim": text("{player} is the owner now"),
+}
+"""By the name of the command; others have the sentence of the event."""
+
+
+def sentence_of(event: EventCount, names: Mapping[str, str | None], labels: Mapping[str, str]) -> Text:
+    """Return what happened; `names` are those of players by id, `labels` those of providers."""
+    values, player_id = event.values, event.key.player_id
+    provider = values.get("provider", LOCAL)
+    filled: dict[str, object] = {
+        "command": values.get("command", "?"),
+        "value": values.get("value", "?"),
+        "event": event.key.event,
+        "player": (names[player_id] or NAMELESS) if player_id in names else DELETED,
+        "provider": LOCAL_WAY if provider == LOCAL else labels.get(provider, provider),
+    }
+    return Text(_sentence(event.key.event, values, known=bool(player_id)).source, filled)
+
+
+def _sentence(event: str, values: Mapping[str, str], *, known: bool) -> Text:
+    """Return the sentence of an event; `known`: it is about a player."""
+    match event:
+        case SecurityEvent.SIGN_IN if values.get("created") == "yes":
+            return CREATED
+        case SecurityEvent.SIGN_IN_REFUSED:
+            outcome = values.get("outcome", "")
+            of_player = REFUSED_PLAYER.get(outcome) if known else None
+            unknown = WRONG_PASSWORD if outcome == "wrong_password" else EVENTS[SecurityEvent.SIGN_IN_REFUSED]
+            return of_player or REFUSED.get(outcome, unknown)
+        case SecurityEvent.SIGNED_OUT:
+            return SCOPES.get(values.get("scope", ""), EVENTS[SecurityEvent.SIGNED_OUT])
+        case SecurityEvent.COMMAND:
+            other = COMMAND_FOR if known else EVENTS[SecurityEvent.COMMAND]
+            return COMMANDS.get(values.get("command", ""), other)
+        case _ if event in EVENTS:
+            return EVENTS[SecurityEvent(event)]
+        case _:
+            return UNKNOWN
