@@ -27,11 +27,11 @@ from gamed.http.app import RouteGroup
 from gamed.http.health_routes import AdminRoutes, PublicRoutes
 from gamed.http.server import HttpServer, build_server
 from gamed.http.settings import HttpSettings
-from gamed.login.responder import PageResponder
 from gamed.login.build import build_login, build_pages, build_providers
 from gamed.login.keys import LOCAL
 from gamed.login.look_routes import LookRoutes
 from gamed.login.policy import ProviderAccess
+from gamed.login.responder import PageResponder
 from gamed.notify.build import build_notify
 from gamed.open_files import is_limited, most_connections
 from gamed.ops.late_modules import LateModules

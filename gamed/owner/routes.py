@@ -11,9 +11,9 @@ from gamed.http.health_routes import Readiness
 from gamed.http.json_body import read_query
 from gamed.http.problems import Problem, RenderedError
 from gamed.http.request import Request
-from gamed.login.responder import PageResponder, see_other
 from gamed.login.csrf import FramedRequest, PrefetchRequest, require_top_level_navigation
 from gamed.login.look_routes import keep_language
+from gamed.login.responder import PageResponder, see_other
 from gamed.login.views import problem_page
 from gamed.owner.report import OwnerReporter, Position
 from gamed.owner.views import BEFORE, owner_page, position_text

@@ -14,8 +14,8 @@ from gamed.cli.errors import SetupError
 from gamed.cli.service.listen import check_admin, parse_listener, probe
 from gamed.database.errors import DatabaseCorrupt
 from gamed.http.background import ShieldedTasks
-from gamed.login.responder import PageResponder
 from gamed.login.csrf import BrowserGuard
+from gamed.login.responder import PageResponder
 from gamed.ops.metrics import Counters, Metrics
 from gamed.owner.report import MachineReport, OwnerReporter
 from gamed.pages.languages import Languages
