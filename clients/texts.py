@@ -78,7 +78,7 @@ PLAYERS_PROBLEMS: Final[Mapping[str, Sequence[Text]]] = {
     "storage_full": (COMPLETE["storage_full"],),
     "internal_error": (PROBLEMS["internal_error"],),
 }
-"""What a player reads of an error with this code; of all other errors they read the English detail."""
+"""The text of an error with this code for players; of all other errors they read the English detail."""
 
 
 class Form(Struct, frozen=True):

@@ -37,7 +37,8 @@ WHEEL = "tests.packaging.test_installed"
 SIGN_IN = (
     "tests.login tests.hostile tests.contract tests.processes.test_sign_in_races tests.e2e.test_main_job "
     "tests.e2e.test_two_windows tests.e2e.test_failing_sign_ins tests.e2e.test_qr tests.e2e.test_handoff "
-    "tests.e2e.test_app_return tests.e2e.test_providers tests.e2e.test_killed_sign_ins tests.e2e.test_secrets "
+    "tests.e2e.test_app_return tests.e2e.test_providers tests.e2e.test_asked_again tests.e2e.test_killed_sign_ins "
+    "tests.e2e.test_secrets "
     "clients.conformance.tests.test_python"
 )
 PYTHON_CLIENT = "clients.python clients.packaging.tests.test_python clients.conformance.tests.test_python"

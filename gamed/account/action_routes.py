@@ -1,4 +1,4 @@
-"""What a player changes on the account: each form has an address of its own, and is answered by a redirect back."""
+"""The changes of a player to the account: each form has an address of its own, and is answered by a redirect back."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What the pages of an account and of links say of what was done and of what was refused, in English."""
+"""The sentences of an account and of links, about what was done and what was refused, in English."""
 
 from collections.abc import Mapping
 

@@ -50,7 +50,7 @@ class SignInChoice(Struct, frozen=True):
 
 
 class AccountForms(Struct, frozen=True):
-    """What the forms of the account show again: typed texts by field, and the field of a refused text with the reason.
+    """The content of forms that are shown again: typed texts by field, and the field of a refused text with the reason.
 
     A password is never shown again.
     """
@@ -64,7 +64,7 @@ class AccountForms(Struct, frozen=True):
 
 @redacts("form")
 class Visit(Struct, frozen=True):
-    """What every page of an account needs: the hidden field of its forms, the player, and what was just done."""
+    """The parts of every page of an account: the hidden field of its forms, the player, and what was just done."""
 
     form: str
     player_id: str
@@ -73,7 +73,7 @@ class Visit(Struct, frozen=True):
 
 
 class SaveFace(Struct, frozen=True):
-    """What a game says of a save in Save-Meta (docs/protocol.md: Saves); None or 0 without it."""
+    """A save in the words of its game, from Save-Meta (docs/protocol.md: Saves); None or 0 without it."""
 
     title: str | None = None
     place: str | None = None
@@ -385,7 +385,7 @@ def delete_save_page(visit: Visit, current: Version, until_ms: int | None) -> Pa
 
 @redacts("token", "form")
 class LinkView(Struct, frozen=True):
-    """What the page of an invite or reset link needs: the link's token, and the hidden field of its form."""
+    """The parts of the page of an invite or reset link: the link's token, and the hidden field of its form."""
 
     token: str
     form: str

@@ -100,7 +100,7 @@ ENDED: Mapping[LoginFailure, tuple[Text, Text]] = {
 TOO_LONG = text("What was sent is too long.")
 NO_PAGE = text("There is no page at this address.")
 REFUSED_REQUEST = text("The server cannot do that.")
-"""What is said of a problem without a sentence of its own."""
+"""The text about a problem without a sentence of its own."""
 PROBLEMS: Mapping[str, Text] = {
     "bad_request": text("This address cannot be read."),
     "invalid_request": text("This form cannot be read."),

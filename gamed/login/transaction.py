@@ -233,7 +233,7 @@ class LoginTransaction(Struct, frozen=True):
     approval_code: str | None = None
     """The code of the player whom the owner has to approve first, if that is the outcome."""
     sealed_result: bytes | None = None
-    """What the end of the login brings: the game its credentials, a browser its place in the account."""
+    """The result of the login, sealed: the credentials of a game, or the place of a browser in the account."""
     return_uri: str | None = None
     """The address of the app to which the browser returns; a login with one has no port."""
     wide_index: Index | None = None

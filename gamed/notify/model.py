@@ -1,4 +1,4 @@
-"""What the server knows about itself, and the notices for its owner that follow from it.
+"""The state of a server, and the notices for its owner that follow from it.
 
 A notice is made by comparing two states, never from an event: what is true now, and what was sent last. So there is no
 queue that could grow while a webhook is down, a restart repeats nothing, and what was over before a message got through
@@ -13,7 +13,7 @@ from msgspec import Struct
 from gamed.structs import redacts
 
 WAITING, DISK, BACKUP, STORE, PROVIDER, TEST = "waiting", "disk", "backup", "store", "provider", "test"
-"""What a notice is about; behind a colon it has the machine, database or provider."""
+"""The topic of a notice; behind a colon it has the machine, database or provider."""
 AUTH = "auth"
 """The name of the database that keeps what was sent."""
 DIGEST_MS = 10 * 60_000
@@ -71,7 +71,7 @@ class Waiting(Struct, frozen=True):
 
 
 class Facts(Struct, frozen=True):
-    """What the databases show, read in one snapshot; instants in epoch milliseconds."""
+    """The state that the databases show in one snapshot; instants in epoch milliseconds."""
 
     waiting: Waiting = Waiting()
     backup_ms: int | None = None

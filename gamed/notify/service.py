@@ -29,7 +29,7 @@ LONGEST_WAIT_SECONDS = 24 * 3600
 
 
 class Surroundings(Component, frozen=True, kw_only=True):
-    """What the notifier learns from the process around it."""
+    """The facts that the notifier gets from the process around it."""
 
     tends: Callable[[], Awaitable[bool]]
     """Whether this process is the one of all that works for them all."""
@@ -63,7 +63,7 @@ class OwnerNotifier:
         self._damaged: frozenset[str] = frozenset()
         self._logged: dict[str, SentNotice] = {}
         self._sent: dict[str, SentNotice] = {}
-        """What this process has sent: it counts, too, while `auth` cannot be written."""
+        """The notices that this process has sent: they count, too, while `auth` cannot be written."""
         self._failures = 0
         self._wait_until = 0.0
 

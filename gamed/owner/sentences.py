@@ -1,4 +1,4 @@
-"""What happened on a server, as sentences with names for its owner, in English.
+"""The events of a server as sentences with names for its owner, in English.
 
 `{player}` begins a sentence wherever that is possible: it may be a text such as "A player without a name".
 """

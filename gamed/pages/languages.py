@@ -28,7 +28,7 @@ NEUTRAL: Final = Forms(
 )
 """The forms of a language that an owner has added, and forms.json does not know."""
 HEADER_CHARACTERS: Final = 512
-"""What follows in Accept-Language is not read; browsers send about 40."""
+"""The part of Accept-Language that is read; browsers send about 40."""
 RELATED: Final = {
     "in": "id",
     "iw": "he",

@@ -1,4 +1,4 @@
-"""What features hand over to be shown: pages, and texts in English with their values."""
+"""The values that features hand over: pages, and texts in English with their values."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -85,7 +85,7 @@ class LanguageChoice(Struct, frozen=True):
 
 
 class Frame(Struct, frozen=True):
-    """What surrounds the content of a page. `server` is None where no name is known.
+    """The parts around the content of a page. `server` is None where no name is known.
 
     A page without `choices` cannot be loaded again, such as the answer to a form.
     """

@@ -193,7 +193,7 @@ class SlotEntry(Struct, frozen=True):
     damaged: bool = False
     """The row of the current version is lost. The slot is not deleted, and lists for clients leave it out."""
     kept: Version | None = None
-    """Of a deleted slot the version to restore, if it is kept; only lists for the player's account have it."""
+    """The version of a deleted slot to restore, if it is kept; only lists for the player's account have it."""
     kept_until_ms: int = 0
     """When it expires, unless the history needs its room before."""
 

@@ -28,7 +28,7 @@ _PROGRAMS: Final = (
     ("Chrome/", "Chrome"),
     ("Safari/", "Safari"),
 )
-"""What names a program. The first one counts: Edge and others also send Chrome, and Chrome also sends Safari."""
+"""The names of programs. The first one counts: Edge and others also send Chrome, and Chrome also sends Safari."""
 _SYSTEMS: Final = (
     ("iPhone", "iOS"),
     ("iPad", "iPadOS"),
@@ -39,7 +39,7 @@ _SYSTEMS: Final = (
     ("Linux", "Linux"),
     ("BSD", "BSD"),
 )
-"""What names a system. The first one counts: Android also sends Linux."""
+"""The names of systems. The first one counts: Android also sends Linux."""
 
 
 class BrowserName(Struct, frozen=True):

@@ -428,7 +428,7 @@ class ForgeryTests(AccountCase):
 
 
 class FaceTests(SynchronousTestCase):
-    """What a save shows of its Save-Meta (docs/protocol.md: Saves)."""
+    """The members of Save-Meta that a save shows (docs/protocol.md: Saves)."""
 
     def test_members(self) -> None:
         """A save shows title, place and time; texts in one line, numbers as texts."""

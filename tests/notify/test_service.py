@@ -54,7 +54,7 @@ class Webhook:
 
 
 class World(Struct):
-    """What several processes of one server share: the clock, the disk and the webhook."""
+    """The parts that several processes of one server share: the clock, the disk and the webhook."""
 
     webhook: Webhook
     now_ms: int = NOW_MS

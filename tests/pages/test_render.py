@@ -147,7 +147,7 @@ class FailingTemplateTests(SynchronousTestCase):
 
 
 TRAP = "<i>%s%(a)s{0}{a.b}{{ a }}&amp;</i>"
-"""What a translator could write to be read as markup, a format or a template."""
+"""A text that a translator could write to be read as markup, a format or a template."""
 
 
 class Trapped(EveryText):

@@ -41,7 +41,7 @@ _UNREADABLE = (
     *(BadZipFile, ZlibError, EOFError, StructError, OSError),  # EINVAL: a place in front of the file
     *(ValueError, OverflowError, RuntimeError, LookupError),  # NotImplementedError is a RuntimeError
 )
-"""What zipfile raises for damaged and hostile files."""
+"""The errors that zipfile raises for damaged and hostile files."""
 
 
 class ArchivedFile(Struct, frozen=True):
@@ -81,7 +81,7 @@ class Archive(Struct, frozen=True):
     """An export whose names were checked; its bytes are read one entry at a time."""
 
     saves: Sequence[ArchivedSave]
-    """Of each slot the version that was current; without a manifest the one with the highest number."""
+    """The version of each slot that was current; without a manifest the one with the highest number."""
     older: int
     """How many other versions the export has."""
     _entries: Mapping[str, ArchivedFile]

@@ -38,7 +38,7 @@ from gamed.saves.validation import check_media_type, check_meta
 from gamed.saves.write_rules import WRITES, Condition, ConditionKind, WriteDecision
 
 ATTEMPTS = 4
-"""As gamed.saves.service.ATTEMPTS: the bytes may be deleted or stored by a game between two transactions."""
+"""The bytes may be deleted or stored by a game between two transactions, as for gamed.saves.service.ATTEMPTS."""
 
 
 class SaveToImport(Struct, frozen=True):
