@@ -70,7 +70,8 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
         )
         own_data = OwnData(store=store, sessions=sessions, account=self.account, now_ms=context.now_ms)
         services = AccountServices(sign_in, page, sessions, self.account, saves.saves, saves.exports, own_data)
-        choice = SignInChoice(login.labels)
+        providers = self.context.config.providers.values()
+        choice = SignInChoice(login.labels, [each.label for each in providers if not each.asks_again])
         responder = AccountResponder(services=services, guard=guard, choice=choice, pages=pages, keys=context.keys)
         links = LinkStore(reads=databases.reads, writes=databases.auth, keys=context.keys)
         invites = InviteService(

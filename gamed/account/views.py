@@ -47,6 +47,8 @@ class SignInChoice(Struct, frozen=True):
     """The ways to sign in that the server offers: labels by provider, or none in local mode."""
 
     labels: Mapping[str, str]
+    silent: Sequence[str] = ()
+    """The labels of providers that cannot be made to ask a player who is signed in there."""
 
 
 class AccountForms(Struct, frozen=True):
@@ -153,7 +155,14 @@ def sign_in_page(
     """Return the page before the account; `back` is the sealed place to which the sign-in leads."""
     fields = {"back": back} if back else {}
     return page(
-        "account_sign_in", form=form, labels=choice.labels, feedback=feedback, title=title, lead=lead, fields=fields
+        "account_sign_in",
+        form=form,
+        labels=choice.labels,
+        silent=", ".join(choice.silent),
+        feedback=feedback,
+        title=title,
+        lead=lead,
+        fields=fields,
     )
 
 

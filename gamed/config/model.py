@@ -109,6 +109,11 @@ class Provider(Struct, frozen=True):
     """The owner's setting, which counts more than the preset and the provider's metadata."""
 
     @property
+    def asks_again(self) -> bool:
+        """Return whether the provider can be made to ask a player who is signed in there."""
+        return (self.reauthentication or self.preset.reauthentication) is not Reauthentication.NONE
+
+    @property
     def protocol(self) -> ProviderProtocol:
         return self.preset.protocol
 

@@ -29,10 +29,15 @@ EVENTS: Mapping[SecurityEvent, Text] = {
     SecurityEvent.IDENTITY_LINKED: text("{player} linked {provider}"),
     SecurityEvent.IDENTITY_UNLINKED: text("{player} unlinked {provider}"),
     SecurityEvent.PLAYER_RENAMED: text("{player} has a new name"),
+    SecurityEvent.DEVICE_RENAMED: text("{player} renamed a device"),
     SecurityEvent.ERASE_STARTED: text("{player} is being deleted"),
     SecurityEvent.ERASED: text("An account was deleted"),
     SecurityEvent.PLAYERS_MERGED: text("{player} has the saves of another account now"),
     SecurityEvent.DECRYPTION_FAILED: text("A stored value cannot be read with the key of this server: {value}"),
+    SecurityEvent.DISK_NEARLY_FULL: text("The disk is nearly full, so saves are refused"),
+    SecurityEvent.DISK_HAS_ROOM: text("The disk has room again"),
+    SecurityEvent.DAMAGE_FOUND: text("A database is damaged: {database}"),
+    SecurityEvent.OWNER_NOTIFIED: text("The server sent you a message"),
     SecurityEvent.COMMAND: text("The owner ran {command}"),
 }
 CREATED = text("{player} signed in for the first time, with {provider}")
@@ -82,6 +87,7 @@ def sentence_of(event: EventCount, names: Mapping[str, str | None], labels: Mapp
     filled: dict[str, object] = {
         "command": values.get("command", "?"),
         "value": values.get("value", "?"),
+        "database": values.get("database", "?"),
         "event": event.key.event,
         "player": (names[player_id] or NAMELESS) if player_id in names else DELETED,
         "provider": LOCAL_WAY if provider == LOCAL else labels.get(provider, provider),

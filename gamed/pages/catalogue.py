@@ -1,7 +1,7 @@
 """Catalogues of texts in gettext's format (.po), read as they are: nothing is compiled.
 
-    msgid "Sign out {device}"
-    msgstr "{device} abmelden"
+    msgid "Hello, {name}"
+    msgstr "Hallo, {name}"
 
 A catalogue may come from an owner, so that nothing in it is trusted: its size is bounded, its plural rule is an
 expression that the standard library checks, and each text has exactly the placeholders of its source.

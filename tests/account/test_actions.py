@@ -99,7 +99,7 @@ class DeviceTests(AccountCase):
         self.play(device_name="Deck")
         self.new_account_browser().sign_in()
         page = self.browser.get(HOME)
-        labels = re.findall(r'aria-label="Sign out ([^"]+)"', page.html)
+        labels = re.findall(r'aria-label="Sign out: ([^"]+)"', page.html)
         self.assertEqual(sorted(labels), ["A browser (2)", "Deck", "Deck (2)"])
         self.assertIn("Deck (2)", page.text)
 
@@ -109,7 +109,7 @@ class DeviceTests(AccountCase):
         page = self.browser.get(HOME)
         self.assertNotIn("script", page.tags)
         self.assertIn('<script>alert(1)</script>"', page.text)
-        self.assertIn('aria-label="Sign out &lt;script&gt;alert(1)&lt;/script&gt;&#34;"', page.html)
+        self.assertIn('aria-label="Sign out: &lt;script&gt;alert(1)&lt;/script&gt;&#34;"', page.html)
         self.assertIn("<bdi>&lt;script&gt;", page.html)
 
     def test_sign_out(self) -> None:
@@ -323,10 +323,10 @@ class SaveTests(AccountCase):
             self.server.clock.advance(1)
             self.assertEqual(self.put(self.deck, f"s{number:02d}", ONE).status, 201)
         first = self.browser.get(HOME)
-        self.assertEqual((first.html.count("Versions of"), "Versions of s48" in first.html), (50, True))
+        self.assertEqual((first.html.count("Versions: "), "Versions: s48" in first.html), (50, True))
         second = self.browser.get(f"{HOME}?after=s48")
         self.assertIn(f"{HOME}?after=s48", first.html)
-        self.assertEqual((second.html.count("Versions of"), "More saves" in second.text), (11, False))
+        self.assertEqual((second.html.count("Versions: "), "More saves" in second.text), (11, False))
         for wrong in ("", "A", "..", "x" * 65):
             self.assertEqual(self.browser.get(f"{HOME}?after={wrong}").status, 400)
 

@@ -74,10 +74,10 @@ class PageWalk(ServiceCase):
 
         waiting = threading.Thread(target=poll)
         waiting.start()
-        self.click("Versions of auto")
-        self.assertEqual(self.download("Download version 1"), ("auto-1.sav", b"\x01one"))
+        self.click("Versions: auto")
+        self.assertEqual(self.download("Download: Version 1"), ("auto-1.sav", b"\x01one"))
         restored = time.monotonic()
-        self.click("Restore version 1")
+        self.click("Restore: Version 1")
         self.browser.wait_for(sentences.NOTICES["restored"].source)
         waiting.join(WAIT_SECONDS)
         [(answer, at)] = got
@@ -148,9 +148,9 @@ class WalkTests(AccountPageCase):
         """A conflict copy is deleted after a page that asks, from which the player can also go back."""
         self.assertEqual(self.save(b"\x03three", "If-Match", '"1-0000000000000000"').status, 412)
         self.sign_in()
-        self.click("Choose a copy of auto")
+        self.click("Choose: auto")
         for answer, left in (("Keep it", 1), ("Delete this copy", 0)):
-            self.click("Delete this copy: version 3")
+            self.click("Delete this copy: Version 3")
             self.browser.wait_for("It is then gone for good")
             self.click(answer)
             self.browser.wait_for("Versions")
@@ -162,7 +162,7 @@ class WalkTests(AccountPageCase):
     def test_back_after_sign_out(self) -> None:
         """After the sign-out the Back button shows no data of the player."""
         self.sign_in()
-        self.click("Versions of auto")
+        self.click("Versions: auto")
         self.browser.wait_for("Versions")
         self.click("All saves")
         self.click("Sign out")
@@ -208,10 +208,10 @@ class ProviderWalkTests(ProviderCase, PageWalk):
         self.restore_first()
         self.sign_game_out()
 
-        self.click("Link Google")
+        self.click("Link: Google")
         at_development(self.browser, "Anna")()
         self.browser.wait_for(sentences.NOTICES["linked"].source)
-        self.click("Unlink Discord")
+        self.click("Unlink: Discord")
         self.browser.wait_for("You had signed in with it here")
         self.assertEqual([name for name in self.browser.cookies if name == "ga"], [])
         self.click("Sign in again")

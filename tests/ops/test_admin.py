@@ -130,6 +130,8 @@ class EndpointTests(SynchronousTestCase):
             ENDPOINT,
             "tcp6:9100:interface=\\:\\:1",
             "tcp:0:interface=localhost",
+            "9100",
+            "[::1]:9100",
             "unix:/run/gamed/admin.sock",
         ):
             self.assertIsNone(self.check(text, "tcp:8080", "unix:/run/gamed/http.sock"))
@@ -140,7 +142,7 @@ class EndpointTests(SynchronousTestCase):
         for text in ("tcp:9100", "tcp:9100:interface=0.0.0.0", "tcp:9100:interface=192.168.1.5", "tcp6:9100"):
             error = self.assertRaises(SetupError, self.check, text)
             self.assertTrue(str(error).startswith(f"--admin {text}: only this machine may reach it"), error)
-        self.assertIn("--admin 9100: ", str(self.assertRaises(SetupError, self.check, "9100")))
+        self.assertIn("--admin nowhere: ", str(self.assertRaises(SetupError, self.check, "nowhere")))
 
     def test_the_games_own(self) -> None:
         """One endpoint is not both."""
