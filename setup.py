@@ -40,6 +40,7 @@ DEV = [
     "referencing>=0.36",
     "ruff>=0.11",
     "schemathesis>=4.32",
+    "selenium>=4.40,<5",
     "setuptools>=83",
     "wheel>=0.46.2",
     "zxing-cpp>=3",

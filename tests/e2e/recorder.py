@@ -1,10 +1,12 @@
-"""A proxy in front of a provider that records its requests and their senders."""
+"""A proxy in front of a provider, or of the service, that records its requests and their senders."""
 
 import contextlib
 import http.client
 import http.server
+import ssl
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from urllib.parse import parse_qsl
 
 from msgspec import Struct
@@ -38,9 +40,12 @@ class Exchange(Struct, frozen=True):
 
 
 class Recorder:
-    """Listens on its own port and passes Host on, so that the provider uses this address."""
+    """Listens on its own port and passes Host on, so that the provider uses this address.
 
-    def __init__(self, upstream: int) -> None:
+    With a certificate for localhost, and its key, the address is https.
+    """
+
+    def __init__(self, upstream: int, certificate: Path | None = None) -> None:
         self.exchanges: list[Exchange] = []
         self.held: str | None = None
         """Path of requests that are neither passed on nor answered."""
@@ -54,6 +59,10 @@ class Recorder:
             protocol_version = "HTTP/1.1"
             server_version = sys_version = ""
 
+            def handle(self) -> None:
+                with contextlib.suppress(ssl.SSLError):  # a browser that does not know the certificate yet
+                    super().handle()
+
             def do_GET(self) -> None:
                 recorder._pass_on(self, upstream)
 
@@ -66,6 +75,12 @@ class Recorder:
         self._server.block_on_close = False
         self.port = self._server.server_port
         self.base = f"http://127.0.0.1:{self.port}"
+        if certificate is not None:
+            self.base = f"https://localhost:{self.port}"
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            options = {"server_side": True, "do_handshake_on_connect": False}  # one that waits must not delay the next
+            self._server.socket = context.wrap_socket(self._server.socket, **options)
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def close(self) -> None:

@@ -1,14 +1,16 @@
 """Pictures of every page in Chromium, light and dark: `.venv/bin/python -m tests.e2e.screenshots`.
 
 The pictures go to docs/images/pages, or to the folder named as argument, with a language behind it if not in English:
-`.venv/bin/python -m tests.e2e.screenshots /tmp/pages ar`.
+`.venv/bin/python -m tests.e2e.screenshots /tmp/pages ar`. With `--all` it is every page of the galleries, in all its
+states, at three widths; these take some minutes and are not part of the repository.
 """
 
+import re
 import struct
-import sys
+from argparse import ArgumentParser
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, product
 from pathlib import Path
 from zlib import compress, crc32
 
@@ -24,6 +26,7 @@ from tests.login.gallery import RENDERER, Shown
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images" / "pages"
 PHONE = {"width": 390, "height": 640}
+WINDOWS = (PHONE, {"width": 768, "height": 1024}, {"width": 1280, "height": 800})
 DRAWN: Mapping[str, str] = {
     "home": "home at plain",
     "sign-in": "sign-in open",
@@ -100,6 +103,31 @@ def draw(browser: Browser, target: Path, language: Language) -> None:
                 (target / f"{picture}-{scheme}.png").write_bytes(reduce(paper, png))
 
 
+def draw_all(
+    browser: Browser,
+    language: Language,
+    windows: Sequence[Mapping[str, int]] = WINDOWS,
+    schemes: Sequence[str] = SCHEMES,
+) -> Iterator[tuple[str, bytes]]:
+    """Yield name and PNG of every page of the galleries in each window and scheme.
+
+    They are written into one document, whose policy stays in force: loading each takes a third more time.
+    """
+    shown = {file_name(name): page.spoken(language) for name, page in pages().items()}
+    for window, scheme in product(windows, schemes):
+        with browser.new_context(viewport=window, color_scheme=scheme) as context:  # type: ignore[arg-type]
+            page = context.new_page()
+            load(page, next(iter(shown.values())))
+            for name, html in shown.items():
+                page.set_content(html.decode())
+                yield f"{name}-{window['width']}-{scheme}.png", page.screenshot(full_page=True, caret="hide")
+
+
+def file_name(name: str) -> str:
+    """Return the name of a page in letters, digits and hyphens."""
+    return re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")[:80]
+
+
 def load(page: Page, html: bytes) -> None:
     """Show this page as the server sends it."""
     page.unroute_all()
@@ -120,10 +148,24 @@ def reduce(paper: Page, png: bytes) -> bytes:
 
 
 def main() -> None:
-    target = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
-    target.mkdir(parents=True, exist_ok=True)
-    language = Languages().get(sys.argv[2]) if len(sys.argv) > 2 else ENGLISH
-    chromium().do(lambda browser: draw(browser, target, language))
+    options = ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    options.add_argument("folder", nargs="?", type=Path, default=FOLDER)
+    options.add_argument("language", nargs="?", default=ENGLISH.tag)
+    options.add_argument("--all", action="store_true", help="every page of the galleries, at three widths")
+    given = options.parse_args()
+    if given.all and given.folder == FOLDER:
+        options.error("Name a folder: the repository keeps a part of these pictures only.")
+    given.folder.mkdir(parents=True, exist_ok=True)
+    language = Languages().get(given.language)
+    if given.all:
+        chromium().later(lambda browser: write_all(browser, given.folder, language)).result()
+    else:
+        chromium().do(lambda browser: draw(browser, given.folder, language))
+
+
+def write_all(browser: Browser, target: Path, language: Language) -> None:
+    for name, png in draw_all(browser, language):
+        (target / name).write_bytes(png)
 
 
 if __name__ == "__main__":

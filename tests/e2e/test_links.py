@@ -20,7 +20,7 @@ from tests.e2e.wire import Answer
 from tests.support.covers import covers
 
 NEW_PASSWORD = "a battery staple"
-LINK = re.compile(r"http://127\.0\.0\.1:\d+/auth/(?:invite|reset)/\S+")
+LINK = re.compile(r"https?://(?:127\.0\.0\.1|localhost):\d+/auth/(?:invite|reset)/\S+")
 
 
 class LinkCase(ServiceCase):

@@ -2,10 +2,14 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.e2e.screenshots import DRAWN, FOLDER, pages
+from gamed.pages.language import ENGLISH
+from tests.e2e.chromium import chromium
+from tests.e2e.screenshots import DRAWN, FOLDER, PHONE, draw_all, file_name, pages
 from tests.e2e.test_pages import SCHEMES
 
 PICTURES_BYTES = 2 * 1024**2
+EMPTY_BYTES = 4_000
+"""More than a picture of a page without words has."""
 
 
 class ScreenshotTests(SynchronousTestCase):
@@ -17,3 +21,11 @@ class ScreenshotTests(SynchronousTestCase):
             {picture.name for picture in pictures}, {f"{name}-{scheme}.png" for name in DRAWN for scheme in SCHEMES}
         )
         self.assertLess(sum(picture.stat().st_size for picture in pictures), PICTURES_BYTES)
+
+    def test_all(self) -> None:
+        """Every page of the galleries can be drawn, in all its states, and no picture replaces another one."""
+        pictures = chromium().do(lambda browser: dict(draw_all(browser, ENGLISH, [PHONE], ["light"])))
+        self.assertEqual(set(pictures), {f"{file_name(name)}-390-light.png" for name in pages()})
+        self.assertEqual(len(pictures), len(pages()))
+        self.assertGreater(len(set(pictures.values())), len(pages()) // 2)
+        self.assertEqual([name for name, png in pictures.items() if len(png) < EMPTY_BYTES], [])

@@ -1,0 +1,307 @@
+"""One walk in each browser engine: every form of the game's and the account's pages, then the garden."""
+
+from typing import Any, ClassVar
+
+from cryptography.x509 import DNSName
+
+from gamed.account import sentences
+from gamed.config.settings import Intervals
+from gamed.login.local import FormError
+from gamed.login.sentences import REFUSED
+from tests.cli.process import ROOT, CommandTestCase
+from tests.e2e.cases import NAME, PASSWORD
+from tests.e2e.engines import ENGINES, Engine
+from tests.e2e.recorder import Recorder
+from tests.e2e.service import gamed_with
+from tests.e2e.test_demo import SERVED
+from tests.e2e.test_links import NEW_PASSWORD, LinkCase
+from tests.e2e.wire import Answer
+from tests.support.certificates import certificate
+from tests.support.ports import free_port
+
+CODE = "() => document.querySelector('.code').innerText.trim()"
+LANGUAGE = "() => document.documentElement.lang"
+STYLED = "() => getComputedStyle(document.querySelector('.card')).borderRadius"
+WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+INTERVALS = Intervals(page_return_seconds=0, page_refresh_seconds=3)
+PHONE, DESKTOP = (360, 640), (1280, 800)
+
+
+class AccountTests(LinkCase):
+    """A player from the invite to the deletion of the account, in local mode."""
+
+    intervals: ClassVar = INTERVALS
+    config: ClassVar[Any] = {**LinkCase.config, "limits": {"passwords_per_minute": 0}}
+
+    def setUp(self) -> None:
+        """Start the service as it is on the internet: browsers see https, and cookies have the prefix `__Host-`."""
+        super().setUp()
+        proxy = Recorder(self.service.port, certificate(self.folder, DNSName("localhost")))
+        self.addCleanup(proxy.close)
+        self.site = proxy.base
+        self.assertEqual(self.service.terminate(), 0)
+        self.service.configure({**self.config, "public_url": self.site})
+        self.service.start()
+
+    def ask(self, method: str, path: str, **how: Any) -> Answer:
+        headers = {"Host": self.site.removeprefix("https://"), **how.pop("headers", {})}
+        return super().ask(method, path, headers=headers, **how)
+
+    def test_chromium(self) -> None:
+        """Each form does what its button says in Chromium."""
+        self.walk(ENGINES["chromium"]())
+
+    def test_firefox(self) -> None:
+        """Each form does what its button says in Firefox."""
+        self.walk(ENGINES["firefox"]())
+
+    def test_webkit(self) -> None:
+        """Each form does what its button says in WebKit."""
+        self.walk(ENGINES["webkit"]())
+
+    def walk(self, browser: Engine) -> None:
+        self.addCleanup(browser.close)
+        self.browser, self.home = browser, f"{self.site}/auth/account"
+        browser.resize(*PHONE)
+        self.is_invited()
+        self.reads_another_language()
+        self.is_renamed()
+        self.signs_a_game_in()
+        browser.resize(*DESKTOP)
+        self.restores_a_version()
+        self.chooses_a_copy()
+        self.signs_the_game_out()
+        self.changes_the_password()
+        self.gets_a_new_password()
+        self.deletes_the_account()
+        self.assertEqual([error for error in browser.errors() if "status of 4" not in error], [])
+
+    def looks_right(self) -> None:
+        """Assert that the style is applied, and that nothing is wider than the window."""
+        self.assertEqual((self.browser.read(STYLED), self.browser.read(WIDER)), ("14px", 0), self.browser.text)
+
+    def assert_notice_once(self, key: str) -> None:
+        """Assert that a notice is shown once: neither Back nor a reload shows it again."""
+        words = sentences.NOTICES[key].source
+        self.assertIn(words, self.browser.text)
+        self.looks_right()
+        self.browser.reload()
+        self.assertNotIn(words, self.browser.text)
+
+    def assert_not_after_back(self, key: str) -> None:
+        """Assert that the page with the notice, left by a link, comes back without it."""
+        words = sentences.NOTICES[key].source
+        self.assertIn(words, self.browser.text)
+        self.browser.open(f"{self.home}/saves/none")
+        self.browser.wait_for("Nothing was changed")
+        self.browser.back()
+        self.browser.wait_for("Sign out")
+        self.assertNotIn(words, self.browser.text)
+
+    def is_invited(self) -> None:
+        self.browser.open(self.link("invite"))
+        self.looks_right()
+        self.browser.fill("Create account", Name=NAME, Password=PASSWORD)
+        self.assertIn(f"Hello, {NAME}", self.browser.text)
+        self.looks_right()
+
+    def reads_another_language(self) -> None:
+        for before, chosen, tag in (("Language", "Deutsch", "de"), ("Sprache", "English", "en")):
+            self.browser.press(before)
+            self.browser.go(chosen)
+            self.assertEqual(self.browser.read(LANGUAGE), tag)
+
+    def is_renamed(self) -> None:
+        self.browser.fill("Save name", Name_that_games_show="Z. Beeblebrox")
+        self.assertIn("Hello, Z. Beeblebrox", self.browser.text)
+        self.assert_not_after_back("named")
+
+    def signs_a_game_in(self) -> None:
+        """Decline one sign-in; in the next one type a wrong password, then the right one, and read the code."""
+        self.browser.open(self.start()["login_url"])
+        self.browser.go("This was not me")
+        self.browser.wait_for("You were not signed in")
+        login = self.start(client={"name": "MyGame", "platform": "linux", "device_name": "ANNA-PC"})
+        self.browser.open(login["login_url"])
+        self.looks_right()
+        self.browser.go("Create an account")
+        self.browser.go("Sign in")
+        self.browser.fill("Sign in", Name=NAME, Password="wrong horse")
+        self.assertIn(REFUSED[FormError.WRONG].source, self.browser.text)
+        self.browser.fill("Sign in", Password=PASSWORD)
+        self.looks_right()
+        answer = self.collect(login, finish_code=self.browser.read(CODE))
+        self.assertEqual(answer.status, 200, answer.body)
+        self.token = answer.json["access_token"]
+        self.browser.wait_for("You can go back to the game")
+
+    def save(self, data: bytes, condition: str, value: str) -> Answer:
+        return self.ask("PUT", "/game/saves/auto", body=data, bearer=self.token, headers={condition: value})
+
+    def saved(self) -> bytes:
+        return self.ask("GET", "/game/saves/auto", bearer=self.token).body
+
+    def restores_a_version(self) -> None:
+        first = self.save(b"\x01one", "If-None-Match", "*")
+        self.save(b"\x02two", "If-Match", first.headers["etag"])
+        self.browser.open(self.home)
+        self.looks_right()
+        self.browser.go("Versions of auto")
+        self.looks_right()
+        self.browser.go("Restore version 1")
+        self.assert_notice_once("restored")
+        self.assertEqual(self.saved(), b"\x01one")
+
+    def chooses_a_copy(self) -> None:
+        """Use one copy, and delete another one after a page that asks."""
+        for data in (b"\x03three", b"\x04four"):
+            self.assertEqual(self.save(data, "If-Match", '"1-0000000000000000"').status, 412)
+        self.browser.open(self.home)
+        self.browser.go("Choose a copy of auto")
+        self.looks_right()
+        self.browser.go("Delete this copy: version 4")
+        self.looks_right()
+        self.browser.go("Keep it")
+        self.browser.go("Delete this copy: version 4")
+        self.browser.go("Delete this copy")
+        self.assert_notice_once("dismissed")
+        self.browser.go("Use this copy")
+        self.assert_notice_once("restored")
+        self.assertEqual(self.saved(), b"\x04four")
+
+    def signs_the_game_out(self) -> None:
+        self.browser.go("All saves")
+        self.browser.go("Sign out ANNA-PC")
+        self.assert_notice_once("signed-out")
+        self.assertEqual(self.ask("GET", "/game/", bearer=self.token).status, 401)
+        self.browser.go("Sign out everywhere else")
+        self.assert_notice_once("others-out")
+
+    def changes_the_password(self) -> None:
+        self.browser.fill("Change password", Old_password="wrong horse", New_password=NEW_PASSWORD)
+        self.assertIn(sentences.PASSWORD_REFUSED[FormError.WRONG].source, self.browser.text)
+        self.browser.fill("Change password", Old_password=PASSWORD, New_password=NEW_PASSWORD)
+        self.assert_notice_once("password")
+        self.browser.go("Sign out")
+        self.browser.fill("Sign in", Name=NAME, Password=NEW_PASSWORD)
+        self.assertIn("Hello, Z. Beeblebrox", self.browser.text)
+
+    def gets_a_new_password(self) -> None:
+        """Use a reset link, which signs this browser out."""
+        self.browser.open(self.link("reset-link", NAME))
+        self.looks_right()
+        self.browser.fill("Set password", Password=PASSWORD)
+        self.browser.wait_for("You are signed out everywhere.")
+        self.browser.go("Open your account")
+        self.browser.fill("Sign in", Name=NAME, Password=PASSWORD)
+
+    def deletes_the_account(self) -> None:
+        self.browser.fill("Delete account", Type_the_word="nothing")
+        self.browser.wait_for(sentences.NOT_TYPED.source)
+        self.browser.back()
+        self.browser.fill("Delete account", Type_the_word="delete")
+        self.browser.wait_for("Your account is deleted")
+        self.looks_right()
+        self.assertEqual(self.service.rows()["player"], 0)
+
+
+class GardenTests(CommandTestCase):
+    """A player of the garden, with `gamed dev`."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        ports = {name: free_port() for name in ("--port", "--provider-port", "--static-port")}
+        words = [str(ROOT / word) if "/" in word else word for word in SERVED]
+        options = [*(f"{name}={port}" for name, port in ports.items()), f"--folder={self.folder / 'dev'}"]
+        process = self.start(*gamed_with(INTERVALS), "dev", *options, *words)
+        self.await_answer(ports["--port"], process)
+        self.home = f"http://127.0.0.1:{ports['--port']}/auth/account"
+        self.address = f"http://127.0.0.1:{ports['--static-port']}/"
+
+    def test_chromium(self) -> None:
+        """The garden is played, saved and restored in Chromium."""
+        self.walk(ENGINES["chromium"]())
+
+    def test_firefox(self) -> None:
+        """The garden is played, saved and restored in Firefox."""
+        self.walk(ENGINES["firefox"]())
+
+    def test_webkit(self) -> None:
+        """The garden is played, saved and restored in WebKit."""
+        self.walk(ENGINES["webkit"]())
+
+    def walk(self, browser: Engine) -> None:
+        self.addCleanup(browser.close)
+        self.browser = browser
+        browser.resize(*DESKTOP)
+        self.signs_in()
+        self.plays()
+        self.uses_the_account()
+        self.restores()
+        self.is_signed_out()
+        self.assertEqual([error for error in browser.errors() if "status of 401" not in error], [])
+
+    def signs_in(self) -> None:
+        """Sign in as a new player, in a page that the game opens; choose a name, and type the code into the game."""
+        self.browser.open(self.address)
+        self.browser.press("Sign in")
+        self.browser.press("Sign in with Discord")
+        self.browser.follow("Open it")
+        self.browser.go("Continue with Discord")
+        self.browser.go("Continue as Chidi")
+        self.browser.go("Choose what games call you")
+        self.browser.fill("Save", Name_that_games_show="Chidi")
+        code = self.browser.read(CODE)
+        self.browser.leave()
+        self.browser.type("The six letters", code.lower())
+        self.browser.press("Continue")
+        self.browser.wait_for("Your plots")
+        self.browser.wait_for("Saved")
+
+    def plays(self) -> None:
+        """Play, and find the same garden after a reload, with the picture that the server sent."""
+        self.browser.press("Plot 1:")
+        self.browser.wait_for("0 flowers, 1 growing, 0 picked")
+        self.browser.wait_for("Saved")
+        for plot in (2, 2, 3, 3, 3):
+            self.browser.press(f"Plot {plot}:")
+        self.browser.wait_for("1 flower, 2 growing, 0 picked")
+        self.browser.wait_for("Saved")
+        self.browser.reload()
+        self.browser.wait_for("1 flower, 2 growing, 0 picked")
+        if not self.browser.stores_blobs:
+            return
+        picture = "() => document.querySelector('#scene-image').naturalWidth === 640"
+        self.browser.until(lambda: self.browser.evaluate(picture), "the picture")
+
+    def uses_the_account(self) -> None:
+        """Sign in to the account at the provider, beside the game; link another provider, and unlink it."""
+        self.browser.beside()
+        self.browser.open(self.home)
+        self.browser.go("Continue with Discord")
+        self.browser.go("Continue as Chidi")
+        self.browser.wait_for("Hello, Chidi")
+        self.browser.go("Link Google")
+        self.browser.go("Continue as Chidi")
+        self.browser.wait_for(sentences.NOTICES["linked"].source)
+        self.browser.go("Unlink Google")
+        self.browser.wait_for(sentences.NOTICES["unlinked"].source)
+
+    def restores(self) -> None:
+        """Restore the first garden; the game, which is still open, offers it."""
+        self.browser.wait_for("1 flower, 2 growing, 0 picked")
+        self.browser.go("Versions of 1 flower")
+        self.browser.go("Restore version 1")
+        self.browser.wait_for(sentences.NOTICES["restored"].source)
+        self.browser.leave()
+        self.browser.press("Load it")
+        self.browser.wait_for("0 flowers, 1 growing, 0 picked")
+
+    def is_signed_out(self) -> None:
+        """Sign the game out on the account page; the game asks for another sign-in."""
+        self.browser.beside()
+        self.browser.open(self.home)
+        self.browser.go("Sign out Browser on")
+        self.browser.wait_for(sentences.NOTICES["signed-out"].source)
+        self.browser.leave()
+        self.browser.wait_for("Sign in to play")
