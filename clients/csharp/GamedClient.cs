@@ -4493,7 +4493,8 @@ namespace Gamed
         /// needed.</summary>
         async Task<Credential> LiveAsync(string stale, CancellationToken cancel)
         {
-            Credential known = held ?? await CredentialAsync(cancel).ConfigureAwait(false);
+            // A client for one player reads each time: it does not notice otherwise that the first one has signed out.
+            Credential known = (player == null ? held : null) ?? await CredentialAsync(cancel).ConfigureAwait(false);
             if (known == null)
                 throw SignInRequired.SignedOut();
             if (player != null && player != known.PlayerId)

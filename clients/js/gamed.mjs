@@ -2423,7 +2423,8 @@ export class GamedClient {
    * @param {string | null} stale
    */
   async #live(stale) {
-    const held = this._held ?? (await this.look())
+    // A client for one player looks each time: it does not notice otherwise that the first one has signed out.
+    const held = (this._player === null ? this._held : null) ?? (await this.look())
     if (held === null) throw signedOut()
     if (this._player !== null && this._player !== held.playerId) throw playerChanged()
     if (held.fresh(this._now()) && held.accessToken !== stale) return held

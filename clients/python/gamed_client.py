@@ -1914,7 +1914,8 @@ class GamedClient:
 
     def _live(self, stale: str | None) -> Credential:
         """Return a credential with a token that is not `stale`; refresh if there is none."""
-        held = self._known.held or self.credential
+        # A client for one player reads each time: it does not notice otherwise that the first one has signed out.
+        held = (self._known.held if self._player is None else None) or self.credential
         if held is None:
             raise SignInRequired("signed_out", "No player is signed in here.")
         if self._player not in (None, held.player_id):

@@ -94,6 +94,18 @@ test("secrets are in no print, no JSON, no error", async (t) => {
   }
 })
 
+test("a client for one player sends nothing after the first one has signed out", async (t) => {
+  const { client, seen } = await signedIn(t, {
+    "GET /game/": (_, response) => json(response, { player: {} }),
+    "POST /auth/session/logout": (_, response) => response.writeHead(204).end(),
+  })
+  const bound = client.only(client.credential.playerId)
+  await bound.whoami()
+  await client.signOut()
+  await assert.rejects(bound.whoami(), (error) => error.code === "signed_out")
+  assert.equal(seen.filter(({ key }) => key === "GET /game/").length, 1)
+})
+
 test("the credential's file is this user's, and nothing is left beside it", async (t) => {
   const { client } = await signedIn(t, {})
   const file = `${client.folder}/${client.place}.json`

@@ -174,6 +174,15 @@ class Forget(ClientCase):
 class SignOut(ClientCase):
     """Sign-out."""
 
+    def test_for_one_player(self) -> None:
+        """A client for one player sends nothing once the first one has signed out."""
+        client = self.signed_in()
+        bound = client.only(client.credential.player_id)
+        bound.whoami()
+        client.sign_out()
+        self.raised(gc.SignInRequired, "signed_out", bound.whoami)
+        self.assertEqual(len(self.fake.requests("/game/")), 1)
+
     def test_server_notified(self) -> None:
         """Sign-out sends the refresh credential, so that it works with an expired access token."""
         client = self.signed_in()
