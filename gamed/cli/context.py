@@ -201,12 +201,18 @@ class CommandContext(Struct, frozen=True):
 
     def open_for_names(self) -> "OfflineDatabases":
         """Return the databases with the key if it can be had, so that players have names; else without it."""
-        runner = ran_by()
+        harden()
+        places, runner = self.places(), ran_by()
         try:
-            return self.open()
-        except (ConfigError, SetupError, CommandFailed):
-            files = self.open_keyless()
-            return OfflineDatabases(files.store, files.data, runner)
+            opened = read_with_key(places)
+        except (ConfigError, SetupError):
+            return self.open_keyless()
+        switch_to_owner(places.data)
+        refuse_unfinished(places.data)
+        try:
+            return KeyedDatabases.of(opened, runner)
+        except (SetupError, CommandFailed):  # not open_keyless(): the password of the store is erased by now
+            return OfflineDatabases(open_store(opened.config, places.data), places.data, runner)
 
     def open_for(self, who: str) -> "tuple[OfflineDatabases, str]":
         """Return the databases and a player's id: this id, which needs no key, or that of the player with this name."""

@@ -73,14 +73,14 @@ def written_numbers(connection: Connection, player_id: str, slot: str, limit: in
 
 def newest_written(connection: Connection, player_id: str, slots: Sequence[str]) -> Mapping[str, Version]:
     """Return, by slot, the newest version that is or was current; slots that have none are left out."""
-    marks = ", ".join("?" * len(slots))
     query = f"""
-        SELECT {VERSION_COLUMNS} FROM save_version v WHERE player_id = ? AND slot IN ({marks}) AND version = (
+        SELECT {VERSION_COLUMNS} FROM save_version v WHERE player_id = :player_id AND version = (
             SELECT max(version) FROM save_version o
             WHERE o.player_id = v.player_id AND o.slot = v.slot AND o.kind IN ('write', 'restore')
-        )
+        ) AND slot = :slot
     """
-    rows = connection.execute(query, (player_id, *slots)).fetchall() if slots else ()
+    asked = ({"player_id": player_id, "slot": slot} for slot in slots)
+    rows = (row for values in asked for row in connection.execute(query, values).fetchall())
     return {found.slot: found for found in map(version_from_row, rows)}
 
 

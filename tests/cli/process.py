@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from http.client import HTTPConnection
 from pathlib import Path
+from re import sub
 from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Any, TypeVar
@@ -168,6 +169,11 @@ def get(port: int, path: str, token: str = "") -> tuple[int, bytes]:
         connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
         answer = connection.getresponse()
         return answer.status, answer.read()
+
+
+def without_root_warning(err: str) -> str:
+    """Return what a start printed to stderr, but for the warning that it has as root."""
+    return sub(r"gamed: warning: the server runs as root\..*\n", "", err)
 
 
 def await_end(pid: int) -> None:

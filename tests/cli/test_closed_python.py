@@ -40,16 +40,19 @@ SERVERS = {
     *("gamed.database.sqlite.backend", "gamed.dev.clients", "gamed.dev.provider", "gamed.dev.servers"),
     "gamed.dev.static_files",
     *("gamed.pages.catalogue", "gamed.pages.languages"),
+    *("gamed.assets.store", "gamed.cli.context", "gamed.database.backup_format", "gamed.saves.tables"),
+    *("gamed.notify.client", "gamed.notify.format_rules", "gamed.notify.model"),
+    *("click", "gamed.gc_pause", "twisted.internet.defer"),
     *("twisted.internet", "twisted.internet.error", "twisted.scripts.twistd"),
 }
-"""Modules that only `serve`, `dev` and `check config` import late, which stay the user they are, and those that are
-imported before any command runs."""
+"""Modules that only `serve`, `dev`, `notify test` and `check config` import late, which stay the user they are, that
+completion imports before it opens anything, and that are imported before any command runs."""
 STORED = {"mode": "local", "master_key_env": "GAMED_MASTER_KEY"}
 KEY = {"GAMED_MASTER_KEY": b64encode(bytes(range(100, 132))).decode()}
 FAILURE = compile(r"Traceback|No module named|Permission denied|ImportError")
 PASSWORD = "correct horse battery"
 NOT_SWITCHED = {
-    *("serve", "dev", "unit", "nginx", "caddy", "man", "completion", "key new", "check config"),
+    *("serve", "dev", "unit", "nginx", "caddy", "man", "completion", "key new", "check config", "notify test"),
     *("move-data", "health"),
 }
 """Commands that run as root to their end, or refuse root."""
@@ -91,6 +94,7 @@ COMMANDS = (
     "saves restore anna auto 1",
     "saves undelete anna auto",
     "saves export anna anna.zip",
+    "saves import anna anna.zip --dry-run",
     "saves erase anna --yes",
     "saves stats",
     "key fingerprint",

@@ -42,7 +42,7 @@ class BesideTheServerTests(CommandTestCase):
 
         anna, ben = json.loads(self.gamed("players", "list", "--json")[1])
         self.assertEqual((anna["name"], anna["state"], anna["last_sign_in_at"]), ("Anna", "active", None))
-        self.assertEqual(len(self.gamed("players", "list")[1].splitlines()), 3)
+        self.assertEqual(len(self.gamed("players", "list")[1].splitlines()), 4)
 
         for wanted in ("anna", ben["id"]):
             code, out, err = self.gamed("players", "token", wanted, "--json")

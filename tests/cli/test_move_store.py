@@ -225,7 +225,7 @@ class RoundTrip(MoveStoreCase):
         """The command says what was moved, how the previous files are called, and what to write or remove."""
         code, out, err = self.run_command("--to", self.place.url)
         self.assertEqual((code, err), (0, ""))
-        self.assertRegex(out, r"^\d+ rows, \d+ bytes, are in postgresql:///test\d+")
+        self.assertRegex(out, r"^\d+ rows, \d+ KiB, are in postgresql:///test\d+")
         self.assertIn(f'"store": {json.dumps(self.place.url)},', out)
         self.assertIn("auth.db.moved-", out)
         self.configure(store=self.place.url)
@@ -393,7 +393,7 @@ class Killed(MoveStoreCase):
         cluster().end_backends(self.place.database)  # at once, not when the server notices the end of its client
         if os.WIFSIGNALED(status):
             return moment
-        self.assertEqual(os.waitstatus_to_exitcode(status), 0 if by is signal.SIGKILL else 1)
+        self.assertEqual(os.waitstatus_to_exitcode(status), 0 if by is signal.SIGKILL else 130)
         return int(steps.read_text())
 
     def _count_steps(self, moment: int, steps: Path, arguments: tuple[str, ...], by: signal.Signals) -> None:

@@ -12,7 +12,17 @@ import psycopg
 
 from gamed.cli.service.prepare import STORE_SECONDS
 from gamed.database.postgresql.processes import IN_USE, STORE
-from tests.cli.process import GAMED, ROOT, TWISTD, WAIT_SECONDS, CommandTestCase, end_daemon, free_port, get
+from tests.cli.process import (
+    GAMED,
+    ROOT,
+    TWISTD,
+    WAIT_SECONDS,
+    CommandTestCase,
+    end_daemon,
+    free_port,
+    get,
+    without_root_warning,
+)
 from tests.cli.test_clock import SHIFTED
 from tests.support import forks
 from tests.support.postgresql import PASSWORD, Address, Cluster, cluster
@@ -343,7 +353,7 @@ class MachinesTests(PostgresqlTestCase):
         port = free_port()
         arguments = ("gamed", "serve", *self.places, f"--listen=tcp:{port}:interface=127.0.0.1")
         code, _, err = self.run_command(*arguments, of=TWISTD)
-        self.assertEqual((code, err), (0, ""))
+        self.assertEqual((code, without_root_warning(err)), (0, ""))
         pid = int((self.folder / "twistd.pid").read_text())
         self.addCleanup(end_daemon, pid)
         self.await_answer(port)

@@ -14,12 +14,16 @@ WHOLE = {
     "gamed.players.keyring:_move_sealed",
     "gamed.players.keyring:rekey",
     "gamed.account.store:sign_out_all",
+    "gamed.cli.completing:_players",
     "gamed.saves.integrity:",
     "gamed.saves.integrity:count_blobs",
     "gamed.saves.integrity:state_totals",
+    "gamed.saves.tables:total_usage",
+    "gamed.sessions.tables:count_active",
     "gamed.sessions.tables:delete_logins",
 }
-"""Functions of commands that check, count or change everything there is, and one that an erased player needs once."""
+"""Functions of commands and of the owner's page that check, count or change everything there is, and one that an erased
+player needs once."""
 
 
 class PlanTest(SchemaCase):
