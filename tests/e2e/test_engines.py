@@ -93,7 +93,7 @@ class AccountTests(LinkCase):
         words = sentences.NOTICES[key].source
         self.assertIn(words, self.browser.text)
         self.browser.open(f"{self.home}/saves/none")
-        self.browser.wait_for("Nothing was changed")
+        self.browser.wait_for("Nothing here")
         self.browser.back()
         self.browser.wait_for("Sign out")
         self.assertNotIn(words, self.browser.text)

@@ -85,7 +85,10 @@ class LinkPageTests(LinkCase):
         self.assert_signs_in("Cleo.7", PASSWORD)
         window.open(url)
         self.assertEqual(window.status, 410)
-        self.assertIn(sentences.LINK_OVER.source, window.text)
+        self.assertIn(sentences.INVITE_USED.source, window.text)
+        other = self.window()
+        other.open(url)
+        self.assertIn(sentences.LINK_OVER.source, other.text)
 
     def test_reset(self) -> None:
         """A player sets a password with the link; it signs in, the old one does not, and the link has ended."""
