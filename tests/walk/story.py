@@ -18,6 +18,7 @@ from zipfile import ZipFile
 
 from gamed.database.connection import AUTH, STATE
 from gamed.database.sqlite.migrations import schema_folder, scripts_in
+from gamed.pages.languages import Languages
 from tests.cli.process import ROOT
 from tests.database.kept_stores import kept_stores
 from tests.e2e.cases import Player as Person
@@ -129,6 +130,32 @@ class Story(WalkFixtures):
         self.sofa.await_read("level", b"level 2")
         self.write(self.sofa, "level", b"level 3")
         self.desk.await_read("level", b"level 3")
+
+    @step
+    def account(self) -> None:
+        """The friend opens the account in German, renames a device, and deletes a save and brings it back."""
+        say, page = Languages().get("de").gettext, f"{self.home.base}/auth/account"
+        window = Window()
+        window.open(page)
+        window.sign_in(NAME, PASSWORD)
+        window.wait_for("Sign out everywhere else")
+        window.open(f"{self.home.base}/auth/language/de/account")
+        [device, *_] = self.home.json("sessions", "list", NAME)
+        window.open(f"{page}/devices/{device['session_id']}")
+        window.step(lambda shown: shown.get_by_label(say("Name of the device")).fill("Deck"))
+        window.press(say("Save name"))
+        window.wait_for(say("The device is renamed."))
+        window.open(f"{page}/saves/level/delete")
+        window.press(say("Delete this save"))
+        window.wait_for(say("deleted"))
+        window.step(lambda shown: shown.get_by_role("button", name=say("Bring back")).first.click())
+        window.wait_for(say("The save is restored. Games that are running get it at once."))
+        window.close()
+        named = {each["client"].get("device_name") for each in self.home.json("sessions", "list", NAME)}
+        expect("whether a device has its new name", True, "Deck" in named)
+        self.desk.await_read("level", b"level 3")
+        self.write(self.desk, "level", b"brought back")
+        self.sofa.await_read("level", b"brought back")
 
     @step
     def start_again(self) -> None:
