@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from playwright.sync_api import ElementHandle, Page
+from playwright.sync_api import ElementHandle, Error, Page
 from selenium.common.exceptions import WebDriverException
 from selenium.webdriver import Keys, WebKitGTK
 from selenium.webdriver.common.by import By
@@ -174,11 +174,11 @@ class Engine(ABC):
 class ChromiumEngine(Engine):
     """The browser of all other tests, with a profile of its own."""
 
-    def __init__(self) -> None:
-        from playwright.sync_api import Error
+    interrupted = (Error,)
 
-        self.interrupted = (Error,)
+    def __init__(self, scheme: str = "light") -> None:
         self._window = Window()
+        self._window.step(lambda page: page.emulate_media(color_scheme=scheme))  # type: ignore[arg-type]
         self._errors: list[str] = []
         self._pages: list[Page] = []
         self._watch(self._window.page)
@@ -415,7 +415,7 @@ class WebKitEngine(Engine):
         shutil.rmtree(self._folder, ignore_errors=True)  # a browser that ends still writes its cache
 
 
-ENGINES: Mapping[str, Callable[[], Engine]] = {
+ENGINES: Mapping[str, Callable[..., Engine]] = {
     "chromium": ChromiumEngine,
     "firefox": FirefoxEngine,
     "webkit": WebKitEngine,
