@@ -69,6 +69,7 @@ ROWS = {
     "gamed/owner": "tests.owner tests.ops.test_admin tests.pages tests.e2e.test_owner_page",
     "gamed/pages": (
         "tests.pages tests.login tests.account tests.owner tests.e2e.test_pages tests.e2e.test_languages "
+        "tests.e2e.test_engines "
         "clients.packaging.tests.test_texts"
     ),
     "gamed/players": "tests.players tests.contract tests.cli",

@@ -62,7 +62,7 @@ class Engine(ABC):
     """A browser with one profile and a stack of pages, of which the last one is used."""
 
     interrupted: tuple[type[Exception], ...]
-    """What a call raises while the page is being left."""
+    """The errors of a call while the page is being left."""
     opens_windows = True
     """Whether a script may open a page later than in the moment of a press."""
     stores_blobs = True

@@ -146,9 +146,9 @@ class AccountTests(LinkCase):
         self.save(b"\x02two", "If-Match", first.headers["etag"])
         self.browser.open(self.home)
         self.looks_right()
-        self.browser.go("Versions of auto")
+        self.browser.go("Versions: auto")
         self.looks_right()
-        self.browser.go("Restore version 1")
+        self.browser.go("Restore: Version 1")
         self.assert_notice_once("restored")
         self.assertEqual(self.saved(), b"\x01one")
 
@@ -157,12 +157,12 @@ class AccountTests(LinkCase):
         for data in (b"\x03three", b"\x04four"):
             self.assertEqual(self.save(data, "If-Match", '"1-0000000000000000"').status, 412)
         self.browser.open(self.home)
-        self.browser.go("Choose a copy of auto")
+        self.browser.go("Choose: auto")
         self.looks_right()
-        self.browser.go("Delete this copy: version 4")
+        self.browser.go("Delete this copy: Version 4")
         self.looks_right()
         self.browser.go("Keep it")
-        self.browser.go("Delete this copy: version 4")
+        self.browser.go("Delete this copy: Version 4")
         self.browser.go("Delete this copy")
         self.assert_notice_once("dismissed")
         self.browser.go("Use this copy")
@@ -171,7 +171,7 @@ class AccountTests(LinkCase):
 
     def signs_the_game_out(self) -> None:
         self.browser.go("All saves")
-        self.browser.go("Sign out ANNA-PC")
+        self.browser.go("Sign out: ANNA-PC")
         self.assert_notice_once("signed-out")
         self.assertEqual(self.ask("GET", "/game/", bearer=self.token).status, 401)
         self.browser.go("Sign out everywhere else")
@@ -281,17 +281,17 @@ class GardenTests(CommandTestCase):
         self.browser.go("Continue with Discord")
         self.browser.go("Continue as Chidi")
         self.browser.wait_for("Hello, Chidi")
-        self.browser.go("Link Google")
+        self.browser.go("Link: Google")
         self.browser.go("Continue as Chidi")
         self.browser.wait_for(sentences.NOTICES["linked"].source)
-        self.browser.go("Unlink Google")
+        self.browser.go("Unlink: Google")
         self.browser.wait_for(sentences.NOTICES["unlinked"].source)
 
     def restores(self) -> None:
         """Restore the first garden; the game, which is still open, offers it."""
         self.browser.wait_for("1 flower, 2 growing, 0 picked")
-        self.browser.go("Versions of 1 flower")
-        self.browser.go("Restore version 1")
+        self.browser.go("Versions: 1 flower")
+        self.browser.go("Restore: Version 1")
         self.browser.wait_for(sentences.NOTICES["restored"].source)
         self.browser.leave()
         self.browser.press("Load it")
@@ -301,7 +301,7 @@ class GardenTests(CommandTestCase):
         """Sign the game out on the account page; the game asks for another sign-in."""
         self.browser.beside()
         self.browser.open(self.home)
-        self.browser.go("Sign out Browser on")
+        self.browser.go("Sign out: Browser on")
         self.browser.wait_for(sentences.NOTICES["signed-out"].source)
         self.browser.leave()
         self.browser.wait_for("Sign in to play")
