@@ -45,7 +45,8 @@ PYTHON_CLIENT = "clients.python clients.packaging.tests.test_python clients.conf
 GODOT = "clients.godot3 clients.godot4 clients.conformance.tests.test_godot3 clients.conformance.tests.test_godot4"
 ROWS = {
     "gamed/account": (
-        "tests.account tests.contract tests.e2e.test_account_page tests.e2e.test_links tests.e2e.test_erased"
+        "tests.account tests.contract tests.e2e.test_account_page tests.e2e.test_engines tests.e2e.test_links "
+        "tests.e2e.test_erased"
     ),
     "gamed/assets": "tests.assets tests.contract clients.python.tests.assets",
     "gamed/cli": "tests.cli tests.startup tests.readme tests.dev tests.ops tests.e2e.test_main_job",
@@ -98,7 +99,7 @@ ROWS = {
     "docs/openapi.yaml": "tests.contract clients.conformance.tests.test_runner",
     "docs/protocol.md": "tests.contract clients.conformance.tests.test_runner",
     "etc": "tests.ops tests.packaging tests.proxies tests.readme tests.cli.test_gamedctl tests.cli.test_samples",
-    "examples": "tests.e2e.test_demo clients.js",
+    "examples": "tests.e2e.test_demo tests.e2e.test_engines clients.js",
     ".ci": "tests.readme tests.test_quick tests.packaging.test_extras",
     "README.md": "tests.readme tests.packaging",
     "CHANGELOG.md": "tests.cli.test_first_minute",

@@ -19,7 +19,6 @@ from typing import Any
 from playwright.sync_api import ElementHandle, Error, Page
 from selenium.common.exceptions import WebDriverException
 from selenium.webdriver import Keys, WebKitGTK
-from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.webkitgtk.options import Options
 from selenium.webdriver.webkitgtk.service import Service
@@ -395,8 +394,8 @@ class WebKitEngine(Engine):
         self._driver.switch_to.window(self._pages[-1])
 
     def draw(self, path: Path) -> None:
-        """Draw the page's whole height, as far as it fits on the screen."""
-        path.write_bytes(self._driver.find_element(By.TAG_NAME, "html").screenshot_as_png)
+        """Draw what the window shows: the driver draws nothing below it."""
+        self._driver.save_screenshot(str(path))
 
     def errors(self) -> list[str]:
         return []

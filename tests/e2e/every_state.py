@@ -2,7 +2,8 @@
 
 Each page is loaded as the service sends it. The command prints a line for each finding: a style that is not applied, an
 element that is cut off at 360 px, an error of the console, or something that the page's policy has blocked. It exits
-with 1 if there are any. Engines, a language and dark pages can be chosen: `every_state webkit --language ar --dark`.
+with 1 if there are any. Engines, a language and dark pages can be chosen, and a folder for pictures:
+`.venv/bin/python -m tests.e2e.every_state webkit --language ar --dark --folder /tmp/webkit`.
 """
 
 import json
@@ -12,6 +13,7 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 
 from gamed.pages.languages import Languages
@@ -73,8 +75,8 @@ class PageSite:
         self._server.server_close()
 
 
-def findings(engine: Engine, shown: Mapping[str, bytes]) -> list[str]:
-    """Return what is wrong with these pages in this engine, a line each."""
+def findings(engine: Engine, shown: Mapping[str, bytes], folder: Path | None = None) -> list[str]:
+    """Return what is wrong with these pages in this engine, a line each; draw them into the folder."""
     site, found = PageSite(shown), []
     try:
         engine.resize(WIDTH, HEIGHT)
@@ -84,6 +86,8 @@ def findings(engine: Engine, shown: Mapping[str, bytes]) -> list[str]:
                 found.append(f"{name}: no style")
             found += [f"{name}: cut off: {element}" for element in engine.evaluate(CUT)]
             found += [f"{name}: {error}" for error in engine.errors()]
+            if folder is not None:
+                engine.draw(folder / f"{name}.png")
         time.sleep(REPORT_SECONDS)  # a report comes when the browser has time
         return found + site.blocked
     finally:
@@ -95,13 +99,17 @@ def main() -> None:
     options.add_argument("engines", nargs="*", default=["firefox", "webkit"], choices=[[], *ENGINES])
     options.add_argument("--language", default="en")
     options.add_argument("--dark", action="store_true")
+    options.add_argument("--folder", type=Path, help="draws the pages into a folder for each engine")
     given = options.parse_args()
     language, wrong = Languages().get(given.language), False
     shown = {file_name(name): page.spoken(language) for name, page in pages().items()}
     for name in given.engines:
+        folder = given.folder and given.folder / name
+        if folder:
+            folder.mkdir(parents=True, exist_ok=True)
         engine = ENGINES[name]("dark" if given.dark else "light")
         try:
-            found = findings(engine, shown)
+            found = findings(engine, shown, folder)
         finally:
             engine.close()
         print(f"{name}: {len(shown)} pages, {len(found)} findings", *found, sep="\n  ")

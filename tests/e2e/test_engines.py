@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 from cryptography.x509 import DNSName
+from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.account import sentences
 from gamed.config.settings import Intervals
@@ -11,11 +12,13 @@ from gamed.login.sentences import REFUSED
 from tests.cli.process import ROOT, CommandTestCase
 from tests.e2e.cases import NAME, PASSWORD
 from tests.e2e.engines import ENGINES, Engine
+from tests.e2e.every_state import findings
 from tests.e2e.recorder import Recorder
 from tests.e2e.service import gamed_with
 from tests.e2e.test_demo import SERVED
 from tests.e2e.test_links import NEW_PASSWORD, LinkCase
 from tests.e2e.wire import Answer
+from tests.login.gallery import every_page
 from tests.support.certificates import certificate
 from tests.support.ports import free_port
 
@@ -70,6 +73,7 @@ class AccountTests(LinkCase):
         browser.resize(*DESKTOP)
         self.restores_a_version()
         self.chooses_a_copy()
+        self.deletes_a_save()
         self.signs_the_game_out()
         self.changes_the_password()
         self.gets_a_new_password()
@@ -93,7 +97,7 @@ class AccountTests(LinkCase):
         words = sentences.NOTICES[key].source
         self.assertIn(words, self.browser.text)
         self.browser.open(f"{self.home}/saves/none")
-        self.browser.wait_for("Nothing here")
+        self.browser.wait_for(sentences.SAVE_WRONG.source)
         self.browser.back()
         self.browser.wait_for("Sign out")
         self.assertNotIn(words, self.browser.text)
@@ -153,8 +157,8 @@ class AccountTests(LinkCase):
         self.assertEqual(self.saved(), b"\x01one")
 
     def chooses_a_copy(self) -> None:
-        """Use one copy, and delete another one after a page that asks."""
-        for data in (b"\x03three", b"\x04four"):
+        """Delete one copy after a page that asks, use another one, and keep the current one instead of a third."""
+        for data in (b"\x03three", b"\x04four", b"\x05five"):
             self.assertEqual(self.save(data, "If-Match", '"1-0000000000000000"').status, 412)
         self.browser.open(self.home)
         self.browser.go("Choose: auto")
@@ -165,13 +169,33 @@ class AccountTests(LinkCase):
         self.browser.go("Delete this copy: Version 4")
         self.browser.go("Delete this copy")
         self.assert_notice_once("dismissed")
-        self.browser.go("Use this copy")
+        self.browser.go("Use this copy: Version 5")
+        self.assert_notice_once("restored")
+        self.browser.go("Keep this one")
+        self.looks_right()
+        self.browser.go("Delete the other copy")
+        self.assert_notice_once("kept")
+        self.assertEqual(self.saved(), b"\x04four")
+
+    def deletes_a_save(self) -> None:
+        """Delete the save after a page that asks, and bring it back from the list."""
+        self.browser.go("Delete this save")
+        self.looks_right()
+        self.browser.go("Delete this save")
+        self.assert_notice_once("save-deleted")
+        self.browser.go("Bring back: auto")
         self.assert_notice_once("restored")
         self.assertEqual(self.saved(), b"\x04four")
 
     def signs_the_game_out(self) -> None:
-        self.browser.go("All saves")
-        self.browser.go("Sign out: ANNA-PC")
+        """Rename the device with the game, then sign it out there, and all others."""
+        self.browser.open(self.home)
+        self.browser.go("Rename: ANNA-PC")
+        self.looks_right()
+        self.browser.fill("Save name", Name_of_the_device="Deck")
+        self.assert_notice_once("device-named")
+        self.browser.open(self.home)
+        self.browser.go("Sign out: Deck")
         self.assert_notice_once("signed-out")
         self.assertEqual(self.ask("GET", "/game/", bearer=self.token).status, 401)
         self.browser.go("Sign out everywhere else")
@@ -305,3 +329,20 @@ class GardenTests(CommandTestCase):
         self.browser.wait_for(sentences.NOTICES["signed-out"].source)
         self.browser.leave()
         self.browser.wait_for("Sign in to play")
+
+
+class EveryStateTests(SynchronousTestCase):
+    def test_it_finds_something(self) -> None:
+        """The command that loads all states finds a page without style, one that is cut off, and what is blocked."""
+        [good] = [page.html for page in every_page() if page.name == "sign-in open"]
+        planted = {
+            "good": good,
+            "no-style": good.replace(b":root {", b"x {"),
+            "cut-off": good.replace(b"<h1>", b"<h1><pre>" + b"W" * 99 + b"</pre>"),
+            "blocked": good.replace(b"<h1>", b'<h1 style="color: red">'),
+        }
+        browser = ENGINES["chromium"]()
+        self.addCleanup(browser.close)
+        found = findings(browser, planted)
+        self.assertEqual({line.partition(":")[0] for line in found}, set(planted) - {"good"})
+        self.assertIn("blocked: style-src-attr", found)

@@ -25,6 +25,7 @@ LIMIT_SECONDS = 90
 MOST_LINES = 15
 APP_LINK = "com.example.game:"
 PRINTED_ADDRESS = "http://127.0.0.1:8080"
+PRELOADED = r'preload\("(?:res://)?(\w+\.gd)"\)'
 
 
 def without_browser(folder: Path) -> str:
@@ -67,8 +68,11 @@ class ReadmeGame:
     def add_game(self, game: str) -> None:
         self.assertIn(PRINTED_ADDRESS, game)
         (self.folder / "main.gd").write_text(game.replace(PRINTED_ADDRESS, self.service.base), "utf-8")
-        for name in re.findall(r'preload\("res://(\w+\.gd)"\)', game):
-            copy(scripts.folder(self.version) / name, self.folder / name)
+        names = re.findall(PRELOADED, game)
+        for name in names:  # and what these need, which the README lists beside them
+            source = scripts.folder(self.version) / name
+            names += [each for each in re.findall(PRELOADED, source.read_text("utf-8")) if each not in names]
+            copy(source, self.folder / name)
 
     def play(self, device: list[str], level: int) -> list[str]:
         """Run the game until it prints the level and the server has it; return its output."""

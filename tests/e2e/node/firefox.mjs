@@ -10,6 +10,7 @@ const browser = await puppeteer.launch({
   acceptInsecureCerts: true,
   extraPrefsFirefox: { 'intl.accept_languages': 'en', 'ui.systemUsesDarkTheme': process.argv[3] === 'dark' ? 1 : 0 },
 })
+const TALLEST = 65535 // pixels of a picture
 const errors = []
 const pages = []
 const page = () => pages.at(-1)
@@ -43,7 +44,10 @@ const calls = {
   },
   beside: async () => watch(await browser.newPage()),
   leave: () => pages.pop().close(),
-  draw: async (path) => void (await page().screenshot({ path, fullPage: true })),
+  async draw(path) {
+    const height = await page().evaluate(() => document.documentElement.scrollHeight)
+    await page().screenshot(height > TALLEST ? { path } : { path, fullPage: true })
+  },
   errors: () => errors.splice(0),
 }
 
