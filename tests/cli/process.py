@@ -136,6 +136,13 @@ class CommandTestCase(SynchronousTestCase):
         self.addCleanup(_end, process)
         return process
 
+    def await_output(self, text: str) -> None:
+        """Wait until the processes have written this text."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while text not in self.output():
+            self.assertLess(time.monotonic(), deadline, self.output())
+            time.sleep(0.05)
+
     def output(self) -> str:
         return (self.folder / "out").read_text("utf-8")
 

@@ -196,6 +196,7 @@ class ServerTests(NotifyCase):
         self.serve_quickly()
         [text] = self.chat.wait_for(1)
         self.assertTrue(text.startswith("The disk of this server has less than 1 TiB free"), text)
+        self.await_output(" state=bad\n")  # kept and logged after the webhook has answered
         self.assertRegex(self.output(), r"disk_nearly_full machine=\S+ free_bytes=[0-9]+ min_free_bytes=1099511627776")
         self.assertRegex(self.output(), r"owner_notified about=disk\S* state=bad\n")
         self.end_all()

@@ -61,12 +61,6 @@ class PostgresqlTestCase(CommandTestCase):
         connection.close()
         return found
 
-    def await_output(self, text: str) -> None:
-        deadline = time.monotonic() + WAIT_SECONDS
-        while text not in self.output():
-            self.assertLess(time.monotonic(), deadline, self.output())
-            time.sleep(0.05)
-
     def json_of(self, *arguments: str, stdin: str = "") -> Any:
         code, out, err = self.gamed(*arguments, "--json", stdin=stdin)
         self.assertEqual((code, err), (0, ""), (arguments, out))
