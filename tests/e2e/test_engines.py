@@ -69,6 +69,7 @@ class AccountTests(LinkCase):
         self.is_invited()
         self.reads_another_language()
         self.is_renamed()
+        self.asks_for_an_account()
         self.signs_a_game_in()
         browser.resize(*DESKTOP)
         self.restores_a_version()
@@ -119,6 +120,21 @@ class AccountTests(LinkCase):
         self.browser.fill("Save name", Name_that_games_show="Z. Beeblebrox")
         self.assertIn("Hello, Z. Beeblebrox", self.browser.text)
         self.assert_not_after_back("named")
+
+    def asks_for_an_account(self) -> None:
+        """Create an account from a game, in another player's name, which the owner has to approve."""
+        login = self.start()
+        self.browser.open(login["login_url"])
+        self.browser.go("Create an account")
+        self.looks_right()
+        self.browser.fill("Create account", Name=NAME, Password=PASSWORD)
+        self.assertIn(REFUSED[FormError.NAME_TAKEN].source, self.browser.text)
+        self.browser.fill("Create account", Name="Trillian", Password=PASSWORD, Name_that_games_show="Tricia")
+        answer = self.collect(login, finish_code=self.browser.read(CODE))
+        self.assertEqual(answer.json["problem"]["code"], "player_pending")
+        self.browser.reload()
+        self.browser.wait_for("Tell the owner this number")
+        self.looks_right()
 
     def signs_a_game_in(self) -> None:
         """Decline one sign-in; in the next one type a wrong password, then the right one, and read the code."""
@@ -226,7 +242,7 @@ class AccountTests(LinkCase):
         self.browser.fill("Delete account", Type_the_word="delete")
         self.browser.wait_for("Your account is deleted")
         self.looks_right()
-        self.assertEqual(self.service.rows()["player"], 0)
+        self.assertEqual(self.service.rows()["player"], 1)
 
 
 class GardenTests(CommandTestCase):
