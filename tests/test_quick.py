@@ -62,7 +62,7 @@ class PlanTests(SynchronousTestCase):
             ("gamed/database/queues.py", "tests.database tests.saves tests.login tests.sessions tests.processes"),
             ("gamed/database/sqlite/schema/state/9999.sql", "tests.database tests.saves"),
             ("gamed/cli/data/check.py", "tests.cli tests.readme"),
-            ("gamed/tokens.py", "tests.util tests.login tests.saves tests.sessions tests.players tests.providers"),
+            ("gamed/crypto.py", "tests.util tests.login tests.saves tests.sessions tests.players tests.providers"),
             ("gamed/gc_pause.py", "tests.cli"),
             ("gamed/readable.py", "tests.util tests.account tests.cli tests.ops"),
             ("tests/saves/test_planted.py", ""),
@@ -106,7 +106,7 @@ class PlanTests(SynchronousTestCase):
         self.assertLessEqual({"tests.database.test_statements", "tests.contract.test_document"}, read)
         # These ask a reader only for the names of languages or a fake catalogue, and the first one takes minutes.
         read -= {"tests.e2e.test_languages", "tests.pages.test_render"}
-        for path in ("gamed/saves/model.py", "gamed/login/collect.py", "gamed/tokens.py", "gamed/config/planted.py"):
+        for path in ("gamed/saves/model.py", "gamed/login/collect.py", "gamed/crypto.py", "gamed/config/planted.py"):
             found = plan(path).tests
             wanted = {*read, *READERS} - {WHEEL}
             self.assertEqual([name for name in sorted(wanted) if not is_below(name, found)], [], path)

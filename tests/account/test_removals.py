@@ -24,8 +24,7 @@ from gamed.saves import version_tables, write_store
 from gamed.saves.commands import DeleteCommand, WriteCommand, WriteContext, WriteResult
 from gamed.saves.model import VersionKind
 from gamed.saves.write_rules import Condition, ConditionKind
-from gamed.sessions.credentials import MAX_SESSIONS, TICK_MS, CredentialIssuer
-from gamed.sessions.rotation import Refreshed
+from gamed.sessions.credentials import MAX_SESSIONS, TICK_MS, CredentialIssuer, Refreshed
 from gamed.sessions.store import refresh
 from tests.account.killed_command import KEYS
 from tests.account.test_routes import removals_of
