@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -22,6 +21,7 @@ from tests.quick import (
     left_out,
     make_plan,
 )
+from tests.support.folders import unused_path
 
 WHOLE_PATHS = {
     *(".gitignore", "MANIFEST.in", "pyproject.toml", "setup.py", "clients/__init__.py", "tests/__init__.py"),
@@ -179,7 +179,7 @@ class PlanTests(SynchronousTestCase):
 
 class ChangedFilesTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.root = Path(self.mktemp()).absolute()
+        self.root = unused_path(self)
         self.root.mkdir()
         self.git("init", "--quiet", "--initial-branch=main")
         self.write("old", "kept", "moved")
