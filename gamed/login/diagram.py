@@ -37,7 +37,7 @@ def page() -> str:
         "`python -m gamed.login.diagram` writes this page from the table in `gamed/login/transaction.py`. Each arrow",
         "is one compare-and-set in one transaction of `auth.db`. A request that loses a race reads the login again and",
         "answers from its new stage. A pair of stage and event without an arrow changes nothing. A final stage erases",
-        "the secrets at once; the row is deleted after an hour.",
+        "the secrets at once (a failed sign-in to the account keeps its sealed place); the row is deleted after an hour.",
         "",
         "A login with the intent `account` has no game. From its start it belongs to a browser that signs in on the",
         "player's own page: no link opens it, no device secret collects it. A password makes it `ready` at once. The",
