@@ -173,7 +173,7 @@ def working_page() -> Page:
 
 
 def ended_page(ended: Ended, form: str = "", back: str = "") -> Page:
-    """Return the end of a sign-in or link; `back` is the sealed place to which another sign-in leads, if there is one."""
+    """Return the end of a sign-in or link; `back` is the sealed place to which another sign-in leads, if any."""
     title, sentence = sentences.ENDED.get(ended.outcome, (sentences.NOT_SIGNED_IN, sentences.AGAIN_LATER))
     if ended.linking:
         title, sentence = sentences.NOT_LINKED, sentences.LINK_ENDED.get(ended.outcome, sentence)

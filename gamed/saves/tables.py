@@ -127,9 +127,10 @@ def _prefixed(table: str, columns: Iterable[str]) -> str:
 
 
 _JOINED = "LEFT JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.current_version"
-_STATE = (
-    f"SELECT s.last_version, s.current_version, {JOINED_COLUMNS} FROM save s {_JOINED} WHERE s.player_id = ? AND s.slot = ?"
-)
+_STATE = f"""
+    SELECT s.last_version, s.current_version, {JOINED_COLUMNS}
+    FROM save s {_JOINED} WHERE s.player_id = ? AND s.slot = ?
+"""
 _STATE_AND_BYTES = f"""
     SELECT s.last_version, s.current_version, {JOINED_COLUMNS}, b.data
     FROM save s {_JOINED} LEFT JOIN blob b ON b.blob_id = v.blob_id

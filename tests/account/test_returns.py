@@ -309,7 +309,9 @@ class ProviderTests(AccountCase):
         self.assertEqual(back.headers["location"], f"https://game.example{SAVE}")
         self.browser = self.new_account_browser()
         plain = self.declined(self.browser.get(HOME))
-        self.assertEqual(([form["action"] for form in plain.forms if "sign-in" in form["action"]], HOME in plain.links), ([], True))
+        self.assertEqual(
+            ([form["action"] for form in plain.forms if "sign-in" in form["action"]], HOME in plain.links), ([], True)
+        )
 
     def test_link(self) -> None:
         """Linking asks for the sign-in first, and leads back to the ways to sign in."""

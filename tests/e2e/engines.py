@@ -142,7 +142,7 @@ class Engine(ABC):
         self.click("button", name)
 
     def _download_into(self, folder: Path, name: str) -> tuple[str, bytes]:
-        """Follow a link that downloads a file into this empty folder; return the file once it is whole, and delete it."""
+        """Follow a link that downloads a file into this empty folder; once it is whole, delete and return it."""
         self.press(name)
         found: list[Path] = []
 

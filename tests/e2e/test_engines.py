@@ -290,7 +290,6 @@ class AccountTests(LinkCase):
         self.looks_right()
         self.assertEqual(self.service.rows()["player"], 1)
 
-
     def is_read_by_the_owner(self) -> None:
         """The owner's own page opens on both screens and in another language, and its places are there."""
         for size in (PHONE, DESKTOP):
@@ -314,7 +313,8 @@ class GardenTests(CommandTestCase):
         options = [*(f"{name}={port}" for name, port in ports.items()), f"--folder={self.folder / 'dev'}"]
         process = self.start(*gamed_with(INTERVALS), "dev", *options, *words)
         self.await_answer(ports["--port"], process)
-        self.home = f"http://127.0.0.1:{ports['--port']}/auth/account"
+        self.site = f"http://127.0.0.1:{ports['--port']}"
+        self.home = f"{self.site}/auth/account"
         self.address = f"http://127.0.0.1:{ports['--static-port']}/"
 
     def test_chromium(self) -> None:
@@ -333,12 +333,43 @@ class GardenTests(CommandTestCase):
         self.addCleanup(browser.close)
         self.browser = browser
         browser.resize(*DESKTOP)
+        self.is_invited()
+        self.adopts()
         self.signs_in()
         self.plays()
         self.uses_the_account()
         self.restores()
         self.is_signed_out()
         self.assertEqual([error for error in browser.errors() if "status of 401" not in error], [])
+
+    def command(self, *arguments: str, stdin: str = "") -> str:
+        """Run a command of the owner on the folder of `gamed dev`; return its output."""
+        folder = self.folder / "dev"
+        self.config, self.data = folder / "authentication.json", folder / "data"
+        self.environ["GAMED_DEV_MASTER_KEY"] = (folder / "master.key").read_text("utf-8").strip()
+        code, said, errors = self.gamed(*arguments, stdin=stdin)
+        self.assertEqual(code, 0, errors)
+        return said
+
+    def is_invited(self) -> None:
+        """Use an invite at a provider, which makes the player."""
+        [link] = re.findall(rf"{self.site}/auth/invite/\S+", self.command("players", "invite"))
+        self.browser.open(link)
+        self.browser.go("Continue with Discord")
+        self.browser.go("Continue as Dilek")
+        self.browser.wait_for("No game is signed in as you.")
+
+    def adopts(self) -> None:
+        """Bring an account from before into this one: first with a wrong password, then with the right one."""
+        self.command("players", "add", NAME, "--password-stdin", stdin=f"{PASSWORD}\n")
+        self.browser.reload()
+        self.browser.press("Played here before")
+        self.browser.fill("Bring it into this account", Name=NAME, Password="wrong horse")
+        self.browser.wait_for(REFUSED[FormError.WRONG].source)
+        self.browser.fill("Bring it into this account", Password=PASSWORD)
+        self.browser.wait_for(sentences.NOTICES["adopted"].source)
+        self.browser.go("Sign out")
+        self.browser.wait_for("Sign in to see your devices and saves.")
 
     def signs_in(self) -> None:
         """Sign in as a new player, in a page that the game opens; choose a name, and type the code into the game."""
