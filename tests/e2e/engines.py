@@ -52,6 +52,7 @@ LEAVE = "at => { window.left = at }"
 ARRIVED = "at => window.left !== at && document.readyState === 'complete'"
 PARTS = {".part", ".wkdownload"}
 """The ends of the names of files that Firefox and WebKit are still writing; Firefox has an empty one beside it."""
+FIRST = "() => { const first = !window.pressed; window.pressed = true; return first }"
 SHOWN = "text => document.body.innerText.includes(text)"
 
 
@@ -156,6 +157,21 @@ class Engine(ABC):
         file.unlink()
         return file.name, data
 
+    def leads_to(self, name: str, text: str) -> None:
+        """Follow a link of a page that loads itself again from time to time; return once this text is there.
+
+        That may happen between any two calls, so the link is pressed once in each document that has it.
+        """
+
+        def there() -> bool:
+            if self.evaluate(SHOWN, text):
+                return True
+            if self.evaluate(f"(...of) => ({FIND})(...of) !== null", "button", name) and self.evaluate(FIRST):
+                self.click("button", name)
+            return False
+
+        self.until(there, text)
+
     def fill(self, button: str, **typed: str) -> None:
         """Type into the fields of a form, by label, and post it."""
         for label, text in typed.items():
@@ -194,7 +210,7 @@ class Engine(ABC):
 class ChromiumEngine(Engine):
     """The browser of all other tests, with a profile of its own."""
 
-    interrupted = (Error,)
+    interrupted = (Error, EngineError)
 
     def __init__(self, scheme: str = "light") -> None:
         self._window = Window()
@@ -353,7 +369,7 @@ class WebKitEngine(Engine):
     """WebKitGTK's MiniBrowser, always with a private window. It needs a screen, which Xvfb is; its windows have no
     tabs, as a hidden one draws nothing and a screenshot would wait for ever."""
 
-    interrupted = (WebDriverException,)
+    interrupted = (WebDriverException, EngineError)
     opens_windows = stores_blobs = False
 
     def __init__(self, scheme: str = "light") -> None:

@@ -35,7 +35,7 @@ PLACES = "() => [...document.querySelectorAll('.places a')].map(e => e.innerText
 HERE = "() => document.querySelector(location.hash).getBoundingClientRect().top < innerHeight"
 """Whether the place that was pressed is in the window."""
 WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
-INTERVALS = Intervals(page_return_seconds=0, page_refresh_seconds=3)
+INTERVALS = Intervals(page_return_seconds=0, page_refresh_seconds=1)
 PHONE, DESKTOP = (360, 640), (1280, 800)
 
 
@@ -379,7 +379,7 @@ class GardenTests(CommandTestCase):
         self.browser.follow("Open it")
         self.browser.go("Continue with Discord")
         self.browser.go("Continue as Chidi")
-        self.browser.go("Choose what games call you")
+        self.browser.leads_to("Choose what games call you", "Name that games show")
         self.browser.fill("Save", Name_that_games_show="Chidi")
         code = self.browser.read(CODE)
         self.browser.leave()
