@@ -387,6 +387,7 @@ class GardenTests(CommandTestCase):
         self.browser.press("Continue")
         self.browser.wait_for("Your plots")
         self.browser.wait_for("Saved")
+        self.sees_the_picture()
 
     def plays(self) -> None:
         """Play, and find the same garden after a reload, with the picture that the server sent."""
@@ -399,10 +400,13 @@ class GardenTests(CommandTestCase):
         self.browser.wait_for("Saved")
         self.browser.reload()
         self.browser.wait_for("1 flower, 2 growing, 0 picked")
-        if not self.browser.stores_blobs:
-            return
-        picture = "() => document.querySelector('#scene-image').naturalWidth === 640"
-        self.browser.until(lambda: self.browser.evaluate(picture), "the picture")
+        self.sees_the_picture()
+
+    def sees_the_picture(self) -> None:
+        """Wait for the picture above the plots: it moves them, so that what is pressed before may be beside a plot."""
+        if self.browser.stores_blobs:
+            picture = "() => document.querySelector('#scene-image').naturalWidth === 640"
+            self.browser.until(lambda: self.browser.evaluate(picture), "the picture")
 
     def uses_the_account(self) -> None:
         """Sign in to the account at the provider, beside the game; link another provider, and unlink it."""
