@@ -150,7 +150,7 @@ class Counting:
 
 
 class NewestWrittenTest(VersionCase):
-    """What can be restored of the deleted slots of a page."""
+    """The version that can be restored of each deleted slot of a page."""
 
     def test_in_one_statement(self) -> None:
         """It is the last version that was current, in one statement for all slots; a conflict copy is none."""
