@@ -66,6 +66,14 @@ class SignedIn(Struct, frozen=True):
     """The page from which this player came."""
 
 
+class NotSignedIn(Struct, frozen=True):
+    """A sign-in that failed."""
+
+    ended: Ended
+    back: AccountReturn | None = None
+    """The page from which the person came, for another try."""
+
+
 class SavesPlace(Struct, frozen=True):
     """Where a page of the saves begins: those with copies to choose from come first, then all by name."""
 
@@ -160,7 +168,7 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
 
     async def finish(
         self, login_id: str, browser: Index | None, cookie: str | None, request_id: str, name: BrowserName
-    ) -> SignedIn | InProgress | Ended:
+    ) -> SignedIn | InProgress | NotSignedIn:
         """End the sign-in in its own browser of this name, whose session until now was that of `cookie`.
 
         Do not cancel this. Raise UnknownLoginLink or WrongBrowser; for a sign-in with an invite that failed LinkEnded,
@@ -190,7 +198,7 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
         if login.outcome is not None and login.invite_id is not None:
             raise LinkEnded if login.outcome is LoginFailure.REGISTRATION_CLOSED else LinkUnused
         if login.outcome is not None:
-            return Ended(login.outcome, login.approval_code, login.links)
+            return NotSignedIn(Ended(login.outcome, login.approval_code, login.links), self._unsealed(login))
         if login.stage is not LoginStage.COLLECTED:
             return InProgress()
         if login.links:
@@ -205,9 +213,12 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
 
     def _back(self, login: LoginTransaction, player_id: str) -> AccountReturn | None:
         """Return the page of a login that has just ended, unless another player came from it."""
-        sealed = (login.sealed_result or b"").decode()
-        back = AccountReturn.unseal(self.context.keys, login.login_id, sealed, self.context.now_ms())
+        back = self._unsealed(login)
         return back if back is not None and back.is_for(player_id) else None
+
+    def _unsealed(self, login: LoginTransaction) -> AccountReturn | None:
+        sealed = (login.sealed_result or b"").decode()
+        return AccountReturn.unseal(self.context.keys, login.login_id, sealed, self.context.now_ms())
 
     async def end_browser(self, visit: BrowserVisit, session_id: str) -> None:
         """End one of the player's browser sessions; raise SessionNotFound for all others."""

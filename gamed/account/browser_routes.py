@@ -4,11 +4,9 @@ They call the same services as the routes of the game's API.
 """
 
 from gamed.account import views
-from gamed.account.browser import SignedIn
+from gamed.account.browser import NotSignedIn, SignedIn
 from gamed.account.guard import browser_name, require_own_site
 from gamed.account.responder import (
-    AGAIN_LEAD,
-    AGAIN_TITLE,
     SIGN_IN_LEAD,
     TITLE,
     AccountResponder,
@@ -24,7 +22,7 @@ from gamed.http.errors import BadRequest, RouteNotFound
 from gamed.http.json_body import read_query
 from gamed.http.request import Request
 from gamed.http.streaming import send_part
-from gamed.login.browser import Ended, InProgress
+from gamed.login.browser import InProgress
 from gamed.login.csrf import require_top_level_navigation
 from gamed.login.local import SignInForm, SignInRejected
 from gamed.login.problems import LOGIN_ERRORS
@@ -69,7 +67,7 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
         browser, cookie = self.responder.guard.browsers.browser(request), self.responder.guard.cookie(request)
         name, sign_in = browser_name(request), self.responder.services.sign_in
         finishing = sign_in.finish(login_id, browser, cookie, request.request_id, name)
-        result: SignedIn | InProgress | Ended = await self.responder.run(finishing)
+        result: SignedIn | InProgress | NotSignedIn = await self.responder.run(finishing)
         match result:
             case SignedIn(token, linked, invite_unused):
                 if token is not None:
@@ -80,8 +78,8 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
             case InProgress():
                 request.setHeader("Refresh", str(WORKING_SECONDS))
                 return self.responder.pages.page(request, 200, views.working_page())
-            case Ended():
-                return self.responder.pages.page(request, 200, views.ended_page(result))
+            case NotSignedIn():
+                return self.responder.ended_page(request, result)
 
     @app.route("/auth/account/sign-in", methods=["POST"])
     async def sign_in_to_account(self, request: Request) -> bytes:
@@ -93,6 +91,8 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
         browser = browsers.index(cookie or "")
         form = SignInForm("", browser, request.head.address, name, password, request.request_id)
         sign_in, back = self.responder.services.sign_in, self.responder.sealed_return(fields, cookie or "")
+        if not fields.keys() & {"name", "provider"}:  # "Try again": the person chooses the way anew
+            return self.responder.sign_in_page_for(request, back)
         if self.responder.choice.labels:
             beginning = sign_in.at_provider(form, fields.get("provider", ""), back=back)
             return self.responder.pages.redirect(request, await self.responder.run(beginning))
@@ -102,8 +102,7 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
             feedback = FormFeedback(e.error, e.retry_after, name=name)
             if e.retry_after:
                 request.setHeader("Retry-After", str(e.retry_after))
-            title, lead = (AGAIN_TITLE, AGAIN_LEAD) if back is not None and back.player_id else (TITLE, SIGN_IN_LEAD)
-            return self.responder.sign_in_page(request, e.error.status, feedback, title=title, lead=lead, back=back)
+            return self.responder.sign_in_page_for(request, back, e.error.status, feedback)
 
     @app.route("/auth/account/devices/<string:session_id>", methods=["GET"])
     async def show_device(self, request: Request, session_id: str) -> bytes:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
 from gamed.account import sentences, views
-from gamed.account.browser import AccountPage, AccountSignIn, BrowserVisit, SavesPlace, SignedIn
+from gamed.account.browser import AccountPage, AccountSignIn, BrowserVisit, NotSignedIn, SavesPlace, SignedIn
 from gamed.account.guard import AccountGuard
 from gamed.account.own_data import OwnData
 from gamed.account.return_rules import AccountReturn, return_to_form, return_to_page
@@ -163,6 +163,20 @@ class AccountResponder(Component, frozen=True, kw_only=True):
         field = self.guard.field(cookie)
         shown = views.sign_in_page(field, self.choice, feedback, title=title, lead=lead, back=sealed)
         return self.pages.page(request, status, shown)
+
+    def sign_in_page_for(
+        self, request: Request, back: AccountReturn | None, status: int = 200, feedback: FormFeedback | None = None
+    ) -> bytes:
+        """Return the page once more from which a sign-in began that leads to this place."""
+        title, lead = (AGAIN_TITLE, AGAIN_LEAD) if back is not None and back.player_id else (TITLE, SIGN_IN_LEAD)
+        return self.sign_in_page(request, status, feedback, title=title, lead=lead, back=back)
+
+    def ended_page(self, request: Request, result: NotSignedIn) -> bytes:
+        """Return the end of a sign-in that failed; another try leads to the same place."""
+        cookie, back = self.guard.browsers.cookie(request) or "", result.back
+        sealed = "" if back is None else back.seal(self.keys, self._browser_row(cookie))
+        shown = views.ended_page(result.ended, self.guard.field(cookie), sealed)
+        return self.pages.page(request, 200, shown)
 
     def place(self, request: Request, player_id: str = "") -> AccountReturn | None:
         """Return the page that was asked for, or that has the form that was sent; None for a form of another origin."""

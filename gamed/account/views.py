@@ -172,13 +172,15 @@ def working_page() -> Page:
     return message(text("One moment"), lead, sign="waiting")
 
 
-def ended_page(ended: Ended) -> Page:
+def ended_page(ended: Ended, form: str = "", back: str = "") -> Page:
+    """Return the end of a sign-in or link; `back` is the sealed place to which another sign-in leads, if any."""
     title, sentence = sentences.ENDED.get(ended.outcome, (sentences.NOT_SIGNED_IN, sentences.AGAIN_LATER))
     if ended.linking:
         title, sentence = sentences.NOT_LINKED, sentences.LINK_ENDED.get(ended.outcome, sentence)
     again = Way(text("Try again"), f"{HOME}#sign-in" if ended.linking else HOME)
     sign = "blocked" if ended.approval_code is None else "waiting"
-    return message(title, sentence, sign=sign, ways=(again,), approval_code=ended.approval_code)
+    shown = message(title, sentence, sign=sign, ways=(again,), approval_code=ended.approval_code)
+    return page("account_ended", **shown.values, form=form, fields={"back": back}) if back else shown
 
 
 def deleted_page() -> Page:

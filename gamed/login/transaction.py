@@ -356,7 +356,10 @@ class LoginTransaction(Struct, frozen=True):
             return moved
         client = ClientInfo(locale=self.client.locale)  # the browser still shows how it ended
         erased = replace(moved, client=client, return_uri=None, sealed_identity=None, sealed_proof=None)
-        return replace(erased, sealed_result=None, outcome=OUTCOME.get(event))
+        # a sign-in for the account that failed is tried again from the same place
+        tried_again = self.intent is LoginIntent.ACCOUNT and stage is not LoginStage.COLLECTED
+        result = self.sealed_result if tried_again else None
+        return replace(erased, sealed_result=result, outcome=OUTCOME.get(event))
 
 
 class Transition(Struct, frozen=True):

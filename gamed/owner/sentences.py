@@ -23,7 +23,9 @@ EVENTS: Mapping[SecurityEvent, Text] = {
     SecurityEvent.REFRESH_REUSED: text("{player} lost a device, because a copy of its sign-in was used"),
     SecurityEvent.SIGNED_OUT: text("{player} signed out"),
     SecurityEvent.SESSION_REVOKED: text("{player} signed out another device"),
-    SecurityEvent.SESSION_LIMIT_REACHED: text("{player} has too many devices, so the least used one was signed out"),
+    SecurityEvent.SESSION_LIMIT_REACHED: text(
+        "{player} has too many devices, so the one unused for longest was signed out"
+    ),
     SecurityEvent.PASSWORD_CHANGED: text("{player} has a new password"),
     SecurityEvent.INVITE_USED: text("{player} used an invite"),
     SecurityEvent.IDENTITY_LINKED: text("{player} linked {provider}"),

@@ -13,7 +13,7 @@ from gamed.database.connection import Connection, rows_in
 from gamed.saves import version_tables
 from gamed.saves.limits import Usage
 from gamed.saves.model import Cursor, SavesSummary, SlotEntry, SlotState, VersionKind, new_epoch
-from gamed.saves.version_tables import VERSION_COLUMNS, newest_version, version_from_row
+from gamed.saves.version_tables import JOINED_COLUMNS, newest_version, version_from_row
 
 PLAYER_COLUMNS = (
     "epoch",
@@ -126,19 +126,19 @@ def _prefixed(table: str, columns: Iterable[str]) -> str:
     return ", ".join(f"{table}.{column}" for column in columns)
 
 
-_CURRENT = _prefixed("v", VERSION_COLUMNS.split(", "))
 _JOINED = "LEFT JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.current_version"
-_STATE = (
-    f"SELECT s.last_version, s.current_version, {_CURRENT} FROM save s {_JOINED} WHERE s.player_id = ? AND s.slot = ?"
-)
+_STATE = f"""
+    SELECT s.last_version, s.current_version, {JOINED_COLUMNS}
+    FROM save s {_JOINED} WHERE s.player_id = ? AND s.slot = ?
+"""
 _STATE_AND_BYTES = f"""
-    SELECT s.last_version, s.current_version, {_CURRENT}, b.data
+    SELECT s.last_version, s.current_version, {JOINED_COLUMNS}, b.data
     FROM save s {_JOINED} LEFT JOIN blob b ON b.blob_id = v.blob_id
     WHERE s.player_id = ? AND s.slot = ?
 """
 # The constant row makes one row also of a player who never saved; PostgreSQL below 16 wants a name for it.
 _PLAYER_AND_STATE = f"""
-    SELECT {_prefixed("h", PLAYER_COLUMNS)}, s.last_version, s.current_version, {_CURRENT}
+    SELECT {_prefixed("h", PLAYER_COLUMNS)}, s.last_version, s.current_version, {JOINED_COLUMNS}
     FROM (SELECT 1) AS constant_row LEFT JOIN player_saves h ON h.player_id = ?
     LEFT JOIN save s ON s.player_id = ? AND s.slot = ? {_JOINED}
 """
@@ -294,7 +294,7 @@ _ENTRY_COLUMNS = f"""
         CASE WHEN page.current_version IS NULL THEN (
             SELECT max(version) FROM save_version d
             WHERE d.player_id = :player_id AND d.slot = page.slot AND d.kind = 'delete'
-        ) END AS tombstone, page.current_version, {_CURRENT}
+        ) END AS tombstone, page.current_version, {JOINED_COLUMNS}
 """
 _SLOTS = "slot, seq, deleted_ms, last_version, current_version FROM save WHERE player_id = :player_id AND"
 _VERSIONS = """

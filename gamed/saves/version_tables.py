@@ -14,6 +14,8 @@ from gamed.saves.write_rules import MatchingVersions
 VERSION_COLUMNS = (
     "slot, version, parent, parent_tag, kind, blob_id, sha256, size, ctype, meta, created_ms, retired_ms, device"
 )
+JOINED_COLUMNS = ", ".join(f"v.{column}" for column in VERSION_COLUMNS.split(", "))
+"""The same where the table is called `v`."""
 LATEST_MS = 253_402_300_799_999
 """The end of the year 9999, the last one in RFC 3339."""
 Row = tuple[Any, ...]
@@ -73,14 +75,18 @@ def written_numbers(connection: Connection, player_id: str, slot: str, limit: in
 
 def newest_written(connection: Connection, player_id: str, slots: Sequence[str]) -> Mapping[str, Version]:
     """Return, by slot, the newest version that is or was current; slots that have none are left out."""
+    if not slots:
+        return {}
+    marks = ", ".join("?" * len(slots))
+    # From `save`, which has one row of a slot: from the versions, each of a slot would look for the newest one.
     query = f"""
-        SELECT {VERSION_COLUMNS} FROM save_version v WHERE player_id = :player_id AND version = (
+        SELECT {JOINED_COLUMNS} FROM save s
+        JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = (
             SELECT max(version) FROM save_version o
-            WHERE o.player_id = v.player_id AND o.slot = v.slot AND o.kind IN ('write', 'restore')
-        ) AND slot = :slot
+            WHERE o.player_id = s.player_id AND o.slot = s.slot AND o.kind IN ('write', 'restore')
+        ) WHERE s.player_id = ? AND s.slot IN ({marks})
     """
-    asked = ({"player_id": player_id, "slot": slot} for slot in slots)
-    rows = (row for values in asked for row in connection.execute(query, values).fetchall())
+    rows = connection.execute(query, (player_id, *slots)).fetchall()
     return {found.slot: found for found in map(version_from_row, rows)}
 
 

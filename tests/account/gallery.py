@@ -1,6 +1,7 @@
 """The gallery has the pages of a browser after the login: your page, invite, reset, and the owner's."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from json import dumps
 from typing import Any
 
@@ -46,7 +47,9 @@ LABELS = {"discord": "Discord", "google": "Google"}
 VERSIONS = {"gamed": "1.0.0", "Python": "3.11.2", "Twisted": "26.10.0", "SQLite": "3.40.1"}
 
 
-def every_page() -> list[Shown]:
+@cache
+def every_page() -> Sequence[Shown]:
+    """Return all pages of this gallery; a process makes them once."""
     pages = [*sign_ins(), *accounts(), *saves(), *of_links(), *of_owner()]
     assert len({page.name for page in pages}) == len(pages)
     return pages
@@ -64,6 +67,7 @@ def sign_ins() -> Iterator[Shown]:
     for outcome in LoginFailure:
         yield Shown.of(f"account ended {outcome.value}", views.ended_page(Ended(outcome)))
         yield Shown.of(f"account not linked {outcome.value}", views.ended_page(Ended(outcome, linking=True)))
+    yield Shown.of("account ended again", views.ended_page(Ended(LoginFailure.PROVIDER_DENIED), FORM, "b" * 300))
     yield Shown.of("account pending", views.ended_page(Ended(LoginFailure.PLAYER_PENDING, NUMBER)))
     yield Shown.of("account unlinked", views.unlinked_page())
     yield Shown.of("account deleted", views.deleted_page())

@@ -279,6 +279,41 @@ class ProviderTests(AccountCase):
         page = self.browser.get(HOME)
         self.assertEqual((page.form("/delete")["fields"]["word"], AGAIN in page.text), ("del", True))
 
+    def test_declined(self) -> None:
+        """A sign-in that failed at the provider is tried again from the same page, with the same place and words."""
+        self.serve_providers()
+        self.play_at("discord")
+        home = self.sign_in_at("discord")
+        self.server.clock.advance(RECENT_MS / 1000 + 1)
+        asked = self.browser.post(home.form("/delete"), {"word": "del"})
+        for _ in range(2):
+            ended = self.declined(asked)
+            self.assertEqual(ended.heading, "You are not signed in")
+            asked = self.browser.post(ended.form("/sign-in"))
+            self.assertEqual((asked.status, asked.heading), (200, "Sign in again"))
+        away = self.browser.post(asked.form("/sign-in", provider="discord"))
+        done = self.browser.ask("GET", self.at_provider(away))
+        back = self.browser.ask("GET", done.headers["location"].replace("/auth/login/done", f"{HOME}/done"))
+        self.assertEqual(back.headers["location"], f"https://game.example{HOME}#delete")
+        page = self.browser.get(HOME)
+        self.assertEqual((page.form("/delete")["fields"]["word"], AGAIN in page.text), ("del", True))
+
+    def test_declined_before(self) -> None:
+        """So is the first sign-in, from the page of a save; one that leads to the account itself has a plain link."""
+        self.serve_providers()
+        self.play_at("discord")
+        asked = self.browser.post(self.declined(self.browser.get(SAVE)).form("/sign-in"))
+        self.assertIn("Sign in to see your devices", asked.text)
+        away = self.browser.post(asked.form("/sign-in", provider="discord"))
+        done = self.browser.ask("GET", self.at_provider(away))
+        back = self.browser.ask("GET", done.headers["location"].replace("/auth/login/done", f"{HOME}/done"))
+        self.assertEqual(back.headers["location"], f"https://game.example{SAVE}")
+        self.browser = self.new_account_browser()
+        plain = self.declined(self.browser.get(HOME))
+        self.assertEqual(
+            ([form["action"] for form in plain.forms if "sign-in" in form["action"]], HOME in plain.links), ([], True)
+        )
+
     def test_link(self) -> None:
         """Linking asks for the sign-in first, and leads back to the ways to sign in."""
         self.serve_providers()
@@ -290,6 +325,12 @@ class ProviderTests(AccountCase):
         page = self.browser.get(self.at_provider(away))
         self.assertIn(AGAIN, page.text)
         self.assertIn("/link", str(page.forms))
+
+    def declined(self, asked: Page) -> Page:
+        """Decline at the provider to which the form of this page leads; return the page at the end."""
+        away = self.browser.post(asked.form("/sign-in", provider="discord"))
+        [state] = parse_qs(urlsplit(away.headers["location"]).query)["state"]
+        return self.browser.get(f"/auth/discord/callback?state={state}&error=access_denied")
 
     def words(self, away: Answer) -> list[Any]:
         """Return what the address of the provider has of our values."""

@@ -13,6 +13,7 @@ from gamed.database.sqlite.files import SqliteConnection
 from gamed.login.store import LoginStore
 from gamed.saves.cleanup import CleanupTask
 from gamed.saves.tables import copied_slots
+from gamed.saves.version_tables import newest_written
 from tests.saves.commit_helpers import CommitCase, delete, write
 from tests.saves.helpers import ABSENT, BIG, tag
 from tests.sessions.fixtures import ANNA, BERT
@@ -97,7 +98,9 @@ class PlanTest(CommitCase):
         self.commit(write("auto", b"one", "nothing"), delete("large", "*"))
         for path in ("/game/", "/game/saves", "/game/saves?since=0.0", "/game/export"):
             self.ask("GET", path)
-        self.successResultOf(self.stores.state.submit(lambda connection: copied_slots(connection, ANNA, "", 50)))
+        slots = ["auto", "large", "of-3"]
+        for read in (lambda c: copied_slots(c, ANNA, "", 50), lambda c: newest_written(c, ANNA, slots)):
+            self.successResultOf(self.stores.state.submit(read))
         _, pair = self.successResultOf(self.server.open())
         self.successResultOf(ensureDeferred(self.server.sessions.refresh(text(pair.refresh))))
         self.ask("DELETE", "/game/", {"If-Match": self.ask("GET", "/game/").headers["etag"]})

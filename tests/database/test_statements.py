@@ -57,6 +57,7 @@ LOCAL: Mapping[str, Mapping[str, Collection[Any]]] = {
         "used": ["SELECT blob_id, count(*) AS times FROM save_version WHERE slot IN (?) GROUP BY blob_id"],
     },
     "gamed.saves.version_tables:slots_with_copies_since": {"marks": ["?, ?"]},
+    "gamed.saves.version_tables:newest_written": {"marks": ["?, ?"]},
     "gamed.saves.version_tables:delete_histories": {"marks": ["?"], "where": ["WHERE player_id = ? AND slot IN (?)"]},
     "gamed.saves.tables:expire_slots": {"marks": ["?, ?"]},
     "gamed.sessions.tables:close_login": {},

@@ -50,10 +50,14 @@ class ServiceCase(SynchronousTestCase):
     """None for `gamed serve` itself, with its usual intervals."""
 
     def setUp(self) -> None:
+        self.prepare()
+        self.service.start()
+
+    def prepare(self) -> None:
+        """Prepare everything but the service's start."""
         self.folder = unused_path(self)
         self.service = Service(self.folder, self.config, self.environ, forked=self.forked, intervals=self.intervals)
         self.addCleanup(self._end)
-        self.service.start()
 
     def _end(self) -> None:
         self.service.close()

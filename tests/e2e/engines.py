@@ -50,6 +50,9 @@ CENTRE = "arguments[0].scrollIntoView({ block: 'center' })"
 """WebKit's driver does not scroll to an element that is just below the window, and then refuses to click it."""
 LEAVE = "at => { window.left = at }"
 ARRIVED = "at => window.left !== at && document.readyState === 'complete'"
+PARTS = {".part", ".wkdownload"}
+"""The ends of the names of files that Firefox and WebKit are still writing; Firefox has an empty one beside it."""
+FIRST = "() => { const first = !window.pressed; window.pressed = true; return first }"
 SHOWN = "text => document.body.innerText.includes(text)"
 
 
@@ -78,6 +81,10 @@ class Engine(ABC):
     @abstractmethod
     def type(self, label: str, text: str) -> None:
         """Replace the text of a field with the keyboard."""
+
+    @abstractmethod
+    def download(self, name: str) -> tuple[str, bytes]:
+        """Follow a link that downloads a file; return the file's name and bytes."""
 
     @abstractmethod
     def resize(self, width: int, height: int) -> None: ...
@@ -135,6 +142,36 @@ class Engine(ABC):
         self.until(lambda: self.evaluate(f"(...of) => ({FIND})(...of) !== null", "button", name), name)
         self.click("button", name)
 
+    def _download_into(self, folder: Path, name: str) -> tuple[str, bytes]:
+        """Follow a link that downloads a file into this empty folder; once it is whole, delete and return it."""
+        self.press(name)
+        found: list[Path] = []
+
+        def whole() -> bool:
+            found[:] = folder.iterdir()
+            return len(found) == 1 and found[0].suffix not in PARTS and found[0].stat().st_size > 0
+
+        self.until(whole, f"the file of {name}")
+        [file] = found
+        data = file.read_bytes()
+        file.unlink()
+        return file.name, data
+
+    def leads_to(self, name: str, text: str) -> None:
+        """Follow a link of a page that loads itself again from time to time; return once this text is there.
+
+        That may happen between any two calls, so the link is pressed once in each document that has it.
+        """
+
+        def there() -> bool:
+            if self.evaluate(SHOWN, text):
+                return True
+            if self.evaluate(f"(...of) => ({FIND})(...of) !== null", "button", name) and self.evaluate(FIRST):
+                self.click("button", name)
+            return False
+
+        self.until(there, text)
+
     def fill(self, button: str, **typed: str) -> None:
         """Type into the fields of a form, by label, and post it."""
         for label, text in typed.items():
@@ -173,7 +210,7 @@ class Engine(ABC):
 class ChromiumEngine(Engine):
     """The browser of all other tests, with a profile of its own."""
 
-    interrupted = (Error,)
+    interrupted = (Error, EngineError)
 
     def __init__(self, scheme: str = "light") -> None:
         self._window = Window()
@@ -213,6 +250,14 @@ class ChromiumEngine(Engine):
 
         self._step(step)
 
+    def download(self, name: str) -> tuple[str, bytes]:
+        def step(page: Page) -> tuple[str, bytes]:
+            with page.expect_download() as started:
+                self._element(page, "button", name).click(no_wait_after=True)
+            return started.value.suggested_filename, started.value.path().read_bytes()
+
+        return self._step(step)  # type: ignore[no-any-return]
+
     def resize(self, width: int, height: int) -> None:
         self._step(lambda page: page.set_viewport_size({"width": width, "height": height}))
 
@@ -251,7 +296,8 @@ class FirefoxEngine(Engine):
     interrupted = (EngineError,)
 
     def __init__(self, scheme: str = "light") -> None:
-        command = [NODE, "firefox.mjs", FIREFOX, scheme]
+        self._downloads = Path(mkdtemp(prefix="gamed-firefox-"))
+        command = [NODE, "firefox.mjs", FIREFOX, scheme, str(self._downloads)]
         environ = {**os.environ, "LANG": "en_US.UTF-8"}
         self._process = subprocess.Popen(
             command, cwd=installed(), env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -285,6 +331,9 @@ class FirefoxEngine(Engine):
     def type(self, label: str, text: str) -> None:
         self._call("type", [FIND, "field", label], text)
 
+    def download(self, name: str) -> tuple[str, bytes]:
+        return self._download_into(self._downloads, name)
+
     def resize(self, width: int, height: int) -> None:
         self._call("resize", width, height)
 
@@ -313,19 +362,23 @@ class FirefoxEngine(Engine):
             raise
         finally:
             self._process.stdout.close()
+            shutil.rmtree(self._downloads)
 
 
 class WebKitEngine(Engine):
     """WebKitGTK's MiniBrowser, always with a private window. It needs a screen, which Xvfb is; its windows have no
     tabs, as a hidden one draws nothing and a screenshot would wait for ever."""
 
-    interrupted = (WebDriverException,)
+    interrupted = (WebDriverException, EngineError)
     opens_windows = stores_blobs = False
 
     def __init__(self, scheme: str = "light") -> None:
         self._folder = Path(mkdtemp(prefix="gamed-webkit-"))
         (self._folder / "gtk-3.0").mkdir()
         (self._folder / "gtk-3.0" / "gtk.css").write_text(NARROW_BARS)
+        self._downloads = self._folder / "downloads"
+        self._downloads.mkdir()
+        (self._folder / "user-dirs.dirs").write_text(f'XDG_DOWNLOAD_DIR="{self._downloads}"')
         screen = ["Xvfb", "-displayfd", "1", "-screen", "0", "1600x1200x24", "-nolisten", "tcp"]
         self._screen = subprocess.Popen(screen, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
@@ -370,6 +423,9 @@ class WebKitEngine(Engine):
         field = self._element("field", label)
         field.send_keys(Keys.CONTROL, "a")
         field.send_keys(text)
+
+    def download(self, name: str) -> tuple[str, bytes]:
+        return self._download_into(self._downloads, name)
 
     def resize(self, width: int, height: int) -> None:
         """Give the page this size: the window has the height of a toolbar more."""

@@ -1,6 +1,12 @@
 """One walk in each browser engine: every form of the game's and the account's pages, then the garden."""
 
+import json
+import re
+from html import unescape
+from io import BytesIO
 from typing import Any, ClassVar
+from urllib.parse import urlencode
+from zipfile import ZipFile
 
 from cryptography.x509 import DNSName
 from twisted.trial.unittest import SynchronousTestCase
@@ -25,8 +31,11 @@ from tests.support.ports import free_port
 CODE = "() => document.querySelector('.code').innerText.trim()"
 LANGUAGE = "() => document.documentElement.lang"
 STYLED = "() => getComputedStyle(document.querySelector('.card')).borderRadius"
+PLACES = "() => [...document.querySelectorAll('.places a')].map(e => e.innerText.trim())"
+HERE = "() => document.querySelector(location.hash).getBoundingClientRect().top < innerHeight"
+"""Whether the place that was pressed is in the window."""
 WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
-INTERVALS = Intervals(page_return_seconds=0, page_refresh_seconds=3)
+INTERVALS = Intervals(page_return_seconds=0, page_refresh_seconds=1)
 PHONE, DESKTOP = (360, 640), (1280, 800)
 
 
@@ -36,15 +45,15 @@ class AccountTests(LinkCase):
     intervals: ClassVar = INTERVALS
     config: ClassVar[Any] = {**LinkCase.config, "limits": {"passwords_per_minute": 0}}
 
-    def setUp(self) -> None:
-        """Start the service as it is on the internet: browsers see https, and cookies have the prefix `__Host-`."""
-        super().setUp()
+    def prepare(self) -> None:
+        """Serve as on the internet: browsers see https, and cookies have the prefix `__Host-`."""
+        super().prepare()
         proxy = Recorder(self.service.port, certificate(self.folder, DNSName("localhost")))
         self.addCleanup(proxy.close)
         self.site = proxy.base
-        self.assertEqual(self.service.terminate(), 0)
         self.service.configure({**self.config, "public_url": self.site})
-        self.service.start()
+        admin = free_port()
+        self.service.arguments, self.owner = [f"--admin=tcp:{admin}:interface=127.0.0.1"], f"http://localhost:{admin}/"
 
     def ask(self, method: str, path: str, **how: Any) -> Answer:
         headers = {"Host": self.site.removeprefix("https://"), **how.pop("headers", {})}
@@ -67,7 +76,7 @@ class AccountTests(LinkCase):
         self.browser, self.home = browser, f"{self.site}/auth/account"
         browser.resize(*PHONE)
         self.is_invited()
-        self.reads_another_language()
+        self.speaks_another_language()
         self.is_renamed()
         self.asks_for_an_account()
         self.signs_a_game_in()
@@ -75,10 +84,13 @@ class AccountTests(LinkCase):
         self.restores_a_version()
         self.chooses_a_copy()
         self.deletes_a_save()
+        self.downloads_all()
+        self.signs_another_browser_out()
         self.signs_the_game_out()
         self.changes_the_password()
         self.gets_a_new_password()
         self.deletes_the_account()
+        self.is_read_by_the_owner()
         self.assertEqual([error for error in browser.errors() if "status of 4" not in error], [])
 
     def looks_right(self) -> None:
@@ -110,7 +122,7 @@ class AccountTests(LinkCase):
         self.assertIn(f"Hello, {NAME}", self.browser.text)
         self.looks_right()
 
-    def reads_another_language(self) -> None:
+    def speaks_another_language(self) -> None:
         for before, chosen, tag in (("Language", "Deutsch", "de"), ("Sprache", "English", "en")):
             self.browser.press(before)
             self.browser.go(chosen)
@@ -168,6 +180,7 @@ class AccountTests(LinkCase):
         self.looks_right()
         self.browser.go("Versions: auto")
         self.looks_right()
+        self.assertEqual(self.browser.download("Download: Version 1"), ("auto-1.sav", b"\x01one"))
         self.browser.go("Restore: Version 1")
         self.assert_notice_once("restored")
         self.assertEqual(self.saved(), b"\x01one")
@@ -202,6 +215,39 @@ class AccountTests(LinkCase):
         self.browser.go("Bring back: auto")
         self.assert_notice_once("restored")
         self.assertEqual(self.saved(), b"\x04four")
+
+    def downloads_all(self) -> None:
+        """Download the archive of all saves, with the account's data."""
+        self.browser.open(self.home)
+        name, data = self.browser.download("Download all")
+        self.assertRegex(name, r"^[\w.-]+\.zip$")
+        archive = ZipFile(BytesIO(data))
+        self.assertEqual(archive.read("saves/auto/1"), b"\x01one")
+        self.assertEqual(json.loads(archive.read("me.json"))["name"], NAME)
+
+    def signs_another_browser_out(self) -> None:
+        """Sign out one of two browsers, which has to sign in again then."""
+        cookie = self.sign_in_elsewhere("Mozilla/5.0 (Windows NT 10.0) Gecko/20100101 Firefox/153.0")
+        self.assertIn("Sign out everywhere else", self.shown_elsewhere(cookie))
+        self.browser.reload()
+        self.browser.go("Sign out: Firefox on Windows")
+        self.assert_notice_once("browser-out")
+        self.assertIn("Sign in to see your devices and saves.", self.shown_elsewhere(cookie))
+
+    def sign_in_elsewhere(self, agent: str) -> str:
+        """Sign in to the account with another browser; return its cookie."""
+        page = self.ask("GET", "/auth/account")
+        field = re.search(r'name="form" value="([^"]+)"', page.body.decode())
+        assert field is not None, page.body
+        headers = {"Cookie": page.headers["set-cookie"].partition(";")[0], "User-Agent": agent}
+        form = urlencode({"form": unescape(field[1]), "name": NAME, "password": PASSWORD})
+        sent = {**headers, "Content-Type": "application/x-www-form-urlencoded"}
+        done = self.ask("POST", "/auth/account/sign-in", body=form.encode(), headers=sent)
+        path = done.headers["location"].removeprefix(self.site).replace("/auth/login/done", "/auth/account/done")
+        return self.ask("GET", path, headers=headers).headers["set-cookie"].partition(";")[0]
+
+    def shown_elsewhere(self, cookie: str) -> str:
+        return self.ask("GET", "/auth/account", headers={"Cookie": cookie}).body.decode()
 
     def signs_the_game_out(self) -> None:
         """Rename the device with the game, then sign it out there, and all others."""
@@ -244,6 +290,18 @@ class AccountTests(LinkCase):
         self.looks_right()
         self.assertEqual(self.service.rows()["player"], 1)
 
+    def is_read_by_the_owner(self) -> None:
+        """The owner's own page opens on both screens and in another language, and its places are there."""
+        for size in (PHONE, DESKTOP):
+            self.browser.resize(*size)
+            self.browser.open(self.owner)
+            self.looks_right()
+        self.assertIn("Tricia", self.browser.text)
+        for name in self.browser.read(PLACES):
+            self.browser.press(name)
+            self.browser.until(lambda: self.browser.evaluate(HERE), name)
+        self.speaks_another_language()
+
 
 class GardenTests(CommandTestCase):
     """A player of the garden, with `gamed dev`."""
@@ -255,7 +313,8 @@ class GardenTests(CommandTestCase):
         options = [*(f"{name}={port}" for name, port in ports.items()), f"--folder={self.folder / 'dev'}"]
         process = self.start(*gamed_with(INTERVALS), "dev", *options, *words)
         self.await_answer(ports["--port"], process)
-        self.home = f"http://127.0.0.1:{ports['--port']}/auth/account"
+        self.site = f"http://127.0.0.1:{ports['--port']}"
+        self.home = f"{self.site}/auth/account"
         self.address = f"http://127.0.0.1:{ports['--static-port']}/"
 
     def test_chromium(self) -> None:
@@ -274,12 +333,43 @@ class GardenTests(CommandTestCase):
         self.addCleanup(browser.close)
         self.browser = browser
         browser.resize(*DESKTOP)
+        self.is_invited()
+        self.adopts()
         self.signs_in()
         self.plays()
         self.uses_the_account()
         self.restores()
         self.is_signed_out()
         self.assertEqual([error for error in browser.errors() if "status of 401" not in error], [])
+
+    def command(self, *arguments: str, stdin: str = "") -> str:
+        """Run a command of the owner on the folder of `gamed dev`; return its output."""
+        folder = self.folder / "dev"
+        self.config, self.data = folder / "authentication.json", folder / "data"
+        self.environ["GAMED_DEV_MASTER_KEY"] = (folder / "master.key").read_text("utf-8").strip()
+        code, said, errors = self.gamed(*arguments, stdin=stdin)
+        self.assertEqual(code, 0, errors)
+        return said
+
+    def is_invited(self) -> None:
+        """Use an invite at a provider, which makes the player."""
+        [link] = re.findall(rf"{self.site}/auth/invite/\S+", self.command("players", "invite"))
+        self.browser.open(link)
+        self.browser.go("Continue with Discord")
+        self.browser.go("Continue as Dilek")
+        self.browser.wait_for("No game is signed in as you.")
+
+    def adopts(self) -> None:
+        """Bring an account from before into this one: first with a wrong password, then with the right one."""
+        self.command("players", "add", NAME, "--password-stdin", stdin=f"{PASSWORD}\n")
+        self.browser.reload()
+        self.browser.press("Played here before")
+        self.browser.fill("Bring it into this account", Name=NAME, Password="wrong horse")
+        self.browser.wait_for(REFUSED[FormError.WRONG].source)
+        self.browser.fill("Bring it into this account", Password=PASSWORD)
+        self.browser.wait_for(sentences.NOTICES["adopted"].source)
+        self.browser.go("Sign out")
+        self.browser.wait_for("Sign in to see your devices and saves.")
 
     def signs_in(self) -> None:
         """Sign in as a new player, in a page that the game opens; choose a name, and type the code into the game."""
@@ -289,7 +379,7 @@ class GardenTests(CommandTestCase):
         self.browser.follow("Open it")
         self.browser.go("Continue with Discord")
         self.browser.go("Continue as Chidi")
-        self.browser.go("Choose what games call you")
+        self.browser.leads_to("Choose what games call you", "Name that games show")
         self.browser.fill("Save", Name_that_games_show="Chidi")
         code = self.browser.read(CODE)
         self.browser.leave()
@@ -297,6 +387,7 @@ class GardenTests(CommandTestCase):
         self.browser.press("Continue")
         self.browser.wait_for("Your plots")
         self.browser.wait_for("Saved")
+        self.sees_the_picture()
 
     def plays(self) -> None:
         """Play, and find the same garden after a reload, with the picture that the server sent."""
@@ -309,10 +400,13 @@ class GardenTests(CommandTestCase):
         self.browser.wait_for("Saved")
         self.browser.reload()
         self.browser.wait_for("1 flower, 2 growing, 0 picked")
-        if not self.browser.stores_blobs:
-            return
-        picture = "() => document.querySelector('#scene-image').naturalWidth === 640"
-        self.browser.until(lambda: self.browser.evaluate(picture), "the picture")
+        self.sees_the_picture()
+
+    def sees_the_picture(self) -> None:
+        """Wait for the picture above the plots: it moves them, so that what is pressed before may be beside a plot."""
+        if self.browser.stores_blobs:
+            picture = "() => document.querySelector('#scene-image').naturalWidth === 640"
+            self.browser.until(lambda: self.browser.evaluate(picture), "the picture")
 
     def uses_the_account(self) -> None:
         """Sign in to the account at the provider, beside the game; link another provider, and unlink it."""

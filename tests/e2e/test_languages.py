@@ -1,28 +1,19 @@
 """Every page in every language in a real browser: nothing is cut off on a phone, each character has a font, and
 axe-core finds nothing."""
 
-import json
-import re
 from collections.abc import Collection, Sequence
-from functools import cache
 
 from gamed.pages.languages import Languages
-from tests.account import gallery as player_gallery
 from tests.e2e import test_pages
-from tests.e2e.other_origin import installed
+from tests.e2e.structures import every_page, structures
+from tests.e2e.test_pages import axe, axe_core
 from tests.login import gallery
 from tests.login.gallery import Shown
-from tests.pages.test_languages import FOREIGN
 
-VALUES = re.compile(rb' (?:href|value|datetime|title|action|src)="[^"]*"|\d+')
-MANY_ROWS_BYTES = 50_000
-"""Pages with more repeat the rows of others, and would take most of the time of axe-core."""
 LATIN = ("de", "es", "fr", "it", "nl", "pl", "pt-BR", "tr")
 CYRILLIC = ("ru", "uk")
 EAST_ASIAN = ("ja", "ko", "zh-Hans")
 RIGHT_TO_LEFT = ("ar",)
-AXE = """async () => (await axe.run({ resultTypes: ['violations'], preload: false, rules: %s })).violations
-    .map(v => v.id + ': ' + v.nodes.map(n => n.html).join(' '))"""
 UNSPOKEN = """() => {
     const plain = text => text.replace(/[\u2068\u2069]/g, '').trim().toLowerCase();
     return [...document.querySelectorAll('a[aria-label], button[aria-label]')]
@@ -40,25 +31,6 @@ MISSING = """() => {
     const used = new Set([...document.body.innerText].filter(c => c.trim() && !/[\\p{Cc}\\p{Cf}]/u.test(c)));
     return [...used].filter(c => draw(c) === box);
 }"""
-
-
-@cache
-def every_page() -> Sequence[Shown]:
-    """Return the pages of both galleries, with long values and other scripts, too."""
-    pages = (*gallery.every_page(), *player_gallery.every_page())
-    return [page for page in pages if page.page is not None]
-
-
-@cache
-def structures() -> Sequence[Shown]:
-    """Return a page for each set of elements, by tag, class and label: axe-core sees the same in other words."""
-    found: dict[object, Shown] = {}
-    for page in every_page():
-        body = page.spoken(FOREIGN).partition(b"</head>")[2]
-        elements = frozenset(VALUES.sub(b"", each) for each in re.findall(rb"<[^>]*>", body))
-        if len(body) < MANY_ROWS_BYTES:
-            found.setdefault(elements, page)
-    return list(found.values())
 
 
 def pages_in(tag: str, pages: Sequence[Shown]) -> list[Shown]:
@@ -120,9 +92,8 @@ class AccessibleTests(test_pages.PageCase):
     """axe-core in other languages. Its rules of colours see the same in each, and take most of its time."""
 
     def found(self, pages: Sequence[Shown], *without: str) -> test_pages.Found:
-        source = (installed() / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
-        rules = {rule: {"enabled": False} for rule in (*without, "label-content-name-mismatch")}
-        return self.measure(pages, AXE % json.dumps(rules), source)
+        rules = [*without, "label-content-name-mismatch"]
+        return self.measure(pages, axe(without=rules), axe_core())
 
     def accessible(self, tags: Collection[str]) -> None:
         self.assertGreater(len(structures()), 50)

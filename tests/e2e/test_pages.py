@@ -1,8 +1,10 @@
 """Every page in a real browser: axe reports nothing, narrow windows fit, and the focus is visible."""
 
+import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from functools import cache
+from typing import Any
 
 from playwright.sync_api import Browser, Page
 from twisted.trial.unittest import TestCase
@@ -15,6 +17,7 @@ from tests.account import gallery as player_gallery
 from tests.config.test_look import SHAPES
 from tests.e2e.chromium import chromium
 from tests.e2e.other_origin import installed
+from tests.e2e.structures import every_page, has_many_rows, structures
 from tests.login import gallery
 from tests.login.gallery import RENDERER, Shown
 from tests.pages.test_texts import words
@@ -33,7 +36,11 @@ SPACING = "* { line-height: 1.5 !important; letter-spacing: .12em !important; wo
 SCHEMES = ("light", "dark")
 Found = dict[str, Any]
 
+COLOURS = ("color-contrast", "link-in-text-block")
+"""The rules of axe-core that see colours; they take most of its time."""
 AXE = """async () => (await axe.run({ resultTypes: ['violations'] })).violations
+    .map(v => v.id + ': ' + v.nodes.map(n => n.html).join(' '))"""
+AXE_WITH = """async () => (await axe.run(%s)).violations
     .map(v => v.id + ': ' + v.nodes.map(n => n.html).join(' '))"""
 CUT = """() => [document.documentElement, ...document.querySelectorAll('main, main *')]
     .filter(e => getComputedStyle(e).display !== 'inline' && e.localName !== 'input')
@@ -63,6 +70,7 @@ IN_TURN = """async pages => {
     }
     return found;
 }"""
+COMMON = re.compile(r'<style>.*?</style>|<footer class="languages">.*?</footer>', re.DOTALL)
 WIDE = """() => [...document.querySelectorAll('button, .button')].filter(e => {
     const before = e.getAttribute('style'), width = e.getBoundingClientRect().width;
     e.style.cssText = 'width: max-content; max-width: none';
@@ -144,8 +152,9 @@ class PageCase(TestCase):
         return chromium().do(work)
 
     def measure(self, pages: Sequence[Shown], script: str, prelude: str = "", **window: Any) -> Found:
-        """Return what `script` finds on each page that has some. The pages take turns in one document, with one style
-        sheet and without a call of Playwright for each, which is four times as fast as look().
+        """Return what `script` finds on each page that has some. The pages take turns in one document, without a call
+        of Playwright for each, which is four times as fast as look(). The style sheet and the list of languages, which
+        all pages have, come with the first one only.
         """
 
         def work(browser: Browser) -> Found:
@@ -154,10 +163,36 @@ class PageCase(TestCase):
                 page.route(HERE, lambda route: route.fulfill(body=pages[0].html, headers=dict(RENDERER.headers)))
                 page.goto(HERE)
                 page.evaluate(prelude)
-                found = page.evaluate(IN_TURN % script, [each.html.decode() for each in pages])
+                html = [each.html.decode() for each in pages]
+                found = page.evaluate(IN_TURN % script, [html[0], *(COMMON.sub("", each) for each in html[1:])])
                 return {each.name: what for each, what in zip(pages, found, strict=True) if what}
 
         return chromium().do(work)
+
+
+@cache
+def axe_core() -> str:
+    """Return the source of axe-core."""
+    return (installed() / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+
+
+def axe(without: Iterable[str] = (), only: Iterable[str] = ()) -> str:
+    """Return a function that runs axe-core without some of its rules, or only these, and returns what it finds."""
+    options: dict[str, Any] = {"resultTypes": ["violations"], "preload": False}
+    options |= {"rules": {rule: {"enabled": False} for rule in without}}
+    options |= {"runOnly": [*only]} if only else {}
+    return AXE_WITH % json.dumps(options)
+
+
+def all_of(**scripts: str) -> str:
+    """Return a function that returns the findings of all these functions, each with its name."""
+    found = ", ".join(f"...({script})().map(found => '{name}: ' + found)" for name, script in scripts.items())
+    return f"() => [{found}]"
+
+
+def with_styles(*styles: str) -> str:
+    """Return a function that returns the elements that each of these style sheets cuts off; the last one stays."""
+    return f"() => ({STYLED})({json.dumps(styles)})"
 
 
 def begun(page: Page) -> Any:
@@ -167,13 +202,22 @@ def begun(page: Page) -> Any:
 
 
 class AxeTests(PageCase):
-    """All default rules of axe-core, in both schemes."""
+    """All default rules of axe-core, in both schemes. A page for each structure of pages is enough."""
 
-    source: ClassVar[str] = ""
+    def test_light(self) -> None:
+        """No structure of a page has a finding."""
+        self.assertGreater(len(structures()), 50)
+        self.assertEqual(self.measure(structures(), axe(), axe_core()), {})
 
-    def setUp(self) -> None:
-        if not self.source:
-            type(self).source = (installed() / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+    def test_dark(self) -> None:
+        """In the dark scheme no colours have a finding; nothing else differs."""
+        self.assertEqual(self.measure(structures(), axe(only=COLOURS), axe_core(), color_scheme="dark"), {})
+
+    def test_many_rows(self) -> None:
+        """The pages with the most rows have no finding; the colours of a row are those of a page with few."""
+        pages = [page for page in every_page() if has_many_rows(page)]
+        self.assertGreater(len(pages), 2)
+        self.assertEqual(self.measure(pages, axe(without=COLOURS), axe_core()), {})
 
     def checked(self, pages: Iterable[Shown], before: Callable[[Page], object] = lambda page: None) -> Found:
         def check(page: Page) -> list[str]:
@@ -184,27 +228,7 @@ class AxeTests(PageCase):
                 found += [f"{scheme}: {violation}" for violation in page.evaluate(AXE)]
             return found
 
-        return self.look(pages, check, self.source)
-
-    def test_sign_in(self) -> None:
-        """The page of local mode has no finding."""
-        self.assertEqual(self.checked(gallery.sign_ins()), {})
-
-    def test_provider(self) -> None:
-        """The page before a provider has no finding."""
-        self.assertEqual(self.checked(gallery.at_providers()), {})
-
-    def test_afterwards(self) -> None:
-        """The pages of return, code and end have no finding."""
-        self.assertEqual(self.checked(gallery.afterwards()), {})
-
-    def test_failures(self) -> None:
-        """The pages of failures have no finding."""
-        self.assertEqual(self.checked(gallery.failures()), {})
-
-    def test_after_the_login(self) -> None:
-        """The player's page, invites, reset links, and the owner's page have no finding."""
-        self.assertEqual(self.checked(player_gallery.every_page()), {})
+        return self.look(pages, check, axe_core())
 
     def test_it_finds_something(self) -> None:
         """axe reports a field without a label, a page without a heading, and text that is too pale in one scheme."""
@@ -239,15 +263,30 @@ class ViewTests(PageCase):
     def test_phone(self) -> None:
         """At 360 px nothing is cut off or scrolls sideways, with words of any length; buttons and links have 44 px.
 
-        Nothing is cut off with text of twice the size or wider spacing either.
+        Nothing is cut off with text of twice the size or wider spacing either. A card has one filled button at most,
+        and what cannot be undone stands alone and last in its card.
         """
-        self.assertEqual(
-            self.look(gallery.every_page(), lambda page: styled(page, LARGE, SPACING, "") + page.evaluate(SMALL)), {}
-        )
+        cut = with_styles(LARGE, SPACING, "")
+        self.assertEqual(self.measure(every_page(), all_of(cut=cut, small=SMALL, filled=FILLED, beside=BESIDE)), {})
 
     def test_zoomed(self) -> None:
-        """At 320 px nothing is cut off either: a window of 640 px at 200 % and one of 1280 px at 400 %."""
-        self.assertEqual(self.look(gallery.every_page(), lambda page: page.evaluate(CUT), viewport=NARROW), {})
+        """The same holds at 320 px: a window of 640 px at 200 % and one of 1280 px at 400 %."""
+        script = all_of(cut=with_styles(LARGE, ""), small=SMALL)
+        self.assertEqual(self.measure(every_page(), script, viewport=NARROW), {})
+
+    def test_wider(self) -> None:
+        """In a wider window a button is as wide as its words, too; only on a phone may it fill its card."""
+        dangers = [page for page in every_page() if b"danger" in page.html.partition(b"</head>")[2]]
+        self.assertGreater(len(dangers), 10)
+        for window in (TABLET, DESKTOP):
+            self.assertEqual(self.measure(every_page(), all_of(wide=WIDE, beside=BESIDE), viewport=window), {})
+        self.assertNotEqual(self.measure(every_page()[:1], WIDE, viewport=PHONE), {})
+
+    def test_names(self) -> None:
+        """No two buttons of a player's page have one name for a screen reader."""
+        pages = player_gallery.every_page()
+        self.assertIn(b"ANNA-PC (31)", next(page for page in pages if page.name == "account full").html)
+        self.assertEqual(self.measure(pages, UNNAMED), {})
 
     def test_above_the_fold(self) -> None:
         """Both buttons are visible without scrolling: the one that continues, and "This was not me"."""
@@ -263,36 +302,6 @@ class ViewTests(PageCase):
         signs |= {"outcome player_blocked": "blocked", "new player with a code": "waiting"}
         found = self.look([named(name) for name in signs], lambda page: page.evaluate(SIGN))
         self.assertEqual(found, {name: [f"seal {sign}", "true", 52] for name, sign in signs.items()})
-
-    def test_after_the_login(self) -> None:
-        """The player's and the owner's pages fit at 320 px, also with large text; buttons and links have 44 px."""
-
-        def views(page: Page) -> list[str]:
-            return [found for style in ("", LARGE) for found in styled(page, style) + page.evaluate(SMALL)]
-
-        self.assertEqual(self.look(player_gallery.every_page(), views, viewport=NARROW), {})
-
-    def test_weights(self) -> None:
-        """A card has one filled button at most, and what cannot be undone stands alone and last in its card."""
-        pages = [*gallery.every_page(), *player_gallery.every_page()]
-        dangers = [page for page in pages if b"danger" in page.html.partition(b"</head>")[2]]
-        self.assertGreater(len(dangers), 10)
-        for window in (PHONE, TABLET, DESKTOP):
-            self.assertEqual(self.look(dangers, lambda page: page.evaluate(BESIDE), viewport=window), {})
-        self.assertEqual(self.look(pages, lambda page: page.evaluate(FILLED)), {})
-
-    def test_widths(self) -> None:
-        """A button is as wide as its words; only on a phone may it fill its card."""
-        pages = [*gallery.every_page(), *player_gallery.every_page()]
-        for window in (TABLET, DESKTOP):
-            self.assertEqual(self.look(pages, lambda page: page.evaluate(WIDE), viewport=window), {})
-        self.assertNotEqual(self.look(pages[:1], lambda page: page.evaluate(WIDE), viewport=PHONE), {})
-
-    def test_names(self) -> None:
-        """No two buttons of a player's page have one name for a screen reader."""
-        pages = player_gallery.every_page()
-        self.assertIn(b"ANNA-PC (31)", next(page for page in pages if page.name == "account full").html)
-        self.assertEqual(self.look(pages, lambda page: page.evaluate(UNNAMED)), {})
 
     def test_weights_are_found(self) -> None:
         """Each of these findings is made where it is planted."""

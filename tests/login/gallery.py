@@ -1,6 +1,7 @@
 """The gallery has every page of a browser in each of its forms, with short and long texts and other scripts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 
 from msgspec import Struct
 
@@ -95,7 +96,9 @@ def asked(client: str = "plain", age_seconds: int = 125) -> DeviceInfo:
     return DeviceInfo(TOKEN, FORM, CLIENTS[client], age_seconds)
 
 
-def every_page() -> list[Shown]:
+@cache
+def every_page() -> Sequence[Shown]:
+    """Return all pages of this gallery; a process makes them once."""
     pages = [*sign_ins(), *at_providers(), *afterwards(), *failures()]
     assert len({page.name for page in pages}) == len(pages)
     return pages

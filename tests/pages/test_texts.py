@@ -3,7 +3,7 @@
 import ast
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from jinja2 import nodes
@@ -49,6 +49,17 @@ def words(page: bytes) -> str:
     """Return the text of a page as a person reads it."""
     body = page.decode().partition("</head>")[2]
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def has_in_turn(text: str, parts: Iterable[str]) -> bool:
+    """Return whether the text has these parts, one after the other. A pattern for that takes two minutes for all."""
+    at = 0
+    for part in parts:
+        found = text.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
 
 
 def sources() -> Iterator[str]:
@@ -102,8 +113,7 @@ class WordTests(SynchronousTestCase):
         unsaid = []
         for sentence in every:
             parts = [part.strip() for part in re.split(r"\{\w+\}", sentence)]
-            pattern = re.compile(r"\s?.*\s?".join(map(re.escape, parts)))
-            if not any(pattern.search(text) for text in said):
+            if not any(has_in_turn(text, parts) for text in said):
                 unsaid.append(sentence)
         self.assertEqual(unsaid, [])
 

@@ -4,9 +4,14 @@ See docs/protocol.md: Saves; docs/developers/saves.md: History.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from gamed.config.game import SaveLimits
+from gamed.database.connection import Connection
+from gamed.saves.model import Version
+from gamed.saves.version_tables import newest_written
 from tests.saves.helpers import ABSENT, BIG, SaveCase, digest_of, tag
+from tests.sessions.fixtures import ANNA
 from tests.support.http import Answer
 
 ONE, TWO, THREE = b"one", b"two!", b"three"
@@ -131,6 +136,41 @@ class RestoreTest(VersionCase):
         self.put("auto", ONE, {"If-Match": "*"})
         self.assertEqual(self.restore(3, {"If-Match": "*"}).status, 200)
         self.assertEqual(self.get("auto").body, BIG)
+
+
+class Counting:
+    """A connection that counts its statements."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection, self.statements = connection, 0
+
+    def execute(self, sql: str, parameters: Any) -> Any:
+        self.statements += 1
+        return self._connection.execute(sql, parameters)
+
+
+class NewestWrittenTest(VersionCase):
+    """The version that can be restored of each deleted slot of a page."""
+
+    def test_in_one_statement(self) -> None:
+        """It is the last version that was current, in one statement for all slots; a conflict copy is none."""
+        self.put("auto", THREE, {"If-Match": tag(1, ONE)})
+        self.delete("auto", {"If-Match": "*"})
+        self.put("restored", ONE, ABSENT)
+        self.put("restored", TWO, {"If-Match": "*"})
+        self.restore(1, {"If-Match": "*"}, slot="restored")
+        self.delete("restored", {"If-Match": "*"})
+        self.put("other", TWO, ABSENT)
+
+        def read(connection: Connection) -> tuple[Mapping[str, Version], int]:
+            counting = Counting(connection)
+            found = newest_written(counting, ANNA, ["auto", "restored", "never"])  # type: ignore[arg-type]
+            return found, counting.statements
+
+        found, statements = self.in_state(read)
+        self.assertEqual({slot: version.version for slot, version in found.items()}, {"auto": 2, "restored": 3})
+        self.assertEqual(statements, 1)
+        self.assertEqual(self.in_state(lambda connection: newest_written(connection, ANNA, [])), {})
 
 
 class DismissTest(VersionCase):

@@ -102,6 +102,12 @@ class Rules(ClientCase):
         self.assertEqual(self.check("WhoIsSignedIn", self.server, self.folder), self.fake.player)
         self.assertIsNotNone(self.on_disk())
 
+    def test_for_one_player(self) -> None:
+        """A client for one player sends nothing once the first one has signed out."""
+        self.signed_in()
+        self.assertEqual(self.check("NothingAfterTheSignOut", self.server, self.folder), "")
+        self.assertEqual(len(self.fake.requests("/game/")), 1)
+
     def test_what_is_pending_is_that_of_the_python_client(self) -> None:
         """One client reads and continues a save that the other wrote offline."""
         self.signed_in()

@@ -1,5 +1,6 @@
 // Firefox over WebDriver BiDi, for the tests in Python: each line of stdin is a call in JSON, [name, ...arguments], and
-// each line of stdout its answer, {result} or {error}. One argument: the program. Ends with stdin.
+// each line of stdout its answer, {result} or {error}. Arguments: the program, the colour scheme, the folder of downloads.
+// Ends with stdin.
 import { createInterface } from 'node:readline'
 import puppeteer from 'puppeteer-core'
 
@@ -8,7 +9,12 @@ const browser = await puppeteer.launch({
   executablePath: process.argv[2],
   headless: true,
   acceptInsecureCerts: true,
-  extraPrefsFirefox: { 'intl.accept_languages': 'en', 'ui.systemUsesDarkTheme': process.argv[3] === 'dark' ? 1 : 0 },
+  extraPrefsFirefox: {
+    'intl.accept_languages': 'en',
+    'ui.systemUsesDarkTheme': process.argv[3] === 'dark' ? 1 : 0,
+    'browser.download.folderList': 2, // the folder below
+    'browser.download.dir': process.argv[4],
+  },
 })
 const TALLEST = 65535 // pixels of a picture
 const errors = []
@@ -28,7 +34,8 @@ async function element([script, ...values]) {
 }
 
 const calls = {
-  open: async (url) => (await page().goto(url))?.status() ?? 0,
+  // not goto(), which waits for ever after a download: puppeteer takes that for a navigation under way
+  open: (url) => page().mainFrame().browsingContext.navigate(url, 'complete').then(() => null),
   evaluate: (script, values) => page().evaluate(`(${script})(...${JSON.stringify(values)})`),
   click: async (found) => (await element(found)).click(),
   async type(found, text) {

@@ -350,6 +350,17 @@ static class Checks
             client.ListSavesAsync().Wait();
     }
 
+    /// <summary>A client for one player sends nothing once the first one has signed out.</summary>
+    public static void NothingAfterTheSignOut(string server, string folder)
+    {
+        var client = new GamedClient(server, new GamedOptions { Folder = folder });
+        GamedClient bound = client.Only(client.CredentialAsync().Result.PlayerId, 1);
+        bound.WhoamiAsync().Wait();
+        client.SignOutAsync().Wait();
+        SignInRequired ended = Thrown<SignInRequired>(() => bound.WhoamiAsync().Wait(), "a request after the sign-out");
+        Expect(ended.Code == "signed_out", ended.Code);
+    }
+
     /// <summary>The client never waits for the calling thread.</summary>
     public static void NeverNeedsTheCallersThread(string server, string folder)
     {
