@@ -24,7 +24,7 @@ from gamed.database.security_events import list_activity
 from gamed.login import collect_store
 from gamed.login import tables as login_tables
 from gamed.login.collect_rules import CollectCommand, CollectOutcome
-from gamed.login.keys import Identified, decode_identity
+from gamed.login.keys import Identified, ProviderIdentity, decode_identity
 from gamed.login.transaction import LoginEvent, LoginIntent, LoginStage, LoginTransaction, Transition
 from gamed.outcomes import LoginFailure
 from gamed.players import tables
@@ -172,7 +172,10 @@ def _finish(connection: Connection, keys: Keys, command: FinishCommand, login: L
         if command.ended is not None:
             browser_tables.end_browser(connection, keys.indexer, command.ended)
         player = {"player_id": admitted.player_id, "provider": login.provider}
-        ended = browser_tables.open_browser(connection, keys.indexer, command.new_browser, **player, now_ms=now_ms)
+        verified = proved.asked_again if isinstance(proved, ProviderIdentity) else True
+        ended = browser_tables.open_browser(
+            connection, keys.indexer, command.new_browser, **player, now_ms=now_ms, verified=verified
+        )
         tables.record_sign_in(connection, admitted.player_id, now_ms)
     done = login.linked(now_ms).apply(LoginEvent.ACKNOWLEDGE, now_ms)
     used = None if invite is None else invite.invite_id
@@ -198,5 +201,5 @@ def change_password(connection: Connection, keys: Keys, command: PasswordCommand
         return None
     replace_password(connection, player_id, command.password, now_ms)
     player = {"player_id": player_id, "provider": LOCAL}
-    browser_tables.open_browser(connection, keys.indexer, command.new_browser, **player, now_ms=now_ms)
+    browser_tables.open_browser(connection, keys.indexer, command.new_browser, **player, now_ms=now_ms, verified=True)
     return player_id
