@@ -124,6 +124,7 @@ OTHERS = {
     "assets/cache": Kind.FILES,
     "assets/open_file": Kind.FILES,
     "notify/client": Kind.FILES,
+    "owner/build": Kind.WIRING,
     "notify/watch": Kind.FILES,
 }
 """The kind of a file that has a name of its own, in a feature's folder."""

@@ -29,6 +29,7 @@ from gamed.login.transaction import LoginEvent, LoginIntent, LoginStage, LoginTr
 from gamed.outcomes import LoginFailure
 from gamed.players import tables
 from gamed.players.names import LOCAL
+from gamed.players.owner_tables import read_switch
 from gamed.sessions import browser_tables
 from gamed.sessions import tables as session_tables
 from gamed.sessions.credentials import AuthenticatedSession, BrowserInfo, NewBrowserSession
@@ -118,6 +119,9 @@ class AccountPageStore(Component, frozen=True, kw_only=True):
     async def names(self, player_id: str) -> PlayerNames:
         named = await self.reads.submit(partial(tables.find_named, keys=self.keys, name_or_id=player_id))
         return PlayerNames(named.name, named.display_name, named.player.created_ms)
+
+    async def owner_page_is_on(self) -> bool:
+        return await self.reads.submit(read_switch) is not None
 
     def any_unlinked(self) -> Deferred[bool]:
         """Return whether some local account is the only way of its player to sign in."""

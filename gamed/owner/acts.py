@@ -165,6 +165,8 @@ class ActStore(Component, frozen=True, kw_only=True):
             player = tables.find_player(connection, act.player_id) if is_storable(act.player_id) else None
             if player is not None and player.state == "erasing":
                 raise PersonGone
+            if player is not None and player.owner:
+                raise OwnerProtected(act.command)
 
         return self.reads.submit(work)
 
@@ -172,7 +174,7 @@ class ActStore(Component, frozen=True, kw_only=True):
         def transaction(connection: Connection) -> T:
             require_owner(connection, act.caller)
             done = work(connection)
-            _record(connection, act, act.player_id or None)
+            record_act(connection, act, act.player_id or None)
             return done
 
         return self.writes.submit(transaction)
@@ -184,7 +186,7 @@ class ActStore(Component, frozen=True, kw_only=True):
             require_owner(connection, act.caller)
             self._target(connection, act.player_id, act.command)
             # First: `players reject` deletes the row, and merging names another player.
-            _record(connection, act, act.player_id)
+            record_act(connection, act, act.player_id)
             return work(connection)
 
         return self.writes.submit(transaction)
@@ -199,7 +201,7 @@ class ActStore(Component, frozen=True, kw_only=True):
                 check = owner_tables.use_code(connection, self.keys.indexer, act.code, act.now_ms)
                 if check is not CodeCheck.RIGHT:
                     return check  # a value, because the attempt is counted
-            _record(connection, act, about)
+            record_act(connection, act, about)
             work(connection)
             return CodeCheck.RIGHT
 
@@ -228,7 +230,7 @@ def require_owner(connection: Connection, caller: AuthenticatedSession) -> None:
         raise NotTheOwner
 
 
-def _record(connection: Connection, act: Act, player_id: str | None) -> None:
+def record_act(connection: Connection, act: Act, player_id: str | None) -> None:
     add_command(connection, act.command, player_id, act.by, act.now_ms)
 
 

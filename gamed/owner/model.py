@@ -77,12 +77,12 @@ class NoBackupFolder(OwnerPageError):
     """A backup on a server where `gamed owner page on` named no folder for it."""
 
 
+class FilesChanged(OwnerPageError):
+    """A channel that points at another release than the page showed."""
+
+
 class BackupRuns(OwnerPageError):
     """A backup while another one is being made."""
-
-
-class SaveChangedMeanwhile(OwnerPageError):
-    """A restore of a save that is not as the page showed it."""
 
 
 class Person(Struct, frozen=True):

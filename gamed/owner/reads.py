@@ -36,6 +36,7 @@ from gamed.owner.model import (
     PersonSaves,
     SavesTotals,
 )
+from gamed.owner.sentences import players_in
 from gamed.owner.tables import list_figures
 from gamed.players import owner_tables, tables
 from gamed.players.errors import PlayerUnknown
@@ -284,9 +285,3 @@ def _has(named: NamedPlayer, wanted: str) -> bool:
     if wanted in (player.player_id.casefold(), player.approval_code):
         return True
     return any(wanted in name.casefold() for name in (named.name, named.display_name) if name)
-
-
-def players_in(event: EventCount) -> Sequence[str]:
-    """Return the ids in an event: of the player, and of the owner who acted."""
-    by = event.values.get("by", "").partition(":")
-    return [each for each in (event.key.player_id, by[2] if by[0] == "owner" else "") if each]
