@@ -32,8 +32,8 @@ _ACCOUNT, _OWNER = "/account", "/owner"
 def place_of(path: str, query: bytes = b"") -> str | None:
     """Return the place of the page with this address, or of the page that has the form which is sent to it.
 
-    "" is the page of the server's address. Whatever else is below the account or the owner's page leads to its first page. Return None for an
-    address that works once, such as a provider's callback, or has no page.
+    "" is the page of the server's address. Whatever else is below the account or the owner's page leads to its first
+    page. Return None for an address that works once, such as a provider's callback, or has no page.
     """
     if path in ("/", "/auth/"):
         return ""

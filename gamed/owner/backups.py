@@ -62,8 +62,7 @@ class OwnerBackups:
         self._now_ms = now_ms
         self._instance_id = instance_id
         self._looking = False
-        self.running: Deferred[None] | None = None
-        """Fires when the backup that this process makes has ended."""
+        self._running = False
 
     async def state(self) -> BackupState:
         """Return the folder's backups, the newest first, and the last run; raise DatabaseError."""
@@ -82,12 +81,13 @@ class OwnerBackups:
         switch, run = await self._databases.reads.submit(_read)
         if switch is None or switch.backup_folder is None:
             raise NoBackupFolder
-        if self.running is not None or (run is not None and run.ended_ms is None and await self._is_alive(run)):
+        if self._running or (run is not None and run.ended_ms is None and await self._is_alive(run)):
             raise BackupRuns
         act = Act(caller, "backup", self._now_ms())
         begin = partial(_begin, before=run, instance_id=self._instance_id, act=act)
         await self._databases.auth.submit(begin)
-        self.running = Deferred.fromCoroutine(self._run(Path(switch.backup_folder)))
+        self._running = True
+        Deferred.fromCoroutine(self._run(Path(switch.backup_folder)))
 
     async def _run(self, folder: Path) -> None:
         try:
@@ -102,12 +102,12 @@ class OwnerBackups:
         except DatabaseError as e:
             _log.error("backup_failed", error=type(e).__name__)
         finally:
-            self.running = None
+            self._running = False
 
     async def _is_alive(self, run: BackupRun) -> bool:
         """Return whether the process of a run has not ended; while that cannot be known, it counts as alive."""
         if run.instance_id == self._instance_id:
-            return self.running is not None
+            return self._running
         return run.instance_id not in await self._databases.ended_processes([run.instance_id])
 
     async def _look(self, folder: Path) -> Sequence[KeptBackup] | None:

@@ -148,8 +148,8 @@ class OwnerSiteRoutes(Component, frozen=True, kw_only=True):
     @app.route("/auth/owner/saves/<string:player_id>/<text:slot>", methods=["GET"])
     async def show_owner_slot(self, request: Request, player_id: str, slot: str) -> bytes:
         visit = await self._enter(request)
-        name, before = check_slot(slot), _before(read_query(request).get(BEFORE))
-        reads, person = self.responder.reads, _person(player_id)
+        before = _before(read_query(request).get(BEFORE))
+        reads, person, name = self.responder.reads, _person(player_id), _existing(slot)
         listed, sides = await reads.versions(person, name, before)
         try:
             named = await reads.named(person)
@@ -223,6 +223,14 @@ def _slot(text: str | None) -> str:
         return "" if text is None else check_slot(text)
     except save_errors.SaveError:
         raise BadRequest(f"{AFTER} is not the name of a save. Open the page without it.") from None
+
+
+def _existing(slot: str) -> str:
+    """Return the name of a slot; raise PersonGone for one that no save can have."""
+    try:
+        return check_slot(slot)
+    except save_errors.SaveError:
+        raise PersonGone from None
 
 
 def _before(text: str | None) -> int:

@@ -61,6 +61,8 @@ class ShownPerson(Struct, frozen=True):
 
     person: Person
     ways: Sequence[str | None]
+    number: int
+    """1, or more for a player whom another one before has the name of: no two buttons may have one name."""
 
 
 class DiskPart(Struct, frozen=True):
@@ -101,13 +103,9 @@ def now_page(
     """Return the first page; the last backup is marked once it is older than `backup_seconds`, None for never."""
     stored, machine = report.stored or StoredReport(), report.machine
     findings = () if machine is None else machine.findings
-    waiting = [
-        ShownPerson(
-            Person(each, stored.ways.get(each.player.player_id, ())),
-            _ways(stored.ways.get(each.player.player_id, ()), frame),
-        )
-        for each in stored.waiting
-    ]
+    waiting = _shown_people(
+        [Person(each, stored.ways.get(each.player.player_id, ())) for each in stored.waiting], frame
+    )
     made_ms = stored.created_ms if stored.backup is None else stored.backup.made_ms
     too_old = backup_seconds is not None and made_ms is not None and report.now_ms - made_ms > backup_seconds * 1000
     healthy = max(healthy_ms, stored.trouble_ms or 0)
@@ -157,7 +155,7 @@ def people_page(
         "owner_people",
         own=frame,
         here="people",
-        people=[ShownPerson(each, _ways(each.ways, frame)) for each in found.people],
+        people=_shown_people(found.people, frame),
         more=found.more,
         count=found.count,
         wanted=wanted,
@@ -200,7 +198,9 @@ def invites_page(
     """Return the invites; `error` is about what was typed, which the form has again."""
     more = None if found.more is None else f"{found.more[0]}-{found.more[1]}"
     invites: Sequence[Invite] = found.invites
-    return page("owner_invites", own=frame, here="invites", invites=invites, more=more, typed=typed or {}, error=error)
+    numbers = _numbers([each.name for each in invites])
+    listed = list(zip(invites, numbers, strict=True))
+    return page("owner_invites", own=frame, here="invites", invites=listed, more=more, typed=typed or {}, error=error)
 
 
 def link_page(frame: OwnerFrame, shown: ShownInvite, *, reset: bool = False) -> Page:
@@ -216,7 +216,10 @@ def activity_page(frame: OwnerFrame, found: EventPage, chosen: str) -> Page:
 
 def saves_page(frame: OwnerFrame, totals: SavesTotals | None) -> Page:
     """Return the totals; None if state.db cannot be read."""
-    return page("owner_saves", own=frame, here="saves", totals=totals)
+    largest = () if totals is None else totals.largest
+    numbers = _numbers([name for _, name, _ in largest])
+    rows = [(*each, number) for each, number in zip(largest, numbers, strict=True)]
+    return page("owner_saves", own=frame, here="saves", totals=totals, largest=rows)
 
 
 def slots_page(frame: OwnerFrame, found: PersonSaves) -> Page:
@@ -245,9 +248,19 @@ def slot_page(
 
 def files_page(frame: OwnerFrame, found: Overview | None) -> Page:
     """Return the channels and releases; None if the folder cannot be read."""
-    releases = [] if found is None else found.releases[:RELEASES]
-    more = 0 if found is None else len(found.releases) - len(releases)
-    return page("owner_files", own=frame, here="files", found=found, releases=releases, more=more)
+    shown = found or Overview({}, (), (), 0, 0)
+    return page(
+        "owner_files",
+        own=frame,
+        here="files",
+        readable=found is not None,
+        broken=shown.damaged,
+        channels=list(shown.channels.items()),
+        releases=shown.releases[:RELEASES],
+        more=max(0, len(shown.releases) - RELEASES),
+        count=len(shown.releases),
+        bytes=shown.bytes,
+    )
 
 
 def backups_page(frame: OwnerFrame, state: BackupState, *, too_old: bool) -> Page:
@@ -303,6 +316,21 @@ def qr_path(url: str) -> tuple[str, int]:
         f"M{x + QUIET} {y + QUIET}h1v1h-1z" for y, row in enumerate(rows) for x, dark in enumerate(row) if dark
     )
     return path, len(rows) + 2 * QUIET
+
+
+def _shown_people(people: Sequence[Person], frame: OwnerFrame) -> Sequence[ShownPerson]:
+    numbers = _numbers([each.named.shown for each in people])
+    return [ShownPerson(each, _ways(each.ways, frame), number) for each, number in zip(people, numbers, strict=True)]
+
+
+def _numbers(names: Sequence[str | None]) -> Sequence[int]:
+    """Return for each name how many equal ones there are up to it."""
+    counts: dict[str | None, int] = {}
+    numbers = []
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+        numbers.append(counts[name])
+    return numbers
 
 
 def _ways(ways: Sequence[str], frame: OwnerFrame) -> Sequence[str | None]:

@@ -32,6 +32,7 @@ from gamed.sessions.browser_rules import BrowserName
 from gamed.sessions.credentials import BrowserInfo, SessionInfo
 from gamed.timestamps import rfc3339
 from tests.login.gallery import CLIENTS, FORM, NOW_MS, NUMBER, SERVERS, TOKEN, Shown
+from tests.owner import gallery as owner_gallery
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 PLAYERS = ("ply_" + "A" * 22, "ply_" + "B" * 22, "ply_" + "C" * 22)
@@ -47,7 +48,7 @@ VERSIONS = {"gamed": "1.0.0", "Python": "3.11.2", "Twisted": "26.10.0", "SQLite"
 
 
 def every_page() -> list[Shown]:
-    pages = [*sign_ins(), *accounts(), *saves(), *of_links(), *of_owner()]
+    pages = [*sign_ins(), *accounts(), *saves(), *of_links(), *of_owner(), *owner_gallery.every_page()]
     assert len({page.name for page in pages}) == len(pages)
     return pages
 

@@ -1,4 +1,4 @@
-"""The owner's page that acts, with all routes that it shares data with, and the browser of an owner who is signed in."""
+"""The owner's page that acts, with all routes that it shares data with, and an owner who is signed in."""
 
 from collections.abc import Callable
 from json import loads
@@ -40,6 +40,7 @@ class SiteCase(AccountCase):
         self.data.mkdir()
         self.backups = self.data.parent / "backups"
         self.made: list[Path] = []
+        self.slow: Deferred[Any] | None = None
         self.backup_answer: Callable[[Path], str | None] = lambda folder: None
         self.machine: Callable[[], Deferred[MachineReport]] = lambda: succeed(MACHINE)
         super().setUp()
@@ -48,7 +49,7 @@ class SiteCase(AccountCase):
         groups = super().more_routes(service, pages)
         self.service_context = replace(service, settings=replace(service.settings, data=self.data))
         reporter = OwnerReporter(
-            service.databases, service.keys, service.now_ms, self.look, service.reactor, {"gamed": "1.2.3"}
+            service.databases, service.keys, service.now_ms, self.look_at_machine, service.reactor, {"gamed": "1.2.3"}
         )
         owner = build_owner(
             self.service_context,
@@ -57,13 +58,18 @@ class SiteCase(AccountCase):
             self.server.revoked.append,
             reporter,
             make_backup=self.make_backup,
-            in_thread=maybeDeferred,
+            in_thread=self.in_thread,
         )
-        self.owner_backups = owner.backups
         return [*groups, *owner.routes]
 
-    def look(self) -> Deferred[MachineReport]:
+    def look_at_machine(self) -> Deferred[MachineReport]:
         return self.machine()
+
+    def in_thread(self, work: Callable[[], Any]) -> Deferred[Any]:
+        """Call work at once, or with `slow` leave a backup to be ended by it."""
+        if self.slow is not None and getattr(work, "func", None) == self.make_backup:
+            return self.slow
+        return maybeDeferred(work)
 
     def make_backup(self, folder: Path) -> str | None:
         self.made.append(folder)
