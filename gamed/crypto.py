@@ -86,6 +86,7 @@ class Purpose(Enum):
     BROWSER = b"browser cookie"
     BROWSER_SESSION = b"browser session"
     CHECK = b"key check"
+    CONFIRMATION = b"owner's confirmation code"
     DEVICE_SECRET = b"device secret"
     DISPLAY_NAME = b"display name"
     FORM = b"form field"

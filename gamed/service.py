@@ -39,6 +39,10 @@ from gamed.ops.listeners import ListenerService
 from gamed.ops.logging import RAW, LoggedSignInFailures, TwistedAuditLog
 from gamed.ops.stored_events import StoringAuditLog
 from gamed.ops.systemd import SystemdNotifier, SystemdSupervisor
+from gamed.owner.backups import MakeBackup
+from gamed.owner.build import build_figures, build_owner, no_backup
+from gamed.owner.figures import FIGURES_SECONDS, DailyFigures
+from gamed.owner.report import MachineReport, OwnerReporter, read_machine, versions
 from gamed.saves.build import build_saves, build_waits
 from gamed.sessions.build import build_sessions
 from gamed.sessions.routes import SessionRoutes
@@ -47,7 +51,6 @@ from gamed.stores import open_store
 
 if TYPE_CHECKING:
     from gamed.ops.metrics import Counters, Metrics
-    from gamed.owner.report import MachineReport, OwnerReporter
 
 ADMIN_CONNECTIONS = 16
 EVENTS_SECONDS = 5
@@ -68,7 +71,14 @@ _log = EventLog(Logger())
 class GamedService(MultiService):
     """The whole service, from its listeners to its databases."""
 
-    def __init__(self, reactor: Any, settings: Settings, manager: SystemdNotifier, give_up: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        reactor: Any,
+        settings: Settings,
+        manager: SystemdNotifier,
+        give_up: Callable[[], None],
+        make_backup: MakeBackup,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         instance_id = token_bytes(4).hex()
         staged_ms = settings.game.staged_seconds * 1000
@@ -105,7 +115,12 @@ class GamedService(MultiService):
         self._account = build_account(context, revoked)
         self._assets = AssetComponents(context, self._sessions)
         self._notify = build_notify(context, audit)
-        self._access_log = _new_access_log(context, counters)
+        self._figures = build_figures(context)
+        self._reporter = OwnerReporter(
+            databases, context.keys, now_ms, self._look_at_machine, reactor, versions(self._store)
+        )
+        self._make_backup = make_backup
+        self._access_log = _new_access_log(context, counters, self._figures)
         self._server = build_server(
             self._routes(),
             _http_settings(settings),
@@ -170,6 +185,7 @@ class GamedService(MultiService):
         await self._sessions.close()
         await self._account.close()
         self._assets.close()
+        await self._figures.close()
         await self._events.close()
         await self._context.databases.close()
         self._access_log.flush()
@@ -183,6 +199,15 @@ class GamedService(MultiService):
     def _routes(self) -> Sequence[RouteGroup]:
         context, settings = self._context, self._context.settings
         labels = {name: provider.label for name, provider in context.config.providers.items()}
+        responder = self._account.responder(self._login, self._sessions, self._saves, self._pages)
+        owner = build_owner(
+            context,
+            responder,
+            self._account.removals,
+            self._account.revoked,
+            self._reporter,
+            make_backup=self._make_backup,
+        )
         return (
             PublicRoutes(
                 mode=settings.config.mode.value,
@@ -193,7 +218,8 @@ class GamedService(MultiService):
             ),
             *self._login.routes(self._pages),
             SessionRoutes(sessions=self._sessions, detached=context.tasks),
-            *self._account.routes(self._login, self._sessions, self._saves, self._pages),
+            *self._account.routes(responder, self._login),
+            *owner.routes,
             *self._saves.routes,
             self._assets.routes,
         )
@@ -203,7 +229,6 @@ class GamedService(MultiService):
         if context.settings.admin is None or self._counters is None:
             return None
         from gamed.ops.metrics import Gauges, Metrics  # prometheus_client is imported only with --admin
-        from gamed.owner.report import OwnerReporter, versions
 
         gauges = Gauges(
             context.databases.queues,
@@ -214,23 +239,18 @@ class GamedService(MultiService):
             self._server.refused,
         )
         metrics = Metrics(self._counters, gauges, {self._store.engine.lower(): self._store.version})
-        reporter = OwnerReporter(
-            context.databases, context.keys, now_ms, self._look_at_machine, context.reactor, versions(self._store)
-        )
         return AdminServer(
             context.reactor,
             context.settings.admin,
             metrics,
             context.databases,
-            reporter,
+            self._reporter,
             self._pages,
             self._login.labels,
         )
 
-    def _look_at_machine(self) -> "Deferred[MachineReport]":
+    def _look_at_machine(self) -> Deferred[MachineReport]:
         """Check the files of this machine in a thread, as a disk may block."""
-        from gamed.owner.report import read_machine
-
         reactor, settings = self._context.reactor, self._context.settings
         return deferToThreadPool(reactor, reactor.getThreadPool(), read_machine, settings, self._store, now_ms())
 
@@ -254,6 +274,7 @@ class GamedService(MultiService):
             self._periodic(seconds, self._assets.clean_up, "clean_up_assets"),
             self._periodic(seconds, self._notify.disk.look, "watch_disk"),
             self._periodic(seconds, self._notify.notifier.run, "notify_owner"),
+            self._periodic(FIGURES_SECONDS, self._figures.write, "write_figures"),
             *(
                 self._periodic(seconds, partial(self._in_one_process, clean_up), f"clean_up_{name}")
                 for name, clean_up in cleanups
@@ -283,7 +304,7 @@ class AdminServer:
         endpoint: str,
         metrics: "Metrics",
         databases: Databases,
-        reporter: "OwnerReporter",
+        reporter: OwnerReporter,
         pages: PageResponder,
         labels: Mapping[str, str],
     ) -> None:
@@ -338,12 +359,16 @@ def build_service(
     settings: Settings,
     manager: SystemdNotifier | None = None,
     give_up: Callable[[], None] | None = None,
+    make_backup: MakeBackup = no_backup,
 ) -> IService:
     """Return the whole service; it opens ports and starts threads only when it is started.
 
-    `give_up` is called instead of reactor.stop() when only an operator can help.
+    `give_up` is called instead of reactor.stop() when only an operator can help; `make_backup` does what the command
+    does, for the owner's page.
     """
-    service: IService = GamedService(reactor, settings, manager or SystemdNotifier(), give_up or reactor.stop)
+    service: IService = GamedService(
+        reactor, settings, manager or SystemdNotifier(), give_up or reactor.stop, make_backup
+    )
     return service
 
 
@@ -364,7 +389,7 @@ def _new_audit_log(counters: "Counters | None") -> AuditLog:
     return CountingAuditLog(TwistedAuditLog(), counters)
 
 
-def _new_access_log(context: ServiceContext, counters: "Counters | None") -> AccessLog:
+def _new_access_log(context: ServiceContext, counters: "Counters | None", figures: DailyFigures) -> AccessLog:
     """Return the access log; Twisted's own format shows the lines of several requests as one event."""
     logger, style = Logger(NAMESPACE), context.settings.log_format
     events = EventLog(logger)
@@ -375,7 +400,12 @@ def _new_access_log(context: ServiceContext, counters: "Counters | None") -> Acc
     def write_lines(lines: str) -> None:
         logger.info("{lines}", **{RAW: lines})
 
-    count = None if counters is None else counters.record_request
+    def count_both(*ended: Any) -> None:
+        figures.count(*ended)
+        if counters is not None:
+            counters.record_request(*ended)
+
+    count = figures.count if counters is None else count_both
     write = write_event if style is LogFormat.TEXT else write_lines
     return AccessLog(write, context.reactor, context.now_ms, style, count=count)
 

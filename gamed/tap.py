@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, suppress
 from functools import partial
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -176,7 +177,9 @@ def make_checked(options: Options, report: start_report.Report, command: str = S
         allow_files(settings.config.limits.connections + RESERVED_FILES)
         reactor.callWhenRunning(gc.freeze)  # modules and routes live until the process ends
         settings = replace(settings, log_format=serve.log_format, intervals=serve.intervals)
-        service: IService = build_service(reactor, settings, notifier, partial(_give_up, reactor))
+        service: IService = build_service(
+            reactor, settings, notifier, partial(_give_up, reactor), partial(_back_up, settings, serve.opened.places)
+        )
         stop_reactor_on_signals(reactor)
         return service
 
@@ -213,6 +216,13 @@ def _give_up(reactor: Any) -> None:
     exit_with_code(CONFIGURATION)
     with suppress(ReactorNotRunning):  # it is stopping already
         reactor.stop()
+
+
+def _back_up(settings: Settings, places: paths.Paths, folder: Path) -> str | None:
+    """Make a backup for the owner's page; see gamed.owner.backups.MakeBackup."""
+    from gamed.cli.data.backup import back_up  # late: a start needs none of it
+
+    return back_up(settings.config, replace(places, data=settings.data), folder)
 
 
 def _prepare(

@@ -123,6 +123,7 @@ OTHERS = {
     "assets/cache": Kind.FILES,
     "assets/open_file": Kind.FILES,
     "notify/client": Kind.FILES,
+    "owner/build": Kind.WIRING,
     "notify/watch": Kind.FILES,
 }
 """The kind of a file that has a name of its own, in a feature's folder."""
@@ -186,7 +187,10 @@ MAY_IMPORT = {
             Kind.PAGES,
             Kind.ROUTES,
             Kind.HTTP,
+            Kind.SERVICE,
             Kind.TABLES,
+            Kind.STORE,
+            Kind.FILES,
             Kind.DATABASE,
             Kind.SQLITE,
             Kind.CONFIG,

@@ -103,6 +103,8 @@ class AccountOverview(Struct, frozen=True):
     """The browser session that asks."""
     adoptable: bool = False
     """There are accounts from before providers signed in here."""
+    owner_page: bool = False
+    """The player is the owner, and the page on which the owner looks after the server is on."""
 
 
 class AccountSignIn(Component, frozen=True, kw_only=True):
@@ -314,8 +316,11 @@ class AccountPage(Component, frozen=True, kw_only=True):
             slots = await self.saves.slots_by_name(visit.token, place.after, wanted)
         activity = await self.store.activity(caller.player_id, ACTIVITY_ROWS)
         adoptable = self.context.policy.mode is Mode.OAUTH and await self.store.any_unlinked()
+        owner_page = caller.owner and await self.store.owner_page_is_on()
         own = caller.session_id
-        return AccountOverview(names, sessions, methods, slots, usage, activity, copied, browsers, own, adoptable)
+        return AccountOverview(
+            names, sessions, methods, slots, usage, activity, copied, browsers, own, adoptable, owner_page
+        )
 
     async def adopt(self, visit: BrowserVisit, form: SignInForm) -> None:
         """Bring the old local account of this name and password into the visitor's account.

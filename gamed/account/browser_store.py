@@ -24,11 +24,12 @@ from gamed.database.security_events import list_activity
 from gamed.login import collect_store
 from gamed.login import tables as login_tables
 from gamed.login.collect_rules import CollectCommand, CollectOutcome
-from gamed.login.keys import Identified, decode_identity
+from gamed.login.keys import Identified, ProviderIdentity, decode_identity
 from gamed.login.transaction import LoginEvent, LoginIntent, LoginStage, LoginTransaction, Transition
 from gamed.outcomes import LoginFailure
 from gamed.players import tables
 from gamed.players.names import LOCAL
+from gamed.players.owner_tables import read_switch
 from gamed.sessions import browser_tables
 from gamed.sessions import tables as session_tables
 from gamed.sessions.browser_rules import BrowserInfo, NewBrowserSession
@@ -120,6 +121,9 @@ class AccountPageStore(Component, frozen=True, kw_only=True):
         named = await self.reads.submit(partial(tables.find_named, keys=self.keys, name_or_id=player_id))
         return PlayerNames(named.name, named.display_name, named.player.created_ms)
 
+    async def owner_page_is_on(self) -> bool:
+        return await self.reads.submit(read_switch) is not None
+
     def any_unlinked(self) -> Deferred[bool]:
         """Return whether some local account is the only way of its player to sign in."""
         return self.reads.submit(tables.any_unlinked)
@@ -173,7 +177,10 @@ def _finish(connection: Connection, keys: Keys, command: FinishCommand, login: L
         if command.ended is not None:
             browser_tables.end_browser(connection, keys.indexer, command.ended)
         player = {"player_id": admitted.player_id, "provider": login.provider}
-        ended = browser_tables.open_browser(connection, keys.indexer, command.new_browser, **player, now_ms=now_ms)
+        verified = proved.asked_again if isinstance(proved, ProviderIdentity) else True
+        ended = browser_tables.open_browser(
+            connection, keys.indexer, command.new_browser, **player, now_ms=now_ms, verified=verified
+        )
         tables.record_sign_in(connection, admitted.player_id, now_ms)
     done = login.linked(now_ms).apply(LoginEvent.ACKNOWLEDGE, now_ms)
     used = None if invite is None else invite.invite_id
@@ -199,5 +206,5 @@ def change_password(connection: Connection, keys: Keys, command: PasswordCommand
         return None
     replace_password(connection, player_id, command.password, now_ms)
     player = {"player_id": player_id, "provider": LOCAL}
-    browser_tables.open_browser(connection, keys.indexer, command.new_browser, **player, now_ms=now_ms)
+    browser_tables.open_browser(connection, keys.indexer, command.new_browser, **player, now_ms=now_ms, verified=True)
     return player_id

@@ -46,9 +46,10 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
     context: ServiceContext
     revoked: RevocationListener
 
-    def routes(
+    def responder(
         self, login: LoginComponents, sessions: SessionService, saves: SaveComponents, pages: PageResponder
-    ) -> Sequence[RouteGroup]:
+    ) -> AccountResponder:
+        """Return the answers to signed-in browsers, which the owner's page shares."""
         context, databases, guard = login.context, self.context.databases, AccountGuard(browsers=pages.guard)
         store = AccountPageStore(reads=databases.reads, writes=databases.auth, keys=context.keys)
         sign_in = AccountSignIn(
@@ -72,17 +73,25 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
         services = AccountServices(sign_in, page, sessions, self.account, saves.saves, saves.exports, own_data)
         providers = self.context.config.providers.values()
         choice = SignInChoice(login.labels, [each.label for each in providers if not each.asks_again])
-        responder = AccountResponder(services=services, guard=guard, choice=choice, pages=pages, keys=context.keys)
+        return AccountResponder(services=services, guard=guard, choice=choice, pages=pages, keys=context.keys)
+
+    def routes(self, responder: AccountResponder, login: LoginComponents) -> Sequence[RouteGroup]:
+        context, databases, services = login.context, self.context.databases, responder.services
+        guard, pages = responder.guard, responder.pages
         links = LinkStore(reads=databases.reads, writes=databases.auth, keys=context.keys)
         invites = InviteService(
-            context=context, store=links, logins=login.store, passwords=login.passwords, sign_in=sign_in
+            context=context,
+            store=links,
+            logins=login.store,
+            passwords=login.passwords,
+            sign_in=services.sign_in,
         )
         resets = ResetService(
             context=context, store=links, logins=login.store, passwords=login.passwords, revoked=self.revoked
         )
         return (
             HomeRoutes(pages=pages),
-            PlayerRoutes(sessions=sessions, account=self.account, detached=pages.tasks),
+            PlayerRoutes(sessions=services.sessions, account=self.account, detached=pages.tasks),
             AccountRoutes(responder=responder),
             ActionRoutes(responder=responder),
             LinkRoutes(invites=invites, resets=resets, guard=guard, labels=login.labels, pages=pages),

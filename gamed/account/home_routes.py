@@ -20,14 +20,15 @@ _AT_HOME: Final = {
 }
 
 
-def render_for_any(pages: PageResponder, problem: Problem, request: Request) -> RenderedError:
+def render_for_any(pages: PageResponder, problem: Problem, request: Request, *, at: str | None = None) -> RenderedError:
     """Return a page for a browser, which asks for HTML by name, and a problem for a program.
 
     For the server's own address, and for paths that no route has: a game reads the problem there, whatever it asks for.
+    See PageResponder.page() for `at`.
     """
     if request.head.method != "GET" or not wants_page(request.head.headers.get("accept") or ""):
         return render_json(problem, request)
-    headers, content = pages.problem(problem, request, Place.HOME)
+    headers, content = pages.problem(problem, request, Place.HOME, at=at)
     return {**headers, **_AT_HOME}, content
 
 

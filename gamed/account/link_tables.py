@@ -53,6 +53,22 @@ def open_invites(connection: Connection, keys: Keys, now_ms: int) -> list[Invite
     return [_invite(keys.sealer, row) for row in connection.execute(query, {"now_ms": now_ms})]
 
 
+def page_of_invites(connection: Connection, keys: Keys, now_ms: int, after: tuple[int, str], rows: int) -> list[Invite]:
+    """Return up to `rows` invites that can still be used behind one with this instant and id, the newest first."""
+    query = f"""
+        SELECT {_INVITE_COLUMNS} FROM invite
+        WHERE ended_ms IS NULL AND expires_ms > :now_ms AND (created_ms, invite_id) < (:after_ms, :after_id)
+        ORDER BY created_ms DESC, invite_id DESC LIMIT :rows
+    """
+    values = {"now_ms": now_ms, "after_ms": after[0], "after_id": after[1], "rows": rows}
+    return [_invite(keys.sealer, row) for row in connection.execute(query, values)]
+
+
+def count_open_invites(connection: Connection, now_ms: int) -> int:
+    query = "SELECT count(*) FROM invite WHERE expires_ms > :now_ms AND ended_ms IS NULL"
+    return int(connection.execute(query, {"now_ms": now_ms}).fetchone()[0])
+
+
 def end_invite(connection: Connection, invite_id: str, now_ms: int) -> bool:
     """Use or revoke an invite; return False if it is not open. Of two transactions only one gets True."""
     query = """

@@ -105,7 +105,7 @@ def create_invited_account(connection: Connection, keys: Keys, account: InvitedA
     if account.ended is not None:
         browser_tables.end_browser(connection, keys.indexer, account.ended)
     browser_tables.open_browser(
-        connection, keys.indexer, account.browser, player_id=player_id, provider=LOCAL, now_ms=now_ms
+        connection, keys.indexer, account.browser, player_id=player_id, provider=LOCAL, now_ms=now_ms, verified=True
     )
     tables.record_sign_in(connection, player_id, now_ms)
     return invite

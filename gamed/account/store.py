@@ -19,7 +19,7 @@ from gamed.crypto import Keys, Purpose
 from gamed.database import rate_limits, security_events
 from gamed.database.connection import Connection
 from gamed.players import keyring, tables
-from gamed.players.errors import AdoptRefusal, LastIdentity, PlayerUnknown
+from gamed.players.errors import AdoptRefusal, LastIdentity, MergeRefused, PlayerUnknown
 from gamed.players.names import LOCAL, SignInMethod, SignInMethods, is_last, names_of_others
 from gamed.rate_limit import RateLimit
 from gamed.sessions import tables as session_tables
@@ -183,6 +183,14 @@ def delete_player_rows(connection: Connection, removal: Removal) -> bool:
     return False
 
 
+def require_mergeable(player_id: str, heir: tables.Player) -> None:
+    """Raise MergeRefused unless a player may be merged into the heir."""
+    if player_id == heir.player_id:
+        raise MergeRefused("OLD and NEW are the same player. Name two different players.")
+    if heir.state == "pending":
+        raise MergeRefused("NEW waits for approval. Run first: gamed players approve")
+
+
 def merge_players(connection: Connection, keys: Keys, player_id: str, heir_id: str, now_ms: int) -> MergeResult:
     """Move a player's sign-in methods to the heir, and mark the player; the saves follow in later transactions.
 
@@ -307,6 +315,6 @@ def sign_out_all(connection: Connection, now_ms: int) -> int:
     end = "UPDATE session SET revoked_ms = :now_ms, sealed_successor = NULL WHERE revoked_ms IS NULL"
     connection.execute(end, {"now_ms": now_ms})
     # the attempts of a login are deleted with it; a link that was used since the backup would be valid again
-    for table in ("browser_session", "login", "limit_bucket", "invite", "reset_link"):
+    for table in ("browser_session", "login", "limit_bucket", "invite", "reset_link", "owner_code"):
         connection.execute(f"DELETE FROM {table}")
     return int(count)

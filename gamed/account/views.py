@@ -228,6 +228,7 @@ def account_page(
         more_devices=max(0, len(overview.sessions) - SHOWN),
         ways=_ways(overview, choice),
         adoptable=overview.adoptable,
+        owner_page=overview.owner_page,
         activity=_activity(overview.activity, choice),
         delete_word=DELETE_WORD,
     )
@@ -237,7 +238,7 @@ def _saves(copied: Sequence[SlotEntry], by_name: Sequence[SlotEntry]) -> Sequenc
     """Return those with copies first, then the page, each once."""
     first = {each.slot: each for each in copied[:SLOTS_AT_ONCE]}
     others = (each for each in by_name[:SLOTS_AT_ONCE] if each.slot not in first)
-    return [_shown_save(each) for each in (*first.values(), *others)]
+    return [shown_save(each) for each in (*first.values(), *others)]
 
 
 def _more_saves(overview: AccountOverview) -> str | None:
@@ -248,7 +249,7 @@ def _more_saves(overview: AccountOverview) -> str | None:
     return None
 
 
-def _shown_save(entry: SlotEntry) -> ShownSave:
+def shown_save(entry: SlotEntry) -> ShownSave:
     found = entry.current or entry.kept
     content = None if found is None else found.content
     return ShownSave(entry.slot, SaveFace.of(_decoded(None if content is None else content.meta)), entry)

@@ -35,7 +35,7 @@ COMMANDS = {
     "players": ("players", "people.players", "Add players, show them, decide who may play."),
     "sessions": ("players", "people.sessions", "Show who is signed in, and what happened."),
     "events": ("players", "people.events", "Show who is signed in, and what happened."),
-    "owner": ("players", "people.moderation", "Choose the owner, send the owner a message."),
+    "owner": ("players", "people.owner", "Choose the owner, send the owner a message."),
     "notify": ("players", "checks.notify", "Choose the owner, send the owner a message."),
     "saves": ("data", "data.saves", "Show players' saves, repair them, export them."),
     "backup": ("data", "data.backup", "Copy the databases and the configuration."),

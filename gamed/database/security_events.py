@@ -24,6 +24,8 @@ ROWS = 100_000
 CLEANUP_ROWS = 1000
 LOGGED_ROWS = 200
 """How many commands one transaction marks as logged, in a few milliseconds."""
+LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999: behind every event."""
 LATEST_ROWS = 1000
 """How many different events latest_of() returns; there are fewer than 100 in fact."""
 VALUE_CHARACTERS = 64
@@ -175,6 +177,21 @@ def list_events(
     """
     values = {"since_ms": since_ms, "player_id": player_id, "rows": rows}
     return [EventCount(EventKey(*row[:4]), *row[4:]) for row in connection.execute(query, values)]
+
+
+def page_of_events(
+    connection: Connection, since_ms: int, before: tuple[int, int] | None, rows: int
+) -> list[tuple[int, EventCount]]:
+    """Return up to `rows` events since then with their numbers, the latest first, behind an instant and a number."""
+    query = """
+        SELECT number, hour, event, player_id, detail, first_ms, last_ms, times FROM security_event
+        WHERE last_ms >= :since_ms AND last_ms <= :before_ms AND (last_ms < :before_ms OR number < :before_number)
+            AND times > 0 ORDER BY last_ms DESC, number DESC LIMIT :rows
+    """
+    before_ms, number = before or (LATEST_MS, LATEST_MS)
+    values = {"since_ms": since_ms, "before_ms": before_ms, "before_number": number, "rows": rows}
+    found = connection.execute(query, values)
+    return [(number, EventCount(EventKey(*row[:4]), *row[4:])) for number, *row in found]
 
 
 def latest_of(connection: Connection, events: Sequence[SecurityEvent], since_ms: int) -> list[EventCount]:

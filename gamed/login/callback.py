@@ -132,7 +132,8 @@ class CallbackService(Component, frozen=True, kw_only=True):
     async def _identify(self, login: LoginTransaction, identity: ExternalIdentity, player_id: str | None) -> None:
         """Write the identity; to which player it belongs is read after the game has sent its proof."""
         now_ms, indexer = self.context.now_ms(), self.context.keys.indexer
-        proved = ProviderIdentity(identity.index(indexer), identity.namespace_index(indexer), player_id)
+        index, realm = identity.index(indexer), identity.namespace_index(indexer)
+        proved = ProviderIdentity(index, realm, player_id, asked_again=identity.asked_again)
         sealed, proof = keys.seal_identity(self.context.keys, self.context.random, login.login_id, proved)
         await self._write(login, lambda current: current.identified(sealed, proof, now_ms), now_ms)
 

@@ -163,6 +163,8 @@ class ProviderIdentity(msgspec.Struct, frozen=True, tag="provider"):
     """The player whose name and password were typed before, when a local account is adopted."""
     display_name: str | None = None
     """The display name for a new player."""
+    asked_again: bool = False
+    """The provider has proved that it asked the player to sign in."""
 
     def __repr__(self) -> str:
         return "ProviderIdentity(...)"

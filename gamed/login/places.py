@@ -13,23 +13,27 @@ QUERY_BYTES: Final = 4096
 CARRIED: Final = ("login_id", "after", "copied", "before")
 """The members of a query that are part of a place."""
 _LOGIN, _TOKEN, _LINK = "lgn_[A-Za-z0-9_-]{22}", "[A-Za-z0-9_-]{22}", "[A-Za-z0-9_-]{1,64}"
+_PLAYER: Final = "ply_[A-Za-z0-9_-]{1,64}"
 _SLOT, _NUMBER = "[a-z0-9][a-z0-9._-]{0,63}", "[1-9][0-9]{0,17}"
 _PLACE = compile(
     f"/account(?:/done/login_id/{_LOGIN}|/(?:after|copied)/{_SLOT}|/devices/ses_[A-Za-z0-9_-]{{1,64}})?"
     f"|/account/saves/{_SLOT}(?:/before/{_NUMBER}|/versions/{_NUMBER}/delete|/delete|/keep)?"
     f"|/login/(?:done/login_id/{_LOGIN}|{_TOKEN}(?:/create|/name)?)"
-    f"|/(?:invite|reset)/{_LINK}",
+    f"|/(?:invite|reset)/{_LINK}"
+    f"|/owner(?:/(?:people|invites|saves|files|activity|backups|time))?"
+    f"|/owner/people(?:/after/{_PLAYER}|/{_PLAYER}(?:/erase|/merge(?:/{_PLAYER})?)?)"
+    f"|/owner/saves/{_PLAYER}(?:/after/{_SLOT}|/{_SLOT}(?:/before/{_NUMBER})?)?",
     ASCII,
 )
 _FORM = compile(f"(/login/{_TOKEN})/(?:continue|local|decline)", ASCII)
-_ACCOUNT: Final = "/account"
+_ACCOUNT, _OWNER = "/account", "/owner"
 
 
 def place_of(path: str, query: bytes = b"") -> str | None:
     """Return the place of the page with this address, or of the page that has the form which is sent to it.
 
-    "" is the page of the server's address. Whatever else is below the account leads to the account. Return None for an
-    address that works once, such as a provider's callback, or has no page.
+    "" is the page of the server's address. Whatever else is below the account or the owner's page leads to its first
+    page. Return None for an address that works once, such as a provider's callback, or has no page.
     """
     if path in ("/", "/auth/"):
         return ""
@@ -40,7 +44,7 @@ def place_of(path: str, query: bytes = b"") -> str | None:
     for place in (*(f"{below}/{name}/{members[name][0]}" for name in CARRIED if name in members), below):
         if _PLACE.fullmatch(place):
             return place
-    return _ACCOUNT if below.startswith(f"{_ACCOUNT}/") else None
+    return next((each for each in (_ACCOUNT, _OWNER) if below.startswith(f"{each}/")), None)
 
 
 def address_of(place: str) -> str | None:

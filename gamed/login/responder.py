@@ -103,10 +103,10 @@ class PageResponder(Struct, frozen=True):
     def error(self, request: Request, status: int, sentence: Text) -> bytes:
         return self.page(request, status, views.error_page(status, sentence, request_id=request.request_id))
 
-    def problem(self, problem: Problem, request: Request, place: Place) -> RenderedError:
-        """Return the header fields and the page of a problem that is not special to a group of routes."""
+    def problem(self, problem: Problem, request: Request, place: Place, *, at: str | None = None) -> RenderedError:
+        """Return the header fields and the page of a problem that is not special to a group of routes; see page()."""
         shown = views.problem_page(problem, request_id=request.request_id, place=place, address=self.base_url())
-        return self.renderer.headers, self.render(request, shown)
+        return self.renderer.headers, self.render(request, shown, at)
 
     def failure_page(self, request: Request, error: Exception) -> bytes | None:
         """Return the page of an error that only the browser routes of a login have, None for any other."""

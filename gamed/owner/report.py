@@ -14,17 +14,23 @@ from twisted.logger import Logger
 
 import twisted
 from gamed import __version__
+from gamed.assets.errors import AssetsError
+from gamed.assets.store import FOLDER, AssetStore
+from gamed.assets.verify import stored_objects
+from gamed.audit import SecurityEvent
 from gamed.config.settings import Settings
 from gamed.crypto import Keys
 from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseError
 from gamed.database.last_backup import LastBackup, read_last_backup
-from gamed.database.security_events import EventCount, list_events
+from gamed.database.security_events import KEPT_MS, EventCount, latest_of, list_events
 from gamed.database.store import Store
 from gamed.event_log import EventLog
 from gamed.ops.findings import Finding
 from gamed.ops.machine import Machine, quick_steps
+from gamed.owner.sentences import players_in
+from gamed.players.keyring import read_created_ms
 from gamed.players.tables import (
     NamedPlayer,
     count_players,
@@ -42,6 +48,7 @@ PLAYERS = 200
 WAITING = 50
 EVENTS = 100
 RECENT_MS = 7 * 24 * 3_600_000
+TROUBLE = (SecurityEvent.DAMAGE_FOUND, SecurityEvent.DISK_HAS_ROOM)
 MACHINE_MS = 60_000
 """How long one look at the machine's files is used."""
 MACHINE_SECONDS = 3
@@ -68,6 +75,12 @@ class MachineReport(Struct, frozen=True):
     file_bytes: Mapping[str, int]
     """The sizes of the databases by name."""
     free_bytes: int | None
+    total_bytes: int | None = None
+    """The size of the disk with the data folder."""
+    asset_bytes: int = 0
+    """The size of all game files."""
+    local: bool = True
+    """Whether the databases are on this disk."""
 
 
 class StoredReport(Struct, frozen=True):
@@ -87,6 +100,10 @@ class StoredReport(Struct, frozen=True):
     names: Mapping[str, str | None] = {}
     """The names of the players of the events by id; a deleted player is not among them."""
     backup: LastBackup | None = None
+    created_ms: int | None = None
+    """When auth.db was made."""
+    trouble_ms: int | None = None
+    """When the server last noticed damage, or that its disk has room again."""
 
 
 class OwnerReport(Struct, frozen=True):
@@ -130,22 +147,25 @@ class OwnerReporter:
         self._looking = False
         self._versions = versions
 
-    async def read(self, before: Position | None, problems: Sequence[str]) -> OwnerReport:
-        """Return the report with the players behind this position; parts that cannot be read are None."""
+    async def read(
+        self, before: Position | None, problems: Sequence[str], *, players: int = PLAYERS, events: int = EVENTS
+    ) -> OwnerReport:
+        """Return the report with `players` behind this position; parts that cannot be read are None."""
         now = self._now_ms()
         machine = await self._current_machine(now)
         try:
-            stored = await self._databases.reads.submit(partial(self._read_auth, before=before, now_ms=now))
+            read = partial(self._read_auth, before=before, now_ms=now, rows=players, latest=events)
+            stored = await self._databases.reads.submit(read)
         except DatabaseError:
             return OwnerReport(now, (), None, None, machine, problems, self._versions)
-        shown = stored.players[:PLAYERS]
-        more = _position(shown[-1]) if len(stored.players) > PLAYERS else None
+        shown = stored.players[:players]
+        more = _position(shown[-1]) if shown and len(stored.players) > players else None
         ids = [named.player.player_id for named in shown]
         try:
             usage, sizes = await self._databases.reads.submit(partial(_read_state, player_ids=ids))
         except DatabaseError:
             usage, sizes = None, {}
-        players = [
+        listed = [
             ListedPlayer(
                 named,
                 stored.sessions.get(player_id, 0),
@@ -153,15 +173,32 @@ class OwnerReporter:
             )
             for player_id, named in zip(ids, shown, strict=True)
         ]
-        return OwnerReport(now, players, more, stored, machine, problems, self._versions, usage)
+        return OwnerReport(now, listed, more, stored, machine, problems, self._versions, usage)
 
-    def _read_auth(self, connection: Connection, before: Position | None, now_ms: int) -> StoredReport:
+    async def problems(self) -> Sequence[str]:
+        """Return a sentence for each database that does not respond."""
+        return await self._databases.unresponsive()
+
+    async def backup_too_old(self, seconds: int | None) -> bool:
+        """Return whether the last backup is older than this; None: other tools make them. Raise DatabaseError."""
+
+        def read(connection: Connection) -> int | None:
+            last = read_last_backup(connection)
+            return read_created_ms(connection) if last is None else last.made_ms
+
+        made_ms = await self._databases.reads.submit(read)
+        return seconds is not None and made_ms is not None and self._now_ms() - made_ms > seconds * 1000
+
+    def _read_auth(
+        self, connection: Connection, before: Position | None, now_ms: int, rows: int, latest: int
+    ) -> StoredReport:
         sealer = self._keys.sealer
-        players = latest_players(connection, sealer, PLAYERS + 1, before)
+        players = latest_players(connection, sealer, rows + 1, before) if rows else []
         waiting = waiting_players(connection, sealer, WAITING + 1)
         ids = [each.player.player_id for each in players]
-        events = list_events(connection, now_ms - RECENT_MS, rows=EVENTS)
-        of_events = list(dict.fromkeys(each.key.player_id for each in events if each.key.player_id))
+        events = list_events(connection, now_ms - RECENT_MS, rows=latest)
+        of_events = list(dict.fromkeys(each for event in events for each in players_in(event)))
+        trouble = latest_of(connection, TROUBLE, now_ms - KEPT_MS)
         return StoredReport(
             players,
             waiting,
@@ -172,6 +209,8 @@ class OwnerReporter:
             events,
             {each.player.player_id: each.shown for each in named_players(connection, sealer, of_events)},
             read_last_backup(connection),
+            read_created_ms(connection),
+            max((each.last_ms for each in trouble), default=None),
         )
 
     async def _current_machine(self, now_ms: int) -> MachineReport | None:
@@ -217,15 +256,18 @@ def read_machine(settings: Settings, store: Store, now_ms: int) -> MachineReport
         min_free_bytes=settings.game.saves.min_free_bytes,
     )
     findings = [finding for step in quick_steps(machine) for finding in step()]
-    try:
-        free: int | None = disk_usage(settings.data).free
-    except OSError:
-        free = None
+    total: int | None = None
+    free: int | None = None
+    with suppress(OSError):
+        total, _, free = disk_usage(settings.data)
+    game_files = 0
+    with suppress(OSError, AssetsError):
+        game_files = sum(stored_objects(AssetStore(settings.data / FOLDER)).values())
     try:
         sizes = store.sizes()
     except DatabaseError:
         sizes = {}
-    return MachineReport(now_ms, findings, sizes, free)
+    return MachineReport(now_ms, findings, sizes, free, total, game_files, bool(store.files))
 
 
 def versions(store: Store) -> Mapping[str, str]:

@@ -3,12 +3,13 @@
 `{player}` begins a sentence wherever that is possible: it may be a text such as "A player without a name".
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gamed.account.sentences import LOCAL_WAY
 from gamed.audit import SecurityEvent
 from gamed.database.security_events import EventCount
 from gamed.outcomes import LoginFailure
+from gamed.owner.model import BY
 from gamed.pages.model import Text, text
 from gamed.players.names import LOCAL
 
@@ -82,6 +83,28 @@ COMMANDS: Mapping[str, Text] = {
 """By the name of the command; others have the sentence of the event."""
 
 
+ACTS: Mapping[str, Text] = {
+    "players approve": text("{player} was approved by {owner}"),
+    "players reject": text("{owner} rejected a player who waited"),
+    "players block": text("{player} was blocked by {owner}"),
+    "players unblock": text("{player} was unblocked by {owner}"),
+    "players note": text("{player} got a note from {owner}"),
+    "players reset-link": text("{player} got a link for a new password from {owner}"),
+    "players erase": text("{owner} deleted an account"),
+    "players merge": text("{player} got all that another account had, from {owner}"),
+    "players invite": text("{owner} made an invite"),
+    "players revoke-invite": text("{owner} revoked an invite"),
+    "sessions revoke": text("{player} was signed out by {owner}"),
+    "saves restore": text("{player} got an earlier version of a save back from {owner}"),
+    "saves undelete": text("{player} got a deleted save back from {owner}"),
+    "assets set-channel": text("{owner} pointed a channel at another release"),
+    "assets rollback": text("{owner} rolled a channel back"),
+    "backup": text("{owner} made a backup"),
+}
+"""What the owner did on the page, by the name of the command that does the same; others have its sentence."""
+ACT = text("{owner} changed something on the page: {command}")
+
+
 def sentence_of(event: EventCount, names: Mapping[str, str | None], labels: Mapping[str, str]) -> Text:
     """Return what happened; `names` are those of players by id, `labels` those of providers."""
     values, player_id = event.values, event.key.player_id
@@ -92,6 +115,7 @@ def sentence_of(event: EventCount, names: Mapping[str, str | None], labels: Mapp
         "database": values.get("database", "?"),
         "event": event.key.event,
         "player": (names[player_id] or NAMELESS) if player_id in names else DELETED,
+        "owner": (names[owner] or NAMELESS) if (owner := _owner_of(values)) in names else DELETED,
         "provider": LOCAL_WAY if provider == LOCAL else labels.get(provider, provider),
     }
     return Text(_sentence(event.key.event, values, known=bool(player_id)).source, filled)
@@ -109,6 +133,8 @@ def _sentence(event: str, values: Mapping[str, str], *, known: bool) -> Text:
             return of_player or REFUSED.get(outcome, unknown)
         case SecurityEvent.SIGNED_OUT:
             return SCOPES.get(values.get("scope", ""), EVENTS[SecurityEvent.SIGNED_OUT])
+        case SecurityEvent.COMMAND if _owner_of(values):
+            return ACTS.get(values.get("command", ""), ACT)
         case SecurityEvent.COMMAND:
             other = COMMAND_FOR if known else EVENTS[SecurityEvent.COMMAND]
             return COMMANDS.get(values.get("command", ""), other)
@@ -116,3 +142,14 @@ def _sentence(event: str, values: Mapping[str, str], *, known: bool) -> Text:
             return EVENTS[SecurityEvent(event)]
         case _:
             return UNKNOWN
+
+
+def players_in(event: EventCount) -> Sequence[str]:
+    """Return the ids in an event: of the player, and of the owner who acted."""
+    return [each for each in (event.key.player_id, _owner_of(event.values)) if each]
+
+
+def _owner_of(values: Mapping[str, str]) -> str:
+    """Return the id of the owner who did this on the page, "" for whatever else happened."""
+    by = values.get("by", "")
+    return by.removeprefix(BY) if by.startswith(BY) else ""

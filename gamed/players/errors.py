@@ -34,6 +34,18 @@ class PlayerUnknown(PlayerError):
         self.wanted = wanted
 
 
+class PlayerChanged(PlayerError):
+    """A player whose state is another one than the one that was shown."""
+
+    def __init__(self, state: str) -> None:
+        super().__init__(f"This player is {state} by now. Nothing was changed.")
+        self.state = state
+
+
+class MergeRefused(PlayerError):
+    """Two players who cannot be merged; nothing was changed."""
+
+
 class LinkUnknown(PlayerError):
     """The token of an invite or reset link that was never issued, or was deleted long after its end."""
 

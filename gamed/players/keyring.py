@@ -81,7 +81,8 @@ def rekey(connection: Connection, old: Keys, new: Keys, now_ms: int) -> int:
     kept = _move_accounts(connection, old, new)
     _move_sealed(connection, old, new, "sealed_note", Purpose.NOTE)
     _move_sealed(connection, old, new, "sealed_display_name", Purpose.DISPLAY_NAME)
-    for table in ("session", "credential", "browser_session", "login", "limit_bucket", "invite", "reset_link"):
+    links = ("invite", "reset_link", "owner_code")
+    for table in ("session", "credential", "browser_session", "login", "limit_bucket", *links):
         connection.execute(f"DELETE FROM {table}")
     _write(connection, new, KeySource.MASTER, now_ms)
     return kept

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from gamed.crypto import DecryptionFailed, Index, Keys, Purpose, Sealer
 from gamed.database.connection import Connection, rows_in
-from gamed.players.errors import NameTaken, PlayerUnknown
+from gamed.players.errors import NameTaken, PlayerChanged, PlayerUnknown
 from gamed.players.names import LOCAL, SignInMethod, name_index
 from gamed.structs import redacts
 
@@ -99,6 +99,23 @@ def lift_block(connection: Connection, player_id: str) -> State | None:
     """
     row = connection.execute(query, {"player_id": player_id}).fetchone()
     return None if row is None else row[0]
+
+
+def moderate(connection: Connection, player_id: str, before: State, after: State | None) -> str:
+    """Change a player's state from `before` to `after`; with None delete the request of one who waits for approval.
+
+    Return what to call the new state. Raise PlayerChanged, and change nothing, if the state is another one by now.
+    """
+    player = find_player(connection, player_id)
+    if player is None or player.state != before:
+        raise PlayerChanged("gone" if player is None else player.state)
+    if after is None:
+        remove_pending(connection, player_id)
+        return "forgotten"
+    if before == "blocked" and after == "active":
+        return lift_block(connection, player_id) or before
+    change_state(connection, player_id, before, after)
+    return after
 
 
 def remove_pending(connection: Connection, player_id: str) -> bool:
@@ -272,6 +289,12 @@ def latest_players(
     before_ms, before_id = before or (0, "")
     values: dict[str, str | bytes | int] = {"before_ms": before_ms, "before_id": before_id, "rows": rows}
     return list(_named(connection, sealer, where, values, f"ORDER BY {signed_in} DESC, p.player_id DESC LIMIT :rows"))
+
+
+def players_after(connection: Connection, sealer: Sealer, after: str, rows: int) -> list[NamedPlayer]:
+    """Return up to `rows` players with an id behind this one, in the order of their ids."""
+    values: dict[str, str | bytes | int] = {"after": after, "rows": rows}
+    return list(_named(connection, sealer, "WHERE p.player_id > :after", values, "ORDER BY p.player_id LIMIT :rows"))
 
 
 def newest_waiting(connection: Connection, until_ms: int) -> tuple[int, int | None]:

@@ -101,28 +101,13 @@ class SaveStore(Component, frozen=True, kw_only=True):
         self, token: Secret, now_ms: int, after: str, limit: int
     ) -> Deferred[tuple[AuthenticatedSession, Sequence[SlotEntry]]]:
         """Read the next slots by name, the deleted ones included, with what is kept of them."""
-        read = partial(tables.slots_by_name, after=after, limit=limit)
-        return self._read(token, now_ms, lambda connection, player_id: self._with_kept(connection, player_id, read))
+        return self._read(token, now_ms, partial(read_slots, limits=self.limits, after=after, limit=limit))
 
     def copied_slots(
         self, token: Secret, now_ms: int, after: str, limit: int
     ) -> Deferred[tuple[AuthenticatedSession, Sequence[SlotEntry]]]:
         """Read the next slots by name that have conflict copies."""
         return self._read(token, now_ms, partial(tables.copied_slots, after=after, limit=limit))
-
-    def _with_kept(
-        self, connection: Connection, player_id: str, read: Callable[[Connection, str], Sequence[SlotEntry]]
-    ) -> Sequence[SlotEntry]:
-        """Return the slots that `read` finds; a deleted one with the version that can be restored."""
-        entries = read(connection, player_id)
-        deleted = [entry.slot for entry in entries if entry.deleted_ms is not None and entry.current is None]
-        kept = version_tables.newest_written(connection, player_id, deleted)
-        return [
-            replace(entry, kept=kept[entry.slot], kept_until_ms=kept_until_ms(self.limits, entry.deleted_ms or 0))
-            if entry.slot in kept
-            else entry
-            for entry in entries
-        ]
 
     def read_slot(
         self, token: Secret, now_ms: int, request: ReadRequest
@@ -211,6 +196,21 @@ class SaveStore(Component, frozen=True, kw_only=True):
             return caller, read(connection, caller.player_id)
         except Exception as e:  # a damaged state.db must not mark auth.db as damaged, which the same connection reads
             raise connection.found_in(STATE, e)  # noqa: B904  its cause is set
+
+
+def read_slots(
+    connection: Connection, player_id: str, limits: SaveLimits, after: str, limit: int
+) -> Sequence[SlotEntry]:
+    """Return the next slots by name; a deleted one with the version that can be restored."""
+    entries = tables.slots_by_name(connection, player_id, after, limit)
+    deleted = [entry.slot for entry in entries if entry.deleted_ms is not None and entry.current is None]
+    kept = version_tables.newest_written(connection, player_id, deleted)
+    return [
+        replace(entry, kept=kept[entry.slot], kept_until_ms=kept_until_ms(limits, entry.deleted_ms or 0))
+        if entry.slot in kept
+        else entry
+        for entry in entries
+    ]
 
 
 def read_list(connection: Connection, player_id: str, request: ListRequest, count: Callable[[str], object]) -> Listing:

@@ -58,6 +58,15 @@ def total_usage(connection: Connection) -> Usage:
     return Usage(slots=slots, bytes=live, history_bytes=kept)
 
 
+def largest_players(connection: Connection, rows: int) -> list[tuple[str, int]]:
+    """Return the ids of the players with most bytes of saves and history, and their bytes; it reads every player."""
+    query = """
+        SELECT player_id, live_bytes + kept_bytes FROM player_saves
+        WHERE live_bytes + kept_bytes > 0 ORDER BY 2 DESC, 1 LIMIT :rows
+    """
+    return [(player_id, int(size)) for player_id, size in connection.execute(query, {"rows": rows})]
+
+
 def find_player(connection: Connection, player_id: str) -> SavesSummary:
     """Return the player's totals; they are empty for a player who never saved."""
     row = connection.execute(_FIND_PLAYER, (player_id,)).fetchone()

@@ -22,9 +22,19 @@ _LIFE = {"idle_ms": BROWSER_IDLE_MS, "total_ms": BROWSER_TOTAL_MS}
 
 
 def open_browser(
-    connection: Connection, indexer: Indexer, new: NewBrowserSession, *, player_id: str, provider: str, now_ms: int
+    connection: Connection,
+    indexer: Indexer,
+    new: NewBrowserSession,
+    *,
+    player_id: str,
+    provider: str,
+    now_ms: int,
+    verified: bool,
 ) -> Sequence[str]:
-    """Insert a browser session; return the sessions that ended because the player had MAX_SESSIONS of them."""
+    """Insert a browser session; return the sessions that ended because the player had MAX_SESSIONS of them.
+
+    `verified`: the person typed the password, or the provider has proved that it asked the person to sign in.
+    """
     # LIMIT: SQLite has no OFFSET without it, and its LIMIT -1 is not PostgreSQL's.
     least_used = """
         DELETE FROM browser_session WHERE session_id IN (
@@ -34,29 +44,35 @@ def open_browser(
     """
     ended = connection.execute(least_used, {"player_id": player_id, "kept": MAX_SESSIONS - 1}).fetchall()
     query = """
-        INSERT INTO browser_session (cookie_index, session_id, player_id, provider, agent, created_ms, last_used_ms)
-        VALUES (:cookie_index, :session_id, :player_id, :provider, :agent, :now_ms, :now_ms)
+        INSERT INTO browser_session (
+            cookie_index, session_id, player_id, provider, agent, created_ms, last_used_ms, verified)
+        VALUES (:cookie_index, :session_id, :player_id, :provider, :agent, :now_ms, :now_ms, :verified)
     """
-    values = {"cookie_index": _index(indexer, new.token), "session_id": new.session_id, "player_id": player_id}
-    connection.execute(query, values | {"provider": provider, "agent": new.browser.to_text(), "now_ms": now_ms})
+    values: dict[str, object] = {
+        "cookie_index": _index(indexer, new.token),
+        "session_id": new.session_id,
+        "player_id": player_id,
+    }
+    values |= {"provider": provider, "agent": new.browser.to_text(), "now_ms": now_ms, "verified": int(verified)}
+    connection.execute(query, values)
     return [session_id for (session_id,) in ended]
 
 
 def authenticate_browser(connection: Connection, indexer: Indexer, token: Secret, now_ms: int) -> AuthenticatedSession:
     """Return the session of a browser's token; raise TokenInvalid, TokenExpired or PlayerBlocked."""
     query = """
-        SELECT b.session_id, b.player_id, b.created_ms, b.last_used_ms, p.state, p.owner
+        SELECT b.session_id, b.player_id, b.created_ms, b.last_used_ms, p.state, p.owner, b.verified
         FROM browser_session b JOIN player p ON p.player_id = b.player_id WHERE b.cookie_index = :cookie_index
     """
     row = connection.execute(query, {"cookie_index": _index(indexer, token)}).fetchone()
     if row is None:
         raise TokenInvalid
-    session_id, player_id, created_ms, last_used_ms, state, owner = row
+    session_id, player_id, created_ms, last_used_ms, state, owner, verified = row
     if not (now_ms - BROWSER_IDLE_MS < last_used_ms and now_ms - BROWSER_TOTAL_MS < created_ms <= now_ms):
         raise TokenExpired
     if state != "active":
         raise PlayerBlocked
-    return AuthenticatedSession(player_id, session_id, bool(owner), created_ms)
+    return AuthenticatedSession(player_id, session_id, bool(owner), created_ms, verified=bool(verified))
 
 
 def player_of_browser(connection: Connection, session_id: str, now_ms: int) -> str | None:

@@ -193,6 +193,8 @@ class AuthenticatedSession(Struct, frozen=True):
     """
     client: str = "{}"
     """The JSON that the device sent about itself."""
+    verified: bool = False
+    """Whether the person at the browser typed the password, or a provider has proved that it asked them to sign in."""
 
     @property
     def device(self) -> str | None:

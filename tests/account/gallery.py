@@ -33,6 +33,7 @@ from gamed.sessions.browser_rules import BrowserInfo, BrowserName
 from gamed.sessions.credentials import SessionInfo
 from gamed.timestamps import rfc3339
 from tests.login.gallery import CLIENTS, FORM, NOW_MS, NUMBER, SERVERS, TOKEN, Shown
+from tests.owner import gallery as owner_gallery
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 PLAYERS = ("ply_" + "A" * 22, "ply_" + "B" * 22, "ply_" + "C" * 22)
@@ -50,7 +51,7 @@ VERSIONS = {"gamed": "1.0.0", "Python": "3.11.2", "Twisted": "26.10.0", "SQLite"
 @cache
 def every_page() -> Sequence[Shown]:
     """Return all pages of this gallery; a process makes them once."""
-    pages = [*sign_ins(), *accounts(), *saves(), *of_links(), *of_owner()]
+    pages = [*sign_ins(), *accounts(), *saves(), *of_links(), *of_owner(), *owner_gallery.every_page()]
     assert len({page.name for page in pages}) == len(pages)
     return pages
 

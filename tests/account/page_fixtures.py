@@ -104,7 +104,8 @@ class AccountCase(ProviderCase):
         sessions = build_sessions(service, waits.changes.notify, FirstUses())
         saves = build_saves(service, sessions, waits, in_thread=run_inline, usage_of_disk=lambda: (0, 0, 2**40))
         self.account = account = build_account(service, waits.changes.notify)
-        accounts = account.routes(self.server.parts, sessions, saves, pages)
+        self.responder = account.responder(self.server.parts, sessions, saves, pages)
+        accounts = account.routes(self.responder, self.server.parts)
         return [*accounts, SessionRoutes(sessions=sessions, detached=service.tasks), saves.save_routes, saves.exports]
 
     def new_account_browser(self, user_agent: str = "") -> AccountBrowser:

@@ -137,7 +137,7 @@ class DeviceTests(AccountCase):
         theirs = self.play(BERT)
         form = self.home.form("/sign-out-device")
         browser = NewBrowserSession.generate(self.server.random, BrowserName())
-        who = {"player_id": BERT, "provider": "local", "now_ms": self.server.now_ms()}
+        who = {"player_id": BERT, "provider": "local", "now_ms": self.server.now_ms(), "verified": True}
         self.server.write(lambda c: open_browser(c, self.server.keys.indexer, browser, **who))
         unknown = (
             self.session_id,

@@ -1,5 +1,6 @@
 """HTTP requests of a game and of browsers to the routes of a login."""
 
+from functools import partial
 from html.parser import HTMLParser
 from json import dumps
 from typing import Any
@@ -8,6 +9,7 @@ from urllib.parse import urlencode, urlsplit
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.account.home_routes import render_for_any
 from gamed.config.model import Look
 from gamed.context import ServiceContext
 from gamed.http.app import RouteGroup
@@ -154,7 +156,8 @@ class BrowserCase(SynchronousTestCase):
         service = replace(service, settings=replace(service.settings, config=config), tasks=ShieldedTasks())
         pages = build_pages(service, replace(server.access, public_url=self.base))
         groups = [*server.parts.routes(pages), *self.more_routes(service, pages)]
-        self.site = Browser(groups, policy, clock=server.clock, now_ms=server.now_ms)
+        unknown = partial(render_for_any, pages)
+        self.site = Browser(groups, policy, clock=server.clock, now_ms=server.now_ms, render_unknown=unknown)
         return self.site
 
     def more_routes(self, service: ServiceContext, pages: PageResponder) -> list[RouteGroup]:

@@ -15,6 +15,7 @@ from gamed.account import views as account_views
 from gamed.http.problems import CODES, plain_problem
 from gamed.login import sentences, views
 from gamed.outcomes import LoginFailure
+from gamed.owner import site_views
 from gamed.owner import views as owner_views
 from gamed.pages.environment import new_environment
 from gamed.pages.languages import Languages
@@ -23,6 +24,7 @@ from gamed.pages.render import FOLDER
 from tests.account import gallery as player_gallery
 from tests.login import gallery
 from tests.login.gallery import COMMON, RENDERER, Shown
+from tests.owner import gallery as owner_gallery
 from tests.support.covers import covers
 
 ADVICE = re.compile(
@@ -91,9 +93,9 @@ class WordTests(SynchronousTestCase):
     def test_every_page_is_in_the_gallery(self) -> None:
         """The galleries call each function that makes a page, and show each template."""
         made, called = set(), set()
-        for module in (views, account_views, owner_views):
+        for module in (views, account_views, owner_views, site_views):
             made |= {name for name in vars(module) if name.endswith("_page") and not name.startswith("_")}
-        for module in (gallery, player_gallery):
+        for module in (gallery, player_gallery, owner_gallery):
             tree = ast.parse(Path(module.__file__ or "").read_text("utf-8"))
             called |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
             called |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}

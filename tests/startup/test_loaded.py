@@ -30,7 +30,7 @@ FOR_NETWORKS = {"twisted", "asyncio", "ssl", "http.client", "email", "argon2", "
 """Modules that no command needs which only reads and writes the databases and the configuration."""
 DATABASE_COMMANDS = (
     *("checks.check", "data.backup", "data.restore", "data.saves", "man", "people.events", "people.links"),
-    *("people.moderation", "people.players", "people.sessions", "setup.config"),
+    *("people.moderation", "people.owner", "people.players", "people.sessions", "setup.config"),
 )
 
 

@@ -21,12 +21,13 @@ SESSION = "(SELECT player_id FROM auth.session WHERE session_id = found.session_
 BLOB = "(SELECT player_id FROM state.blob WHERE blob_id = found.blob_id)"
 NO_KEY = "NULL"
 """Only a batch without keys may write the table."""
+OF_OWNER = ("owner_page", "owner_code", "owner_backup", "daily_figure")
 KEYS: Mapping[str, Mapping[str, str]] = {
     "auth": {
         **dict.fromkeys(("player", "identity", "local_account", "reset_link", "session", "browser_session"), OWN),
         **dict.fromkeys(("player_merge", "security_event"), OWN),
         **dict.fromkeys(("login", "login_count", "authorization_attempt"), f"'{LOGINS}'"),
-        **dict.fromkeys(("key_record", "invite", "last_backup", "database_identity", "heartbeat"), NO_KEY),
+        **dict.fromkeys((*OF_OWNER, "key_record", "invite", "last_backup", "database_identity", "heartbeat"), NO_KEY),
         "credential": SESSION,
         "limit_bucket": f"'{LIMITS}'",
     },

@@ -24,6 +24,7 @@ from gamed.cli.output import counted
 from gamed.cli.paths import MAX_FILE_BYTES, Paths, read_file, write_whole
 from gamed.cli.terminal import bar
 from gamed.clock import now_ms
+from gamed.config.model import Config
 from gamed.config.settings import KEY_FILE, KeySource
 from gamed.database import backup_format
 from gamed.database.backup_format import (
@@ -41,13 +42,14 @@ from gamed.database.backup_format import (
     SchemaDiffers,
 )
 from gamed.database.connection import AUTH, STATE
-from gamed.database.errors import DatabaseError, DiskFull
+from gamed.database.errors import DatabaseError, DiskFull, MigrationError
 from gamed.database.last_backup import LastBackup, write_last_backup
 from gamed.database.sqlite import offline
 from gamed.database.store import Store
 from gamed.disk import sync_folder
 from gamed.players import keyring
 from gamed.readable import size
+from gamed.stores import open_store
 from gamed.timestamps import rfc3339
 
 CHUNK = 1024 * 1024
@@ -96,6 +98,31 @@ def backup(context: CommandContext, folder: Path, keep: int | None) -> None:
     _remember(files, made)
     manifest = made.manifest.members() if made.manifest else {}
     context.report({"backup": str(made.path), **manifest, "pruned": pruned}, _lines(made, where, pruned))
+
+
+def back_up(config: Config, where: Paths, folder: Path) -> str | None:
+    """Make a backup as the command does, for the running service, in a thread; return why there is none.
+
+    The folder is not made: on a disk that is not mounted the backup would be on the wrong one.
+    """
+    try:
+        if not folder.is_dir():
+            return f"There is no folder {folder}. Make it, or mount its disk."
+        files = OfflineDatabases(open_store(config, where.data), where.data, "")
+        try:
+            target = _target(folder, where.data)
+            with exclusive(target):
+                made = _made(files.store, where, target)
+            _remember(files, made)
+        finally:
+            files.store.close()
+    except PermissionError as e:
+        return f"{e.filename} cannot be used by the service (uid {os.geteuid()}). Let that user write there."
+    except OSError as e:
+        return f"{folder} cannot be used ({e.strerror or e})."
+    except (CommandFailed, SetupError, DatabaseError, MigrationError) as e:
+        return str(getattr(e, "message", "") or e)
+    return None
 
 
 def _remember(files: OfflineDatabases, made: Backup) -> None:

@@ -10,7 +10,7 @@ from secrets import token_bytes
 from typing import Any, TypeVar
 
 import click
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from gamed.cli.completing import complete_slots
 from gamed.cli.context import CommandContext, OfflineDatabases, reports_json
@@ -20,27 +20,22 @@ from gamed.cli.output import confirm, counted, table, utf8, who_argument, yes_op
 from gamed.cli.people.removal import CommandSaveRemoval
 from gamed.cli.terminal import steps_shown
 from gamed.clock import now_ms
-from gamed.config.game import TIB, SaveLimits
 from gamed.database import blob_rows
 from gamed.database.connection import STATE, Connection
 from gamed.database.errors import BlobCorrupt, BlobNotFound
 from gamed.disk import sync_folder
 from gamed.players.tables import count_players, find_player
 from gamed.readable import ago, size
-from gamed.saves import erase_store, version_tables, write_store
+from gamed.saves import erase_store, operator_store, version_tables
 from gamed.saves import tables as save_tables
-from gamed.saves.commands import RestoreCommand, WriteContext
-from gamed.saves.errors import SaveError
+from gamed.saves.errors import SaveError, VersionGone
 from gamed.saves.export_store import ExportedVersion, ExportWriter
 from gamed.saves.integrity import state_totals
 from gamed.saves.model import EMPTY_CURSOR, SlotEntry, SlotState, Version, new_epoch
+from gamed.saves.operator_store import ALL
 from gamed.saves.responses import entry_info, save_info, version_info
 from gamed.saves.validation import check_slot
-from gamed.saves.write_rules import Condition, ConditionKind
 
-ALL = 10**9
-UNLIMITED = replace(SaveLimits(), bytes=TIB, history_bytes=TIB, slots=ALL, deleted_slots=ALL)
-"""The operator may exceed the limits of a player."""
 TOTALS = {
     "players": "players",
     "players_with_saves": "players with saves",
@@ -118,13 +113,15 @@ def undelete(context: CommandContext, who: str, slot: str) -> None:
     """Restore a deleted save as it was."""
     files, player_id = _player_with_saves(context, who)
     name = _parse_slot(slot)
-    view = files.read_state(lambda connection: save_tables.slot_state(connection, player_id, name))
-    if view.current is not None:
-        raise CommandFailed(f"{name} is not deleted: version {view.current.version} is current.")
-    if view.tombstone is None or view.tombstone.parent is None:
-        gone = "is no longer stored" if view.exists else "never existed"
-        raise CommandFailed(f"{name} {gone}.")
-    context.report(*restore_version(files, player_id, name, view.tombstone.parent, "saves undelete"))
+    number = files.read_state(lambda connection: _find_deleted(connection, player_id, name))
+    context.report(*restore_version(files, player_id, name, number, "saves undelete"))
+
+
+def _find_deleted(connection: Connection, player_id: str, slot: str) -> int:
+    try:
+        return operator_store.find_deleted(connection, player_id, slot)
+    except SaveError as e:
+        raise CommandFailed(str(e)) from None
 
 
 @saves.command(short_help="Write a player's saves to a zip file.")
@@ -234,29 +231,24 @@ def restore_version(
 
 def _check_version(connection: Connection, player_id: str, slot: str, number: int) -> Version:
     """Return the version if its bytes have the stored hash; raise CommandFailed if it cannot be restored."""
-    version = version_tables.find_version(connection, player_id, slot, number)
-    if version is None:
-        raise CommandFailed(f"There is no version {number} of {slot}. See: gamed saves versions {player_id} {slot}")
-    if version.blob_id is None:
-        raise CommandFailed(f"Version {number} of {slot} is a delete; version {version.parent} is what it deleted.")
     try:
-        blob_rows.check(connection, version.blob_id)
+        version = operator_store.find_restorable(connection, player_id, slot, number)
+    except VersionGone as e:
+        raise CommandFailed(f"{e} See: gamed saves versions {player_id} {slot}") from None
+    except SaveError as e:
+        raise CommandFailed(str(e)) from None
+    try:
+        blob_rows.check(connection, version.blob_id or 0)
     except (BlobCorrupt, BlobNotFound) as e:
         raise CommandFailed(f"Version {number} of {slot} cannot be restored. {e}") from None
     return version
 
 
 def _restore(connection: Connection, player_id: str, slot: str, number: int) -> Version:
-    """Make the version current, whichever version is current now: the operator decides."""
-    view = save_tables.slot_state(connection, player_id, slot)
-    condition = Condition(ConditionKind.ABSENT if view.current is None else ConditionKind.PRESENT)
-    entry = WriteContext(player_id, save_tables.find_player(connection, player_id).cursor.epoch)
-    outcome = write_store.restore_version(
-        connection, UNLIMITED, RestoreCommand(entry, slot, number, condition, now_ms())
-    )
-    if isinstance(outcome, SaveError) or outcome.current is None:
-        raise CommandFailed(str(outcome))
-    return outcome.current
+    try:
+        return operator_store.restore_version(connection, player_id, slot, number, now_ms())
+    except SaveError as e:
+        raise CommandFailed(str(e)) from None
 
 
 def erase_saves(files: OfflineDatabases, player_id: str) -> None:

@@ -1,7 +1,5 @@
 """`gamed players approve|reject|block|unblock` decide who may play, from the next request on.
 
-`gamed owner` sets which player is the owner; no HTTP route can (SPEC 4/18).
-
 See docs/owners/players.md: Blocking a player.
 """
 
@@ -15,8 +13,7 @@ from gamed.cli.errors import CommandFailed
 from gamed.cli.output import utf8, who_argument
 from gamed.crypto import Keys
 from gamed.database.connection import Connection
-from gamed.players import tables as player_tables
-from gamed.players.tables import NamedPlayer, State, change_state, lift_block, remove_pending
+from gamed.players.tables import NamedPlayer, State, moderate
 
 Find = Callable[[Connection, Keys, str], NamedPlayer]
 
@@ -78,82 +75,9 @@ def _change(context: CommandContext, command: str, who: str, find: Find, *, afte
 
     def transaction(connection: Connection, keys: Keys) -> tuple[NamedPlayer, str]:
         named = get_player(connection, keys, player_id)
-        if named.player.state != before:
-            raise CommandFailed(f"This player is {named.player.state} by now. Nothing was changed.")
-        state = _changed(connection, player_id, before, after)
+        state = moderate(connection, player_id, before, after)
         store.record(connection, command, player_id)
         return named, state
 
     named, state = store.write(transaction)
     context.report({"id": player_id, "state": state}, f"{display_name(named)} is {state}")
-
-
-def _changed(connection: Connection, player_id: str, before: State, after: State | None) -> str:
-    """Change the state of a player and return what to call the new one."""
-    if after is None:
-        remove_pending(connection, player_id)
-        return "forgotten"
-    if before == "blocked" and after == "active":
-        return lift_block(connection, player_id) or before
-    change_state(connection, player_id, before, after)
-    return after
-
-
-@click.group()
-def owner() -> None:
-    """Choose which player is the owner of this server.
-
-    The game finds this in player.owner. gamed itself gives the owner no more rights than any other player.
-    """
-
-
-@owner.command(short_help="[key] Make a player the owner.")
-@who_argument
-@reports_json
-def claim(context: CommandContext, who: str) -> None:
-    """Make a player the owner. [key]
-
-    There is one owner: reset first to choose another player.
-    """
-    store = context.open()
-
-    def transaction(connection: Connection, keys: Keys) -> NamedPlayer:
-        named = get_player(connection, keys, who)
-        current = player_tables.find_owner(connection)
-        if current is not None and current != named.player.player_id:
-            before = display_name(get_player(connection, keys, current))
-            raise CommandFailed(f"{before} is the owner. Run first: gamed owner reset")
-        if named.player.state != "active":
-            raise CommandFailed(f"This player is {named.player.state}, not active.")
-        player_tables.set_owner(connection, named.player.player_id)
-        store.record(connection, "owner claim", named.player.player_id)
-        return named
-
-    named = store.write(transaction)
-    context.report({"owner": named.player.player_id}, f"{display_name(named)} is the owner")
-
-
-@owner.command()
-@reports_json
-def show(context: CommandContext) -> None:
-    """Show which player is the owner."""
-    files = context.open_keyless() if context.as_json else context.open_for_names()
-    current = files.read_auth(player_tables.find_owner)
-    context.report({"owner": current}, files.names_of([current])[current] if current else "no owner")
-
-
-@owner.command()
-@reports_json
-def reset(context: CommandContext) -> None:
-    """Leave the server without an owner."""
-    files = context.open_keyless()
-
-    def transaction(connection: Connection) -> str:
-        current = player_tables.find_owner(connection)
-        if current is None:
-            raise CommandFailed("There is no owner.")
-        player_tables.clear_owner(connection, current)
-        files.record(connection, "owner reset", current)
-        return current
-
-    context.report({"owner": None, "before": files.write_auth(transaction)}, "there is no owner now")

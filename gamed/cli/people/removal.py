@@ -131,10 +131,7 @@ def _merge(
             names = " nor ".join(store.store.name(each) for each in (AUTH, STATE))
             raise CommandFailed(f"Neither {names} has a player {old!r}.") from None
     target_id = target.player.player_id
-    if old_id == target_id:
-        raise CommandFailed("OLD and NEW are the same player. Name two different players.")
-    if target.player.state == "pending":
-        raise CommandFailed("NEW waits for approval. Run first: gamed players approve")
+    player_store.require_mergeable(old_id, target.player)
     store.record(connection, "players merge", target_id)
     return player_store.merge_players(connection, keys, old_id, target_id, now_ms()), old_id, target
 

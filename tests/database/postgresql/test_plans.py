@@ -7,7 +7,17 @@ from tests.database.postgresql.schemas import SchemaCase
 from tests.database.test_statements import complete, is_statement, package, texts
 
 SCAN = re.compile(r"Seq Scan on (\w+)")
-SMALL = {"key_record", "last_backup", "login_count", "player_merge", "retention"}
+SMALL = {
+    "daily_figure",
+    "key_record",
+    "last_backup",
+    "login_count",
+    "player_merge",
+    "owner_backup",
+    "owner_code",
+    "owner_page",
+    "retention",
+}
 """Tables that have a few rows at most."""
 WHOLE = {
     "gamed.players.keyring:_move_accounts",

@@ -1,0 +1,84 @@
+"""The game files on the owner's page: channels and releases, read and changed in a thread, as a disk may block."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from twisted.internet import defer
+from twisted.internet.defer import Deferred
+
+from gamed.assets import channel_store
+from gamed.assets import verify as asset_verify
+from gamed.assets.channel_store import ChannelUpdate
+from gamed.assets.errors import AssetsError
+from gamed.assets.manifest import is_channel, is_release
+from gamed.assets.store import FOLDER, AssetStore
+from gamed.assets.verify import Overview
+from gamed.owner.model import FilesChanged
+from gamed.timestamps import Now
+
+FOLDER_SECONDS = 5
+"""How long a page waits for the folder."""
+InThread = Callable[..., Deferred[Any]]
+
+
+class OwnerFiles:
+    """The assets folder; what changes it are the functions of `gamed assets`."""
+
+    def __init__(self, clock: Any, data: Path, keep: int, now_ms: Now, in_thread: InThread) -> None:
+        self._clock = clock
+        self._store = AssetStore(data / FOLDER)
+        self._keep = keep
+        self._now_ms = now_ms
+        self._in_thread = in_thread
+        self._looking = False
+
+    async def overview(self) -> Overview | None:
+        """Return channels, releases and sizes; None if the folder cannot be read, or does not respond."""
+        if self._looking:
+            return None
+        self._looking = True
+        waiting: Deferred[Any] = Deferred()
+        looked = self._in_thread(partial(asset_verify.overview, self._store, self._keep, self._now_ms()))
+        looked.addBoth(self._end_look)
+        looked.addBoth(lambda found: None if waiting.called else waiting.callback(found))
+        try:
+            found = await waiting.addTimeout(FOLDER_SECONDS, self._clock)
+        except (AssetsError, OSError, defer.TimeoutError):
+            return None
+        return found if isinstance(found, Overview) else None
+
+    async def point(self, channel: str, release: str, before: str) -> bool:
+        """Point a channel at a release, as `assets set-channel`; return whether it pointed elsewhere.
+
+        Raise FilesChanged if it does not point at the release that the page showed, or AssetsError.
+        """
+        if not (is_channel(channel) and is_release(release) and is_release(before)):
+            raise FilesChanged
+        work = partial(self._point, channel, release, before)
+        moved: ChannelUpdate = await self._in_thread(work)
+        return moved.release != moved.before
+
+    async def roll_back(self, channel: str, before: str) -> bool:
+        """Point a channel at the release before, as `assets rollback`; raise FilesChanged or AssetsError."""
+        if not (is_channel(channel) and is_release(before)):
+            raise FilesChanged
+        await self._in_thread(partial(self._roll_back, channel, before))
+        return True
+
+    def _point(self, channel: str, release: str, before: str) -> ChannelUpdate:
+        self._require(channel, before)
+        return channel_store.set_channel(self._store, channel, release, self._keep, self._now_ms())
+
+    def _roll_back(self, channel: str, before: str) -> ChannelUpdate:
+        self._require(channel, before)
+        return channel_store.rollback(self._store, channel, self._keep, self._now_ms())
+
+    def _require(self, channel: str, before: str) -> None:
+        if self._store.pointer(channel).release != before:
+            raise FilesChanged
+
+    def _end_look(self, found: Any) -> Any:
+        self._looking = False
+        return found
