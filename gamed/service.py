@@ -41,7 +41,7 @@ from gamed.ops.stored_events import StoringAuditLog
 from gamed.ops.systemd import SystemdNotifier, SystemdSupervisor
 from gamed.owner.backups import MakeBackup
 from gamed.owner.build import build_figures, build_owner, no_backup
-from gamed.owner.figures import FIGURES_SECONDS, DailyFigures
+from gamed.owner.figures import FIGURES_SECONDS
 from gamed.owner.report import MachineReport, OwnerReporter, read_machine, versions
 from gamed.saves.build import build_saves, build_waits
 from gamed.sessions.build import build_sessions
@@ -115,12 +115,12 @@ class GamedService(MultiService):
         self._account = build_account(context, revoked)
         self._assets = AssetComponents(context, self._sessions)
         self._notify = build_notify(context, audit)
-        self._figures = build_figures(context)
         self._reporter = OwnerReporter(
             databases, context.keys, now_ms, self._look_at_machine, reactor, versions(self._store)
         )
         self._make_backup = make_backup
-        self._access_log = _new_access_log(context, counters, self._figures)
+        self._access_log = _new_access_log(context, counters)
+        self._figures = build_figures(context, self._access_log.tally)
         self._server = build_server(
             self._routes(),
             _http_settings(settings),
@@ -389,7 +389,7 @@ def _new_audit_log(counters: "Counters | None") -> AuditLog:
     return CountingAuditLog(TwistedAuditLog(), counters)
 
 
-def _new_access_log(context: ServiceContext, counters: "Counters | None", figures: DailyFigures) -> AccessLog:
+def _new_access_log(context: ServiceContext, counters: "Counters | None") -> AccessLog:
     """Return the access log; Twisted's own format shows the lines of several requests as one event."""
     logger, style = Logger(NAMESPACE), context.settings.log_format
     events = EventLog(logger)
@@ -400,12 +400,7 @@ def _new_access_log(context: ServiceContext, counters: "Counters | None", figure
     def write_lines(lines: str) -> None:
         logger.info("{lines}", **{RAW: lines})
 
-    def count_both(*ended: Any) -> None:
-        figures.count(*ended)
-        if counters is not None:
-            counters.record_request(*ended)
-
-    count = figures.count if counters is None else count_both
+    count = None if counters is None else counters.record_request
     write = write_event if style is LogFormat.TEXT else write_lines
     return AccessLog(write, context.reactor, context.now_ms, style, count=count)
 

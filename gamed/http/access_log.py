@@ -28,6 +28,17 @@ Count = Callable[[str, str, int, float, int, int, str], None]
 """A function that counts a request: route, method, status, seconds, bytes sent, bytes received, code of a problem."""
 
 
+REFUSALS = frozenset({401, 403, 413, 429, 503, 507})
+"""Not signed in, not allowed, no room, too often, not well. A game meets 304, 404 and 412 every day."""
+
+
+class Tally(Struct):
+    """The requests since the last count of the day, and those of them that were refused."""
+
+    requests: int = 0
+    refusals: int = 0
+
+
 class EndedRequest(Struct, frozen=True, kw_only=True):
     """A request that has ended; `template` stands for its path."""
 
@@ -75,6 +86,7 @@ class AccessLog:
         *,
         count: Count | None = None,
     ) -> None:
+        self.tally = Tally()
         self._write = write
         self._count = count
         self._clock = clock
@@ -85,6 +97,8 @@ class AccessLog:
         self._due: IDelayedCall | None = None
 
     def log(self, request: EndedRequest) -> None:
+        self.tally.requests += 1
+        self.tally.refusals += request.status in REFUSALS
         if self._count is not None:
             verb, sent, received = request.verb, request.size, request.received
             self._count(request.template, verb, request.status, request.seconds, sent, received, request.code)

@@ -10,6 +10,7 @@ from twisted.internet.threads import deferToThreadPool
 from gamed.account.responder import AccountResponder
 from gamed.account.service import RemovalService
 from gamed.context import ServiceContext
+from gamed.http.access_log import Tally
 from gamed.http.app import RouteGroup
 from gamed.owner.act_routes import OwnerActRoutes
 from gamed.owner.acts import ActStore
@@ -37,8 +38,8 @@ def no_backup(folder: Path) -> str | None:
     return f"This server makes no backups itself. Run: gamed backup {folder}"
 
 
-def build_figures(context: ServiceContext) -> DailyFigures:
-    return DailyFigures(context.databases, context.now_ms, context.databases.tends)
+def build_figures(context: ServiceContext, tally: Tally) -> DailyFigures:
+    return DailyFigures(context.databases, context.now_ms, context.databases.tends, tally)
 
 
 def build_owner(

@@ -8,6 +8,7 @@ from typing import Final
 from gamed.database.connection import STATE, Connection, attributed
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseError
+from gamed.http.access_log import Tally
 from gamed.owner import tables
 from gamed.owner.model import DailyFigure
 from gamed.owner.tables import DAY_MS
@@ -18,41 +19,30 @@ from gamed.timestamps import Now
 
 FIGURES_SECONDS: Final = 600
 """The pause between two counts: the most requests that a killed process leaves out."""
-REFUSALS: Final = frozenset({401, 403, 413, 429, 503, 507})
-"""Not signed in, not allowed, no room, too often, not well. A game meets 304, 404 and 412 every day."""
 
 
 class DailyFigures:
-    """The counter of this process."""
+    """The figures to which this process adds the requests of its access log."""
 
-    def __init__(self, databases: Databases, now_ms: Now, tends: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(self, databases: Databases, now_ms: Now, tends: Callable[[], Awaitable[bool]], tally: Tally) -> None:
         """`tends` returns whether this process counts what all share."""
         self._databases = databases
         self._now_ms = now_ms
         self._tends = tends
-        self._requests = self._refusals = 0
-
-    def count(  # noqa: PLR0917
-        self, template: str, method: str, status: int, seconds: float, size: int, received: int, code: str
-    ) -> None:
-        """Count a request that has ended; see gamed.http.access_log.Count."""
-        self._requests += 1
-        self._refusals += status in REFUSALS
+        self._tally = tally
 
     async def write(self) -> None:
         """Add the requests to the day, and count what is stored if that is another number by now.
 
         Keep the requests if that fails; raise DatabaseError. An idle server writes once a day.
         """
-        requests, refusals = self._requests, self._refusals
+        requests, refusals = self._tally.requests, self._tally.refusals
         if requests:
-            self._requests = self._refusals = 0
             add = partial(tables.add_requests, now_ms=self._now_ms(), requests=requests, refusals=refusals)
-            try:
-                await self._databases.auth.submit(add)
-            except DatabaseError:
-                self._requests, self._refusals = self._requests + requests, self._refusals + refusals
-                raise
+            await self._databases.auth.submit(add)
+            # Only now: what could not be written is counted the next time. More may have come meanwhile.
+            self._tally.requests -= requests
+            self._tally.refusals -= refusals
         if await self._tends():
             await self._count_stored()
 
