@@ -104,8 +104,6 @@ class PlanTests(SynchronousTestCase):
             for test in ({name} if name in SOURCES.tests else SOURCES.testing(name))
         }
         self.assertLessEqual({"tests.database.test_statements", "tests.contract.test_document"}, read)
-        # These ask a reader only for the names of languages or a fake catalogue, and the first one takes minutes.
-        read -= {"tests.e2e.test_languages", "tests.pages.test_render"}
         for path in ("gamed/saves/model.py", "gamed/login/collect.py", "gamed/crypto.py", "gamed/config/planted.py"):
             found = plan(path).tests
             wanted = {*read, *READERS} - {WHEEL}

@@ -180,7 +180,7 @@ def ended_page(ended: Ended, form: str = "", back: str = "") -> Page:
     again = Way(text("Try again"), f"{HOME}#sign-in" if ended.linking else HOME)
     sign = "blocked" if ended.approval_code is None else "waiting"
     shown = message(title, sentence, sign=sign, ways=(again,), approval_code=ended.approval_code)
-    return page("account_ended", **shown.values, form=form, fields={"back": back}) if back else shown
+    return page("account_ended", **shown.values, form=form, back=back) if back else shown
 
 
 def deleted_page() -> Page:

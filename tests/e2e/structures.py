@@ -7,7 +7,7 @@ from functools import cache
 from tests.account import gallery as player_gallery
 from tests.login import gallery
 from tests.login.gallery import Shown
-from tests.pages.test_languages import FOREIGN
+from tests.pages.marked import FOREIGN
 
 VALUES = re.compile(rb' (?:href|value|datetime|title|action|src)="[^"]*"|\d+')
 MANY_ROWS_BYTES = 50_000

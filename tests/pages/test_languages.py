@@ -2,7 +2,6 @@
 
 import html
 import re
-from collections.abc import Mapping, Sequence
 from gettext import c2py
 from io import BytesIO
 from pathlib import Path
@@ -11,42 +10,20 @@ from babel.messages.pofile import read_po
 from twisted.logger import formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.pages.catalogue import Catalogue, placeholders, read_catalogue
-from gamed.pages.language import ENGLISH, Forms, Language
+from gamed.pages.catalogue import placeholders, read_catalogue
+from gamed.pages.language import ENGLISH
 from gamed.pages.languages import LOCALE, Languages, accepted_tags
 from tests.account import gallery as player_gallery
 from tests.login import gallery
 from tests.login.gallery import Shown
 from tests.pages import make_catalogues, make_forms
+from tests.pages.marked import FOREIGN
 
 HEADER = b'msgid ""\nmsgstr "Plural-Forms: nplurals=2; plural=n != 1;\\n"\n\n'
 NOW_MS = 1_790_000_000_000
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 NO_WORDS = re.compile(r"<(bdi)>.*?</bdi>|<(\w+)[^>]* (?:lang=\"en\"|dir=\"(?:ltr|auto)\")[^>]*>[^<]*</\2>", re.DOTALL)
 """Values, and what is English in every language: addresses, codes, names of events, the checks of `gamed doctor`."""
-
-
-class EveryText(Mapping[str, Sequence[str]]):
-    """A catalogue in which each text is there, in marks by which it is found again."""
-
-    def __getitem__(self, source: str) -> Sequence[str]:
-        return [f"\u00ab{source}\u00bb"]
-
-    def __iter__(self) -> None:  # type: ignore[override]
-        raise NotImplementedError
-
-    def __len__(self) -> int:
-        raise NotImplementedError
-
-    def __contains__(self, source: object) -> bool:
-        return True
-
-
-MARKED = ["\u00ab{count}\u00bb"]
-FORMS = Forms(
-    months=["\u00abm\u00bb"] * 12, minutes_ago=MARKED, hours_ago=MARKED, minutes=MARKED, hours=MARKED, decimal="."
-)
-FOREIGN = Language("xx", FORMS, lambda _: 0, [Catalogue(EveryText(), lambda _: 0)])
 UNITS = {"KiB", "MiB", "GiB"}
 
 

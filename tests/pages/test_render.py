@@ -22,7 +22,7 @@ from gamed.pages.languages import Languages
 from gamed.pages.model import Counted, Frame, LanguageChoice, Page, ServerName, Text
 from gamed.pages.render import FOLDER, PageFailed, plain_page
 from tests.login.gallery import ID, NOW_MS, RENDERER, SERVERS
-from tests.pages.test_languages import EveryText
+from tests.pages.marked import EveryText
 from tests.pages.test_texts import shown
 from tests.support.http import START_MS, Browser
 
