@@ -1,8 +1,8 @@
-"""`gamed owner page` and `gamed owner confirm`, beside a running server."""
+"""`gamed owner page` and `gamed owner confirm`, beside a running server (docs/owners/owner-page.md)."""
 
 import json
 
-from tests.cli.process import CommandTestCase
+from tests.cli.process import ROOT, CommandTestCase
 
 
 class OwnerPageTests(CommandTestCase):
@@ -37,6 +37,17 @@ class OwnerPageTests(CommandTestCase):
         commands = {each["command"] for each in events}
         self.assertLessEqual({"owner page on", "owner page off"}, commands)
         self.assertTrue(all(each["by"].startswith("uid:") for each in events))
+
+    def test_as_printed(self) -> None:
+        """The commands of docs/owners/owner-page.md work in their order."""
+        text = (ROOT / "docs/owners/owner-page.md").read_text("utf-8")
+        blocks = [part.partition("```")[0] for part in text.split("```sh\n")[1:]]
+        lines = [line for block in blocks for line in block.splitlines()]
+        self.assertEqual(len(lines), 6)
+        for line in lines:
+            words = line.replace("/mnt/backups", str(self.folder / "backups")).split()[1:]
+            code, _, err = self.gamed(*words)
+            self.assertEqual(code, 0, f"{line}: {err}")
 
     def test_folder(self) -> None:
         """No folder for backups is inside the data folder."""

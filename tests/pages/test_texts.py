@@ -103,7 +103,8 @@ class WordTests(SynchronousTestCase):
         self.assertGreater(len(every), 200)
         unsaid = []
         for sentence in every:
-            parts = [part.strip() for part in re.split(r"\{\w+\}", sentence)]
+            # Without the empty ends: a search that begins with any text takes seconds for a long page.
+            parts = [part.strip() for part in re.split(r"\{\w+\}", sentence) if part.strip()]
             pattern = re.compile(r"\s?.*\s?".join(map(re.escape, parts)))
             if not any(pattern.search(text) for text in said):
                 unsaid.append(sentence)
