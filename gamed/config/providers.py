@@ -19,7 +19,7 @@ NEVER_HERE = (
     "the {what} itself is never written to this file: put it into an environment variable and name that in {member}"
 )
 HINTS = {"client_secret": NEVER_HERE.format(what="secret", member="client_secret_env")}
-_PATHS = "login session sessions identities config player account errors providers invite reset"
+_PATHS = "login session sessions identities config player account errors providers invite reset owner"
 RESERVED = frozenset(_PATHS.split())
 """Names of other paths below /auth/."""
 _NAME = compile(r"[a-z][a-z0-9-]{0,31}", ASCII)

@@ -35,7 +35,7 @@ class NotTheOwner(OwnerPageError):
 
 
 class OwnerProtected(OwnerPageError):
-    """An act on the owner's own player; `command` does it on the host (SPEC 4.8)."""
+    """An act on the owner's own player; `command` does it on the host (SPEC 4/18)."""
 
     def __init__(self, command: str) -> None:
         super().__init__(command)
@@ -167,7 +167,7 @@ class BackupRun(Struct, frozen=True):
 
 
 class BackupState(Struct, frozen=True):
-    """What the page shows of backups: None for a folder that is not named, or cannot be read."""
+    """The backups as the page shows them: None for a folder that is not named, or cannot be read."""
 
     folder: str | None
     kept: Sequence[KeptBackup] | None

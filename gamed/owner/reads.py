@@ -52,8 +52,8 @@ from gamed.structs import Component
 from gamed.timestamps import Now
 
 T = TypeVar("T")
-SEARCHED: Final = 400
-"""The players whose names one transaction unseals: 3 to 5 ms."""
+SEARCHED: Final = 200
+"""The players whose names one transaction unseals: 3 to 7 ms."""
 SCANNED: Final = 1000
 """The events that one transaction of a filtered page reads."""
 PERSON_EVENTS: Final = 20
@@ -121,9 +121,9 @@ class OwnerReads(Component, frozen=True, kw_only=True):
         wanted = " ".join(text[:FOUND_CHARACTERS].split()).casefold()
         found: list[NamedPlayer] = []
         while wanted and len(found) <= AT_ONCE:
-            read = partial(_matching, sealer=self.keys.sealer, after=after, wanted=wanted)
-            matching, after = await self.reads.submit(read)
-            found += matching
+            read = partial(matching, sealer=self.keys.sealer, after=after, wanted=wanted)
+            fitting, after = await self.reads.submit(read)
+            found += fitting
             if not after:
                 break
         more = found[AT_ONCE - 1].player.player_id if len(found) > AT_ONCE else None
@@ -273,7 +273,7 @@ class OwnerReads(Component, frozen=True, kw_only=True):
             return otherwise
 
 
-def _matching(connection: Connection, sealer: Sealer, after: str, wanted: str) -> tuple[list[NamedPlayer], str]:
+def matching(connection: Connection, sealer: Sealer, after: str, wanted: str) -> tuple[list[NamedPlayer], str]:
     """Search SEARCHED players behind an id; return those who fit and the last id, "" if no player is behind it."""
     read = tables.players_after(connection, sealer, after, SEARCHED)
     found = [each for each in read if _has(each, wanted)]

@@ -76,15 +76,25 @@ class DiskPart(Struct, frozen=True):
 
 
 class ShownLine(Struct, frozen=True):
-    """A figure over time: the SVG paths, the least and the greatest value, and the last one."""
+    """A figure over time: the SVG paths, and the least and the greatest value."""
 
     label: Text
     line: str
     area: str
     least: int
     most: int
-    last: int
     is_size: bool = False
+
+
+class ShownRelease(Struct, frozen=True):
+    """A row of the releases, with the channels that point at it."""
+
+    release: str
+    note: str
+    channels: Sequence[str]
+    published_ms: int
+    files: int
+    bytes: int
 
 
 class ShownInvite(Struct, frozen=True):
@@ -256,7 +266,17 @@ def files_page(frame: OwnerFrame, found: Overview | None) -> Page:
         readable=found is not None,
         broken=shown.damaged,
         channels=list(shown.channels.items()),
-        releases=shown.releases[:RELEASES],
+        releases=[
+            ShownRelease(
+                each.release,
+                each.manifest.note,
+                each.channels,
+                each.manifest.published_ms,
+                len(each.manifest.files),
+                each.manifest.size,
+            )
+            for each in shown.releases[:RELEASES]
+        ],
         more=max(0, len(shown.releases) - RELEASES),
         count=len(shown.releases),
         bytes=shown.bytes,
@@ -293,7 +313,7 @@ def line_of(days: Sequence[DailyFigure], name: str, label: Text) -> ShownLine | 
     ]
     line = f"M{points[0]}" + "".join(f"L{each}" for each in points[1:])
     area = f"{line}V{LINE_HEIGHT}H0Z"
-    return ShownLine(label, line, area, min(values), most, values[-1], is_size=name == "bytes")
+    return ShownLine(label, line, area, min(values), most, is_size=name == "bytes")
 
 
 def shown_event(event: EventCount, names: Mapping[str, str | None], labels: Mapping[str, str]) -> OwnerEvent:

@@ -1,4 +1,4 @@
-"""What an operator does with the saves of a player: make an old version current, or bring a deleted save back.
+"""Transactions of an operator on the saves of a player: an old version becomes current, a deleted save comes back.
 
 The commands and the owner's page call the same functions, each within one transaction of state.db.
 """

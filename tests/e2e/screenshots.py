@@ -60,6 +60,8 @@ DRAWN: Mapping[str, str] = {
     "reset-done": "reset done",
     "link-over": "link over",
     "owner": "owner",
+    "owner-now": "now",
+    "owner-person": "person friend",
 }
 """Names of the pictures, and of the pages in the galleries."""
 REDUCE = """async ([png, count]) => {

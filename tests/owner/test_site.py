@@ -124,7 +124,7 @@ class NowTests(SiteCase):
         self.assertEqual((self.state(BO), self.events()), (None, [("players reject", BO, BY)]))
 
     def test_second_tab(self) -> None:
-        """Of two tabs that decide, the second one changes nothing and says so."""
+        """The second of two tabs that decide changes nothing and says so."""
         self.add(BO, "bo", code="515072")
         self.begin()
         first, second = self.open(), self.open()
@@ -160,7 +160,7 @@ class NowTests(SiteCase):
         for number in range(3):
             figure = DailyFigure(day - number, 10, number + 2, 5, 1000, 0, 0)
             self.server.write(lambda c, figure=figure: tables.count_day(c, figure))
-        self.assertIn('aria-label="Players each day: between 2 and 4, now 2"', self.open().html)
+        self.assertIn('aria-label="Players each day: between 2 and 4"', self.open().html)
         page = self.open("/time")
         self.assertIn("svg", page.tags)
         self.assertIn("Each day", page.text)
@@ -403,7 +403,7 @@ class CodeTests(SiteCase):
         self.server.write(lambda c: c.execute("UPDATE browser_session SET verified = 0").close())
 
     def test_needed(self) -> None:
-        """What cannot be undone needs a code of the host; what can be undone needs none."""
+        """A code of the host is needed for what cannot be undone, and for nothing else."""
         page = self.open(f"/people/{BO}/erase")
         self.assertIn("run on the server: gamed owner confirm", page.text)
         for typed in ("", "12345678", "1234 5678"):

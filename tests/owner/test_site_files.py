@@ -242,7 +242,7 @@ class BackupTests(SiteCase):
         waiting: Deferred[None] = Deferred()
         self.slow = waiting
         page = self.act(form)
-        self.assertIn("A backup is being made, begun just now.", page.text)
+        self.assertIn("A backup is being made, begun just now", page.text)
         self.assertEqual(self.act(form).status, 409)
         waiting.callback(None)
         self.assertNotIn("A backup is being made, begun", self.open("/backups").text)

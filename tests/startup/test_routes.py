@@ -2,6 +2,8 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.owner.act_routes import _ACTS
+from gamed.owner.model import HOME
 from tests.support.covers import covers
 from tests.support.routes import public_apps
 
@@ -21,9 +23,14 @@ class RoutesTests(SynchronousTestCase):
 
     @covers("4/18", "threats/65")
     def test_nothing_for_the_owner(self) -> None:
-        """No route resets the owner or acts for the operator: that is done by commands on the host.
+        """No route resets the owner or makes one: that is done by commands on the host.
 
-        The only such word is in the path of links that set a password, which a command on the host prints.
+        The owner's page, which the host turns on, is the only other place of such a word, beside the path of links that
+        set a password. None of its acts is about the claim or about the page itself.
         """
         words, links = ("owner", "admin", "reset"), ["/auth/reset/<string:link>"]
-        self.assertEqual([path for path in paths() if any(word in path for word in words)], links)
+        named = [path for path in paths() if any(word in path for word in words)]
+        self.assertEqual([path for path in named if not path.startswith(f"{HOME}/") and path != HOME], links)
+        self.assertEqual(
+            [name for name in _ACTS if any(word in name for word in ("claim", "owner", "page", "code"))], []
+        )

@@ -40,6 +40,8 @@ from tests.walk.machine import Wrong
 
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/auth/invite/\S+")
 SCRIPT = "ALTER TABLE {} ADD COLUMN later {} NOT NULL DEFAULT 7;\n"
+OWNER, GUEST = "olga", "dora"
+"""The player who looks after the server on its page, and a second friend, who asks to play."""
 LEFT_OUT_SECONDS = 2.5
 """More than nginx leaves a server out after a refused connection: it counts whole seconds, so that `fail_timeout=1s`
 may take two. One server stops only after that, or both would be left out."""
@@ -156,6 +158,54 @@ class Story(WalkFixtures):
         self.desk.await_read("level", b"level 3")
         self.write(self.desk, "level", b"brought back")
         self.sofa.await_read("level", b"brought back")
+
+    @step
+    def owner_page(self) -> None:
+        """A second friend asks; the owner approves and blocks on the owner's page, and restores a save of the first."""
+        self.home.gamed("players", "add", OWNER, "--password-stdin", stdin=f"{PASSWORD}\n")
+        self.home.gamed("owner", "claim", OWNER)
+        self.home.gamed("owner", "page", "on")
+        self.restart(public_url=self.home.base, login={"registration": "approval"})
+        friend = Window()
+        self._ask_as(friend, Window.create_account)
+        window = Window()
+        window.open(f"{self.home.base}/auth/owner")
+        window.sign_in(OWNER, PASSWORD)
+        window.wait_for("Waiting for you")
+        self._press(window, f"Approve: {GUEST}", "Approved.")
+        listed = {each["name"]: each["id"] for each in self.home.json("players", "list")}
+        self.players += [Player(name, listed[name]) for name in (OWNER, GUEST)]
+        expect("the sign-in of the approved friend", "complete", self._ask_as(friend, Window.sign_in))
+        friend.close()
+        guest = self.player(GUEST)
+        self.token(guest)
+        window.open(f"{self.home.base}/auth/owner/people/{guest.id}")
+        self._press(window, "Block", "Blocked.")
+        guest.state = "blocked"
+        [_, before, *_] = self.home.json("saves", "versions", self.cleo.id, "level")
+        window.open(f"{self.home.base}/auth/owner/saves/{self.cleo.id}/level")
+        self._press(window, f"Restore: Version {before['version']}", "The save is restored.")
+        window.close()
+        for game in (self.desk, self.sofa):
+            game.await_read("level", b"level 3")
+        self.restart(public_url=self.home.base)
+        self.write(self.desk, "level", b"after the owner")
+        self.sofa.await_read("level", b"after the owner")
+
+    def _ask_as(self, window: Window, enter: Callable[[Window, str, str], None]) -> str:
+        """Sign the second friend in without a game; return the status, or the code of the problem."""
+        login = ask(self.home.port, "POST", "/auth/login", json_body={}).json
+        window.open(login["login_url"])
+        enter(window, GUEST, PASSWORD)
+        body = {"finish_code": window.code()}
+        path = "/auth/login/collect"
+        answer = ask(self.home.port, "POST", path, json_body=body, bearer=login["device_secret"]).json
+        return str(answer.get("problem", {}).get("code") or answer["status"])
+
+    def _press(self, window: Window, name: str, said: str) -> None:
+        """Press the button of exactly this name on the owner's page, and wait for what the page says."""
+        window.step(lambda page: page.get_by_role("button", name=name, exact=True).first.click())
+        window.wait_for(said)
 
     @step
     def start_again(self) -> None:

@@ -28,6 +28,7 @@ WHOLE = {
     "gamed.saves.integrity:",
     "gamed.saves.integrity:count_blobs",
     "gamed.saves.integrity:state_totals",
+    "gamed.saves.tables:largest_players",
     "gamed.saves.tables:total_usage",
     "gamed.sessions.tables:count_active",
     "gamed.sessions.tables:delete_logins",
