@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=Callable[..., Any])
 COMMANDS = {
+    "setup": ("run", "setup.command", "Set a server up that stays."),
     "serve": ("run", "commands", "[key] Run the game server."),
     "dev": ("run", "dev.command", "Run a server and a provider to try things with."),
     "health": ("run", "checks.http_client", "Ask the running server whether it is healthy."),
