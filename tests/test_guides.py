@@ -14,7 +14,7 @@ from tests.support.commands import members
 from tests.test_docs import commands
 from tests.test_spec import ROOT
 
-GUIDES = ("docs/owners/providers.md", "docs/owners/owner-guide.md", "docs/owners/keys.md")
+GUIDES = ("docs/owners/providers.md", "docs/owners/owner-guide.md", "docs/owners/by-hand.md", "docs/owners/keys.md")
 CHANGES = re.compile(r"(?m)^\| `([^`]+)` \|")
 SYMPTOMS = (
     "redirect_uri",

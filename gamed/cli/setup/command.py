@@ -28,7 +28,7 @@ from gamed.cli.process import harden, read_listeners, switch_to_owner
 from gamed.cli.service import listen
 from gamed.cli.setup import plan as planning
 from gamed.cli.setup import take_over as taking
-from gamed.cli.setup.answers import Answers, ask, proposed, read_answers
+from gamed.cli.setup.answers import ask, proposed, read_answers
 from gamed.cli.setup.plan import OPT, USER, Layout, Plan, PlannedFile
 from gamed.cli.setup.samples import load_without_secrets
 from gamed.disk import sync_folder
@@ -84,7 +84,8 @@ def setup(context: CommandContext, answers_file: Path | None, dry_run: bool, por
         echo(f"There is a server in {source.data}; it is moved to {layout.places.data}, with its players and saves.")
     elif source is not None:
         echo(f"There is a server in {source.data}; it stays, and these answers are its settings.")
-    answers = read_answers(answers_file) if answers_file else ask(_proposed(layout, source, text))
+    config = None if text is None else load_without_secrets(source or layout.places, text)
+    answers = read_answers(answers_file) if answers_file else ask(proposed(layout.answers, config, layout.backups))
     used = port or _port(source) or listen.USUAL_PORT
     plan = planning.make_plan(layout, answers, source, text, port=used, environ=os.environ)
     _refuse(plan, source, used)
@@ -99,11 +100,6 @@ def setup(context: CommandContext, answers_file: Path | None, dry_run: bool, por
     may_change()
     with _alone(layout):
         _carry_out(Run(plan, plan.environment(os.environ)))
-
-
-def _proposed(layout: Layout, source: Paths | None, text: str | None) -> Answers:
-    config = None if text is None else load_without_secrets(source or layout.places, text)
-    return proposed(layout.answers, config, layout.backups)
 
 
 def _port(source: Paths | None) -> int | None:
@@ -296,7 +292,7 @@ def _start(run: Run) -> list[str]:
     if any(file.path == planning.CADDYFILE for file in run.plan.files):
         commands.append(["systemctl", "reload-or-restart", "caddy"])
     booted = Path("/run/systemd/system" if layout.root else f"/run/user/{os.getuid()}/systemd").is_dir()
-    left = [] if layout.root else [f"To keep the server running without you: loginctl enable-linger {os.getlogin()}"]
+    left = [] if layout.root else [f"To keep the server running without you: loginctl enable-linger {os.getuid()}"]
     for number, command in enumerate(commands):
         if not booted or subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode != 0:
             if not booted:
