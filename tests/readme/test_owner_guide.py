@@ -1,4 +1,4 @@
-"""The page about a set-up by hand leads to one server: what its first start made is what the units serve, players included."""
+"""A set-up by hand leads to one server: what its first start made is what the units serve, players included."""
 
 import json
 import os

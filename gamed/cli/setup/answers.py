@@ -1,4 +1,4 @@
-"""The five answers of `gamed setup`: asked at a terminal, or read from a file (docs/owners/owner-guide.md: The answers).
+"""The answers of `gamed setup`: asked at a terminal, or read from a file (docs/owners/owner-guide.md: The answers).
 
 Each answer has one validator for both, so that a file of answers means what a person would type.
 """

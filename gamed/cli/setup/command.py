@@ -26,6 +26,7 @@ from gamed.cli.output import counted
 from gamed.cli.paths import Paths, write_whole
 from gamed.cli.process import harden, read_listeners, switch_to_owner
 from gamed.cli.service import listen
+from gamed.cli.service.other_server import is_server
 from gamed.cli.setup import plan as planning
 from gamed.cli.setup import take_over as taking
 from gamed.cli.setup.answers import ask, proposed, read_answers
@@ -88,7 +89,7 @@ def setup(context: CommandContext, answers_file: Path | None, dry_run: bool, por
     answers = read_answers(answers_file) if answers_file else ask(proposed(layout.answers, config, layout.backups))
     used = port or _port(source) or listen.USUAL_PORT
     plan = planning.make_plan(layout, answers, source, text, port=used, environ=os.environ)
-    _refuse(plan, source, used)
+    _refuse(plan, used)
     if dry_run:
         for line in _dry_lines(plan):
             echo(line)
@@ -107,9 +108,10 @@ def _port(source: Paths | None) -> int | None:
     return next((each.port for each in listeners if each.kind == "tcp" and each.local), None)
 
 
-def _refuse(plan: Plan, source: Paths | None, port: int) -> None:
+def _refuse(plan: Plan, port: int) -> None:
     """Raise CommandFailed or SetupError before anything is changed."""
-    layout, served = plan.layout, source == plan.layout.places
+    layout = plan.layout
+    served = is_server(layout.places.data)  # also while an interrupted run has not removed its note yet
     planning.refuse_folders(layout, plan.server.backups, _user_id() if layout.root else os.getuid(), served=served)
     if plan.source is not None and taking.is_running(plan.source.data):
         raise CommandFailed(f"The server in {plan.source.data} runs. Stop it, then run gamed setup again.")

@@ -1,4 +1,4 @@
-"""What `gamed setup` writes: one layout, and each file of it with its mode, planned before anything is changed.
+"""The files of `gamed setup`: one layout, and each file with its mode, planned before anything is changed.
 
 The texts come from `etc/`, filled in by gamed.cli.setup.samples. Nothing here writes.
 """

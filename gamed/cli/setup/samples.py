@@ -41,9 +41,9 @@ UNITS = {
 HOMES = ("/home", "/root", "/run/user")
 """The folders that ProtectHome= closes."""
 BACKUPS = Path("/var/lib/gamed-backup")
-"""Where the backups of LAYOUT are; systemd makes this folder."""
+"""Where the backups of a server in /var/lib/gamed are; systemd makes this folder."""
 PRINTED = "printed by: gamed"
-"""What the first line of each text has: `gamed setup` replaces no file without it."""
+"""The words in the first line of each text; `gamed setup` replaces no unit without them."""
 SYSTEM_ONLY = (
     *(
         "User=",

@@ -180,7 +180,7 @@ class RootTests(SetupCase):
         self.assertNotIn("tls internal", caddyfile.read_text())
 
     def test_other_sites(self) -> None:
-        """A Caddyfile with other sites stays as it is, and the owner is told what to add to it."""
+        """A Caddyfile with other sites stays as it is, and what to add to it is printed."""
         self.gamed("--help")  # makes the copies
         caddyfile = self.place("/etc/caddy/Caddyfile")
         caddyfile.parent.mkdir(exist_ok=True)

@@ -6,8 +6,10 @@ import socket
 from contextlib import closing
 from pathlib import Path
 
+from gamed.cli.setup.answers import read_answers
 from tests.cli.setup.fixtures import SetupCase
 from tests.support.stores import sqlite_files
+from tests.test_guides import blocks
 
 
 @sqlite_files("the databases of a new server are files")
@@ -48,6 +50,13 @@ class AnswerTests(SetupCase):
         ):
             [line] = self.wrong(f'{{"players": "{players}", "address": "{address}", {rest}}}')
             self.assertIn(expected, line)
+
+    def test_page(self) -> None:
+        """The answers that the owner's guide shows are accepted."""
+        [text] = [text for text in blocks("docs/owners/owner-guide.md", "json") if "join" in text]
+        file = self.folder / "page.json"
+        file.write_text(text, "utf-8")
+        self.assertEqual(read_answers(file).text(), text)
 
     def test_no_json(self) -> None:
         """A file that is not JSON, or not there, is refused with its name."""
@@ -111,7 +120,7 @@ class SurroundingsTests(SetupCase):
         self.assertIn("/nowhere has no server", self.refused("--data", "/nowhere"))
 
     def test_several_servers(self) -> None:
-        """Of two servers elsewhere the owner names the one that stays."""
+        """The owner names which of two servers elsewhere stays."""
         from gamed.cli.paths import Paths
 
         for place in (self.home / ".venv/bin", self.home / ".config/gamed"):
@@ -176,7 +185,7 @@ class RootTests(SetupCase):
         super().setUp()
 
     def test_no_caddy(self) -> None:
-        """Without Caddy everything else is written, and the owner is told what to run."""
+        """Without Caddy everything else is written, and the command that remains is printed."""
         programs = self.folder / "bin"
         programs.mkdir()
         for folder in ("/usr/bin", "/usr/sbin", "/bin"):

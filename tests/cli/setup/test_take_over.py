@@ -11,6 +11,7 @@ from shutil import copytree, rmtree
 from gamed.cli.paths import Paths
 from tests.cli.process import WAIT_SECONDS, get
 from tests.cli.setup.fixtures import HERE, KILLED, SetupCase
+from tests.support.ports import free_port
 from tests.support.stores import sqlite_files
 
 SAVE = b"level 3, 41 coins"
@@ -82,9 +83,9 @@ class HomeTests(TakeOverCase):
         """kill -9 at each change: the server is at one place, never an empty one elsewhere; the next run ends it."""
         kept, moment = self.folder / "kept", 0
         copytree(self.home, kept, symlinks=True)
-        answers = self.answered()
         while True:
-            moment += 1
+            moment, self.port = moment + 1, free_port()
+            answers = self.answered()
             self.environ["AT"] = str(moment)
             code, _, err = self.gamed("setup", *answers, program=KILLED)
             del self.environ["AT"]
@@ -115,9 +116,10 @@ class HomeTests(TakeOverCase):
 class KilledNewTests(SetupCase):
     def test_every_moment(self) -> None:
         """kill -9 at each change of a new server's set-up: the next run ends it, with the key that was made first."""
-        moment, answers = 0, self.answered()
+        moment = 0
         while True:
-            moment += 1
+            moment, self.port = moment + 1, free_port()
+            answers = self.answered()
             self.environ["AT"] = str(moment)
             code, _, err = self.gamed("setup", *answers, program=KILLED)
             del self.environ["AT"]
@@ -164,6 +166,7 @@ class RootTests(TakeOverCase):
         kept = self.folder / "kept"
         copytree(self.home, kept, symlinks=True)
         for moment in range(3, 60, 9):
+            self.port = free_port()
             answers = self.answered()
             self.environ["AT"] = str(moment)
             code = self.gamed("setup", *answers, program=KILLED)[0]
