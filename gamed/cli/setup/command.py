@@ -79,6 +79,8 @@ def setup(context: CommandContext, answers_file: Path | None, dry_run: bool, por
     if answers_file is None and (sys.stdin is None or not sys.stdin.isatty()):
         raise click.UsageError("Standard input is not a terminal. Pass --answers FILE.")
     layout = planning.choose_layout(os.environ)
+    if not layout.root:
+        echo("This user is not root: everything is put into the home folder, and a proxy is left to you.")
     source = taking.find_server(context, layout, os.environ)
     text = taking.read_present(layout, source)
     if source not in (None, layout.places):
@@ -112,7 +114,7 @@ def _refuse(plan: Plan, port: int) -> None:
     """Raise CommandFailed or SetupError before anything is changed."""
     layout = plan.layout
     served = is_server(layout.places.data)  # also while an interrupted run has not removed its note yet
-    planning.refuse_folders(layout, plan.server.backups, _user_id() if layout.root else os.getuid(), served=served)
+    planning.refuse_folders(plan, _user_id() if layout.root else os.getuid(), served=served)
     if plan.source is not None and taking.is_running(plan.source.data):
         raise CommandFailed(f"The server in {plan.source.data} runs. Stop it, then run gamed setup again.")
     if not taking.is_running(layout.places.data):

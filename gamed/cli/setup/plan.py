@@ -264,12 +264,16 @@ def _proxy(layout: Layout, server: Server, answers: Answers) -> tuple[list[Plann
         return [PlannedFile(path, text)], [f"As root: cp {path} {CADDYFILE} && systemctl reload caddy"]
     if which("caddy") is None:
         return [], ["Caddy is not installed. Run: apt-get install caddy && gamed setup. For nginx see: gamed nginx"]
+    check = "Then ask the address as a player does: gamedctl doctor --public"
+    if answers.players is Players.HOME:
+        check = "Each device must trust this Caddy once: docs/owners/at-home.md has the steps."
     if _is_replaceable(CADDYFILE):
-        return [PlannedFile(CADDYFILE, text)], []
+        return [PlannedFile(CADDYFILE, text)], [check]
     beside = CADDYFILE.with_name("gamed.caddy")
     return [PlannedFile(beside, text)], [
         f"{CADDYFILE} has other sites and stays as it is. Add the two blocks of {beside} to it, then: "
-        "systemctl reload caddy"
+        "systemctl reload caddy",
+        check,
     ]
 
 
@@ -290,11 +294,16 @@ def _refuse_foreign(file: PlannedFile) -> None:
         raise SetupError(f"{file.path} was not printed by gamed, and would be replaced. Move it away first.")
 
 
-def refuse_folders(layout: Layout, backups: Path, owner: int | None, *, served: bool) -> None:
+def refuse_folders(plan: Plan, owner: int | None, *, served: bool) -> None:
     """Raise CommandFailed for folders that have other things in them, or belong to another user.
 
-    `owner` is the user of the service; None if that user does not exist yet.
+    `owner` is the user of the service; None if that user does not exist yet. `served` means that the data folder has
+    the server.
     """
+    layout, backups, source = plan.layout, plan.server.backups, plan.source
+    known: tuple[str, ...] = ("lost+found",) if source else OWN
+    if source is not None and source.data.is_relative_to(layout.places.data):
+        known = source.data.relative_to(layout.places.data).parts[0], source.config.name, GAME
     if backups.resolve().is_relative_to(layout.places.data.resolve()):
         raise CommandFailed(f"{backups} is in the data folder: both would be lost together. Name another folder.")
     if layout.root and served and layout.places.data.stat().st_uid == 0:
@@ -305,7 +314,7 @@ def refuse_folders(layout: Layout, backups: Path, owner: int | None, *, served: 
             continue
         if not folder.is_dir():
             raise CommandFailed(f"{folder} is not a folder. Move it away, or name another.")
-        names = sorted(name for name in os.listdir(folder) if folder == backups or not name.startswith(OWN))
+        names = sorted(name for name in os.listdir(folder) if folder == backups or not name.startswith(known))
         if names and (folder != backups or folder.stat().st_uid != owner):
             whose = "belongs to another user and has" if folder == backups else "has no server, but"
             raise CommandFailed(f"{folder} {whose} {names[0]}. Name a folder below it, or move that away.")

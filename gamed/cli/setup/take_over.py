@@ -41,14 +41,16 @@ def find_server(context: CommandContext, layout: Layout, environ: Mapping[str, s
     """
     if (unfinished := read_take_over(layout.places)) is not None:
         return unfinished
-    if is_server(layout.places.data):
-        return layout.places
-    named = context.places()
-    if moved_to(named) is not None:
+    named, chosen = context.places(), bool(context.config or context.data)
+    if chosen and moved_to(named) is not None:
         refuse_moved(named)
+    if is_server(layout.places.data):
+        if chosen and is_server(named.data) and named.data.resolve() != layout.places.data.resolve():
+            raise CommandFailed(f"{layout.places.data} has a server already, and so has {named.data}. Leave one out.")
+        return layout.places
     if is_server(named.data):
         return named
-    if context.config or context.data:
+    if chosen:
         raise CommandFailed(f"{named.data} has no server. Name another with --config FILE and --data DIR, or none.")
     known = [named, *paths.all_places(environ), *_beside(Path.cwd()), *_beside(Path(environ.get("HOME", "/")))]
     found = list(find_servers(layout.places, known, known))
@@ -113,6 +115,9 @@ def take_over(layout: Layout, source: Paths, owner: tuple[int, int]) -> None:
             os.chown(staging, *owner)
             move(source, staging)
         sync_folder(staging)
+        if source.data.is_relative_to(data):  # as `move-data` leaves a server: only its notes are there by now
+            shutil.rmtree(source.data, ignore_errors=True)
+            notes(source)[1].unlink(missing_ok=True)
         staged.data.replace(data)
         sync_folder(data.parent)
     for note in notes(source):
