@@ -135,7 +135,7 @@ class RootTests(SetupCase):
         """Without systemd the command that is printed serves, with the key and as the user of the service."""
         out = self.set_up()
         [line] = [line for line in out.splitlines() if "Without it: " in line]
-        process = self.start_as("/bin/sh", "-c", line.partition("Without it: ")[2])
+        process = self.start_as("/bin/sh", "-c", f"exec env {line.partition('Without it: ')[2]}")
         self.await_answer(self.port, process)
 
     def test_units(self) -> None:
