@@ -5,9 +5,12 @@ The texts come from `etc/`, filled in by gamed.cli.setup.samples. Nothing here w
 
 import json
 import os
+import socket
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from errno import EADDRINUSE
 from pathlib import Path
 from shutil import which
 from stat import S_IXOTH
@@ -23,6 +26,7 @@ from gamed.cli.setup.answers import Answers, Players
 from gamed.cli.setup.samples import (
     BACKUPS,
     HOMES,
+    HTTPS_PORT,
     PREFIX,
     PRINTED,
     UNITS,
@@ -268,13 +272,24 @@ def _proxy(layout: Layout, server: Server, answers: Answers) -> tuple[list[Plann
     if answers.players is Players.HOME:
         check = "Each device must trust this Caddy once: docs/owners/at-home.md has the steps."
     if _is_replaceable(CADDYFILE):
-        return [PlannedFile(CADDYFILE, text)], [check]
+        busy = "Port 443 is in use. If that is not Caddy (ss -ltnp names it), stop that, or see: gamed nginx"
+        return [PlannedFile(CADDYFILE, text)], [busy, check] if _is_in_use(HTTPS_PORT) else [check]
     beside = CADDYFILE.with_name("gamed.caddy")
     return [PlannedFile(beside, text)], [
         f"{CADDYFILE} has other sites and stays as it is. Add the two blocks of {beside} to it, then: "
         "systemctl reload caddy",
         check,
     ]
+
+
+def _is_in_use(port: int) -> bool:
+    with closing(socket.socket()) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError as e:
+            return e.errno == EADDRINUSE
+    return False
 
 
 def _is_replaceable(caddyfile: Path) -> bool:

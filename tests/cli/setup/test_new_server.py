@@ -138,6 +138,16 @@ class RootTests(SetupCase):
         process = self.start_as("/bin/sh", "-c", f"exec env {line.partition('Without it: ')[2]}")
         self.await_answer(self.port, process)
 
+    def test_dry_run(self) -> None:
+        """A secret is not printed, and no user, folder or file is made."""
+        code, out, err = self.gamed("setup", "--dry-run", *self.answered(players="internet", address=ADDRESS))
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("\n# /etc/gamed/credentials/MASTER_KEY (0600, root)\n(a secret, not shown)\n", out)
+        self.assertIn("\n# /etc/gamed/authentication.json (0640, root:gamed)\n{\n", out)
+        self.assertIn("\n# /usr/local/sbin/gamedctl (0755, root)\n#!/bin/sh\n", out)
+        self.assertFalse(self.place("/etc/gamed").exists())
+        self.assertNotIn("gamed:", self.place("/etc/passwd").read_text())
+
     def test_units(self) -> None:
         """systemd accepts what was written, as closed as the samples; the backup may write to its folder."""
         self.set_up(players="internet", address=ADDRESS, backups=str(self.home / "backups of gamed"))
