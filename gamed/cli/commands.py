@@ -14,7 +14,7 @@ from gamed import __version__
 from gamed.cli.completing import complete_files, complete_folders
 from gamed.cli.context import CommandContext
 from gamed.cli.errors import exit_on_error, exit_with
-from gamed.cli.examples import add_examples
+from gamed.cli.examples import EXAMPLES, add_examples
 from gamed.cli.interrupt import INTERRUPTED, may_change, raise_again, sentence
 from gamed.cli.process import exit_cleanly_on_sigterm, name_passed_sockets
 from gamed.gc_pause import gc_paused
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=Callable[..., Any])
 COMMANDS = {
+    "setup": ("run", "setup.command", "Set a server up that stays."),
     "serve": ("run", "commands", "[key] Run the game server."),
     "dev": ("run", "dev.command", "Run a server and a provider to try things with."),
     "health": ("run", "checks.http_client", "Ask the running server whether it is healthy."),
@@ -44,7 +45,7 @@ COMMANDS = {
     "move-data": ("data", "data.move_data", "Move the server's files; stop the server first."),
     "move-store": ("data", "data.move_store", "Move the databases to PostgreSQL, or back."),
     "assets": ("assets", "files.assets", "Publish what games load, and manage it."),
-    "key": ("keys", "setup.config", "Make a master key, or show which this server has."),
+    "key": ("keys", "setup.config", "Make a master key, or identify this server's."),
     "man": ("help", "man", "Print the manual page, or a shell's completion."),
     "completion": ("help", "man", "Print the manual page, or a shell's completion."),
 }
@@ -61,10 +62,11 @@ RENAMED = {
     "saves ls": "saves list",
 }
 """Names of earlier versions, and the present ones; only the error message for an old name uses them."""
-EPILOG = """
+EPILOG = f"""
 \b
 [key]: needs the key that the server has.
 Exit codes: 0 success, 1 failure, 2 wrong usage, 78 wrong configuration.
+Examples: {"; ".join(EXAMPLES[""])}
 """
 
 

@@ -215,9 +215,12 @@ class CommandContext(Struct, frozen=True):
             return OfflineDatabases(open_store(opened.config, places.data), places.data, runner)
 
     def open_for(self, who: str) -> "tuple[OfflineDatabases, str]":
-        """Return the databases and a player's id: this id, which needs no key, or that of the player with this name."""
+        """Return the databases and a player's id: this id, which needs no key, or that of the player with this name.
+
+        For a person the databases have the key if it can be had, so that a text names the player.
+        """
         if _ID.fullmatch(who):
-            return self.open_keyless(), who
+            return self.open_keyless() if self.as_json else self.open_for_names(), who
         store = self.open()
         return store, store.read(lambda connection, keys: get_player(connection, keys, who)).player.player_id
 

@@ -3,7 +3,8 @@
 import click
 
 EXAMPLES = {
-    "": ("gamed serve", "gamed players add anna"),
+    "": ("gamed setup", "gamed serve", "gamed players add anna"),
+    "setup": ("gamed setup", "gamed setup --answers answers.json --dry-run"),
     "serve": ("gamed serve --listen 8090", "gamed serve --listen [::1]:8090 --admin 9100"),
     "dev": ("gamed dev", 'gamed dev --script "python tests/online.py"'),
     "doctor": ("gamed doctor", "gamed doctor --public --write"),

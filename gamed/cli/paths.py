@@ -237,10 +237,12 @@ def removed_on_failure(paths: Sequence[Path]) -> Iterator[None]:
         raise
 
 
-def write_whole(path: Path, content: bytes, mode: int, owner: os.stat_result | None = None) -> None:
+def write_whole(
+    path: Path, content: bytes, mode: int, owner: os.stat_result | None = None, *, group: int | None = None
+) -> None:
     """Write a file completely or not at all, and to disk before this returns, with this mode whatever the umask is.
 
-    With `owner` it has the user and the group of that state.
+    With `owner` it has the user and the group of that state; with `group` it is this user's, and that group's.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.unlink(missing_ok=True)  # of a start that was cut off: a container's process has the same number each time
@@ -250,6 +252,8 @@ def write_whole(path: Path, content: bytes, mode: int, owner: os.stat_result | N
             os.fchmod(descriptor, mode)
             if owner is not None:
                 os.fchown(descriptor, owner.st_uid, owner.st_gid)
+            if group is not None:
+                os.fchown(descriptor, -1, group)
             file.write(content)
             file.flush()
             os.fsync(descriptor)

@@ -99,7 +99,7 @@ class WordTests(SynchronousTestCase):
         """All but those that serve, and those that print a file."""
         options = {name: {option for each in command.params for option in each.opts} for name, command in leaves(gamed)}
         silent = {name for name, named in options.items() if "--json" not in named}
-        self.assertEqual(silent, {"serve", "dev", "man", "completion", "unit", "nginx", "caddy"})
+        self.assertEqual(silent, {"setup", "serve", "dev", "man", "completion", "unit", "nginx", "caddy"})
 
 
 def leaves(group: click.Group) -> Iterator[tuple[str, click.Command]]:

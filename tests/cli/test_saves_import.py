@@ -3,19 +3,25 @@
 import json
 import os
 import struct
+import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from hashlib import sha256
+from http.client import HTTPConnection
 from io import BytesIO
 from pathlib import Path
 from random import randbytes
+from select import select
 from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZipFile, ZipInfo
 
 from gamed.cli.data import save_archive
 from gamed.cli.errors import CommandFailed
-from tests.cli.process import get
+from tests.cli.process import WAIT_SECONDS, get
 from tests.cli.test_saves import ANNA, SavesTestCase
 
 BO = "ply_B"
+LONGEST_SECONDS = 25
+"""How long a server lets a game wait by default."""
 
 
 class ImportTestCase(SavesTestCase):
@@ -331,8 +337,9 @@ class HostileTests(ImportTestCase):
 
 
 class BesideTests(ImportTestCase):
-    def test_beside_the_service(self) -> None:
-        """A running server shows the imported save at once, and its log names the command."""
+    def setUp(self) -> None:
+        """Serve Bo, who has signed in."""
+        super().setUp()
         folder = self.folder / "live"
         self.config, self.data = folder / "authentication.json", folder / "data"
         folder.mkdir()
@@ -340,10 +347,41 @@ class BesideTests(ImportTestCase):
             self.write_config()
         _, port = self.serve()
         self.gamed("players", "add", "bo", "--password-stdin", stdin="correct horse\n")
-        token = json.loads(self.gamed("players", "token", "bo", "--json")[1])["access_token"]
+        self.port, self.token = port, json.loads(self.gamed("players", "token", "bo", "--json")[1])["access_token"]
+
+    def test_beside_the_service(self) -> None:
+        """A running server shows the imported save at once."""
         self.write_zip({"saves/a/1": b"from elsewhere"})
         self.assertEqual(self.imported(who="bo"), {"a": "written"})
-        self.assertEqual(get(port, "/game/saves/a", token), (200, b"from elsewhere"))
+        self.assertEqual(get(self.port, "/game/saves/a", self.token), (200, b"from elsewhere"))
+
+    def test_a_waiting_game(self) -> None:
+        """A game that waits for a change at a running server gets the imported save, long before its wait ends."""
+        status, listed = get(self.port, "/game/saves", self.token)
+        self.assertEqual((status, json.loads(listed)["saves"]), (200, []))
+        fields = {"Authorization": f"Bearer {self.token}", "Prefer": f"wait={LONGEST_SECONDS}"}
+        with closing(HTTPConnection("127.0.0.1", self.port, timeout=LONGEST_SECONDS + WAIT_SECONDS)) as connection:
+            connection.request("GET", f"/game/saves?since={json.loads(listed)['cursor']}", headers=fields)
+            self.assertEqual(select([connection.sock], [], [], 1)[0], [])
+            self.write_zip({"saves/a/1": b"from elsewhere"})
+            self.assertEqual(self.imported(who="bo"), {"a": "written"})
+            began = time.monotonic()
+            answer = connection.getresponse()
+            self.assertEqual([each["slot"] for each in json.loads(answer.read())["saves"]], ["a"])
+        self.assertLess(time.monotonic() - began, LONGEST_SECONDS / 2)
+
+    def test_names(self) -> None:
+        """Where the key is there, what the commands say of a player has the name, also if the owner names the id."""
+        player_id = json.loads(self.gamed("players", "list", "--json")[1])[0]["id"]
+        for who in ("bo", player_id):
+            self.assertEqual(self.gamed("saves", "list", who)[:2], (0, "bo has no saves\n"))
+        self.write_zip({"saves/a/1": b"from elsewhere"})
+        self.imported(who="bo")
+        for who in ("bo", player_id):
+            self.assertIn("bo never had a save b.", self.gamed("saves", "versions", who, "b")[2])
+        shown = self.output_of("saves", "export", player_id, str(self.folder / "bo.zip"))
+        self.assertEqual(shown, f"1 version of bo written to {self.folder}/bo.zip\n")
+        self.assertEqual(self.output_of("saves", "erase", player_id, "--yes"), "1 version of bo erased\n")
 
 
 def _manifest(*versions: dict[str, object]) -> bytes:

@@ -14,7 +14,6 @@ from tests.proxies.programs import START_SECONDS, program
 from tests.readme.test_transcript import bash
 from tests.support.folders import unused_path
 from tests.support.ports import free_port
-from tests.test_guides import configured
 from tests.test_page_commands import blocks
 
 PAGE = "docs/owners/at-home.md"
@@ -79,15 +78,14 @@ class AtHomeTests(SynchronousTestCase):
         self.assertIn("CERTIFICATE_VERIFY_FAILED", self.run_printed(service, self.check.partition(" ")[2]))
 
     def start_caddy(self, port: int, service: Service) -> None:
-        """Write the Caddyfile with the command of the page, and run Caddy until the test ends."""
-        [change] = re.findall(r"(?m)^sed .*$", self.sample)
-        self.assertEqual(change.count(NAME), 1)
+        """Write the Caddyfile as `gamed setup` does for a home network, and run Caddy until the test ends."""
+        self.assertIn(f"the answers `home` and `{NAME}`", (ROOT / PAGE).read_text("utf-8"))
         file = self.folder / "Caddyfile"
-        change = change.replace(f"{NAME} ", f"localhost:{port} ").replace(">/etc/caddy/Caddyfile", f">'{file}'")
-        done = bash(f"cd '{ROOT}'\n{change}", self.folder)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        text = file.read_text("utf-8").replace("{\n", GLOBAL.format(plain=free_port()), 1)
-        text = text.replace("/var/log/caddy", str(self.folder)).replace("127.0.0.1:8080", f"127.0.0.1:{service.port}")
+        printed = self.run_printed(service, "gamed caddy --internal")
+        text = printed.removesuffix("exit 0").replace("{\n", GLOBAL.format(plain=free_port()), 1)
+        self.assertIn(f"\nlocalhost:{port} {{\n\ttls internal\n", text)
+        self.assertIn(f"reverse_proxy 127.0.0.1:{service.port} {{", text)
+        text = text.replace("/var/log/caddy", str(self.folder))
         file.write_text(text, "utf-8")
         process = subprocess.Popen(
             [program("caddy"), "run", "--config", file],
@@ -115,8 +113,3 @@ class AtHomeTests(SynchronousTestCase):
         printed = self.run_printed(service, f"gamed serve --listen tcp:{free_port()}")
         self.assertIn("without encryption", printed)
         self.assertTrue(printed.endswith("exit 78"), printed)
-
-    def test_configuration(self) -> None:
-        """gamed accepts the page's configuration, which names the host of the Caddyfile."""
-        [text] = re.findall(r"(?ms)^ *```json\n(.*?)^ *```$", (ROOT / PAGE).read_text("utf-8"))
-        self.assertEqual(configured(text).public_url, f"https://{NAME}")

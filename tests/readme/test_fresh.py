@@ -46,7 +46,8 @@ class FreshTests(SynchronousTestCase):
 
     def test_scripts_parse(self) -> None:
         """bash reads the scripts, and shellcheck, where it is installed, has no objection."""
-        for script in (ROOT / ".ci" / name for name in ("container", "fresh", "fresh-machine", "machine")):
+        names = ("container", "first-hour", "fresh", "fresh-machine", "machine")
+        for script in (ROOT / ".ci" / name for name in names):
             done = subprocess.run(["bash", "-n", script], capture_output=True, text=True, check=False)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             if (shellcheck := which("shellcheck")) is not None:

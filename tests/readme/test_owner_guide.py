@@ -1,4 +1,4 @@
-"""The owner's guide leads to one server: what its first start made is what the units serve, players included."""
+"""A set-up by hand leads to one server: what its first start made is what the units serve, players included."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from tests.support.ports import free_port
 from tests.support.stores import sqlite_files
 from tests.test_guides import blocks
 
-PAGE = "docs/owners/owner-guide.md"
+PAGE = "docs/owners/by-hand.md"
 PLACES = ("/etc/gamed", "/etc/systemd/system", "/var/lib/gamed", "/opt/gamed")
 SETPRIV = "setpriv --reuid=gamed --regid=gamed --init-groups"
 PASSWORD = "correct horse battery"

@@ -20,6 +20,8 @@ NOTE = "gamed.moved"
 STAGED = ".gamed-move"
 JOURNAL = "move.json"
 DATA = "data"
+TAKE_OVER = "gamed.setup"
+"""The name of the note beside a configuration while `gamed setup` moves another server there."""
 
 
 class MoveJournal(Struct, frozen=True):
@@ -46,12 +48,21 @@ def notes(source: Paths) -> list[Path]:
 
 def moved_to(source: Paths) -> Path | None:
     """Return the folder that these data were moved to; None if they were not moved."""
+    noted = _read_note(source)
+    return None if noted is None else noted[0]
+
+
+def _read_note(source: Paths) -> tuple[Path, Paths] | None:
+    """Return the folder that a note names, and the places of the server there."""
     for note in notes(source):
         try:
-            return Path(json.loads(read_file(str(note)))["moved_to"])
+            members = json.loads(read_file(str(note)))
+            folder = Path(members["moved_to"])
+            config, data = members.get("config"), members.get("data")
+            return folder, Paths(Path(config), Path(data)) if config and data else places_in(folder)
         except (FileNotFoundError, NotADirectoryError, PermissionError):  # such a folder is reported elsewhere
             continue
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise SetupError(f"{note} cannot be read. It names the folder that the data were moved to.") from None
     return None
 
@@ -61,18 +72,40 @@ def parts_of(note: Path) -> list[Path]:
     return list(note.parent.glob(f".{note.name}.*"))
 
 
-def write_note(note: Path, folder: Path) -> None:
-    """Write a note for people and for commands, as a file of the folder's owner; raise OSError."""
+def write_note(note: Path, folder: Path, new: Paths | None = None) -> None:
+    """Write a note for people and for commands, as a file of the folder's owner; raise OSError.
+
+    `new` are the places of the server where they are not those of a move into the folder.
+    """
     for part in parts_of(note):
         part.unlink()
     owner = note.parent.stat() if os.geteuid() == 0 else None
-    write_whole(note, json.dumps({"moved_to": str(folder)}).encode() + b"\n", 0o644, owner)
+    members = {"moved_to": str(folder)} | ({"config": str(new.config), "data": str(new.data)} if new else {})
+    write_whole(note, json.dumps(members).encode() + b"\n", 0o644, owner)
 
 
 def write_journal(staged: Path, journal: MoveJournal) -> None:
     """Write the journal into the folder STAGED, which may have another path; raise OSError."""
     members = {"config": journal.config, "data": journal.data, "names": list(journal.names)}
     write_whole(staged / JOURNAL, json.dumps(members).encode(), 0o600)
+
+
+def write_take_over(places: Paths, source: Paths) -> None:
+    """Note beside a configuration that `gamed setup` moves the server of `source` there; raise OSError."""
+    members = {"config": str(source.config), "data": str(source.data)}
+    write_whole(places.config.with_name(TAKE_OVER), json.dumps(members).encode() + b"\n", 0o600)
+
+
+def read_take_over(places: Paths) -> Paths | None:
+    """Return the places of the server that an unfinished `gamed setup` moves to these places."""
+    try:
+        members = json.loads(read_file(str(places.config.with_name(TAKE_OVER))))
+        return Paths(Path(members["config"]), Path(members["data"]))
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
+        note = places.config.with_name(TAKE_OVER)
+        raise SetupError(f"{note} cannot be read. It names the server that gamed setup moves here.") from None
 
 
 def read_journal(folder: Path, staged: int | None = None) -> MoveJournal | None:
@@ -100,12 +133,14 @@ def refuse_moved(places: Paths) -> None:
     for target in _folders(places):
         if (journal := read_journal(target)) is not None:
             raise _unfinished(target, journal.source)
-    folder = moved_to(places)
-    if folder is None:
+    if (taken := read_take_over(places)) is not None:
+        raise SetupError(f"The server of {taken.data} is being moved here. Finish it: gamed setup")
+    noted = _read_note(places)
+    if noted is None:
         return
+    folder, new = noted
     if read_journal(folder) is not None:
         raise _unfinished(folder, places)
-    new = places_in(folder)
     if (places.data / NOTE).exists():
         moved = f"The data of {places.data} were moved to {folder}. Use them there"
     else:

@@ -71,7 +71,8 @@ def list_(context: CommandContext, who: str) -> None:
         raise CommandFailed(f"There is no player {player_id}, and no saves of one.")
     entries = files.read_state(lambda connection: save_tables.slots_by_name(connection, player_id, "", ALL))
     now = now_ms()
-    lines = table(SLOT_HEADINGS, [_slot_row(entry, now) for entry in entries]) or f"{player_id} has no saves"
+    lines = table(SLOT_HEADINGS, [_slot_row(entry, now) for entry in entries])
+    lines = lines or [f"{_named(files, player_id)} has no saves"]
     context.report([entry_info(entry) for entry in entries], lines, indent=2, paged=True)
 
 
@@ -85,7 +86,7 @@ def versions_(context: CommandContext, who: str, slot: str) -> None:
     name = _parse_slot(slot)
     view, versions = files.read_state(lambda connection: _history(connection, player_id, name))
     if not view.exists:
-        raise CommandFailed(f"{player_id} never had a save {name}.")
+        raise CommandFailed(f"{_named(files, player_id)} never had a save {name}.")
     current = view.current.version if view.current else None
     shown = [{**version_info(version), "current": version.version == current} for version in versions]
     now = now_ms()
@@ -138,7 +139,7 @@ def export(context: CommandContext, who: str, file: Path) -> None:
     damaged = [name for good, name in copied if not good]
     done = {"player": player_id, "file": str(file), "versions": len(copied), "damaged": damaged}
     if context.as_json or not damaged:
-        context.report(done, f"{counted(len(copied), 'version')} of {player_id} written to {file}")
+        context.report(done, f"{counted(len(copied), 'version')} of {_named(files, player_id)} written to {file}")
     if damaged:
         raise CommandFailed(f"{file} is written, but these versions are damaged and left out: {', '.join(damaged)}")
 
@@ -151,12 +152,10 @@ def erase(context: CommandContext, who: str, yes: bool) -> None:
     """Erase all saves of a player with their history; the player can sign in and save anew. It cannot be undone."""
     files, player_id = _player_with_saves(context, who)
     kept = files.read_state(lambda connection: count_versions(connection, player_id))
-    confirm(f"Erase {counted(kept, 'version')} of {player_id}?", yes=yes)
+    versions = f"{counted(kept, 'version')} of {_named(files, player_id)}"
+    confirm(f"Erase {versions}?", yes=yes)
     erase_saves(files, player_id)
-    context.report(
-        {"player": player_id, "versions": kept},
-        f"{counted(kept, 'version')} of {player_id} erased",
-    )
+    context.report({"player": player_id, "versions": kept}, f"{versions} erased")
 
 
 @saves.command(short_help="Show the totals of all players.")
@@ -183,6 +182,10 @@ def _player_with_saves(context: CommandContext, who: str) -> tuple[OfflineDataba
     if _saved_nothing(files, player_id):
         raise CommandFailed(f"{who} has never saved anything here.")
     return files, player_id
+
+
+def _named(files: OfflineDatabases, player_id: str) -> str:
+    return files.names_of([player_id])[player_id]
 
 
 def _saved_nothing(files: OfflineDatabases, player_id: str) -> bool:

@@ -91,7 +91,7 @@ def add(context: CommandContext, name: str, password_stdin: bool) -> None:
         store.record(connection, "players add", player_id)
 
     store.write(transaction)
-    context.report({"id": player_id, "name": chosen}, f"added {chosen} as {player_id}")
+    context.report({"id": player_id, "name": chosen}, f"added {chosen}")
 
 
 def _open(context: CommandContext) -> KeyedDatabases:

@@ -5,7 +5,7 @@ key, and nothing would show it.
 """
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,16 +30,33 @@ def refuse_other_server(places: Paths, store: Store, environ: Mapping[str, str])
             f"{where} does not exist, and {data / DATABASE_NOTE} shows that the databases of this server are on a "
             f"PostgreSQL server. Put store back into {places.config}, or name another folder with --data DIR."
         )
-    for folder in _candidates(places, environ):
-        if _is_server(folder, beside_state=(data / STATE_DB).exists()):
-            raise _refused(places, where, folder, environ)
+    # An option that names another configuration is a decision: several servers of one machine are begun so. Variables
+    # are not, because a unit, a shell and sudo have different ones.
+    everywhere = places.config == paths.find_by_environment(environ).config
+    known = [*paths.all_places(environ), paths.LAYOUT]
+    for there in find_servers(places, known if everywhere else [], known, beside_state=(data / STATE_DB).exists()):
+        raise _refused(places, where, there)
 
 
-def _refused(places: Paths, where: str, folder: Path, environ: Mapping[str, str]) -> SetupError:
-    beside = [parent / FILE_NAME for parent in (folder.parent, folder, folder.parent / "config")]
-    known = [other.config for other in (*paths.all_places(environ), paths.LAYOUT) if _same(other.data, folder)]
-    files = (file for file in (*beside, *known) if _exists(file))
-    there = Paths(next(files, places.config), folder)
+def find_servers(
+    places: Paths, others: Sequence[Paths], known: Sequence[Paths], *, beside_state: bool = False
+) -> Iterator[Paths]:
+    """Yield the places of each server one level above or below the data folder, and at the others.
+
+    Its configuration is beside it, or that of known places with the same data folder. With `beside_state` the data
+    folder has a state.db, for which an auth.db alone elsewhere is not a server.
+    """
+    found: list[Path] = []
+    for folder in _candidates(places, others):
+        if is_server(folder, beside_state=beside_state) and not any(_same(folder, other) for other in found):
+            found.append(folder)
+            beside = [parent / FILE_NAME for parent in (folder.parent, folder, folder.parent / "config")]
+            files = (*beside, *(other.config for other in known if _same(other.data, folder)))
+            yield Paths(next((file for file in files if _exists(file)), places.config), folder)
+
+
+def _refused(places: Paths, where: str, there: Paths) -> SetupError:
+    folder = there.data
     variables = shlex.join([f"GAMED_CONFIG={there.config}", f"GAMED_DATA={there.data}"])
     old = (
         f" If it is an old copy, move that folder out of {places.data} instead." if folder.parent == places.data else ""
@@ -65,28 +82,25 @@ def _same(one: Path, other: Path) -> bool:
     return False
 
 
-def _candidates(places: Paths, environ: Mapping[str, str]) -> Iterator[Path]:
+def _candidates(places: Paths, others: Sequence[Paths]) -> Iterator[Path]:
     """Yield the folders that could have a server, each of which is not the data folder itself."""
     data = places.data.resolve()
-    for folder in _listed(places, environ):
+    for folder in _listed(places, others):
         with suppress(OSError):  # a loop of links, or a folder that this user may not enter
             if folder.resolve() != data:
                 yield folder
 
 
-def _listed(places: Paths, environ: Mapping[str, str]) -> Iterator[Path]:
+def _listed(places: Paths, others: Sequence[Paths]) -> Iterator[Path]:
     yield from (places.data.parent, places.data.resolve().parent)
     with suppress(OSError):
         yield from sorted(each for each in places.data.iterdir() if each.is_dir())
-    # An option that names another configuration is a decision: several servers of one machine are begun so. Variables
-    # are not, because a unit, a shell and sudo have different ones.
-    if places.config == paths.find_by_environment(environ).config:
-        for other in (*paths.all_places(environ), paths.LAYOUT):
-            beside = other.config.parent
-            yield from (other.data, other.data / "data", beside, beside / "data", beside.parent)
+    for other in others:
+        beside = other.config.parent
+        yield from (other.data, other.data / "data", beside, beside / "data", beside.parent)
 
 
-def _is_server(folder: Path, *, beside_state: bool) -> bool:
+def is_server(folder: Path, *, beside_state: bool = False) -> bool:
     """Return whether a server was served from this folder; a backup has a manifest.
 
     An auth.db alone is no server for a folder that has state.db: the owner set it aside, because its key is lost.

@@ -106,6 +106,16 @@ class Start(Struct, frozen=True, kw_only=True):
         write_listeners(data, [*addresses, *others])
 
 
+def prepare_data(opened: OpenedConfiguration, listener: str) -> None:
+    """Make the databases and the key of a new server, as its first start would, and record where it will listen."""
+    data = opened.places.data
+    lock = Lock.acquire(data, "gamed setup")
+    with lock.removed_on_failure(), closing(open_store(opened.config, data)) as store:
+        _prepare_folder(StoreOpener(store=store, notifier=SystemdNotifier(), migrate=False), opened)
+        write_listeners(data, [listener])
+    lock.release()
+
+
 def prepare_worker(
     reactor: Any, opened: OpenedConfiguration, notifier: SystemdNotifier, admin: str | None
 ) -> tuple[Settings, Lock]:

@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from pathlib import Path
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 from secrets import token_bytes
 
@@ -86,16 +85,12 @@ def advise(opened: OpenedConfiguration, style: LogFormat) -> None:
         what = "all players and saves" if opened.config.store is None else "the configuration and all assets"
         warn(
             f"the data are in the virtual environment {environment}: deleting it also deletes {what}. "
-            f"Stop the server, then move them: {command_line(places, 'move-data', str(_better_folder()))}"
+            f"Stop the server, then let it stay on this machine: {command_line(places, 'setup')}"
         )
     if style is LogFormat.TEXT:
         if os.geteuid() == 0:
             warn("the server runs as root. Give it a user of its own, as the unit of `gamed unit` does")
         echo(f"next: {command_line(places, *_next(places, opened.config))}")
-
-
-def _better_folder() -> Path:
-    return Path("/srv" if os.geteuid() == 0 else os.environ.get("HOME") or "/srv") / "gamed"
 
 
 def _next(places: Paths, config: Config) -> Sequence[str]:

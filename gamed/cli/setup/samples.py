@@ -24,6 +24,7 @@ from gamed.cli.paths import Paths
 from gamed.cli.process import read_listeners
 from gamed.cli.service.listen import Listener, describe
 from gamed.config.authentication import load
+from gamed.config.model import Config
 from gamed.config.settings import DEFAULT_LISTEN
 from gamed.crypto import KEY_BYTES
 
@@ -39,6 +40,24 @@ UNITS = {
 }
 HOMES = ("/home", "/root", "/run/user")
 """The folders that ProtectHome= closes."""
+BACKUPS = Path("/var/lib/gamed-backup")
+"""Where the backups of a server in /var/lib/gamed are; systemd makes this folder."""
+PRINTED = "printed by: gamed"
+"""The words in the first line of each text; `gamed setup` replaces no unit without them."""
+SYSTEM_ONLY = (
+    *(
+        "User=",
+        "Group=",
+        "Wants=network-online",
+        "CapabilityBoundingSet=",
+        "AmbientCapabilities=",
+        "Private",
+        "Protect",
+    ),
+    *("ProcSubset=", "ReadOnlyPaths=", "ReadWritePaths=", "RemoveIPC=", "KeyringMode=", "DevicePolicy="),
+    *("IPAddressDeny=", "RestrictNamespaces="),
+)
+"""How the settings begin that the service manager of a user has no right to apply (systemd.exec(5))."""
 PREFIX = "GAMED_"
 """systemd puts it before the names of the files in the folder of credentials."""
 STORE_PASSWORD = "store_password_env"
@@ -58,6 +77,13 @@ class Server(Struct, frozen=True):
     postgresql: bool
     """Whether the store is in PostgreSQL."""
     listener: Listener
+    backups: Path = BACKUPS
+    program: Path | None = None
+    """The program that the units start; by default the one that runs."""
+    owner: tuple[str, str] | None = None
+    """User and group of the service; by default those of the data folder."""
+    of_user: bool = False
+    """Whether the units are for the service manager of a user without root."""
 
     @property
     def address(self) -> str:
@@ -81,18 +107,14 @@ def unit(context: CommandContext, part: str) -> None:
     With the socket, no connection is refused while the service restarts; it needs a public_url. The unit instance is
     gamed@.service, for several servers that share socket and data.
     """
-    server = read_server(context)
-    text = _sample(f"systemd/{UNITS[part]}")
-    fill = {"service": _service, "instance": _instance, "socket": _socket, "backup": _backup, "timer": _timer}[part]
-    filled = fill(text, server)
-    echo(f"# {UNITS[part]}, printed by: gamed unit {part}\n{filled}".rstrip("\n"))
+    echo(unit_text(part, read_server(context.places())).rstrip("\n"))
 
 
 @click.command()
 @click.pass_obj
 def nginx(context: CommandContext) -> None:
     """Print the configuration of an nginx in front of this server, for /etc/nginx/sites-enabled/."""
-    server = read_server(context)
+    server = read_server(context.places())
     host, port = _public(server)
     text = _headed(_sample("nginx/gamed.conf"), "nginx", server)
     text = text.replace(HOST, host)
@@ -105,39 +127,65 @@ def nginx(context: CommandContext) -> None:
 
 
 @click.command()
+@click.option("--internal", is_flag=True, help="Let Caddy sign the certificate, for devices that trust this Caddy.")
 @click.pass_obj
-def caddy(context: CommandContext) -> None:
+def caddy(context: CommandContext, internal: bool) -> None:
     """Print the configuration of a Caddy in front of this server, for /etc/caddy/Caddyfile."""
-    server = read_server(context)
+    echo(caddy_text(read_server(context.places()), internal=internal).rstrip("\n"))
+
+
+def unit_text(part: str, server: Server) -> str:
+    """Return a unit for this server; raise CommandFailed if the server cannot have it."""
+    fill = {"service": _service, "instance": _instance, "socket": _socket, "backup": _backup, "timer": _timer}[part]
+    text = fill(_sample(f"systemd/{UNITS[part]}"), server)
+    return f"# {UNITS[part]}, {PRINTED} unit {part}\n{_of_user(text) if server.of_user else text}"
+
+
+def _of_user(text: str) -> str:
+    """Return a unit without the settings that need root, for `systemctl --user`."""
+    kept = (line for line in text.splitlines(keepends=True) if not line.startswith(SYSTEM_ONLY))
+    return "".join(kept).replace("WantedBy=multi-user.target", "WantedBy=default.target")
+
+
+def caddy_text(server: Server, *, internal: bool = False) -> str:
+    """Return the Caddyfile for this server; with `internal` Caddy signs the certificate itself."""
     host, port = _public(server)
     text = _headed(_sample("caddy/Caddyfile"), "caddy", server)
     text = _replaced(text, f"\n{HOST} {{", f"\n{host if port == HTTPS_PORT else f'{host}:{port}'} {{").replace(
         HOST, host
     )
+    if internal:
+        text = _replaced(text, "\t# A certificate of your own:\n", "\ttls internal\n")
     upstream = f"unix/{_upstream(server)}" if server.listener.path else _upstream(server)
     text = _replaced(text, "\t\t# Or, for a socket: reverse_proxy unix//run/gamed.sock\n", "")
-    echo(_replaced(text, f"\t\treverse_proxy {UPSTREAM} {{", f"\t\treverse_proxy {upstream} {{").rstrip("\n"))
+    return _replaced(text, f"\t\treverse_proxy {UPSTREAM} {{", f"\t\treverse_proxy {upstream} {{")
 
 
-def read_server(context: CommandContext) -> Server:
+def read_server(places: Paths) -> Server:
     """Read the configuration, without its secrets; raise ConfigError or SetupError."""
-    places = context.places()
     refuse_moved(places)
     text = paths.read_config(places) or paths.FIRST_RUN
-    secrets = _named_secrets(text)
-    unused = b64encode(token_bytes(KEY_BYTES)).decode()  # a value that each of the variables may have
-    loaded = load(
-        text,
-        dict.fromkeys(secrets.values(), unused),
-        paths.read_file,
-        str(places.config),
-        read_mark=paths.read_regular,
-    )
-    config = loaded.config
     listeners = [describe(text) for text in (*read_listeners(places.data), DEFAULT_LISTEN)]
-    used = next(listener for listener in listeners if listener.path or listener.port)
+    return describe_server(places, text, next(listener for listener in listeners if listener.path or listener.port))
+
+
+def describe_server(places: Paths, text: str, listener: Listener) -> Server:
+    """Return the facts about a server with this configuration; raise ConfigError."""
+    secrets, config = _named_secrets(text), load_without_secrets(places, text)
     names = list(dict.fromkeys(secrets.values()))
-    return Server(places, config.public_url, names, secrets.get(STORE_PASSWORD), config.store is not None, used)
+    return Server(places, config.public_url, names, secrets.get(STORE_PASSWORD), config.store is not None, listener)
+
+
+def load_without_secrets(places: Paths, text: str) -> Config:
+    """Return the settings of a configuration; raise ConfigError with its errors, but those about secrets."""
+    values = dict.fromkeys(_named_secrets(text).values(), new_key())  # a value that each variable may have
+    file = str(places.config)
+    return load(text, values, paths.read_file, file, providers=False, read_mark=paths.read_regular).config
+
+
+def new_key() -> str:
+    """Return a new master key, as `gamed key new` prints it."""
+    return b64encode(token_bytes(KEY_BYTES)).decode()
 
 
 def _named_secrets(text: str) -> dict[str, str]:
@@ -145,6 +193,7 @@ def _named_secrets(text: str) -> dict[str, str]:
     try:
         members = json.loads(text)
         named = {member: members.get(member) for member in ("master_key_env", STORE_PASSWORD)}
+        named["notify.url_env"] = members.get("notify", {}).get("url_env")
         for name, each in members.get("providers", {}).items():
             named[f"providers.{name}"] = each.get("client_secret_env")
     except (ValueError, AttributeError):
@@ -165,7 +214,7 @@ def _replaced(text: str, old: str, new: str) -> str:
 
 def _headed(text: str, command: str, server: Server) -> str:
     rest = dropwhile(lambda line: line.startswith("#"), text.splitlines(keepends=True))
-    return f"# {server.public_url}, in front of gamed; printed by: gamed {command}\n{''.join(rest)}"
+    return f"# {server.public_url}, in front of gamed; {PRINTED} {command}\n{''.join(rest)}"
 
 
 def _public(server: Server) -> tuple[str, int]:
@@ -188,7 +237,7 @@ def _upstream(server: Server) -> str:
 
 
 def _service(text: str, server: Server, options: str = "") -> str:
-    command = f"{_program()} serve{options} --log-format journal"
+    command = f"{_program(server)} serve{options} --log-format journal"
     if server.public_url is None:  # a passed socket has no address for local mode
         command += f" --listen {quoted(server.listener.text, command=True)}"
         text = _replaced(text, "# Without --listen it serves on every socket that gamed.socket passes.\n", "")
@@ -222,7 +271,7 @@ def _socket(text: str, server: Server) -> str:
 
 
 def _backup(text: str, server: Server) -> str:
-    text = _replaced(text, f"{PROGRAM} backup", f"{_program()} backup")
+    text = _replaced(text, f"{PROGRAM} backup", f"{_program(server)} backup")
     if server.postgresql:  # as in gamed-backup.service.d/postgresql.conf
         text = _replaced(text, "no network at all, and what the service cannot do.", "what the service cannot do.")
         text = _replaced(text, "It gets no key, and needs none.", "It gets the store's password, and no key.")
@@ -230,8 +279,16 @@ def _backup(text: str, server: Server) -> str:
         network = "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6\n"
         without = "PrivateNetwork=yes\nIPAddressDeny=any\nRestrictAddressFamilies=none\n"
         text = _replaced(text, without, "".join(_files(server, names)) + network)
-    own = "StateDirectory=gamed gamed-backup\nStateDirectoryMode=0700\n"
-    return _in_places(text, server, own, "StateDirectory=gamed-backup\nStateDirectoryMode=0700\n")
+    own, mode = "StateDirectory=gamed gamed-backup\n", "StateDirectoryMode=0700\n"
+    if server.backups == BACKUPS:
+        return _in_places(text, server, own + mode, f"StateDirectory=gamed-backup\n{mode}")
+    folder = quoted(str(server.backups))
+    writable = f"ReadWritePaths={folder}\n"
+    text = _replaced(text, "%S/gamed-backup", quoted(str(server.backups), command=True))
+    text = _replaced(text, "After=gamed.service\n", f"After=gamed.service\nRequiresMountsFor={folder}\n")
+    if server.places == paths.LAYOUT:
+        text = _replaced(text, own + mode, f"StateDirectory=gamed\n{mode}{writable}")
+    return _in_places(text, server, own + mode, writable)
 
 
 def _timer(text: str, server: Server) -> str:
@@ -241,19 +298,18 @@ def _timer(text: str, server: Server) -> str:
 def _in_places(text: str, server: Server, own: str, instead: str) -> str:
     """Return the unit for these places: with its user, and with the folders that it may read and write."""
     places = server.places
-    user, group = _owner(places.data)
+    user, group = server.owner or _owner(places.data)
     text = _replaced(text, "User=gamed\nGroup=gamed\n", f"User={user}\nGroup={group}\n")
+    used = [] if places == paths.LAYOUT else [places.config, places.data, Path(sys.executable)]
+    if any(path.is_relative_to(home) for path in (*used, server.backups) for home in HOMES):
+        text = _replaced(text, "ProtectHome=yes\n", "ProtectHome=read-only\n")
     if places == paths.LAYOUT:
         return text
     config, data = quoted(f"GAMED_CONFIG={places.config}"), quoted(f"GAMED_DATA={places.data}")
     folders = f"Environment={config}\nEnvironment={data}\nReadWritePaths={quoted(str(places.data))}\n"
     text = _replaced(text, "ConfigurationDirectory=gamed\nConfigurationDirectoryMode=0750\n", folders)
     text = _replaced(text, own, instead)
-    text = _replaced(text, "ReadOnlyPaths=/etc/gamed\n", f"ReadOnlyPaths={quoted(str(places.config.parent))}\n")
-    used = (places.config, places.data, Path(sys.executable))
-    if any(path.is_relative_to(home) for path in used for home in HOMES):
-        text = _replaced(text, "ProtectHome=yes\n", "ProtectHome=read-only\n")
-    return text
+    return _replaced(text, "ReadOnlyPaths=/etc/gamed\n", f"ReadOnlyPaths={quoted(str(places.config.parent))}\n")
 
 
 def _owner(data: Path) -> tuple[str, str]:
@@ -274,23 +330,23 @@ def _owner(data: Path) -> tuple[str, str]:
 def _credentials(server: Server) -> Iterator[str]:
     """Yield the lines that pass the secrets from the folder `credentials` beside the configuration."""
     if any(name.startswith(PREFIX) for name in server.secrets):
-        yield f"LoadCredential={quoted(f'GAMED:{_credential_folder(server)}')}\n"
+        yield f"LoadCredential={quoted(f'GAMED:{credential_folder(server)}')}\n"
     yield from _files(server, [name for name in server.secrets if not name.startswith(PREFIX)])
 
 
 def _files(server: Server, names: Sequence[str]) -> Iterator[str]:
     for name in names:
-        file = _credential_folder(server) / name.removeprefix(PREFIX)
+        file = credential_folder(server) / name.removeprefix(PREFIX)
         yield f"LoadCredential={quoted(f'{name}:{file}')}\n"
 
 
-def _credential_folder(server: Server) -> Path:
+def credential_folder(server: Server) -> Path:
     return server.places.config.parent / "credentials"
 
 
-def _program() -> str:
-    script = Path(sysconfig.get_path("scripts")) / "gamed"
-    if script.exists():
+def _program(server: Server) -> str:
+    script = server.program or Path(sysconfig.get_path("scripts")) / "gamed"
+    if server.program or script.exists():
         return quoted(str(script), command=True)
     return f"{quoted(sys.executable, command=True)} -m gamed"
 

@@ -1,0 +1,128 @@
+"""`gamed setup` finds the server of this machine, and moves it to the places where it stays.
+
+`move()` of gamed.cli.data.move_data does the move, to a folder beside the new data folder; from there one rename brings
+the data to their place. A note beside the new configuration names the old places from before the first change to after
+the last: until it is gone no start uses the new places, and the next `gamed setup` goes on.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from gamed.cli import paths
+from gamed.cli.context import CommandContext
+from gamed.cli.data.move_data import move
+from gamed.cli.data.move_note import (
+    TAKE_OVER,
+    moved_to,
+    notes,
+    places_in,
+    read_journal,
+    read_take_over,
+    refuse_moved,
+    write_note,
+    write_take_over,
+)
+from gamed.cli.errors import CommandFailed
+from gamed.cli.paths import Paths
+from gamed.cli.service.folder_lock import LOCK_FILE
+from gamed.cli.service.other_server import find_servers, is_server
+from gamed.cli.setup.plan import Layout
+from gamed.disk import sync_folder
+
+
+def find_server(context: CommandContext, layout: Layout, environ: Mapping[str, str]) -> Paths | None:
+    """Return where the server of this machine is: in its place or elsewhere; None if there is none.
+
+    Raise CommandFailed if there are several, or if options name one that is not there.
+    """
+    if (unfinished := read_take_over(layout.places)) is not None:
+        return unfinished
+    named, chosen = context.places(), bool(context.config or context.data)
+    if chosen and moved_to(named) is not None:
+        refuse_moved(named)
+    if is_server(layout.places.data):
+        if chosen and is_server(named.data) and named.data.resolve() != layout.places.data.resolve():
+            raise CommandFailed(f"{layout.places.data} has a server already, and so has {named.data}. Leave one out.")
+        return layout.places
+    if is_server(named.data):
+        return named
+    if chosen:
+        raise CommandFailed(f"{named.data} has no server. Name another with --config FILE and --data DIR, or none.")
+    known = [named, *paths.all_places(environ), *_beside(Path.cwd()), *_beside(Path(environ.get("HOME", "/")))]
+    found = list(find_servers(layout.places, known, known))
+    if len(found) > 1:
+        raise CommandFailed(
+            f"There are several servers: {', '.join(str(each.data) for each in found)}. Name the one that stays: "
+            f"gamed --config {found[0].config} --data {found[0].data} setup"
+        )
+    return found[0] if found else None
+
+
+def _beside(folder: Path) -> Iterator[Paths]:
+    """Yield the places of a first start in a virtual environment of this folder, and those of its user."""
+    for config in (folder / ".venv/bin/authentication.json", folder / ".config/gamed/authentication.json"):
+        yield Paths(config, config.parent / "data")
+    yield Paths(folder / ".config/gamed/authentication.json", folder / ".local/share/gamed")
+
+
+def read_present(layout: Layout, source: Paths | None) -> str | None:
+    """Return the text of the configuration that is there, wherever an interrupted move has left it."""
+    for places in (source, places_in(layout.staging), layout.places):
+        if places is not None and (text := paths.read_config(places)) is not None:
+            return text
+    return None
+
+
+def is_running(data: Path) -> bool:
+    """Return whether a server or another command holds the lock of this data folder."""
+    with suppress(OSError):
+        descriptor = os.open(data / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+    return False
+
+
+def begin(layout: Layout, source: Paths) -> None:
+    """Note the move beside the new configuration, before that is written."""
+    if is_running(source.data):
+        raise CommandFailed(f"The server in {source.data} runs. Stop it, then run gamed setup again.")
+    if layout.places.data.is_mount():
+        raise CommandFailed(
+            f"{layout.places.data} is a disk of its own, which a server cannot be moved to whole. "
+            f"Mount it at {layout.places.data.parent}, or move the data by hand."
+        )
+    write_take_over(layout.places, source)
+
+
+def take_over(layout: Layout, source: Paths, owner: tuple[int, int]) -> None:
+    """Move the server, whose configuration is written already; each step is skipped if an earlier run did it.
+
+    `owner` is user and group of the service, whose files the data become.
+    """
+    staging, data = layout.staging, layout.places.data
+    if not is_server(data):
+        staged = places_in(staging)
+        if read_journal(staging) is not None or not is_server(staged.data):
+            staging.mkdir(mode=0o700, exist_ok=True)
+            os.chown(staging, *owner)
+            move(source, staging)
+        sync_folder(staging)
+        if source.data.is_relative_to(data):  # as `move-data` leaves a server: only its notes are there by now
+            shutil.rmtree(source.data, ignore_errors=True)
+            notes(source)[1].unlink(missing_ok=True)
+        staged.data.replace(data)
+        sync_folder(data.parent)
+    for note in notes(source):
+        if note.exists():
+            write_note(note, data, layout.places)
+    shutil.rmtree(staging, ignore_errors=True)
+    layout.places.config.with_name(TAKE_OVER).unlink(missing_ok=True)
+    sync_folder(layout.places.config.parent)
