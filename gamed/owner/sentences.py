@@ -88,7 +88,7 @@ ACTS: Mapping[str, Text] = {
     "players reject": text("{owner} rejected a player who waited"),
     "players block": text("{player} was blocked by {owner}"),
     "players unblock": text("{player} was unblocked by {owner}"),
-    "players note": text("{player} got a note from {owner}"),
+    "players note": text("{owner} wrote a note about {player}"),
     "players reset-link": text("{player} got a link for a new password from {owner}"),
     "players erase": text("{owner} deleted an account"),
     "players merge": text("{player} got all that another account had, from {owner}"),
